@@ -18,7 +18,7 @@ import pytest
 from resource_objects.exceptions import InvalidInput
 from resource_objects.resources.pci import Device, PCIInventory
 from tests.peers.nova import claim_sides, tracker_differences
-from tests.peers.nova.numa_sides import objects
+from tests.peers.nova.numa_sides import CONF, objects
 
 with (
     warnings.catch_warnings(),
@@ -39,6 +39,16 @@ IDS = [f"{case.__name__}.{name}" for case, name in TESTS]
 
 #: Those that claim 4096 MiB of a node with 2048: that is refused here (``Drift.COUNTS_UNSEEN``).
 DIFFERENT = {f"{case.__name__}.test_abort" for case in CLASSES}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready() -> Iterator[None]:
+    """Let their tests configure nova themselves, whatever others in this process have read."""
+    CONF.reset()
+    yield
+    CONF.reset()
+    CONF([], project="nova", default_config_files=[])
+
 
 Case = type[unittest.TestCase]
 #: How a test of theirs is run.
