@@ -40,6 +40,7 @@ from resource_objects.cli.consumer import (
     request_again,
     whose,
 )
+from resource_objects.names import is_uuid
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -208,6 +209,8 @@ class MakeClaim(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Search and claim."""
         said = parsed_args
+        if said.operation and not is_uuid(said.operation):
+            raise Misused(f"--operation: got {said.operation!r}, expected a uuid")
         asked = _Asked(said, said.consumer)
         with self.open_ledger(said.actor) as ledger:
             done = asked.take(ledger, lambda: _claim(ledger, asked, said))

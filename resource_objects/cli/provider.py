@@ -182,7 +182,7 @@ class TreeProvider(Command):
         from resource_objects.cli import render
         from resource_objects.cli.fitting import cut
 
-        with self.open_ledger() as ledger:
+        with self.open_ledger() as ledger, Bar("provider tree", is_told=False):
             roots = [ledger.provider(parsed_args.name)] if parsed_args.name else ledger.trees()
             drawn = render.provider_tree(roots, self.glyphs)
         width = self.width()

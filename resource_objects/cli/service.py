@@ -32,9 +32,9 @@ def _until(ledger: Ledger, said: str | None) -> datetime.datetime | None:
     try:
         when = datetime.datetime.fromisoformat(said)
     except ValueError as error:
-        raise exceptions.InvalidField("until", said, _WHEN) from error
+        raise Misused(f"--until: got {said!r}, expected {_WHEN}") from error
     if when.tzinfo is None:
-        raise exceptions.InvalidField("until", said, _WHEN)
+        raise Misused(f"--until: got {said!r}, expected {_WHEN}")
     return when
 
 

@@ -177,3 +177,9 @@ def test_a_claim_that_waits_and_is_interrupted_leaves_nothing(start, url: str, n
     assert child.returncode in (128 + signal.Signals[name], -signal.Signals[name])
     with ro.connect(url) as ledger:
         assert [one.name for one in ledger.consumers()] == ["big", "job"]
+
+
+def test_an_operation_that_is_no_uuid_is_a_mistake_in_the_arguments(run) -> None:
+    done = run("claim", "job", "VCPU=1", "--operation", "op1")
+    said = "resource-objects: --operation: got 'op1', expected a uuid\n"
+    assert (done.status, done.out, done.err) == (2, "", said)

@@ -100,7 +100,8 @@ def test_the_devices_of_a_disabled_host_are_told_with_it(lab) -> None:
 @pytest.mark.parametrize("until", ["yesterday", "0h", "2030-01-01", "2001-01-01T00:00Z"])
 def test_an_end_that_cannot_be_is_refused(lab, until: str) -> None:
     refused = lab("host", "disable", "host1", "--reason", "fan", "--until", until)
-    assert refused.status == 1 and "until" in refused.err
+    # a moment that is over is refused by the clock of the ledger
+    assert refused.status == (1 if "T" in until else 2) and "until" in refused.err
 
 
 @pytest.mark.parametrize("until", ["30m", "8h", "3d", "2100-01-01T08:00+01:00"])

@@ -314,6 +314,7 @@ def test_what_cannot_tell_how_far_it_is_shows_that_it_goes_on(terminal, monkeypa
         (["usage"], ""),
         (["usage", "total"], ""),
         (["provider", "list"], ""),
+        (["provider", "tree"], ""),
     ],
 )
 def test_commands_that_walk_all_that_is_kept_show_it(run, monkeypatch, tmp_path, words, text):
