@@ -145,7 +145,8 @@ def test_usage_tells_what_is_disabled(lab, url: str) -> None:
     assert lab("usage", "-c", "disabled", "-f", "value").out.strip() == ""
     before = json.loads(lab("usage", "total", "-f", "json").out)
     lab("host", "disable", "host0", "--reason", "fan", "--actor", "me")
-    assert "by me: fan" in lab("usage").out
+    assert "disabled: fan" in lab("usage").out
+    assert "by me: fan" in lab("usage", "-c", "disabled").out
     for row in json.loads(lab("usage", "-f", "json").out):
         assert ("fan" in (row["disabled"] or "")) == row["provider"].startswith("host0")
     for by in ("resource_class", "provider"):
