@@ -85,6 +85,7 @@ __all__ = [
     "OperationConflict",
     "OperationExpired",
     "PluginError",
+    "PluginNotFound",
     "ProviderDisabled",
     "ProviderExists",
     "ProviderInUse",
@@ -342,6 +343,10 @@ class PluginError(ResourceObjectsError):
 
     def __str__(self) -> str:
         return f"plug-in {self.name!r} of {self.namespace} cannot be used: {self.reason}"
+
+
+class PluginNotFound(PluginError):
+    """There is no plug-in of that name; it names those that are installed."""
 
 
 # --- the answer is no ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from resource_objects.exceptions import InvalidInput, PluginError
+from resource_objects.exceptions import InvalidInput, PluginError, PluginNotFound
 
 _T = TypeVar("_T")
 
@@ -81,7 +81,8 @@ def names(namespace: str) -> list[str]:
 def load(namespace: str, name: str) -> Any:
     """Return the object that the plug-in ``name`` of ``namespace`` declares.
 
-    :raises PluginError: if there is none of that name, or several, or its import fails
+    :raises PluginNotFound: if there is none of that name
+    :raises PluginError: if there are several, or its import fails
     """
     found = _entry_points(namespace).get(name, ())
     if len(found) > 1:
@@ -89,7 +90,7 @@ def load(namespace: str, name: str) -> Any:
     path = found[0] if found else BUILT_IN.get(namespace, {}).get(name)
     if path is None:
         known = ", ".join(names(namespace)) or "none"
-        raise PluginError(namespace, name, f"no such plug-in; installed: {known}")
+        raise PluginNotFound(namespace, name, f"no such plug-in; installed: {known}")
     try:
         module, _, attribute = path.partition(":")
         return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
@@ -102,8 +103,9 @@ def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, 
 
     :param kind: what it has to return
     :param what: what errors call it, such as ``"discovery driver"``
-    :raises PluginError: if there is no such plug-in (the known ones are named), it does not load,
-        it cannot be called, or what it returns is of no such kind
+    :raises PluginNotFound: if there is none of that name; it names those that there are
+    :raises PluginError: if it does not load, it cannot be called, or what it returns is of no such
+        kind
     :raises InvalidInput: if it takes no such options, naming what it takes
 
     >>> make("resource_objects.discovery", "linux", int, {"depth": 3}, what="discovery driver")

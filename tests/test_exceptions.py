@@ -37,7 +37,9 @@ def example(cls: type[Any]) -> Any:
         return cls("host0", "generation 3, read at 2")
     if cls is base.IncompatibleVersion:
         return cls(objname="A", objver="2.0", supported="1.0")
-    if cls in (exceptions.CannotDowngrade, exceptions.FilterFailed, exceptions.PluginError):
+    if cls in (exceptions.CannotDowngrade, exceptions.FilterFailed) or issubclass(
+        cls, exceptions.PluginError
+    ):
         return cls("a", "b", "c")
     if cls is exceptions.SearchLimitReached:
         return cls(100, 3)

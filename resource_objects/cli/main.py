@@ -133,6 +133,7 @@ class Program(cliff.app.App):
             return self.fail(error, SearchCutShort.status)
         except Exception as error:
             is_broken = isinstance(error, _UNUSABLE) or not isinstance(error, _EXPECTED)
+            is_broken &= not isinstance(error, exceptions.PluginNotFound)  # a name that was given
             return self.fail(error, BROKEN if is_broken else FAILED)
 
     def run_subcommand(self, argv: list[str]) -> int:

@@ -54,7 +54,7 @@ def test_a_replay_takes_the_filters_and_weighers_of_a_scheduler(run: Run, tmp_pa
     assert (row["Placed"], row["Released"]) == (10, 10)
     assert "<svg" in picture.read_text()
     wrong = run("--database", database, *said, "--weigh", "nothing")
-    assert (wrong.status, "nothing" in wrong.err) == (70, True)
+    assert (wrong.status, "nothing" in wrong.err) == (1, True)
 
 
 @pytest.mark.parametrize(
