@@ -274,8 +274,9 @@ class ShowAllocations(Lister):
         with self.open_ledger() as ledger:
             held = ledger.held(parsed_args.consumer)
         rows = allocation_rows(held.consumer, held.allocations)
-        if held.group is None and "group" not in parsed_args.columns:
-            return COLUMNS, rows  # told where it says something, for lines are short
+        is_drawn = parsed_args.formatter == "table" and "group" not in parsed_args.columns
+        if held.group is None and is_drawn:  # lines are short; programs get all columns always
+            return COLUMNS, rows
         return self.columns, [(*row, Maybe(held.group)) for row in rows]
 
 
