@@ -8,7 +8,7 @@ HTTP: microversion-parse and oslo.middleware, which this room needs anyway, brin
 24 paths needs no framework.
 
 ======================  ===========================================================================
-``application``         the WSGI application: routes, and what is around all of them
+``wsgi``                the WSGI application: routes, and what is around all of them
 ``asked``               one request: version, body, query, who asks; and replies to it
 ``errors``              refusals, in Placement's form and with its codes
 ``auth``                who asks; ``policy``: whether they may
@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING
 from resource_objects._lazy import lazily
 
 if TYPE_CHECKING:
-    from resource_objects.rest.application import application as application
+    from resource_objects.rest.wsgi import application as application
 
 __all__ = ["application"]
 
-__getattr__, __dir__ = lazily(globals(), {"application": "application"})
+__getattr__, __dir__ = lazily(globals(), {"application": "wsgi"})

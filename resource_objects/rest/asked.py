@@ -11,7 +11,7 @@ import jsonschema
 import webob
 from microversion_parse import Version
 
-from resource_objects import names
+from resource_objects import clock, names
 from resource_objects.ledger import Ledger
 from resource_objects.rest import errors
 
@@ -112,7 +112,7 @@ class Asked:
         if location is not None:
             made.location = location
         if cached and self.since(15):
-            made.last_modified = modified or datetime.datetime.now(datetime.UTC)
+            made.last_modified = modified or clock.now()
             made.cache_control = "no-cache"
         return made
 

@@ -15,7 +15,7 @@ from gunicorn.app.base import BaseApplication
 
 from resource_objects import exceptions
 from resource_objects.ledger import connect
-from resource_objects.rest.application import application
+from resource_objects.rest.wsgi import application
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -32,7 +32,7 @@ def serve(
 
     :param bind: ``host:port``, or ``unix:path``
     :param workers: how many processes
-    :param said: as for :func:`~resource_objects.rest.application.application`
+    :param said: as for :func:`~resource_objects.rest.wsgi.application`
     :raises InvalidField: if whatever a token says would be believed (``noauth2``) where others than
         this machine can ask; for a number of workers below 1; for a ledger in memory, of which each
         worker would have its own

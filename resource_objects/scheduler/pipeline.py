@@ -65,7 +65,7 @@ class Pipeline:
     ['hosts', 'zones', 'tenants', 'isolated', 'affinity', 'capabilities']
     >>> Pipeline.of(filters=["no_such_filter"])
     Traceback (most recent call last):
-    resource_objects.exceptions.PluginError: plug-in 'no_such_filter' of resource_objects...
+    resource_objects.exceptions.PluginNotFound: plug-in 'no_such_filter' of resource_objects...
     """
 
     filters: tuple[NamedFilter, ...]
@@ -92,7 +92,8 @@ class Pipeline:
         :param on_error: ``fail``: a filter that fails fails the request; ``skip``: the request goes
             on without it, and the answer says so
         :raises DuplicateKey: for two filters of one name
-        :raises PluginError: for a name that is not installed, or that cannot be used
+        :raises PluginNotFound: for a name that is not installed
+        :raises PluginError: for one that cannot be used
         :raises InvalidField: for settings that it does not take, or another policy
         """
         if on_error not in POLICIES:

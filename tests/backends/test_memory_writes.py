@@ -64,12 +64,12 @@ def names(backend: MemoryBackend, *changes: NameChange) -> None:
 
 
 def everything(backend: MemoryBackend) -> Any:
-    """Return a copy of all that is kept, but for the counters."""
+    """Return a copy of all that is kept, but for the counters and what is worked out when asked."""
     state = backend._state
     return {
         name: copy.deepcopy(getattr(state, name))
         for name in type(state).__slots__
-        if not name.endswith("_numbers")
+        if not name.endswith("_numbers") and name != "cursor"
     }
 
 

@@ -97,6 +97,7 @@ CLAIM_WIRE = wire(
     user=None,
     consumer_type=None,
     expires_at=None,
+    group=None,
 )
 UNSAID: dict[str, Any] = {
     "aggregates": None,
@@ -158,6 +159,7 @@ PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
             project="p",
             user=None,
             consumer_type=None,
+            group=None,
             claim=CLAIM_WIRE,
         ),
     ),
