@@ -936,7 +936,7 @@ class ServerGroupNotFound(LedgerError):
 class ServerGroupExists(LedgerError):
     """A server group of that name is kept, and asks something else."""
 
-    problem = "is a server group with another policy, or another number of members for each host"
+    problem = "is a server group that is kept otherwise"
 
 
 class ServerGroupInUse(LedgerError):

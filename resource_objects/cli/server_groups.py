@@ -72,15 +72,12 @@ class ShowServerGroup(ShowOne):
         """Read it, and where its members are."""
         with self.open_ledger() as ledger:
             found = ledger.groups.get(parsed_args.name)
-            root_of = {one.name: one.root for one in ledger.providers()} if found.members else {}
-            hosts = {
-                root_of[each.provider]
-                for one in (ledger.consumers(group=found.name) if found.members else ())
-                for each in one.allocations
-                if each.provider in root_of
-            }
-        members = Many(sorted(found.members, key=natural_order))
-        shown = (found.name, found.uuid, found.policy, _most(found), found.generation, members)
+            members = list(ledger.consumers(group=found.name)) if found.members else []
+            held = {each.provider for one in members for each in one.allocations}
+            roots = {one.root for one in ledger.providers(name=held)} if held else set()
+            hosts = roots.difference(one.name for one in ledger.pools.list())
+        names = Many(sorted(found.members, key=natural_order))
+        shown = (found.name, found.uuid, found.policy, _most(found), found.generation, names)
         return self.columns, (*shown, Many(sorted(hosts, key=natural_order)))
 
 

@@ -87,6 +87,11 @@ class ServerGroup:
         """Return whether another one asks the same."""
         return (self.policy, self.max_per_host) == (other.policy, other.max_per_host)
 
+    def difference(self, kept: ServerGroup) -> str:
+        """Return in words what it asks, and what the one that is kept asks."""
+        asked = f"max_per_host={self.max_per_host}, {self.policy}"
+        return f"asked {asked}; kept max_per_host={kept.max_per_host}, {kept.policy}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return {**dataclasses.asdict(self), "members": sorted(self.members)}

@@ -575,7 +575,7 @@ def _taken(change: Change, unit: str, names: Mapping[str, str], consumer: str) -
 
 def _groups_violated(drafts: Sequence[_Draft], groups: Groups) -> list[Reason]:
     """Return which members of strict server groups would not be as their policy wants them."""
-    names = {_group_of(one) for one in drafts if _goes_elsewhere(one)}
+    names = {_group_of(one) for one in drafts if _joins(one) or _goes_elsewhere(one)}
     if not names:  # which is nearly every write
         return []
     mine = [one for one in drafts if not names.isdisjoint({_group_of(one), _group_before(one)})]
@@ -600,12 +600,19 @@ def _group_before(draft: _Draft) -> str | None:
     return None if draft.kept is None else draft.kept.group
 
 
+def _joins(draft: _Draft) -> bool:
+    """Return whether a consumer joins a server group, which has to be kept, and is locked."""
+    return _group_of(draft) not in (None, _group_before(draft))
+
+
 def _goes_elsewhere(draft: _Draft) -> bool:
-    """Return whether a consumer joins a server group, or takes of a provider it held nothing of."""
-    group = _group_of(draft)
-    if group is None or draft.order.adopts:
+    """Return whether a consumer joins a server group, or takes of a provider it held nothing of.
+
+    The policy does not bind who says what is in use already.
+    """
+    if _group_of(draft) is None or draft.order.adopts:
         return False
-    if group != _group_before(draft):
+    if _joins(draft):
         return True
     had = {use.provider_uuid for use in draft.kept.held} if draft.kept is not None else ()
     return any(one.after > one.before and one.key[0] not in had for one in draft.changes)

@@ -170,8 +170,10 @@ class Scheduler:
 
         :param spec, seed: as there
         :raises FilterFailed: if a filter or weigher failed itself, when candidates are looked at
+        :raises ServerGroupNotFound: if it names a server group that the ledger does not keep
         """
-        return self._run(spec, 0, seed).search(self._ledger.snapshot(), 0)
+        run, snapshot = self._run(spec, 0, seed), self._ledger.snapshot()
+        return run.of_group(()).search(snapshot, 0)
 
     def _run(self, spec: RequestSpec | Any, alternates: int, seed: int | None) -> _Run:
         return _Run(
@@ -499,6 +501,11 @@ class _Run:
             claim,
             _limits_of(host, found, fleet),
         )
+
+    def of_group(self, consumers: Iterable[str]) -> _Run:
+        """Return it with the members that the server group of the request has by now."""
+        self._belong(consumers)
+        return self
 
     def _belong(self, consumers: Iterable[str]) -> None:
         """Let consumers be members of the server group of the request."""

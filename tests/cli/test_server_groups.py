@@ -81,6 +81,16 @@ def test_who_is_in_a_group_is_shown_and_listed(lab):
     assert used["used"] == 2
 
 
+def test_a_pool_is_no_host_of_a_group(lab):
+    lab("provider", "create", "nfs", "DISK_GB=100")
+    lab("pool", "share", "nfs", "--with", "host1")
+    lab("server", "group", "create", "web", "affinity")
+    taken = ("--allocation", "host1,VCPU=2", "--allocation", "nfs,DISK_GB=5")
+    lab("allocation", "set", "web-1", *taken, "--server-group", "web")
+    assert len(rows(lab, "allocation", "show", "web-1")) == 2
+    assert rows(lab, "server", "group", "show", "web")["hosts"] == ["host1"]
+
+
 def test_schedule_names_a_group(lab):
     lab("server", "group", "create", "web", "affinity")
     lab("allocation", "set", "web-1", "--allocation", "host1,VCPU=2", "--server-group", "web")

@@ -10,6 +10,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger, new_operation
 from resource_objects.providers import Claim, Consumer, ServerGroup
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.requests import Gang, Member
 from resource_objects.scheduler import RequestSpec, Scheduler
 
@@ -164,9 +165,34 @@ def test_a_group_that_is_not_there_is_told(lab):
         lambda: lab.groups.remove("no"),
         lambda: lab.claim("a", {"h0": "VCPU=1"}, group="no"),
         lambda: Scheduler(lab).select_destinations(RequestSpec("VCPU=1", group="no")),
+        lambda: Scheduler(lab).candidates(RequestSpec("VCPU=1", group="no")),
     ):
         with pytest.raises(exceptions.ServerGroupNotFound, match=r"^no is not a server group"):
             work()
+
+
+def test_who_says_what_is_in_use_already_joins_a_group_that_there_is_whatever_it_asks(lab):
+    lab.claim("db-1", {"h0": "VCPU=1"}, group="db")
+    [host] = lab.providers(name="h0")
+
+    def adopted(consumer, group):
+        uses = (Use(host.uuid, "VCPU", 1),)
+        order = ConsumerOrder.claim(consumer, uses, adopts=True, group=group)
+        return lab.backend.commit(Write(Operation(), "adopt", consumer, orders=(order,)))
+
+    with pytest.raises(exceptions.ServerGroupNotFound, match=r"^no is not a server group"):
+        adopted("db-2", "no")
+    adopted("db-2", "db")
+    assert lab.groups.get("db").members == {"db-1", "db-2"}
+
+
+def test_a_group_that_is_kept_otherwise_says_how(lab):
+    with pytest.raises(exceptions.ServerGroupExists) as refused:
+        lab.groups.ensure("db", "anti-affinity", 2)
+    assert str(refused.value) == (
+        "db is a server group that is kept otherwise: "
+        "asked max_per_host=2, anti-affinity; kept max_per_host=1, anti-affinity"
+    )
 
 
 # --- scheduled ---
@@ -178,6 +204,7 @@ def test_a_scheduler_needs_the_name_alone(lab):
     found = scheduler.select_destinations(spec, consumers=["db-1", "db-2"])
     assert [one.host for one in found] == ["h0", "h1"]
     assert {one.claim.group for one in found} == {"db"}
+    assert [one.host for one in scheduler.candidates(spec)] == ["h2"]
     (third,) = scheduler.select_destinations(spec, consumers=["db-3"])
     assert (third.host, third.claim.project) == ("h2", "p")
     with pytest.raises(exceptions.NoCandidates) as refused:

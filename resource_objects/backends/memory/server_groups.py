@@ -27,7 +27,7 @@ def change(draft: Draft, change: GroupChange) -> None:
         made = dataclasses.replace(wanted, members=frozenset(), uuid=uuid, generation=draft.number)
         draft.server_groups.put(change.name, made)
     elif not wanted.is_like(kept):
-        raise exceptions.ServerGroupExists(change.name)
+        raise exceptions.ServerGroupExists(change.name, wanted.difference(kept))
 
 
 def places_of(draft: Draft, names: Collection[str], uuids: Collection[str]) -> GroupPlaces:

@@ -136,7 +136,7 @@ def change_groups(connection: Connection, changes: Iterable[GroupChange], number
             said = one.wanted.policy, one.wanted.max_per_host
             _MAKE.many(connection, [(one.name, *said, one.wanted.uuid or new_id(), number)])
         elif not one.wanted.is_like(_group(kept[0][1:])):
-            raise exceptions.ServerGroupExists(one.name)
+            raise exceptions.ServerGroupExists(one.name, one.wanted.difference(_group(kept[0][1:])))
 
 
 def list_groups(
