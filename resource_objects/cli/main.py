@@ -298,8 +298,9 @@ class Printable(io.TextIOBase):
         return self._stream.write(_OBEYED.sub(_escaped, text))
 
     def flush(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
+        """Flush the stream; one that is closed has nothing left, and is let go with this one."""
+        if not self._stream.closed:
+            self._stream.flush()
 
     def isatty(self) -> bool:
         """Return whether it is a terminal."""
