@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -217,13 +218,8 @@ class Scheduler:
         """
         wanted = [gangs] if isinstance(gangs, Gang) else list(gangs)
         spec = RequestSpec(Request("VCPU=1"), **said)  # members say what they ask
-        asked = AskedOfGang(
-            self.pipeline,
-            _known(self._ledger, spec),
-            self._told(),
-            whose=_whose(spec),
-            again=lambda: _known(self._ledger, spec),
-        )
+        known = functools.partial(_known, self._ledger)
+        asked = AskedOfGang(self.pipeline, spec, self._told(), known, whose=_whose(spec))
         return place_gang_by(
             asked, self._ledger, wanted, consumers, order=self._order, seed=seed, budget=budget
         )

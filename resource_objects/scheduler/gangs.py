@@ -126,14 +126,15 @@ def place_gang_by(
 
     :raises FilterFailed: if a filter failed itself
     """
-    wanted = [asked.gang(one, consumers) for one in _several(gangs)]
-    levels, filters = _levels(ledger, wanted), asked.filters()
+    wanted = _several(gangs)
+    levels = _levels(ledger, wanted)
 
     def fit(snapshot: Snapshot, gang: Gang) -> tuple[GangFit, Limited]:
         asked.look(snapshot)
-        limits = asked.limits(snapshot.fleet, gang)
+        bound = asked.gang(gang, consumers)
+        limits = asked.limits(snapshot.fleet, bound)
         options: Any = {"order": order, "seed": seed, "budget": budget, "limits": limits}
-        return snapshot.fit_gang(gang, levels=levels, filters=filters, **options), limits
+        return snapshot.fit_gang(bound, levels=levels, filters=asked.filters(), **options), limits
 
     placed = _placed(ledger, wanted, consumers, fit, asked.whose, is_bound=True)
     return dataclasses.replace(placed, skipped=FrozenDict(asked.skipped))
@@ -196,12 +197,11 @@ def _placed(
 
 
 class AskedOfGang:
-    """A pipeline asked for the members of gangs, of each by what that member asks.
+    """A pipeline asked for the members of one gang after the other, of each by what that one asks.
 
     :param spec: what all members have in common; its request is not looked at
+    :param known: returns the spec with who is in its server group now
     :param whose: what is said of all claims: project, user, the server group that the ledger keeps
-    :param again: returns the spec as it is now, for a picture after a lost race: who else is in the
-        server group meanwhile
     """
 
     def __init__(
@@ -209,32 +209,32 @@ class AskedOfGang:
         pipeline: Pipeline,
         spec: RequestSpec,
         reports: Reports,
+        known: Callable[[RequestSpec], RequestSpec],
         *,
         whose: Mapping[str, Any] = FrozenDict(),
-        again: Callable[[], RequestSpec] | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._spec = spec
+        self._given = self._spec = spec
         self._reports = reports
-        self._again = again
+        self._known = known
         self._asked: dict[Request, Asked] = {}
-        self._specs: dict[Request, RequestSpec] = {}
-        self._names: frozenset[str] = frozenset()
+        self._skipped: dict[str, str] = {}
         self._seen: Snapshot | None = None
         self.whose = whose
 
     def gang(self, gang: Gang, consumers: str | None) -> Gang:
         """Return a gang with what the spec asks of its members: image traits, and their group.
 
-        A strict group on one host is a gang that is together there; of one apart no host gets more
-        than it may have. Who holds something already is left to the filter.
+        Filters and limits are asked for these members from now on. A strict group on one host is
+        a gang that is together there; of one apart no host gets more than it may have. Who holds
+        something already is left to the filter.
         """
         names = [name for one in gang.members for name in one.names]
-        self._belong(names, consumers)
+        belonging = self._belonging(names, consumers)
+        self._skipped, self._asked = self.skipped, {}
         members = []
         for one in gang.members:
-            spec = self._spec.replace(request=one.request)
-            self._specs[spec.wanted] = spec
+            spec = belonging.replace(request=one.request)
             self._asked.setdefault(spec.wanted, Asked(self._pipeline, spec, self._reports))
             members.append(dataclasses.replace(one, request=spec.wanted))
         together, at_most = gang.together, dict(gang.at_most)
@@ -248,9 +248,12 @@ class AskedOfGang:
         return Gang(members, together, at_most)
 
     def filters(self) -> tuple[LaysFilter, ...]:
-        """Return the filters as the search takes them, each for whichever member it is asked."""
+        """Return the filters as the search takes them, each for whichever member it is asked.
+
+        They stay those of the gang that was told last, also when its reasons are asked later.
+        """
         count = len(Asked(self._pipeline, self._spec, self._reports).filters())
-        return tuple(functools.partial(self._laid, number) for number in range(count))
+        return tuple(functools.partial(_laid, self._asked, number) for number in range(count))
 
     def limits(self, fleet: Fleet, gang: Gang) -> dict[str, dict[str, int]]:
         """Return the most that may be used of hosts, by uuid, whichever member is there."""
@@ -265,36 +268,36 @@ class AskedOfGang:
     @property
     def skipped(self) -> dict[str, str]:
         """Why filters were skipped, by their names."""
-        return {name: why for one in self._asked.values() for name, why in one.skipped.items()}
+        now = {name: why for one in self._asked.values() for name, why in one.skipped.items()}
+        return {**self._skipped, **now}
 
     def look(self, snapshot: Snapshot) -> None:
-        """Read who is in the server group again, for another picture than the first."""
-        is_first, self._seen = self._seen in (None, snapshot), snapshot
-        if is_first or self._again is None:
-            return
-        group = self._again().server_group
-        if group is None:
-            return
-        members = dataclasses.replace(group, members=group.members | self._names)
-        self._spec = self._spec.replace(group=members)
-        for request, spec in self._specs.items():
-            now = self._specs[request] = spec.replace(group=members)
-            self._asked[request] = Asked(self._pipeline, now, self._reports)
+        """Read who is in the server group, for another picture than the last one.
 
-    def _laid(self, number: int, fleet: Fleet, request: Request) -> HostFilter:
-        return self._asked[request].filters()[number](fleet, request)
+        After that was taken: who joins later was faster, who joined before is in both.
+        """
+        if snapshot is not self._seen:
+            self._seen, self._spec = snapshot, self._known(self._given)
+            self._asked, self._skipped = {}, {}
 
-    def _belong(self, names: Sequence[str], consumers: str | None) -> None:
-        """Let members be in the group, by the names they get and those they are tried by."""
+    def _belonging(self, names: Sequence[str], consumers: str | None) -> RequestSpec:
+        """Return the spec with members in the group, by the names they get and are tried by."""
         from resource_objects.search.gangs import trial_name  # as the snapshot loads it
 
         group = self._spec.server_group
-        if group is not None:
-            trial = map(trial_name, range(len(names)))
-            own = [f"{consumers}/{name}" for name in names] if consumers is not None else []
-            self._names = self._names.union(trial, own)
-            members = dataclasses.replace(group, members=group.members | self._names)
-            self._spec = self._spec.replace(group=members)
+        if group is None:
+            return self._spec
+        trial = map(trial_name, range(len(names)))
+        own = [f"{consumers}/{name}" for name in names] if consumers is not None else []
+        return self._spec.replace(
+            group=dataclasses.replace(group, members=group.members.union(trial, own))
+        )
+
+
+def _laid(
+    asked: Mapping[Request, Asked], number: int, fleet: Fleet, request: Request
+) -> HostFilter:
+    return asked[request].filters()[number](fleet, request)
 
 
 def retried(ledger: Ledger, claimed: Callable[[Snapshot], T]) -> T:

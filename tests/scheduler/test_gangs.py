@@ -228,6 +228,47 @@ def test_a_group_of_members_is_kept(ledger: ro.Ledger) -> None:
     assert len(set(hosts_of(placed).values())) == 1
 
 
+def test_who_joins_the_group_before_the_picture_is_taken_is_in_it(
+    ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.groups.ensure("db", "anti-affinity")
+    snapshot, seen = ledger.snapshot, []
+
+    def later(*given: Any) -> Any:
+        if not seen:
+            seen.append(ledger.claim("other", {"r0-0": "VCPU=1"}, group="db"))
+        return snapshot(*given)
+
+    monkeypatch.setattr(ledger, "snapshot", later)
+    placed = Scheduler(ledger).place_gang(workers(2, cpus=1), "job", group="db")
+    assert sorted(hosts_of(placed).values()) == ["r0-1", "r1-0"]
+
+
+@pytest.mark.parametrize("consumers", [None, "job"])
+def test_each_alternative_is_asked_for_all_of_its_own_members(consumers: str | None) -> None:
+    one, many = Member("x", "VCPU=1"), [Member("x", "VCPU=1", count) for count in (4, 3)]
+    alternatives = [Gang([one, Member("y", "VCPU=1000")]), *(Gang([each]) for each in many)]
+    with ro.connect() as ledger:
+        ledger.sync(ro.Provider("host0", "VCPU=100"))
+        ledger.groups.ensure("db", "anti-affinity", max_per_host=4)
+        ledger.claim("e0", {"host0": "VCPU=1"}, group="db")
+        placed = Scheduler(ledger).place_gang(alternatives, consumers, group="db")
+        assert placed.alternative == 2
+        assert hosts_of(placed) == {f"x-{number}": "host0" for number in range(3)}
+
+
+def test_where_no_alternative_fits_the_filters_of_each_are_told(ledger: ro.Ledger) -> None:
+    scheduler = Scheduler(ledger, filters=[Small(), Alone()])
+    alternatives = [Gang([Member("big", "VCPU=3", 3)]), Gang([Member("small", "VCPU=1", 5)])]
+    with pytest.raises(exceptions.NoCandidates) as refused:
+        scheduler.place_gang(alternatives, "job")
+    assert "big asked 3, fits 2" in str(refused.value)
+    assert "small asked 5, fits 4" in str(refused.value)
+    assert ("r0-0", "is for small ones") in {
+        (reason.where, reason.unit) for reason in refused.value.reasons
+    }
+
+
 def test_the_traits_of_an_image_are_asked_of_every_member(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("fast", "VCPU=4", traits=["CUSTOM_FAST"]))
     scheduler = Scheduler(ledger)
