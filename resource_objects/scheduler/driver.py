@@ -281,6 +281,7 @@ class _Run:
         self._alternates = alternates
         self._seed = seed
         self._asked: Asked | None = None
+        self._searched: Candidates | None = None  #: what was searched last
         self._refused: dict[str, str] = {}
 
     # --- without claims ---
@@ -292,9 +293,7 @@ class _Run:
         while any(map(snapshot.fleet.places_of_holders.get, called)):
             called = [f"new-{one}" for one in called]
         self._belong(called)
-        if least < count:
-            self._stay_together(snapshot, count, least)
-        at_once = self._at_once(snapshot, called) if least == count else {}
+        at_once = self._at_once(snapshot, called, least)
         scenario, found = snapshot.fork(), list[Destination]()
         for consumer in called:
             candidates = at_once.get(consumer)
@@ -313,7 +312,6 @@ class _Run:
 
     def claimed(self, consumers: Sequence[str], least: int, confirm: Confirm | None) -> Selection:
         """Claim for some consumers, all at once where all have to be placed."""
-        self._belong(consumers)
         if least < len(consumers) or len(consumers) == 1:
             return self._one_by_one(consumers, least, confirm)
         found = self._together(consumers)
@@ -321,7 +319,8 @@ class _Run:
             return self._selection(found, consumers, least)
         for place, one in enumerate(found):
             try:
-                found[place] = self._confirmed(one, confirm, place)
+                again = functools.partial(self._next, one.consumer, place)
+                found[place] = self._confirmed(one, confirm, again)
             except BaseException:  # whatever it is: nobody keeps a part of them
                 self._give_back(found, but=one.consumer)
                 raise
@@ -330,18 +329,21 @@ class _Run:
     def _one_by_one(
         self, consumers: Sequence[str], least: int, confirm: Confirm | None
     ) -> Selection:
-        if len(consumers) > 1:
-            self._stay_together(self._ledger.snapshot(), len(consumers), least)
+        if len(consumers) == 1:
+            self._belong(consumers)
         found: list[Destination] = []
         refusal: NoCandidates | None = None
         why: Explanation | None = None
         for number, consumer in enumerate(consumers):
-            candidates = self.search(self._ledger.snapshot(), number)
+            place = functools.partial(self._next, consumer, number)
+            if number == 0 and len(consumers) > 1:
+                place = functools.partial(self._first, consumers, least)
             try:
-                one = self._claim(consumer, candidates)
-                found.append(one if confirm is None else self._confirmed(one, confirm, number))
+                one = place()
+                found.append(one if confirm is None else self._confirmed(one, confirm, place))
             except NoCandidates as error:
-                refusal, why = error, candidates.explain()
+                assert self._searched is not None, "what found none was searched"
+                refusal, why = error, self._searched.explain()
             except BaseException:
                 self._give_back(found)
                 raise
@@ -350,32 +352,52 @@ class _Run:
             raise refusal
         return self._selection(found, consumers, least, why)
 
+    def _first(self, consumers: Sequence[str], least: int) -> Destination:
+        """Claim for the first of some: in a strict group, on the host that holds most of them.
+
+        After a lost race that host is searched anew; the others follow who stands there.
+        """
+
+        def claimed(snapshot: Snapshot) -> Destination | None:
+            self._look(consumers)
+            plan = self._at_once(snapshot, consumers, least)
+            if not plan:
+                return None
+            return self._claim_at(snapshot, {consumers[0]: plan[consumers[0]]})[0]
+
+        return retried(self._ledger, claimed) or self._next(consumers[0], 0)
+
+    def _next(self, consumer: str, number: int) -> Destination:
+        """Claim for one, beside so many that were placed."""
+        return self._claim(consumer, self.search(self._ledger.snapshot(), number))
+
     def _together(self, consumers: Sequence[str]) -> list[Destination]:
         """Claim for all in one transaction; again on a fresh picture after a lost race."""
 
         def claimed(snapshot: Snapshot) -> list[Destination]:
-            if self._asked is not None and isinstance(self._given.group, str):
-                self._belong(consumers)  # somebody was faster: who else is in the group by now
-                self._asked = None
-            plan = self._plan(snapshot.fork(), consumers)
-            wanted: Mapping[str, Any] = plan
-            said = self._whose
-            if self._spec.group is not None:  # another candidate might be beside the wrong members
-                wanted = {name: Chosen(found[0], found.request) for name, found in plan.items()}
-                limits = None if self._asked is None else self._asked.limits(snapshot.fleet)
-                said = {**said, "unchanged": True, "limits": limits}
-            claims = self._ledger.claim_all(wanted, **said)
-            return [
-                self._destination(claim, found, snapshot.fleet)
-                for claim, found in zip(claims, plan.values(), strict=True)
-            ]
+            self._look(consumers)
+            return self._claim_at(snapshot, self._plan(snapshot.fork(), consumers))
 
         return retried(self._ledger, claimed)
+
+    def _claim_at(self, snapshot: Snapshot, plan: Mapping[str, Candidates]) -> list[Destination]:
+        """Claim what was found for some, in one transaction; lost races are not tried again."""
+        wanted: Mapping[str, Any] = plan
+        said = self._whose
+        if self._spec.group is not None:  # another candidate might be beside the wrong members
+            wanted = {name: Chosen(found[0], found.request) for name, found in plan.items()}
+            limits = None if self._asked is None else self._asked.limits(snapshot.fleet)
+            said = {**said, "unchanged": True, "limits": limits}
+        claims = self._ledger.claim_all(wanted, **said)
+        return [
+            self._destination(claim, found, snapshot.fleet)
+            for claim, found in zip(claims, plan.values(), strict=True)
+        ]
 
     def _plan(
         self, scenario: Scenario[Snapshot], consumers: Sequence[str]
     ) -> dict[str, Candidates]:
-        plan = self._at_once(scenario.snapshot, consumers)
+        plan = self._at_once(scenario.snapshot, consumers, len(consumers))
         if plan:
             return plan
         for number, consumer in enumerate(consumers):
@@ -391,8 +413,13 @@ class _Run:
         claim = self._ledger.claim(consumer, found, **self._whose)
         return self._destination(claim, found, self._ledger.snapshot().fleet)
 
-    def _confirmed(self, one: Destination, confirm: Confirm, number: int) -> Destination:
-        """Return a destination that its host does not refuse: another one, if it does."""
+    def _confirmed(
+        self, one: Destination, confirm: Confirm, again: Callable[[], Destination]
+    ) -> Destination:
+        """Return a destination that its host does not refuse.
+
+        :param again: claims another one, where it does
+        """
         while True:
             try:
                 confirm(one)
@@ -401,7 +428,7 @@ class _Run:
                 self._refused[one.host] = str(refusal)
                 self._spec = self._spec.replace(tried={**self._spec.tried, one.host: str(refusal)})
                 self._asked = None
-                one = self._claim(one.consumer, self.search(self._ledger.snapshot(), number))
+                one = again()
             except BaseException:
                 self._give_back([one])
                 raise
@@ -428,31 +455,24 @@ class _Run:
 
     # --- all on one host ---
 
-    def _at_once(self, snapshot: Snapshot, consumers: Sequence[str]) -> dict[str, Candidates]:
-        """Return candidates for all members of a strict group, on the best host that holds all.
+    def _at_once(
+        self, snapshot: Snapshot, consumers: Sequence[str], least: int
+    ) -> dict[str, Candidates]:
+        """Return candidates for members of a strict group, on the host that holds most of them.
 
-        Who comes first does not take the best host for itself where that has no room for all.
-        Empty if there is no such host, or nobody has to be together.
+        Who comes first does not take the best host for itself where that has no room for others.
+        Empty if no host holds so many, or two at least, or nobody has to be together.
         """
-        fit = self._fit_together(snapshot, len(consumers))
-        if fit is None or not fit:
-            return {}
-        asked = self.search(snapshot, 0)
-        return {
-            consumer: asked.instead([one])
-            for consumer, one in zip(consumers, fit.candidates.values(), strict=True)
-        }
-
-    def _stay_together(self, snapshot: Snapshot, count: int, least: int) -> None:
-        """Let the members of a strict group go to the host that holds most of them, if any does."""
+        count = len(consumers)
         for fewer in range(count, max(1, least - 1), -1):
             fit = self._fit_together(snapshot, fewer)
             if fit is None:
-                return
+                break
             if fit:
-                self._spec = self._spec.replace(only=[one.host for one in fit.candidates.values()])
-                self._asked = None
-                return
+                asked = self.search(snapshot, 0)
+                chosen = zip(consumers, fit.candidates.values(), strict=False)
+                return {consumer: asked.instead([one]) for consumer, one in chosen}
+        return {}
 
     def _fit_together(self, snapshot: Snapshot, count: int) -> GangFit | None:
         """Return whether so many of a strict group fit on one host; None if they need not."""
@@ -475,7 +495,7 @@ class _Run:
         if self._asked is None:
             again = self._known if isinstance(self._given.group, str) else None
             self._asked = Asked(self._pipeline, self._spec, self._reports, again)
-        return snapshot.candidates(
+        self._searched = snapshot.candidates(
             self._spec.wanted,
             limit=1 + self._alternates + SPARE,
             per_host=1,
@@ -484,6 +504,7 @@ class _Run:
             filters=self._asked.filters(),
             limits=self._asked.limits(snapshot.fleet),
         )
+        return self._searched
 
     def _destination(self, claim: Claim, found: Candidates, fleet: Fleet) -> Destination:
         """Return where a claim is; alternates are on other hosts than that."""
@@ -507,6 +528,16 @@ class _Run:
         """Let consumers be members of the server group of the request."""
         self._members = frozenset(consumers)
         self._known()
+
+    def _look(self, consumers: Iterable[str]) -> None:
+        """Let consumers be members beside who is in the group now that the picture was taken.
+
+        Who joins later was faster; who joined before the picture is in both. Cost: one query, if
+        the ledger keeps the group.
+        """
+        self._belong(consumers)
+        if isinstance(self._given.group, str):
+            self._asked = None
 
     def _known(self) -> RequestSpec:
         """Read who is in the server group of the request; return the request with all of them."""

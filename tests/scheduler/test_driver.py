@@ -155,6 +155,23 @@ def test_a_lost_race_is_tried_again_with_the_same_filters(lab, consumers):
         assert "host1: is to be ignored (hosts)" in str(refused.value)
 
 
+@pytest.mark.law(4)
+@pytest.mark.parametrize("consumers", [["a"], ["a", "b"]])
+def test_who_joins_the_group_before_the_picture_is_taken_is_in_it(lab, monkeypatch, consumers):
+    lab.groups.ensure("db", "anti-affinity")
+    snapshot, seen = lab.snapshot, []
+
+    def later(*given):
+        if not seen:
+            seen.append(lab.claim("other", {"host0": "VCPU=1"}, group="db"))
+        return snapshot(*given)
+
+    monkeypatch.setattr(lab, "snapshot", later)
+    spec = RequestSpec("VCPU=1", group="db")
+    found = Scheduler(lab).select_destinations(spec, consumers=consumers)
+    assert hosts(found) == ["host1", "host2"][: len(consumers)]
+
+
 def test_schedulers_at_once_take_nothing_twice():
     with ro.connect("memory://", retries=RetryPolicy(seconds=60)) as ledger:
         ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(8)))
@@ -479,6 +496,69 @@ def test_as_many_of_a_strict_group_as_one_host_holds(uneven):
     found = scheduler.select_destinations(spec, consumers=["a", "b", "c", "d"], at_least=2)
     assert hosts(found) == ["h2"] * 3
     assert found.missing == ("d",)
+
+
+@pytest.fixture
+def pair():
+    """Two hosts with room for two each, and a strict group."""
+    with ro.connect() as ledger:
+        ledger.sync(*(ro.Provider(f"host{n}", "VCPU=2") for n in range(2)))
+        ledger.groups.ensure("g", "affinity")
+        yield ledger
+
+
+def told(selection):
+    return {(reason.where, reason.unit) for reason in selection.explanation.reasons}
+
+
+def test_a_strict_group_whose_host_refuses_goes_to_another(pair):
+    asked = []
+
+    def confirm(destination):
+        asked.append((destination.consumer, destination.host))
+        if destination.host == "host0":
+            raise exceptions.HostRefused("host0", destination.consumer, "no firmware")
+
+    spec = RequestSpec("VCPU=1", group="g")
+    found = Scheduler(pair).select_destinations(
+        spec, consumers=["a", "b", "c"], at_least=1, confirm=confirm
+    )
+    assert hosts(found) == ["host1", "host1"]
+    assert found.missing == ("c",)
+    assert found.refused == {"host0": "host0 refuses a: no firmware"}
+    assert asked == [("a", "host0"), ("a", "host1"), ("b", "host1")]
+    assert ("host0", "refused it already: host0 refuses a: no firmware") in told(found)
+
+
+@pytest.mark.law(4)
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_strict_group_whose_host_is_lost_goes_where_most_have_room(monkeypatch, pair, kept):
+    pair.sync(ro.Provider("host1", "VCPU=1"), ro.Provider("host2", "VCPU=2"))
+    claim, claim_all, seen = pair.claim, pair.claim_all, []
+
+    def raced(write):
+        def faster(*given, **said):
+            if not seen:
+                seen.append(claim("thief", {"host0": "VCPU=2"}))
+            return write(*given, **said)
+
+        return faster
+
+    monkeypatch.setattr(pair, "claim", raced(claim))
+    monkeypatch.setattr(pair, "claim_all", raced(claim_all))
+    spec = RequestSpec("VCPU=1", group="g" if kept else ServerGroup("own", "affinity"))
+    found = Scheduler(pair).select_destinations(spec, consumers=["a", "b", "c"], at_least=1)
+    assert hosts(found) == ["host2", "host2"]
+    assert found.missing == ("c",)
+    assert ("host1", "is not one of the hosts that it asks for") not in told(found)
+
+
+@pytest.mark.parametrize("consumers", [[], ["a", "b", "c"]])
+def test_of_a_strict_group_no_reason_is_told_that_nobody_gave(pair, consumers):
+    spec = RequestSpec("VCPU=1", group="g")
+    found = Scheduler(pair).select_destinations(spec, 3, consumers=consumers, at_least=1)
+    assert hosts(found) == ["host0", "host0"]
+    assert told(found) == {("host0", None), ("host1", "the others of group g are elsewhere")}
 
 
 def test_two_filters_of_one_name_are_refused():
