@@ -174,7 +174,8 @@ class Scheduler:
         :raises ServerGroupNotFound: if it names a server group that the ledger does not keep
         """
         run, snapshot = self._run(spec, 0, seed), self._ledger.snapshot()
-        return run.of_group(()).search(snapshot, 0)
+        run.belong(())
+        return run.search(snapshot, 0)
 
     def _run(self, spec: RequestSpec | Any, alternates: int, seed: int | None) -> _Run:
         return _Run(
@@ -292,7 +293,7 @@ class _Run:
         called = [str(one) for one in range(1, count + 1)]
         while any(map(snapshot.fleet.places_of_holders.get, called)):
             called = [f"new-{one}" for one in called]
-        self._belong(called)
+        self.belong(called)
         at_once = self._at_once(snapshot, called, least)
         scenario, found = snapshot.fork(), list[Destination]()
         for consumer in called:
@@ -330,7 +331,7 @@ class _Run:
         self, consumers: Sequence[str], least: int, confirm: Confirm | None
     ) -> Selection:
         if len(consumers) == 1:
-            self._belong(consumers)
+            self.belong(consumers)
         found: list[Destination] = []
         refusal: NoCandidates | None = None
         why: Explanation | None = None
@@ -519,12 +520,7 @@ class _Run:
             _limits_of(host, found, fleet),
         )
 
-    def of_group(self, consumers: Iterable[str]) -> _Run:
-        """Return it with the members that the server group of the request has by now."""
-        self._belong(consumers)
-        return self
-
-    def _belong(self, consumers: Iterable[str]) -> None:
+    def belong(self, consumers: Iterable[str]) -> None:
         """Let consumers be members of the server group of the request."""
         self._members = frozenset(consumers)
         self._known()
@@ -535,7 +531,7 @@ class _Run:
         Who joins later was faster; who joined before the picture is in both. Cost: one query, if
         the ledger keeps the group.
         """
-        self._belong(consumers)
+        self.belong(consumers)
         if isinstance(self._given.group, str):
             self._asked = None
 
