@@ -53,6 +53,8 @@ class Serve(Command):
                 f"{error}: pip install 'resource_objects[rest]' brings what it needs"
             ) from error
 
+        if parsed_args.keystone and parsed_args.auth != "keystone":
+            raise Misused("--keystone: it needs --auth keystone, else every token is believed")
         options = dict(one.partition("=")[::2] for one in parsed_args.keystone)
         with misused():
             serve(

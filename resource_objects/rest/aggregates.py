@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 
 import webob
 
 from resource_objects import names
 from resource_objects.providers.definition import ProviderUpdate
 from resource_objects.providers.listing import ListedProvider
-from resource_objects.rest import kept, schemas
+from resource_objects.rest import errors, kept, schemas
 from resource_objects.rest.asked import Asked
 
 _RULE = "placement:resource_providers:aggregates:"
@@ -28,6 +29,8 @@ def put(asked: Asked) -> webob.Response:
     kept.provider(ledger, uuid)
     given = asked.body(schemas.AGGREGATES_1_19 if asked.since(19) else schemas.AGGREGATES)
     told = given["aggregates"] if asked.since(19) else given
+    if len(set(told)) < len(told):  # JSON Schema's uniqueItems compares each with each
+        raise errors.bad(f"JSON does not validate: {reprlib.repr(told)} has non-unique elements")
     wanted = frozenset(names.uuid_text(one) for one in told)
 
     def edit(one: ListedProvider) -> ProviderUpdate | None:

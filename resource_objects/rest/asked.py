@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -20,6 +22,8 @@ Schema: TypeAlias = Mapping[str, Any]
 #: A body may be so long, and lists and objects in it so deep.
 MAX_BODY = 16 * 2**20
 MAX_DEPTH = 20
+#: Of so many things that are wrong with a body the worst is told.
+_MOST_ERRORS = 100
 
 _FORMATS = jsonschema.FormatChecker(formats=())
 
@@ -67,10 +71,12 @@ class Asked:
             raise errors.Refused(
                 415, f"The media type {kind} is not supported, use application/json"
             )
-        if (self.http.content_length or 0) > MAX_BODY:
+        said = self.http.content_length or 0  # in chunks: nobody says
+        text = b"" if said > MAX_BODY else self.http.body_file.read(MAX_BODY + 1)
+        if max(said, len(text)) > MAX_BODY:
             raise errors.Refused(413, f"A body has at most {MAX_BODY} bytes.")
         try:
-            found = json.loads(self.http.body)
+            found = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise errors.bad(f"Malformed JSON: {error}") from error
         _check_depth(found)
@@ -126,9 +132,11 @@ class Config(Protocol):
 
 def validate(given: Any, schema: Schema, what: str) -> None:
     """Refuse what a schema does not allow, with the cause."""
-    try:
-        jsonschema.validate(given, schema, format_checker=_FORMATS)
-    except jsonschema.ValidationError as error:
+    found = jsonschema.Draft202012Validator(schema, format_checker=_FORMATS).iter_errors(given)
+    error = jsonschema.exceptions.best_match(itertools.islice(found, _MOST_ERRORS))
+    if error is not None:
+        error.message = errors.shortened(error.message, errors.MAX_DETAIL // 2)
+        error.instance = reprlib.repr(error.instance)  # it may be all that was sent
         raise errors.bad(f"{what}: {error}") from error
 
 

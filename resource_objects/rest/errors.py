@@ -27,6 +27,9 @@ DUPLICATE_KEY = "placement.query.duplicate_key"
 BAD_VALUE = "placement.query.bad_value"
 MISSING_VALUE = "placement.query.missing_value"
 
+#: A refusal says at most so many characters: to strip tags of more takes time by their square.
+MAX_DETAIL = 2000
+
 #: Where the code of an error waits until it is told.
 _CODE = "resource_objects.rest.error_code"
 
@@ -45,7 +48,7 @@ class Refused(Exception):
         environ[_CODE] = self.code
         headers = {} if self.allow is None else {"Allow": self.allow}
         made: webob.exc.HTTPException = webob.exc.status_map[self.status](
-            str(self), headers=headers, json_formatter=as_json
+            shortened(str(self), MAX_DETAIL), headers=headers, json_formatter=as_json
         )
         return made
 
@@ -65,13 +68,23 @@ def conflict(detail: str, code: str = UNDEFINED) -> Refused:
     return Refused(409, detail, code)
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters: its begin and its end.
+
+    >>> shortened("aaaaaaaaaaaaaaaaaaaa is too long", 29)
+    'aaaaaaaaaaaa ...  is too long'
+    """
+    half = (most - 5) // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+
+
 def as_json(*, body: str, status: str, title: str, environ: dict[str, Any]) -> dict[str, Any]:
     """Return an error as Placement's body of it; WebOb asks for it."""
     number = int(status.split()[0])
     told: dict[str, Any] = {
         "status": number,
         "title": title,
-        "detail": webob.exc.strip_tags(body),  # type: ignore[attr-defined]
+        "detail": webob.exc.strip_tags(body[: 2 * MAX_DETAIL]),  # type: ignore[attr-defined]
         "request_id": environ.get(REQUEST_ID, ""),
     }
     version = environ.get(VERSION)

@@ -50,7 +50,7 @@ def put_all(asked: Asked) -> webob.Response:
             record(asked, name, figures, uuid, cannot)
             for name, figures in given["inventories"].items()
         )
-        _check_plain(one, {*given["inventories"], *(r.resource_class for r in one.records)})
+        check_plain(one, {*given["inventories"], *(r.resource_class for r in one.records)})
         return kept.updated(one, inventories=records)
 
     one = _change(asked, edit)
@@ -71,7 +71,7 @@ def put_one(asked: Asked) -> webob.Response:
             raise errors.bad(
                 f"No inventory record with resource class for resource provider {uuid}: {name}"
             )
-        _check_plain(one, {name})
+        check_plain(one, {name})
         new[:] = [made]
         return kept.updated(one, inventories=_with(one, made))
 
@@ -94,7 +94,7 @@ def create(asked: Asked) -> webob.Response:
             raise errors.conflict(
                 f"Update conflict: there is an inventory of {name} already", errors.UNDEFINED
             )
-        _check_plain(one, {name})
+        check_plain(one, {name})
         return kept.updated(one, inventories=_with(one, new[0]))
 
     one = _change(asked, edit)
@@ -110,7 +110,7 @@ def delete_one(asked: Asked) -> webob.Response:
     def edit(one: ListedProvider) -> ProviderUpdate:
         if record_of(one, name) is None:
             raise errors.not_found(f"No inventory of class {name} found for delete")
-        _check_plain(one, {name})
+        check_plain(one, {name})
         left = (r.definition() for r in one.records if r.resource_class != name)
         return kept.updated(one, inventories=tuple(left))
 
@@ -133,7 +133,7 @@ def delete_all(asked: Asked) -> webob.Response:
         used = [record.resource_class for record in one.records if record.used]
         if used:
             raise _in_use(uuid, used)
-        _check_plain(one, {record.resource_class for record in one.records})
+        check_plain(one, {record.resource_class for record in one.records})
         return kept.updated(one, inventories=())
 
     try:
@@ -206,7 +206,7 @@ def _check_class(asked: Asked, name: str) -> None:
         raise errors.bad(f"No such resource class {name}.")
 
 
-def _check_plain(one: ListedProvider, touched: set[str]) -> None:
+def check_plain(one: ListedProvider, touched: set[str]) -> None:
     """Refuse to change figures that a topology or devices stand for."""
     for kind in one.kinds:
         if not touched.isdisjoint(kind.classes):

@@ -146,8 +146,10 @@ def change(
     return ledger.retries.again(attempt, exceptions.StaleDefinition)
 
 
-def move(ledger: Ledger, uuid: str, parent: str | None) -> None:
-    """Make a provider a child of another one, or a root; clients see no other generation.
+def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
+    """Make a provider a child of another one, or a root, and give it a name, in one write.
+
+    Clients see no other generation.
 
     :raises InvalidTree: if the parent is below it
     """
@@ -158,13 +160,23 @@ def move(ledger: Ledger, uuid: str, parent: str | None) -> None:
         found = {one.uuid: one for root in roots for one in root.walk()}
         if uuid not in found:
             raise errors.not_found(f"No resource provider with uuid {uuid} found")
+        if parent is not None and parent not in found:
+            cannot = f"Unable to save resource provider {uuid}"
+            raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
         made = moved(roots, found[uuid], None if parent is None else found[parent])
-        updates = tuple(dataclasses.replace(one, counts=0) for one in made.changes.updates)
+        updates = tuple(
+            dataclasses.replace(one, counts=0, definition=_called(one.definition, uuid, name))
+            for one in made.changes.updates
+        )
         changes = dataclasses.replace(made.changes, updates=updates)
         doing = Write(operation(), "reparent", uuid, changes, unchanged=made.unchanged)
         ledger.backend.commit(doing)
 
     ledger.retries.again(attempt, exceptions.StaleDefinition)
+
+
+def _called(definition: ProviderDefinition, uuid: str, name: str) -> ProviderDefinition:
+    return dataclasses.replace(definition, name=name) if definition.uuid == uuid else definition
 
 
 def write(

@@ -109,9 +109,8 @@ def put(asked: Asked) -> webob.Response:
     kept_as = _kept_name(name, one.uuid, cannot)
     try:
         if "parent_provider_uuid" in given:
-            _move(asked, one, given["parent_provider_uuid"], cannot)
-        if kept_as != one.name:
-            kept.change(ledger, uuid, lambda now: _named(now, kept_as))
+            _move(asked, one, given["parent_provider_uuid"], kept_as, cannot)
+        kept.change(ledger, uuid, lambda now: _named(now, kept_as))
     except exceptions.ProviderExists as error:
         raise errors.conflict(
             f"Conflicting resource provider {name} already exists.", errors.DUPLICATE_NAME
@@ -121,11 +120,13 @@ def put(asked: Asked) -> webob.Response:
     return asked.reply(json=_told(asked, kept.provider(ledger, uuid)))
 
 
-def _named(one: ListedProvider, name: str) -> ProviderUpdate:
+def _named(one: ListedProvider, name: str) -> ProviderUpdate | None:
+    if one.name == name:
+        return None
     return dataclasses.replace(kept.updated(one, name=name), counts=0)
 
 
-def _move(asked: Asked, one: ListedProvider, parent: str | None, cannot: str) -> None:
+def _move(asked: Asked, one: ListedProvider, parent: str | None, name: str, cannot: str) -> None:
     above = None if parent is None else names.uuid_text(parent)
     if above == one.parent_uuid:
         return
@@ -135,27 +136,29 @@ def _move(asked: Asked, one: ListedProvider, parent: str | None, cannot: str) ->
     if above is not None and not kept.by_uuid(asked.ledger, [above]):
         raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
     try:
-        kept.move(asked.ledger, one.uuid, above)
+        kept.move(asked.ledger, one.uuid, above, name)
     except exceptions.InvalidTree as error:
         raise errors.bad(f"{cannot}: creating loop in the provider tree is not allowed.") from error
 
 
 def delete(asked: Asked) -> webob.Response:
     ledger, uuid = asked.ledger, asked.path["uuid"]
-    one = kept.provider(ledger, uuid, "No resource provider with uuid {} found for delete")
     cannot = f"Unable to delete resource provider {uuid}: Resource provider has allocations."
     is_parent = errors.conflict(
         f"Unable to delete parent resource provider {uuid}: It has child resource providers.",
         errors.CANNOT_DELETE_PARENT,
     )
-    if any(other.parent_uuid == uuid for other in _tree(asked, one)):
-        raise is_parent
-    try:
+
+    def attempt() -> None:
+        one = kept.provider(ledger, uuid, "No resource provider with uuid {} found for delete")
+        if any(other.parent_uuid == one.uuid for other in _tree(asked, one)):
+            raise is_parent
         kept.remove(ledger, one)
+
+    try:
+        ledger.retries.again(attempt, exceptions.StaleDefinition)
     except exceptions.ProviderInUse as error:
         raise errors.conflict(cannot, errors.PROVIDER_IN_USE) from error
-    except exceptions.StaleDefinition as error:
-        raise is_parent from error
     return asked.reply(204, cached=False)
 
 

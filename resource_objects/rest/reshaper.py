@@ -49,6 +49,8 @@ def _update(asked: Asked, one: ListedProvider, given: dict[str, Any]) -> Provide
         inventories.record(asked, name, figures, one.uuid, cannot)
         for name, figures in given["inventories"].items()
     )
+    before = {record.resource_class for record in one.records}
+    inventories.check_plain(one, before.union(given["inventories"]))
     return kept.updated(one, inventories=records)
 
 

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 
 Schema: TypeAlias = dict[str, Any]
 
-CLASS = "^[A-Z0-9_]+$"
-CUSTOM = "^CUSTOM_[A-Z0-9_]+$"
-UUID = "^[0-9a-fA-F-]{36}$"
-CONSUMER_TYPE = "^[A-Z0-9_]+$"
+# ``\Z``, as ``$`` also stands before a newline at the end.
+CLASS = r"^[A-Z0-9_]+\Z"
+CUSTOM = r"^CUSTOM_[A-Z0-9_]+\Z"
+UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z"
+CONSUMER_TYPE = "^[A-Z0-9_]+$"  # clients compare it, so newlines are refused apart
 MOST = 2147483647
 
 _UUID: Schema = {"type": "string", "format": "uuid"}
@@ -46,7 +47,7 @@ PROVIDER_TRAITS = _object(
     traits={"type": "array", "items": {"type": "string", "pattern": CLASS}},
     resource_provider_generation=_GENERATION,
 )
-AGGREGATES: Schema = {"type": "array", "items": _UUID, "uniqueItems": True}
+AGGREGATES: Schema = {"type": "array", "items": _UUID}
 AGGREGATES_1_19 = _object(
     ["aggregates", "resource_provider_generation"],
     aggregates=AGGREGATES,
@@ -130,7 +131,7 @@ def allocations(minor: int, *, put: bool) -> Schema:
         required.append("consumer_generation")
     if minor >= 34:
         said["mappings"] = _mapping(
-            "^[a-zA-Z0-9_-]{0,64}$",
+            r"^[a-zA-Z0-9_-]{0,64}\Z",
             {
                 "type": "array",
                 "minItems": 1,
@@ -141,6 +142,7 @@ def allocations(minor: int, *, put: bool) -> Schema:
         said["consumer_type"] = {
             "type": "string",
             "pattern": CONSUMER_TYPE,
+            "not": {"pattern": "\n"},
             "minLength": 1,
             "maxLength": 255,
         }
@@ -188,6 +190,7 @@ def usages_query(minor: int) -> Schema:
         more["consumer_type"] = {
             "type": "string",
             "pattern": "^[A-Z0-9_]+$|^all$|^unknown$",
+            "not": {"pattern": "\n"},
             "minLength": 1,
             "maxLength": 255,
         }
@@ -215,7 +218,7 @@ def candidates_query(minor: int) -> Schema:
         if minor >= at:
             said[name] = text
     if minor >= 16:
-        said["limit"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
+        said["limit"] = {"type": "string", "pattern": r"^[1-9][0-9]*\Z"}
     if minor >= 25:
         said["group_policy"] = {"type": "string", "enum": ["none", "isolate"]}
     if minor < 25:
@@ -223,5 +226,5 @@ def candidates_query(minor: int) -> Schema:
     suffix = "([1-9][0-9]*)?" if minor < 33 else "([a-zA-Z0-9_-]{1,64})?"
     keys = ("resources", "required", "member_of", *(("in_tree",) if minor >= 31 else ()))
     made = _object([], **{name: one for name, one in said.items() if name not in keys})
-    made["patternProperties"] = {f"^{name}{suffix}$": text for name in keys}
+    made["patternProperties"] = {rf"^{name}{suffix}\Z": text for name in keys}
     return made

@@ -21,6 +21,8 @@ _INVALID = (
 _STALE = (
     "Resource provider's generation already changed. Please update the generation and try again."
 )
+#: Why a provider is out of service that a client of this API took out of it.
+_REASON = f"{TRAIT} was set"
 _RULE = "placement:traits:"
 _OF_PROVIDER = "placement:resource_providers:traits:"
 
@@ -102,20 +104,22 @@ def set_of_provider(asked: Asked) -> webob.Response:
     asked.needs(6)
     given = asked.body(schemas.PROVIDER_TRAITS)
     wanted, at = frozenset(given["traits"]), given["resource_provider_generation"]
+    told = wanted
     written = False
 
     def edit(one: ListedProvider) -> ProviderUpdate | None:
-        nonlocal written
+        nonlocal written, told
         kept.check_generation(one, at, _STALE)
         unknown = kept.unknown_traits(asked.ledger, wanted)
         if unknown:
             raise errors.bad(f"No such trait {', '.join(unknown)}")
-        written = wanted != one.told_traits
+        told = wanted | _lasting(one)
+        written = told != one.told_traits
         return kept.updated(one, traits=wanted - {TRAIT}) if written else None
 
     uuid = asked.path["uuid"]
     one = kept.change(asked.ledger, uuid, edit, disabling=lambda one: _disabling(one, wanted))
-    return _reply(asked, wanted, kept.generation(one) + written)
+    return _reply(asked, told, kept.generation(one) + written)
 
 
 def clear_of_provider(asked: Asked) -> webob.Response:
@@ -124,18 +128,27 @@ def clear_of_provider(asked: Asked) -> webob.Response:
     kept.change(
         asked.ledger,
         asked.path["uuid"],
-        lambda one: kept.updated(one, traits=none) if one.told_traits else None,
+        lambda one: kept.updated(one, traits=none) if one.told_traits - _lasting(one) else None,
         disabling=lambda one: _disabling(one, none),
     )
     return asked.reply(204, cached=False)
 
 
+def _lasting(one: ListedProvider) -> frozenset[str]:
+    """Return the trait of a provider that was disabled otherwise than by it.
+
+    Clients cannot enable that: no generation that they know tells that it was disabled.
+    """
+    is_so = one.disabled is not None and one.disabled.reason != _REASON
+    return frozenset([TRAIT]) if is_so else frozenset()
+
+
 def _disabling(one: ListedProvider, wanted: frozenset[str]) -> tuple[DisableOrder, ...]:
     """Return what takes a provider out of service, or into it: clients say that by a trait."""
-    is_out, shall_be_out = one.disabled is not None, TRAIT in wanted
+    is_out, shall_be_out = one.disabled is not None, TRAIT in wanted | _lasting(one)
     if is_out == shall_be_out:
         return ()
-    return (DisableOrder(one.uuid, f"{TRAIT} was set" if shall_be_out else None),)
+    return (DisableOrder(one.uuid, _REASON if shall_be_out else None),)
 
 
 def _reply(asked: Asked, found: frozenset[str], generation: int) -> webob.Response:

@@ -16,6 +16,7 @@ import webob
 import webob.exc
 from microversion_parse.middleware import MicroversionMiddleware
 
+from resource_objects import exceptions
 from resource_objects.ledger import Ledger, connect
 from resource_objects.rest import (
     aggregates,
@@ -47,6 +48,12 @@ Action: TypeAlias = tuple[str | None, Handler]
 
 VERSIONS = [f"1.{minor}" for minor in range(40)]
 
+#: What is no failure of the service, and may go better soon.
+_NO_ANSWER = (
+    exceptions.DatabaseBusy,
+    exceptions.DatabaseUnavailable,
+    exceptions.LostConnection,
+)
 #: What may be asked without a token.
 _OPEN = ("/", "/health")
 
@@ -64,7 +71,7 @@ def application(
     cors_allowed_origin: Iterable[str] = (),
     cors_allow_headers: Iterable[str] = (),
     keystone: Mapping[str, Any] | None = None,
-) -> WSGIApplication:
+) -> Application:
     """Return a WSGI application that serves a ledger by Placement's API, microversions 1.0 to 1.39.
 
     One process may have several, of one ledger or of different ones; any number of processes may
@@ -85,7 +92,8 @@ def application(
     '1.39'
     """
     identify, rules = authentication.identify_by(auth), Policy(policy)
-    made: WSGIApplication = Service(connect(database_url, actor="rest"), identify, rules)
+    ledger = connect(database_url, actor="rest")
+    made: WSGIApplication = Service(ledger, identify, rules)
     made = MicroversionMiddleware(made, "placement", VERSIONS, json_error_formatter=errors.as_json)
     if auth == "keystone":
         made = authentication.behind_keystone(made, keystone)
@@ -93,7 +101,21 @@ def application(
     origins = list(cors_allowed_origin)
     if origins:
         made = _with_cors(made, origins, list(cors_allow_headers))
-    return made
+    return Application(made, ledger)
+
+
+class Application:
+    """A WSGI application, and the ledger that it serves."""
+
+    def __init__(self, served: WSGIApplication, ledger: Ledger) -> None:
+        self._served, self._ledger = served, ledger
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        return self._served(environ, start_response)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self._ledger.close()
 
 
 def _with_cors(application: WSGIApplication, origins: list[str], headers: list[str]) -> Any:
@@ -153,16 +175,17 @@ class Service:
             routes.update(room.ROUTES)
         self._routes = [(_pattern(path), methods) for path, methods in routes.items()]
 
-    def close(self) -> None:
-        """Close the ledger."""
-        self._ledger.close()
-
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         response: webob.Response | webob.exc.HTTPException
         try:
             response = self._answer(webob.Request(environ))
         except errors.Refused as refused:
             response = refused.response(environ)
+        except exceptions.StaleDefinition as error:  # others were faster each time it was tried
+            conflict = errors.conflict(f"update conflict: {error}", errors.CONCURRENT_UPDATE)
+            response = conflict.response(environ)
+        except _NO_ANSWER as error:
+            response = errors.Refused(503, f"The ledger does not answer: {error}").response(environ)
         except Exception:  # whatever it is, who asks is told of it in JSON, and the log of why
             LOG.exception("%s failed", environ.get(errors.REQUEST_ID))
             response = errors.internal(environ)

@@ -98,3 +98,11 @@ def test_who_believes_any_token_listens_on_loopback_only() -> None:
 def test_a_misuse_of_the_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--database", "memory://", "serve"]) == 2
     assert "database: got 'memory://'" in capsys.readouterr().err
+
+
+def test_options_of_keystone_without_it_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--database", f"sqlite:///{tmp_path}/lab.db", "serve", "--keystone", "auth_url=x"]
+    assert main(command) == 2
+    assert "--keystone: it needs --auth keystone" in capsys.readouterr().err
