@@ -87,10 +87,12 @@ class Asked:
         """Check the query by a schema."""
         try:
             given = self.http.GET
-            told = {key: values[-1] for key, values in given.dict_of_lists().items()}
+            said = given.dict_of_lists()
         except UnicodeDecodeError as error:
             raise errors.bad(f"Invalid query string parameters: {error}") from error
-        validate(told, schema, "Invalid query string parameters")
+        for at in (-1, 0):  # of what is said twice some take the last and some the first
+            told = {key: values[at] for key, values in said.items()}
+            validate(told, schema, "Invalid query string parameters")
 
     def reply(
         self,

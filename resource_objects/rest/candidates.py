@@ -31,7 +31,7 @@ def list_all(asked: Asked) -> webob.Response:
     asked.needs(10)
     asked.query(schemas.candidates_query(asked.version.minor))
     request = request_of(asked)
-    said = asked.http.GET.get("limit")  # the last one, which is what was checked
+    said = next(iter(asked.http.GET.getall("limit")), None)  # the first, as in Placement
     most = None if said is None else min(int(said[:10]), schemas.MOST)
     snapshot = asked.ledger.snapshot()
     fleet = snapshot.fleet
@@ -78,7 +78,7 @@ def request_of(asked: Asked) -> Request | None:
         request = Request(
             unnamed.resources,
             groups=[one for one in made if one.suffix],
-            group_policy=given["group_policy"][-1] if "group_policy" in given else None,
+            group_policy=given["group_policy"][0] if "group_policy" in given else None,
             same_subtree=subtrees,
             root_required=root.required,
             root_forbidden=root.forbidden,

@@ -226,5 +226,6 @@ def candidates_query(minor: int) -> Schema:
     suffix = "([1-9][0-9]*)?" if minor < 33 else "([a-zA-Z0-9_-]{1,64})?"
     keys = ("resources", "required", "member_of", *(("in_tree",) if minor >= 31 else ()))
     made = _object([], **{name: one for name, one in said.items() if name not in keys})
-    made["patternProperties"] = {rf"^{name}{suffix}\Z": text for name in keys}
+    made["patternProperties"] = {f"^{name}{suffix}$": text for name in keys}  # clients compare it
+    made["propertyNames"] = {"not": {"pattern": "\n"}}
     return made
