@@ -22,6 +22,7 @@ TABLES = {
     _PAGES / "candidates_table.txt": ("candidates", "schedulers", "scheduling", "gangs"),
     _PAGES / "against_table.txt": (
         *("against_7ca3d86", "against_7ca3d86_ledgers", "against_5fcb39e", "against_4e2f1f3"),
+        "against_4e2f1f3_numa",
     ),
 }
 

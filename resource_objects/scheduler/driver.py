@@ -207,9 +207,11 @@ class Scheduler:
     ) -> PlacedGang:
         """Place a gang, or the first of several that fits, by the filters and the order here.
 
-        Filters are asked for each member by what that one asks, beside the members before it, and
-        what they bound is claimed so. A strict group of members is kept like any other bound of
-        the gang. Weighers are not asked: which hosts a gang gets follows from all of its members.
+        Filters are asked for each member by what that one asks, and what they bound is claimed so.
+        They have to be about one host each, beside the members that go there: one that compares
+        hosts, or counts what the fleet uses, is not asked again for each member (select
+        destinations one by one for that). A strict group of members is kept like any other bound
+        of the gang. Weighers are not asked: which hosts a gang gets follows from all members.
 
         :param consumers, seed, budget: as for :func:`~resource_objects.scheduler.gangs.place_gang`
         :param said: of every member, as for :class:`RequestSpec`: project, user, zone, group, ...

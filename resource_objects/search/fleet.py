@@ -280,14 +280,14 @@ class Fleet:
 
     def _full(self, key: Ranking, trees: Any) -> Figures:
         weights, asked = key[0], dict(key[1])
-        parts: list[Any] = []
+        full: Figures = np.zeros(len(self.hosts))[trees]  # as full as each other, by no class
         for name, weight in weights:
             capacity, free = (one[trees] for one in self.totals(name))
             used = capacity - free + asked.get(name, 0)
             part = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
-            parts.append(weight * part)
-        total: Figures = sum(parts) / (sum(weight for _, weight in weights) or 1.0)
-        return total
+            full += weight * part
+        full /= sum(weight for _, weight in weights) or 1.0
+        return full
 
     @functools.cached_property
     def _totals(self) -> dict[str, tuple[tuple[Integers, Integers], tuple[int, ...]]]:

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects import exceptions
+from resource_objects import connect, devices, exceptions
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.search.order import MOST, Options, Order
+from tests.ledger.device_hosts import FUNCTION, card, host_of
 from tests.search import device_fleets, numa_fleets
 from tests.support.columns import columns_of
 from tests.support.fleets import cases
@@ -168,6 +169,17 @@ def test_a_host_that_has_nothing_of_a_class_is_no_error_in_any_order():
         request = Request("VCPU=1,DISK_GB=1", compatibility=compatibility)
         assert hosts(kept, request, order="spread") == ["host0", "host1", "host2"]
         assert hosts(kept, request, order="pack") == ["host2", "host1", "host0"]
+
+
+@pytest.mark.parametrize("order", ["pack", "spread"])
+def test_what_no_class_is_weighed_for_is_taken_by_name(order: str) -> None:
+    request = Request({"DEVICES": devices(FUNCTION)})
+    with connect("memory://") as ledger:
+        ledger.sync(*(host_of(card(1, 4), name) for name in ("host1", "host0")))
+        for number in range(2):  # with all hosts weighed, and with those that were touched since
+            found = ledger.snapshot().candidates(request, order=order)
+            assert [one.host for one in found] == ["host0", "host1"]
+            ledger.claim(f"job{number}", found)
 
 
 # --- inside a host ---
