@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import time
 from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
 from typing import Any, Self
 
 import sqlalchemy as sa
@@ -35,15 +36,21 @@ def _only_look(connection: Connection, at: places.Places, keys: Collection[Key])
     _look_away()
 
 
-def _blind_update(ids: int, nets: int) -> sa.Update:
+def _blind_update(ids: int, nets: int, counts: int) -> sa.Update:
     return (
         sa.update(tables.inventories)
         .where(listed(_inventories.id, "ids", ids))
         .values(
             used=_inventories.used + chosen(_inventories.id, "ids", "nets", nets),
-            writes=_inventories.writes + 1,
+            writes=_inventories.writes + chosen(_inventories.id, "ids", "counts", ids),
         )
     )
+
+
+def _replace(module: ModuleType, name: str, made: object) -> None:
+    """Put something else in the place of what a module has by that name now."""
+    assert hasattr(module, name), f"{module.__name__} has no {name} any more"
+    setattr(module, name, made)
 
 
 class Blind(SQLBackend):
@@ -51,8 +58,8 @@ class Blind(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        places._CHANGE_USED = Sized(_blind_update)
-        places.find_places = _only_look
+        _replace(places, "_CHANGE_USED", Sized(_blind_update))
+        _replace(places, "find_places", _only_look)
         return super().open(url, **options)
 
 
@@ -61,18 +68,24 @@ class Absolute(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        places.find_places = _only_look
-        places.change_used = _set_used
+        _replace(places, "find_places", _only_look)
+        _replace(places, "change_used", _set_used)
         return super().open(url, **options)
 
 
-def _set_used(connection: Connection, nets: Mapping[int, int]) -> None:
+def _set_used(
+    connection: Connection, nets: Mapping[int, int], counted: Collection[int], **_: Any
+) -> None:
     query = sa.select(_inventories.id, _inventories.used).where(_inventories.id.in_(nets))
     read = connection.execute(query).all()
     _look_away()
     for number, used in read:
         changed = sa.update(tables.inventories).where(_inventories.id == number)
-        connection.execute(changed.values(used=used + nets[number], writes=_inventories.writes + 1))
+        connection.execute(
+            changed.values(
+                used=used + nets[number], writes=_inventories.writes + int(number in counted)
+            )
+        )
 
 
 class Careless(SQLBackend):
@@ -80,7 +93,7 @@ class Careless(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        places.takers = lambda *_: {}
+        _replace(places, "takers", lambda *_: {})
         self = super().open(url, **options)
         drop = "ALTER TABLE allocation_units DROP CONSTRAINT IF EXISTS pk_allocation_units"
         self._writing(lambda connection: connection.execute(sa.text(drop)))
@@ -92,8 +105,8 @@ class Late(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        operations.record_operation = _record_later
-        backend._together = _one_by_one
+        _replace(operations, "record_operation", _record_later)
+        _replace(backend, "together", _one_by_one)
         return super().open(url, **options)
 
     def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
@@ -106,7 +119,7 @@ class Late(SQLBackend):
         return claims
 
 
-def _one_by_one(connection: Connection, write: Write) -> contextlib.AbstractContextManager[None]:
+def _one_by_one(connection: Connection) -> contextlib.AbstractContextManager[None]:
     """Send each change as it comes: a record that is not sent yet cannot be taken back."""
     return contextlib.nullcontext()
 

@@ -17,8 +17,8 @@ import pytest
 import sqlalchemy
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.errors import Retries
 from resource_objects.providers.orders import ConsumerOrder, Operation
 from resource_objects.testing.conformance.suite import define, deltas, host, picture
 from tests import databases

@@ -18,9 +18,9 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql import claims, feed, migrations, operations, places
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.errors import Retries
 from resource_objects.providers.orders import (
     ConsumerOrder,
     Operation,
@@ -379,6 +379,22 @@ def test_how_long_transactions_may_idle_and_wait_is_set(
     }[database_kind]
     found = ledger._reading(lambda connection: connection.exec_driver_sql(ask).one())
     assert tuple(found) == {"postgresql": ("30s", "10s"), "mysql": (30, 10)}[database_kind]
+
+
+@pytest.mark.parametrize("database_kind", ["postgresql"])
+def test_a_session_reads_no_whole_table_for_a_foreign_key(
+    ledger: SQLBackend, names: dict[str, str]
+) -> None:
+    """A session keeps what it planned while the table was young, however much it grows."""
+    for number in range(8):
+        claim(ledger, f"job-{number}", {names["host0"]: "VCPU=1"})
+    ask = "EXPLAIN SELECT 1 FROM consumers x WHERE id = 1 FOR KEY SHARE OF x"  # as it does
+
+    def planned(connection: sqlalchemy.Connection) -> str:
+        connection.exec_driver_sql("ANALYZE consumers")
+        return "\n".join(connection.exec_driver_sql(ask).scalars())
+
+    assert "Seq Scan" not in ledger._writing(planned)
 
 
 def test_a_statement_that_takes_longer_than_is_allowed_is_a_busy_database(

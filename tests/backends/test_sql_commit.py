@@ -17,9 +17,9 @@ import sqlalchemy
 from sqlalchemy import event
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql import backend, claims, feed, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.errors import Retries
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED

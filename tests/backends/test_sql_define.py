@@ -672,7 +672,9 @@ def test_many_trees_take_as_many_statements_as_one(ledger: SQLBackend, ledger_ur
                 names = ledger.uuids([f"{name}0/cell"])
                 claim(ledger, name, {names[f"{name}0/cell"]: "VCPU=2"})
     for what, (_, one, many) in taken.items():
-        assert many <= one + 2, (what, one, many)  # two make the other racks
+        # two make the other racks; that of many changes is counted, where a few go by the driver
+        told = int(ledger_url.startswith("postgresql"))
+        assert many <= one + 2 + told, (what, one, many)
     assert used(ledger_url)["many0", "VCPU"] == 4
     reads = []
     for keys in (["one0"], [f"many{n}" for n in range(200)]):

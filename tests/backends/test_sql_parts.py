@@ -17,9 +17,9 @@ from oslo_db import exception as oslo
 from psycopg import errors as psycopg_errors
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Retries, Transient
 from resource_objects.backends.sql import errors, psycopg_connection, urls
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.errors import Retries, Transient
 
 # --- URLs ---
 

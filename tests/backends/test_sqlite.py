@@ -18,9 +18,9 @@ import pytest
 import sqlalchemy
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql import engine
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.errors import Retries
 from resource_objects.providers.backend import ConsumerOrder, Operation, Use
 from resource_objects.testing.conformance import BackendConformance, state_machine
 from resource_objects.testing.conformance.races import define_and_claim, together

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql import backend, names
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.definitions import Figures, Providers
-from resource_objects.backends.sql.errors import Retries
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import diff
 from resource_objects.providers.orders import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.backends.sql.errors import Retries, Transient
+from resource_objects.backends.retries import Retries, Transient
 from resource_objects.exceptions import DatabaseBusy
 
 

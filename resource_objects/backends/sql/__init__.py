@@ -4,7 +4,7 @@
 ``backend``         SQLBackend: the contract, and a write from its first lock to its last row
 ``urls``            which URLs are served, and the options that each driver takes
 ``engine``          connections and transactions of each database; ``psycopg_connection``: waits
-``errors``          what drivers raise, in the words of the library; the one policy of retries
+``errors``          what drivers raise, in the words of the library
 ``tables``          the tables; ``migrations``: how a database gets them, and who may use it
 ``statements``      compiled once, run on the driver; many rows or several changes in one
 ``claims``          orders: ``places``: inventories locked and changed; ``consumers``: who holds

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import clock, exceptions
+from resource_objects.backends.retries import LOG, Retries, Transient
 from resource_objects.backends.sql import (
     claims,
     consumers,
@@ -35,7 +36,7 @@ from resource_objects.backends.sql import (
 from resource_objects.backends.sql.claims import decide
 from resource_objects.backends.sql.consumers import ConsumerRow, held_by
 from resource_objects.backends.sql.engine import Database
-from resource_objects.backends.sql.errors import LOG, Retries, Transient, duplicated
+from resource_objects.backends.sql.errors import duplicated
 from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.places import Places
@@ -691,7 +692,7 @@ def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, Co
 def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
     """Return the net change of each inventory that is written, by number.
 
-    It may be 0, where consumers change places: that is a write too, and counted.
+    It may be 0, where consumers change places that is a write too, and counted.
     """
     found: dict[int, int] = {}
     for settled in settlement.consumers:

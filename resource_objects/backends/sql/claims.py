@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, places, server_groups, statements, tables
 from resource_objects.backends.sql.consumers import ConsumerRow
-from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.places import Places
 from resource_objects.backends.sql.statements import (
     Insert,

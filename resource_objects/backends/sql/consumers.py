@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.places import COLUMNS, Found, Places
 from resource_objects.backends.sql.statements import MOST, Sized, chunks, from_moment, listed
 from resource_objects.providers.orders import ConsumerRecord, Key, StoredRequest, Use

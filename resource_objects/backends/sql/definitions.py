@@ -25,8 +25,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
-from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.names import Catalogue, NameNumbers
 from resource_objects.backends.sql.statements import Sized, chunks, listed, moment
 from resource_objects.fields import MAX_AMOUNT
@@ -393,8 +393,7 @@ class Providers:
                 if uuid not in gives_up:
                     raise exceptions.ProviderExists(name)
                 if wanted[name] != uuid:
-                    # no provider can be called that: names have no space at either end
-                    freed.append({"id": self.numbers[uuid], "name": f" {uuid}"})
+                    freed.append({"id": self.numbers[uuid], "name": f"{tables.GIVEN_UP}{name}"})
         statements.update(self._connection, tables.resource_providers, ["id"], freed)
 
     # --- coming and moving ---

@@ -24,12 +24,13 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.statements import (
     Insert,
     Sized,
     Statement,
+    array,
     chunks,
     drawn_at,
     from_moment,
@@ -186,8 +187,8 @@ def tell(connection: Connection, operation: int, told: FeedRows, records: int) -
         _PUT.many(connection, [(s, heads[s], part, operation, *row) for s, part, row in rows])
         return
     _COUNT_UP_RETURNING.must_match(connection, len(shards), refused, values, shards=shards)
-    columns = list(zip(*((s, part, operation, *row) for s, part, row in rows), strict=True))
-    sent.add(_PUT_TOGETHER, [list(column) for column in columns])
+    columns = zip(*((s, part, operation, *row) for s, part, row in rows), strict=True)
+    sent.add(_PUT_TOGETHER, [array(column) for column in columns])
 
 
 # INSERT INTO changes SELECT shard, head, ... FROM what was told JOIN the heads just counted up

@@ -24,8 +24,8 @@ from sqlalchemy import Connection, Table
 
 from resource_objects import exceptions
 from resource_objects import names as shapes
+from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.statements import Statement, chunks
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
+from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.errors import Transient
 from resource_objects.backends.sql.statements import (
     MOST,
     Sized,
@@ -231,7 +231,7 @@ class Places:
     def add(self, row: Sequence[Any]) -> Found | None:
         """Note the provider of a row of :data:`COLUMNS`; return its inventory, if there is one."""
         provider_id, uuid, name, root, resource_class, number, class_id, shares, *more = row
-        self.names[uuid] = name
+        name = self.names[uuid] = tables.called(name)
         self.roots[uuid] = root
         if number is None:
             return None

@@ -551,7 +551,7 @@ def insert_tuples(
     if connection.dialect.name == "postgresql":
         text = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {_arrays(table, names)}"
         for part in chunks(rows, _MOST["postgresql"]):
-            columns = map(_array, zip(*part, strict=True))
+            columns = map(array, zip(*part, strict=True))
             connection.exec_driver_sql(text, dict(zip(names, columns, strict=True)))
         return
     marks = ", ".join([_mark_of(connection)] * len(names))
@@ -643,13 +643,21 @@ def _arrays(table: sa.Table, names: Sequence[str]) -> str:
     return f"unnest({arrays}) AS given ({', '.join(names)})"
 
 
-def _array(column: Sequence[Any]) -> str | list[Any]:
-    """Return the values of a column for an array of PostgreSQL: integers as its text.
+def array(column: Sequence[Any]) -> str | list[Any]:
+    """Return the values of a column for an array of PostgreSQL: as its text, where that is plain.
 
     The driver takes some ten times as long for each.
+
+    >>> array([1, 2]), array(["VCPU", "PGPU"]), array([None, 3]), array(['say "no"'])
+    ('{1,2}', '{"VCPU","PGPU"}', '{NULL,3}', ['say "no"'])
     """
-    if set(map(type, column)) == {int}:
-        return f"{{{','.join(map(str, column))}}}"
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        said = '","'.join(column)
+        is_plain = "\\" not in said and said.count('"') == 2 * (len(column) - 1)
+        return f'{{"{said}"}}' if is_plain else list(column)
+    if kinds <= {int, type(None)}:
+        return f"{{{','.join(['NULL' if one is None else str(one) for one in column])}}}"
     return list(column)
 
 

@@ -145,6 +145,16 @@ traits = _table(
     _unique("traits", "name"),
 )
 
+#: What a name begins with that somebody else gets, until the transaction is at the end: no provider
+#: is called so, for names have no space at either end.
+GIVEN_UP = " "
+
+
+def called(name: str) -> str:
+    """Return the name of a provider, also of one that gives it up."""
+    return name.removeprefix(GIVEN_UP)
+
+
 resource_providers = _table(
     "resource_providers",
     _id(),
