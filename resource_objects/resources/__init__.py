@@ -12,6 +12,7 @@
 ``inventories``     Inventories: several resources in one place, all or nothing
 ``parts``           what is the same of all parts as they are kept: cells, devices
 ``matching``        the one matching; ``budget``: counted steps of a search or a decision
+``weakening``       how an amount that says where it goes may ask for less
 ``backtracking``    the one search by backtracking, within a budget of steps
 ``records``         what is kept of an inventory and of an amount
 ``text``            the text form

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from resource_objects import base, exceptions, fields
 from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
+from resource_objects.resources.weakening import Weakening
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -329,6 +330,13 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
         kind has nothing to say.
 
         :param classes: those that the parts are kept as
+        """
+        return ()
+
+    def weaker(self, amount: Amount) -> Iterable[Weakening[Amount]]:
+        """Yield how less could be asked than an amount that says where, each way by itself.
+
+        Empty if the kind has nothing to say: then only all of it can be given up.
         """
         return ()
 

@@ -10,6 +10,7 @@
 ``matching``        complete matchings, polynomial
 ``required_cells``  which host cells have to be used, next to networks and near devices
 ``fit``             the decision: every guest cell on a host cell of its own; or the reasons
+``weaker``          how a topology may ask for less
 ``usage``           assigned amounts: checked as they are, taken and given back
 ``storage``         how cells are kept by providers, and read again (D2, D3)
 ``inventory``       NUMATopologyInventory: who fits where

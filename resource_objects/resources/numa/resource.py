@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resource_objects import base, exceptions
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
-from resource_objects.resources.numa import storage
+from resource_objects.resources.numa import storage, weaker
 from resource_objects.resources.numa.amount import NUMATopologyAmount, given, lower_bounds, numa
 from resource_objects.resources.numa.cell_fit import NUMATopologyLimit
 from resource_objects.resources.numa.host import HostCell
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.records import InventoryRecord, KeptPart
+from resource_objects.resources.weakening import Weakening
 
 
 @base.register
@@ -76,6 +77,10 @@ class NUMATopologyResource(abstract.Resource):
     ) -> tuple[Mapping[str, int], ...]:
         """Return what each guest cell needs of a host cell at least, by class."""
         return lower_bounds(given(amount), classes)
+
+    def weaker(self, amount: abstract.Amount) -> Iterator[Weakening[NUMATopologyAmount]]:
+        """Yield how less could be asked (:mod:`.weaker`)."""
+        return weaker.weaker(given(amount))
 
     def cell_of_part(self, description: str) -> int | None:
         """Return the id of a cell."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resource_objects import base, exceptions
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
-from resource_objects.resources.pci import storage
+from resource_objects.resources.pci import storage, weaker
 from resource_objects.resources.pci.amount import PCIAmount, devices, given
 from resource_objects.resources.pci.device import Device
 from resource_objects.resources.pci.device_groups import NOTHING_WITHHELD
 from resource_objects.resources.pci.inventory import PCIInventory, given_inventory
 from resource_objects.resources.records import InventoryRecord, KeptPart
+from resource_objects.resources.weakening import Weakening
 
 
 @base.register
@@ -62,6 +63,10 @@ class PCIResource(abstract.Resource):
         :raises InvalidInventory: if the description is none, or does not go with the records
         """
         return self.from_parts([KeptPart(tuple(records), description)])
+
+    def weaker(self, amount: abstract.Amount) -> Iterator[Weakening[PCIAmount]]:
+        """Yield how less could be asked (:mod:`.weaker`)."""
+        return weaker.weaker(given(amount))
 
     def cell_of_part(self, description: str) -> int | None:
         """Return the host cell that a device, or a card with its functions, is next to."""
