@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.requests import Request
-from resource_objects.resources import Amount, Amounts, resource
+from resource_objects.resources import Amount, Amounts, IntegerAmount, resource
 
 #: States of a claim.
 HELD = "held"
@@ -35,9 +35,43 @@ class Allocation(base.ResourceObject, frozen=True):
     amount: Amount = fields.nested("Amount")
     units: fields.TupleFrom[str] = fields.tuple_of(fields.LABEL, default=())
 
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Return an allocation of plain data, as :func:`to_dicts` gives it.
+
+        :raises InvalidInput: for what is no such thing
+        """
+        if not isinstance(given, Mapping):
+            raise exceptions.InvalidField("allocation", given, "a mapping")
+        said = dict(given)
+        amount = IntegerAmount(said.pop("amount", None))
+        return cls(provider_uuid=said.pop("uuid", None), amount=amount, **said)
+
     def __str__(self) -> str:
         kind = resource(self.resource_class)
         return f"{self.resource_class}={kind.format_amount(self.amount)} of {self.provider}"
+
+
+def to_dicts(allocations: Iterable[Allocation]) -> list[dict[str, Any]]:
+    """Return allocations as plain data for JSON, one for each class that is counted.
+
+    >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
+    >>> to_dicts([cpus])
+    [{'provider': 'host0', 'uuid': None, 'resource_class': 'VCPU', 'amount': 2, 'units': []}]
+    >>> [Allocation.from_dict(one) for one in to_dicts([cpus])] == [cpus]
+    True
+    """
+    return [
+        {
+            "provider": one.provider,
+            "uuid": one.provider_uuid,
+            "resource_class": record.resource_class,
+            "amount": record.amount,
+            "units": list(one.units),
+        }
+        for one in allocations
+        for record in one.amount.to_records(one.resource_class)
+    ]
 
 
 @base.register
@@ -78,6 +112,24 @@ class Claim(base.ResourceObject, frozen=True):
     def by_provider(self) -> dict[str, Amounts]:
         """Return ``{provider name: amounts}``, in the order of the allocations."""
         return by_provider(self.allocations)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON; of the request, that of its own ``to_dict``."""
+        return {
+            "id": self.id,
+            "consumer": self.consumer,
+            "consumer_uuid": self.consumer_uuid,
+            "state": self.state,
+            "allocations": to_dicts(self.allocations),
+            "request": None if self.request is None else self.request.to_dict(),
+            "generation": self.generation,
+            "project": self.project,
+            "user": self.user,
+            "consumer_type": self.consumer_type,
+            "group": self.group,
+            "created_at": self.created_at.isoformat(),
+            "expires_at": None if self.expires_at is None else self.expires_at.isoformat(),
+        }
 
     def _validate(self) -> None:
         if self.state not in STATES:

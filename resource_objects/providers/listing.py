@@ -15,6 +15,7 @@ from typing import Any
 from resource_objects import exceptions, names
 from resource_objects.fields import FrozenDict
 from resource_objects.providers.columns import inventories_of
+from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources import Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord
@@ -92,7 +93,7 @@ class ListedProvider:
     kinds: tuple[KindRecord, ...] = ()
     reported_at: datetime.datetime | None = None
     adopted_at: datetime.datetime | None = None
-    #: writes that took some of it so far, each counted once (D7)
+    #: writes that gave somebody some of it so far, or said so again, each counted once (D7)
     allocation_writes: int = 0
     #: writes of its definition that Placement counts too; the sum of both is its generation there
     definition_writes: int = 0
@@ -100,10 +101,43 @@ class ListedProvider:
     #: why units of it are out of service alone: devices by address, also of those that went away
     disabled_units: Mapping[str, Disabled] = dataclasses.field(default_factory=FrozenDict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON: of each inventory what is used, and of how much."""
+        return {
+            "name": self.name,
+            "uuid": self.uuid,
+            "root": self.root,
+            "parent": self.parent,
+            "generation": self.generation,
+            "inventories": {
+                record.resource_class: {"used": record.used, "capacity": record.capacity}
+                for record in self.records
+            },
+            "traits": sorted(self.traits),
+            "aggregates": sorted(self.aggregates),
+            "disabled": None if self.disabled is None else self.disabled.to_dict(),
+            "disabled_units": {
+                unit: one.to_dict() for unit, one in sorted(self.disabled_units.items())
+            },
+        }
+
     @property
     def told_traits(self) -> frozenset[str]:
         """Its traits, with the one by which others know that it is out of service."""
         return self.traits if self.disabled is None else self.traits | {TRAIT}
+
+    def definition(self) -> ProviderDefinition:
+        """Return its definition, without shares, which lists do not tell."""
+        inventories = tuple(record.definition() for record in self.records)
+        return ProviderDefinition(
+            self.uuid,
+            self.name,
+            self.parent_uuid,
+            inventories,
+            self.traits,
+            aggregates=self.aggregates,
+            kinds=self.kinds,
+        )
 
     @property
     def inventories(self) -> Inventories:

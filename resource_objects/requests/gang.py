@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
-from resource_objects.requests.request import Request
+from resource_objects.requests.request import Request, read_keys
 
 #: The level of a host itself: the innermost of all.
 HOST = "host"
@@ -117,13 +117,13 @@ class Gang:
 
         :raises InvalidRequest: naming what is wrong, also keys that mean nothing
         """
-        known = _keys("gang", given, ("members", "together", "at_most"))
+        known = read_keys("gang", given, ("members", "together", "at_most"))
         members = known.pop("members", None)
         if not isinstance(members, Mapping):
             raise exceptions.InvalidRequest("members", members, "{name: what it asks}")
         every = []
         for name, one in members.items():
-            said = _keys(f"member {name}", one, ("request", "count", "at_most", "together"))
+            said = read_keys(f"member {name}", one, ("request", "count", "at_most", "together"))
             if "request" not in said:
                 raise exceptions.InvalidRequest(f"member {name}", dict(said), "a request")
             every.append(Member(name, **said))
@@ -168,12 +168,3 @@ def _told(level: str | None, at_most: Mapping[str, int], every: str = "") -> str
     parts = [f"{every}in one {level}"] if level else []
     parts += [f"at most {count} per {name}" for name, count in at_most.items()]
     return "".join(f", {part}" for part in parts)
-
-
-def _keys(what: str, given: object, known: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise exceptions.InvalidRequest(what, given, f"a mapping with {', '.join(known)}")
-    for key in given:
-        if key not in known:
-            raise exceptions.InvalidRequest(f"{what}: key", key, f"one of {', '.join(known)}")
-    return dict(given)

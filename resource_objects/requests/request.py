@@ -25,6 +25,16 @@ MAX_GROUPS = 1000
 #: Nor more characters: in all names it says, or as a query string.
 MAX_LENGTH = 2**20
 
+#: What plain data may say of a group, and of a request besides.
+_OF_GROUP = (
+    *("required", "forbidden", "any_of", "member_of", "not_member_of"),
+    *("in_tree", "traits_of"),
+)
+_OF_REQUEST = (
+    *("group_policy", "same_subtree", "root_required", "root_forbidden"),
+    *("compatibility", "near", "near_policy"),
+)
+
 
 @base.register
 class Request(base.ResourceObject, frozen=True):
@@ -127,6 +137,47 @@ class Request(base.ResourceObject, frozen=True):
     def of(cls, given: Any) -> Self:
         """Return ``given`` itself if it is one already, else one made from it."""
         return given if isinstance(given, cls) else cls(given)
+
+    @classmethod
+    def from_dict(cls, given: Any) -> Self:
+        """Return the request that plain data says: text of amounts, or what :meth:`to_dict` gives.
+
+        :raises InvalidRequest: for what is no such thing, also keys that mean nothing; else as the
+            constructor
+
+        >>> asked = {"resources": {"VCPU": 2}, "groups": [{"suffix": "_A", "resources": "PGPU=1"}]}
+        >>> print(Request.from_dict(asked))
+        VCPU=2; _A: PGPU=1
+        >>> Request.from_dict("VCPU=2") == Request("VCPU=2")
+        True
+        """
+        if isinstance(given, str):
+            return cls(Amounts.parse(given))
+        known = read_keys("request", given, ("resources", *_OF_GROUP, "groups", *_OF_REQUEST))
+        groups = known.pop("groups", ())
+        if not _is_list(groups):
+            raise exceptions.InvalidRequest("groups", groups, "a list of groups")
+        amounts = amounts_of("resources", known.pop("resources", ""))
+        return cls(amounts, groups=[RequestGroup.from_dict(one) for one in groups], **known)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON: arguments of the constructor, those that say something.
+
+        >>> Request("VCPU=2,PGPU=1", required=["CUSTOM_H100"]).to_dict()
+        {'resources': 'VCPU=2,PGPU=1', 'required': ['CUSTOM_H100']}
+        """
+        found = self.unnamed.to_dict()
+        if self.named:
+            found["groups"] = [group.to_dict() for group in self.named]
+        for name in ("group_policy", "compatibility", "near", "near_policy"):
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+        if self.same_subtree:
+            found["same_subtree"] = [sorted(some) for some in self.same_subtree]
+        for name in ("root_required", "root_forbidden"):
+            if getattr(self, name):
+                found[name] = sorted(getattr(self, name))
+        return found
 
     def with_group(self, suffix: str, resources: Any = "", /, **conditions: Any) -> Self:
         """Return a request that also asks for a named group.
@@ -430,6 +481,25 @@ class RequestGroup(base.ResourceObject, frozen=True):
             traits_of=read_traits_of(traits_of),
         )
 
+    @classmethod
+    def from_dict(cls, given: Any) -> Self:
+        """Return the named group that plain data says, as :meth:`to_dict` gives it.
+
+        :raises InvalidRequest: for what is no such thing, also keys that mean nothing
+        """
+        known = read_keys("group", given, ("suffix", "resources", *_OF_GROUP))
+        suffix = known.pop("suffix", "")
+        if not isinstance(suffix, str) or not suffix:
+            raise exceptions.InvalidRequest("suffix", suffix, "the name of the group")
+        return cls(amounts_of("resources", known.pop("resources", "")), suffix=suffix, **known)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON: arguments of the constructor, those that say something."""
+        found: dict[str, Any] = {"suffix": self.suffix} if self.suffix else {}
+        if self.resources:
+            found["resources"] = str(self.resources)
+        return {**found, **self.arguments()}
+
     @property
     def has_conditions(self) -> bool:
         """Whether it says anything of who gives."""
@@ -538,6 +608,30 @@ class RequestGroup(base.ResourceObject, frozen=True):
 
 
 # --- reading conditions ---------------------------------------------------------------------------
+
+
+def read_keys(what: str, given: object, known: tuple[str, ...]) -> dict[str, Any]:
+    """Return a mapping of plain data, or raise for what is none or says what means nothing."""
+    if not isinstance(given, Mapping):
+        raise exceptions.InvalidRequest(what, given, f"a mapping with {', '.join(known)}")
+    for key in given:
+        if key not in known:
+            raise exceptions.InvalidRequest(f"{what}: key", key, f"one of {', '.join(known)}")
+    return dict(given)
+
+
+def amounts_of(what: str, given: object) -> Amounts:
+    """Return amounts of text, or of a mapping whose values are counts or text."""
+    if isinstance(given, str):
+        return Amounts.parse(given)
+    if not isinstance(given, Mapping):
+        raise exceptions.InvalidRequest(what, given, "text such as VCPU=2, or {class: amount}")
+    return Amounts(
+        {
+            name: resource(name).parse_amount(value) if isinstance(value, str) else value
+            for name, value in given.items()
+        }
+    )
 
 
 def read_traits(what: str, given: object) -> frozenset[str]:

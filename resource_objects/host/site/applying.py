@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects import collector, exceptions, names
+from resource_objects.fields import FrozenDict
 from resource_objects.host.site.nodes import fault_at
 from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.patterns import Kept, Patterns
@@ -125,7 +126,9 @@ def apply_site(
     site: Site,
     *,
     prune: bool = False,
+    others: bool = True,
     batch: int | None = BATCH,
+    generations: Mapping[str, int] = FrozenDict(),
     progress: Progress | None = None,
 ) -> SiteResult:
     """Make a ledger look as a file says; what consumers hold is not touched.
@@ -136,10 +139,14 @@ def apply_site(
 
     :param prune: also remove what the file does not name, at last: machines, children, and what a
         missing key would say
+    :param others: whether to prune goes for machines that the file does not name, too
     :param batch: so many machines in one transaction; None: all of them
+    :param generations: those that providers were read at, by name: if one is at another one by
+        now nothing is written. Then there is one transaction
     :param progress: is called with how many machines are done, and of how many
     :raises InvalidSite: naming the line, if a machine cannot be as the file says beside what of it
         is left alone, or is called by the uuid of a provider that has another name
+    :raises StaleDefinition: if a provider is not at the generation that is given
     :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as ``Ledger.sync``
 
     >>> import resource_objects as ro
@@ -151,15 +158,15 @@ def apply_site(
     nothing changed
     """
     every = _entries(site)
-    size = _size(batch, len(every))
-    comparer = _Comparer(ledger, site, prune)
+    size = _size(None if generations else batch, len(every))
+    comparer = _Comparer(ledger, site, prune, generations)
     done = SiteResult()
     for start in range(0, len(every), size):
         some = every[start : start + size]
         done = done.after(comparer.write(some), len(some))
         if progress is not None:
             progress(done.machines, len(every))
-    if prune:
+    if prune and others:
         gone = _unnamed(ledger, every)
         if gone:
             ledger.apply(Plan(DefinitionChanges("site", removals=tuple(gone))))
@@ -167,10 +174,18 @@ def apply_site(
     return done
 
 
-def plan_site(ledger: Ledger, site: Site, *, prune: bool = False) -> Plan:
+def plan_site(
+    ledger: Ledger,
+    site: Site,
+    *,
+    prune: bool = False,
+    others: bool = True,
+    generations: Mapping[str, int] = FrozenDict(),
+) -> Plan:
     """Return what :func:`apply_site` would do now, as one plan; nothing is written.
 
-    The errors are those of :func:`apply_site`, as far as they show without writing.
+    What may be said, and errors, are those of :func:`apply_site`, as far as they show without
+    writing.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -178,9 +193,9 @@ def plan_site(ledger: Ledger, site: Site, *, prune: bool = False) -> Plan:
     + lab-0: VCPU=64
     """
     every = _entries(site)
-    wanted = _Comparer(ledger, site, prune).compare(every)
+    wanted = _Comparer(ledger, site, prune, generations).compare(every)
     changes = [*wanted.changes]
-    if prune:
+    if prune and others:
         changes.append(DefinitionChanges("site", removals=tuple(_unnamed(ledger, every))))
     found = [one for one in changes if one]
     definitions = merge_changes("site", found) if found else None
@@ -211,7 +226,14 @@ def _size(batch: int | None, every: int) -> int:
 class _Comparer:
     """Compares what a file says with what is kept, a batch at a time."""
 
-    def __init__(self, ledger: Ledger, site: Site, prune: bool) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        site: Site,
+        prune: bool,
+        generations: Mapping[str, int] = FrozenDict(),
+    ) -> None:
+        self._generations = generations
         self._ledger = ledger
         self._site = site
         self._prune = prune
@@ -229,6 +251,7 @@ class _Comparer:
         keys = [names.provider_key(entry.name) for entry in some]
         columns = self._ledger.backend.read(*keys, allocations=False) if keys else Columns()
         kept, every = _kept(columns)
+        self._check_generations(every)
         taken = frozenset(columns.providers.name)
         told: list[DefinitionChanges | None] = []
         others: list[tuple[Entry, str]] = []
@@ -240,6 +263,16 @@ class _Comparer:
         changes = tuple(next(worked_out) if one is None else one for one in told)
         disabling = tuple(self._disabling(columns, every, changes, some))
         return Comparison(every, changes, disabling=disabling)
+
+    def _check_generations(self, every: KeptDefinitions) -> None:
+        """Raise if a provider is not at the generation that it was read at."""
+        if not self._generations:
+            return
+        now = {one.definition.name: one.generation for one in every.values()}
+        for name, generation in self._generations.items():
+            if now.get(name) != generation:
+                said = "it is not there" if name not in now else f"it is at {now[name]}"
+                raise exceptions.StaleDefinition(name, f"{said}, not at {generation}")
 
     def _worked_out(
         self, some: Sequence[tuple[Entry, str]], read: Sequence[Provider]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.host.rules import split_of
@@ -35,6 +37,13 @@ class Outage:
         """Return what is kept of a provider or a device."""
         return cls() if kept is None else cls(kept.reason, kept.until)
 
+    def to_dict(self) -> dict[str, Any] | bool:
+        """Return plain data for JSON, as a file says it."""
+        if self.reason is None:
+            return False
+        until = {} if self.until is None else {"until": self.until.isoformat()}
+        return {"reason": self.reason, **until}
+
     def at(self, now: datetime.datetime) -> Outage:
         """Return what it says at a moment: nothing is out of service for what is over."""
         return Outage() if self.until is not None and self.until <= now else self
@@ -59,6 +68,28 @@ class SitePart:
     disabled_units: tuple[tuple[str, Outage], ...] | None = None
     children: tuple[SitePart, ...] = ()
     line: int = dataclasses.field(default=0, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON: what the entry says, as a file says it, without its name."""
+        found: dict[str, Any] = {}
+        for word in ("inventories", "split"):
+            if getattr(self, word) is not None:
+                found[word] = getattr(self, word)
+        for word in ("traits", "aggregates", "shares"):
+            if getattr(self, word) is not None:
+                found[word] = list(getattr(self, word))
+        if self.structured:
+            found["structured"] = {
+                name: {"classes": classes, "body": json.loads(body) if body else ""}
+                for name, classes, body in self.structured
+            }
+        if self.disabled is not None:
+            found["disabled"] = self.disabled.to_dict()
+        if self.disabled_units is not None:
+            found["disabled_units"] = {unit: one.to_dict() for unit, one in self.disabled_units}
+        if self.children:
+            found["children"] = {child.name: child.to_dict() for child in self.children}
+        return found
 
     @property
     def says_inventories(self) -> bool:

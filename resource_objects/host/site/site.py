@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Self
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
 
+from resource_objects.exceptions import InvalidSite
 from resource_objects.host.site.nodes import read_nodes
 from resource_objects.host.site.parts import Entry, SitePart
 from resource_objects.host.site.ranges import expanded
@@ -87,6 +91,29 @@ class Site:
         machines, pools = map(joined, found)
         return cls(machines, pools)
 
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], *, file: str = "site") -> Self:
+        """Return what plain data says, as :meth:`to_dict` gives it.
+
+        :raises InvalidSite: for what is no site, or says something twice
+
+        >>> print(Site.from_dict({"machines": {"lab-0": {"inventories": {"VCPU": 8}}}}))
+        version: 1
+        machines:
+          lab-0:
+            inventories: VCPU=8
+        """
+        with unlined():
+            return cls.parse(json.dumps(given, ensure_ascii=False), file=file)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, as the file says it."""
+        found: dict[str, Any] = {"version": VERSION}
+        for word, parts in (("machines", self.machines), ("pools", self.pools)):
+            if parts:
+                found[word] = {part.name: part.to_dict() for part in parts}
+        return found
+
     @property
     def machine_names(self) -> tuple[str, ...]:
         """The names of all machines and pools."""
@@ -106,3 +133,13 @@ class Site:
                 lines.append(f"{word}:")
                 lines += itertools.chain.from_iterable(entry_lines(part, "  ") for part in parts)
         return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def unlined() -> Iterator[None]:
+    """Leave out the line where a site is refused that was no text: nobody has seen its lines."""
+    try:
+        yield
+    except InvalidSite as error:
+        what = re.sub(r", line [0-9]+", "", error.what)
+        raise InvalidSite(what, error.value, error.expected) from error
