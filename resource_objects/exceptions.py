@@ -82,8 +82,10 @@ __all__ = [
     "NoCandidates",
     "NotAssigned",
     "NotBound",
+    "NotSupported",
     "OperationConflict",
     "OperationExpired",
+    "PartlyWritten",
     "PluginError",
     "PluginNotFound",
     "ProviderDisabled",
@@ -92,6 +94,7 @@ __all__ = [
     "ProviderNotFound",
     "ReadOnlyDatabase",
     "Reason",
+    "RequestRefused",
     "ResourceObjectsError",
     "Rule",
     "SchemaTooNew",
@@ -367,6 +370,7 @@ class Rule(enum.StrEnum):
     NOT_OWN = "not_own"  #: pools could give it, the host itself gives nothing (bound: 0)
     UNIT_TAKEN = "unit_taken"  #: somebody has one of the units asked for (bound: 0)
     TRAIT_MISSING = "trait_missing"  #: nobody who could give it has the trait (bound: 0)
+    TRAITS_AT_ONCE = "traits_at_once"  #: each trait could be had, all at once cannot (bound: 0)
     TRAIT_FORBIDDEN = "trait_forbidden"  #: everybody who could give it has the trait (bound: 0)
     PHYSICAL = "physical"  #: it is never given out twice, and so much is not left (bound: all)
     INDIVISIBLE = "indivisible"  #: memory that is not a whole number of pages (bound: page, KiB)
@@ -390,7 +394,7 @@ class Rule(enum.StrEnum):
     ROOT_TRAIT_MISSING = "root_trait_missing"  #: the host has not the trait (bound: 0)
     ROOT_TRAIT_FORBIDDEN = "root_trait_forbidden"  #: the host has the trait (bound: 0)
     ONE_PROVIDER = "one_provider"  #: no provider gives all classes of a group (bound: most of one)
-    ISOLATED = "isolated"  #: groups need a provider each (bound: so many could give)
+    ISOLATED = "isolated"  #: groups need a provider each (bound: so many could give now)
     SUBTREE = "subtree"  #: nobody who gives one of the groups is above the others (bound: 0)
     DISABLED = "disabled"  #: it is out of service (bound: 0)
     GROUPS = "groups"  #: each group could be given, all at once cannot (bound: 0)
@@ -440,11 +444,14 @@ class Reason:
     ``unit`` for :attr:`Rule.UNIT_TAKEN` and the name of a network or policy, or the kind of device
     that was asked for, or the level of :attr:`Rule.NEAR`, or several conditions in words.
     ``cell`` is the host cell and ``guest`` the guest cell of a topology. ``group`` is the named
-    group of the request that it is about, or several, with commas between. ``disabled`` says why
+    group of the request that it is about, or several, with commas between. Where it is about groups
+    as a whole, ``holders`` say at how many of the providers somebody is that would give if nobody
+    held anything. ``disabled`` says why
     ``where``, or ``unit`` of it, is out of service, for :attr:`Rule.DISABLED`. ``parts`` say for
     :attr:`Rule.NOT_WHOLE` who has how much of which device, as ``(consumer, provider, parts, of how
     many)``, and ``holders`` who has whole ones. ``filter`` is the scheduler's filter that refuses,
-    for :attr:`Rule.FILTER`; ``unit`` then says why in words. For :attr:`Rule.SERVER_GROUP`
+    for :attr:`Rule.FILTER`; ``unit`` then says why in words, and ``holders`` are who stands in the
+    way, where a filter names anybody. For :attr:`Rule.SERVER_GROUP`
     ``group`` is the server group, ``holders`` are its members in the way, and ``unit`` says so.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
@@ -475,8 +482,7 @@ class Reason:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        found = dataclasses.asdict(dataclasses.replace(self, disabled=None))
-        del found["disabled"]
+        found = {name: getattr(self, name) for name in _FIELDS}
         if self.rule is not Rule.NOT_WHOLE:
             del found["parts"]
         if self.rule is not Rule.FILTER:
@@ -503,11 +509,13 @@ class Reason:
 
     def _held(self) -> str:
         """Return who holds it, the largest three by name."""
-        if not self.holders or self.rule in (Rule.NOT_WHOLE, Rule.SERVER_GROUP):
+        if not self.holders or self.rule in _NAMING:
             return ""
-        named = ", ".join(f"{name} holds {amount}" for name, amount in self.holders[:_NAMED])
+        is_there = self.rule in OF_PROVIDERS
+        verb, others = ("at", "others there: ") if is_there else ("holds", "")
+        named = ", ".join(f"{name} {verb} {amount}" for name, amount in self.holders[:_NAMED])
         more = len(self.holders) - _NAMED
-        return f" ({named} and {more} more)" if more > 0 else f" ({named})"
+        return f" ({others}{named} and {more} more)" if more > 0 else f" ({others}{named})"
 
     def _not_whole(self) -> str:
         """Return how many devices are whole, and everybody who has one or a part of one."""
@@ -536,6 +544,9 @@ class Reason:
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
 
 
+#: What plain data says of a reason; why something is disabled is data of its own.
+_FIELDS = tuple(one.name for one in dataclasses.fields(Reason) if one.name != "disabled")
+
 #: Rules that are about the host, or about groups as a whole.
 _OF_NO_CLASS = frozenset(
     {
@@ -551,6 +562,14 @@ _OF_NO_CLASS = frozenset(
         Rule.FILTER,
         Rule.SERVER_GROUP,
     }
+)
+
+#: Rules whose findings say themselves who it is.
+_NAMING = frozenset({Rule.NOT_WHOLE, Rule.SERVER_GROUP, Rule.FILTER})
+
+#: Rules about groups, or places, as a whole: their holders are counted in providers.
+OF_PROVIDERS = frozenset(
+    {Rule.ONE_PROVIDER, Rule.ISOLATED, Rule.SUBTREE, Rule.GROUPS, Rule.NEAR_AT_ONCE}
 )
 
 #: Rules whose unit is a kind of device, where they have one.
@@ -569,6 +588,8 @@ _FINDINGS = {
     Rule.NOT_OWN: "asked {reason.requested}, pools may have it but the host gives nothing itself",
     Rule.UNIT_TAKEN: "asked {reason.requested} with unit {reason.unit}, which is taken",
     Rule.TRAIT_MISSING: "asked {reason.requested} with {reason.trait}, nobody who has it",
+    Rule.TRAITS_AT_ONCE: "asked {reason.requested} {reason.unit}, each could be had, "
+    "all at once cannot",
     Rule.TRAIT_FORBIDDEN: "asked {reason.requested} without {reason.trait}, everybody has it",
     Rule.PHYSICAL: "asked {reason.requested}, free {reason.free} of {reason.bound}, given out once",
     Rule.INDIVISIBLE: "asked {reason.requested}, not a whole number of pages of {reason.bound} KiB",
@@ -1017,6 +1038,30 @@ class NotBound(LedgerError):
     """A compute node was asked to save or reload, and no ledger belongs to it."""
 
     problem = "is not bound to a ledger; use bind() or load()"
+
+
+class NotSupported(LedgerError):
+    """What is asked for cannot be kept where this ledger is kept. Nothing was done.
+
+    ``subject`` is what cannot be: one of the names in ``Backend.lacks``.
+    """
+
+    problem = "cannot be kept by this ledger's backend"
+
+
+class RequestRefused(LedgerError):
+    """A service that keeps the ledger refused a request, in words of its own. Nothing was done."""
+
+    problem = "refused a request"
+
+
+class PartlyWritten(LedgerError):
+    """A write that takes several requests was done in part: repeat it, it does the rest.
+
+    ``detail`` names what was written, and why the rest was not; the cause is the error itself.
+    """
+
+    problem = "was written in part; repeat it"
 
 
 class LedgerClosed(LedgerError):

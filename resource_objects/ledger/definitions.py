@@ -21,15 +21,14 @@ from resource_objects.providers.columns import trees
 from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.definition import (
     KeptDefinitions,
-    Moved,
-    ProviderRemoval,
-    edited,
+    changed_provider,
     kept_of,
     merge_changes,
     moved,
-    without_provider,
+    removed,
+    with_move,
 )
-from resource_objects.providers.disabled import DisableOrder, refuse_trait
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.given import any_generation
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.located import (
@@ -41,8 +40,6 @@ from resource_objects.providers.located import (
 from resource_objects.providers.orders import ConsumerOrder, Operation, Write
 from resource_objects.providers.pools import SHARES, gains_of
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
-from resource_objects.resources import Inventories
-from resource_objects.resources.traits import known_traits
 
 #: A parent that is not given, as None makes a provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None
@@ -211,7 +208,7 @@ class Definitions:
 
         def compare() -> Comparison:
             root, provider = find_provider(self._reader.kept([key]), key)
-            return Comparison(kept_of([root]), (_removed(root, provider),))
+            return Comparison(kept_of([root]), (removed(root, provider),))
 
         return self.write("define", key, operation, compare)
 
@@ -230,13 +227,13 @@ class Definitions:
         def compare() -> Comparison:
             kept = self._reader.kept(keys)
             root, one = at_generation(kept, key, read_at)
-            changes = _changed(root, one, fields)
+            changes = changed_provider(root, one, fields)
             if above is ...:
                 return Comparison(kept_of([root]), (changes,))
             below = None if above is None else find_provider(kept, above)[1]
             roots = roots_of(kept)
             move = moved(roots, one, below)
-            changed = _with_move(changes, move)
+            changed = with_move(changes, move)
             return Comparison(kept_of(roots), (changed,), move.unchanged)
 
         kind = "define" if above is ... else "reparent"
@@ -410,62 +407,6 @@ def _as_planned(
         )
         for one in changes
     )
-
-
-def changed_fields(
-    name: str | None,
-    inventories: Any,
-    traits: Iterable[str] | None,
-    aggregates: Iterable[str] | None,
-) -> dict[str, Any]:
-    """Return the fields that a change of a provider gives, checked; None leaves one."""
-    found: dict[str, Any] = {}
-    if name is not None:
-        found["name"] = names.provider_name(name)
-    if inventories is not None:
-        found["inventories"] = Inventories(inventories)
-    if traits is not None:
-        found["traits"] = known_traits(traits)
-        refuse_trait(found["traits"], "traits")
-    if aggregates is not None:
-        if isinstance(aggregates, str) or not isinstance(aggregates, Iterable):
-            raise exceptions.InvalidField("aggregates", aggregates, "a list of names")
-        found["aggregates"] = frozenset(names.aggregate_name(one) for one in aggregates)
-    return found
-
-
-def _changed(root: Provider, provider: Provider, fields: Mapping[str, Any]) -> DefinitionChanges:
-    """Return what gives one provider of a tree other fields."""
-    if not fields:
-        return DefinitionChanges(root.name)
-    to = str(fields.get("name"))
-    if "name" in fields and any(one.name == to and one is not provider for one in root.walk()):
-        raise exceptions.ProviderExists(to)
-    return diff(root, edited(root, {provider.uuid or "": fields}))
-
-
-def _with_move(changes: DefinitionChanges, move: Moved) -> DefinitionChanges:
-    """Return changes of a provider with those that move it."""
-    updates = {update.definition.uuid: update for update in move.changes.updates}
-    for update in changes.updates:
-        uuid = update.definition.uuid
-        if uuid in updates:
-            parent = updates[uuid].definition.parent_uuid
-            definition = dataclasses.replace(update.definition, parent_uuid=parent)
-            update = dataclasses.replace(update, definition=definition)
-        updates[uuid] = update
-    return dataclasses.replace(move.changes, updates=tuple(updates.values()))
-
-
-def _removed(root: Provider, provider: Provider) -> DefinitionChanges:
-    """Return what takes a provider, and all below it, out of a tree."""
-    if provider is not root:
-        return diff(root, without_provider(root, provider))
-    gone = (
-        ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
-        for one in reversed(list(root.walk()))
-    )
-    return DefinitionChanges(root.name, removals=tuple(gone))
 
 
 def at_generation(kept: TreesByKey, key: str, generation: int | None) -> tuple[Provider, Provider]:

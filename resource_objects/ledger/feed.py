@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import os
 import threading
 import weakref
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from resource_objects import exceptions, names, search
+from resource_objects import clock, exceptions, names, search
 from resource_objects.ledger.store import Store
 from resource_objects.providers import Backend
+from resource_objects.providers.abilities import Ability
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.dry_run import without_consumers
@@ -44,6 +46,9 @@ class Changes:
 
 #: Clocks may differ by an hour, and an operation is repeated within one.
 _LEAST = datetime.timedelta(hours=2)
+_NOTHING = datetime.timedelta(0)
+#: Seconds: the first pause between two looks at the heads, and the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 class Feed:
@@ -61,10 +66,20 @@ class Feed:
         self._store = store
 
     def cursor(self) -> Cursor:
-        """Return where the change feed is now; ``str()`` of it may be kept in a file."""
+        """Return where the change feed is now; ``str()`` of it may be kept in a file.
+
+        :raises NotSupported: if the ledger is kept where there is no feed
+        """
+        self._store.backend.require(Ability.FEED)
         return self._store.backend.cursor()
 
-    def changes(self, after: Cursor | str, limit: int = 1000) -> Changes:
+    def changes(
+        self,
+        after: Cursor | str,
+        limit: int = 1000,
+        *,
+        wait: datetime.timedelta | None = None,
+    ) -> Changes:
         """Return what was written after a cursor; ``.cursor`` of it is where to read on.
 
         Nothing that was committed is missed. The order is total within a shard, and a tree is
@@ -74,22 +89,51 @@ class Feed:
 
         :param after: a cursor, of :meth:`cursor`, a snapshot or changes, or its text
         :param limit: at most so many changes
+        :param wait: if there are none, for how long to wait for some; None: not at all. Cost: a
+            small statement after each pause, of a second at most
         :raises CursorExpired: if changes after it were pruned, or it is of another ledger
         :raises InvalidText: if it is no cursor
+        :raises InvalidField: if it is no time to wait for
+        :raises NotSupported: if the ledger is kept where there is no feed
         """
+        if wait is not None and (not isinstance(wait, datetime.timedelta) or wait < _NOTHING):
+            raise exceptions.InvalidField("wait", wait, "a timedelta from 0, or None")
+        self._store.backend.require(Ability.FEED)
         cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
         found = self._store.backend.changes(cursor, check_limit(limit))
+        if not found and wait:
+            found = self._waited(cursor, limit, wait)
         return Changes(found, cursor.moved(found))
+
+    def _waited(
+        self, cursor: Cursor, limit: int, wait: datetime.timedelta
+    ) -> tuple[FeedEntry, ...]:
+        """Return what comes after a cursor within some time, looked for as the queue does."""
+        retries, backend = self._store.retries, self._store.backend
+        until = retries.clock() + wait.total_seconds()
+        for looks in itertools.count():
+            left = until - retries.clock()
+            if left <= 0:
+                break
+            longest = clock.longest_pause(_FIRST_PAUSE, _LONGEST_PAUSE, looks)
+            retries.sleep(min(left, retries.uniform(longest / 2, longest)))
+            if cursor.waiting(backend.cursor()):
+                found = backend.changes(cursor, limit)
+                if found:
+                    return found
+        return ()
 
     def is_fresh(self, snapshot: Snapshot) -> bool:
         """Return whether nothing was written since a snapshot was taken, anywhere.
 
-        Cost: one small statement.
+        Where there is no feed nobody can know that, and it is never said. Cost: one small
+        statement.
 
         :raises InvalidField: if it is no snapshot
         """
-        if not isinstance(snapshot, search.Snapshot):
-            raise exceptions.InvalidField("is_fresh", snapshot, "a Snapshot")
+        snapshot = checked_snapshot(snapshot, "is_fresh")
+        if Ability.FEED in self._store.backend.lacks:
+            return False
         return snapshot.cursor is not None and snapshot.cursor == self.cursor()
 
     def keep(self, age: datetime.timedelta) -> None:
@@ -103,6 +147,7 @@ class Feed:
         """
         if not isinstance(age, datetime.timedelta) or age < _LEAST:
             raise exceptions.InvalidField("keep", age, f"a timedelta of at least {_LEAST}")
+        self._store.backend.require(Ability.FEED)
         self._store.backend.retain(age)
 
 
@@ -160,6 +205,13 @@ class Snapshots:
         # of columns that do not say when they were read nothing can be told later
         self._kept = None if following.snapshot.cursor is None else following
         return following.snapshot
+
+
+def checked_snapshot(given: object, what: str) -> Snapshot:
+    """Return a snapshot that somebody gave, or refuse what is none."""
+    if not isinstance(given, search.Snapshot):
+        raise exceptions.InvalidField(what, given, "a Snapshot")
+    return given
 
 
 def snapshot_without(

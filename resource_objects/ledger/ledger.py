@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from resource_objects import exceptions, names, plugins
 from resource_objects.ledger.claims import Claims, Unchanged, described
-from resource_objects.ledger.definitions import Definitions, Parent, SyncResult, changed_fields
+from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Found
 from resource_objects.ledger.feed import Feed, Snapshots
 from resource_objects.ledger.names import Names
@@ -47,6 +47,7 @@ from resource_objects.ledger.store import RetryPolicy, Store, claim_of
 from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
 from resource_objects.providers.audit import Audit
+from resource_objects.providers.definition import changed_fields
 from resource_objects.providers.given import Limited, expiry
 from resource_objects.providers.given import limits as checked
 from resource_objects.providers.listing import By, ListedProvider, Total
@@ -85,6 +86,7 @@ class Ledger:
     groups          :attr:`groups`: consumers that are to be on one host, or on different ones:
                     ``ensure``, ``get``, ``list``, ``remove``
     history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``keep``
+    who did it      :attr:`actor`, :meth:`acting`
     statistics      :attr:`statistics`: ``put``, ``read``, ``forget``, ``declare``, ``types``
     end             :meth:`close`, or use it in a ``with`` statement
     ==============  ===============================================================================
@@ -107,12 +109,18 @@ class Ledger:
     """
 
     def __init__(
-        self, backend: Backend, *, retries: RetryPolicy | None = None, actor: str | None = None
+        self,
+        backend: Backend,
+        *,
+        retries: RetryPolicy | None = None,
+        actor: str | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
+        """:param snapshots: those of another ledger on the same backend; None: its own"""
         self._store = store = Store(backend, retries, actor)
         self._reader = reader = Reader(store)
         self._placer = placer = Placer(store)
-        self._snapshots = snapshots = Snapshots(store)
+        self._snapshots = snapshots = Snapshots(store) if snapshots is None else snapshots
         self._queue = queue = Queue(store, snapshots)
         self._claims = Claims(store, placer, snapshots, queue)
         #: definitions that are compared and written in one go, for what builds on a ledger
@@ -149,6 +157,29 @@ class Ledger:
     def actor(self) -> str | None:
         """Who writes, as the change feed tells it."""
         return self._store.actor
+
+    def acting(self, actor: str | None = None, *, retries: RetryPolicy | None = None) -> Ledger:
+        """Return this ledger for what somebody else does: the change feed tells that name.
+
+        It has the same backend and the same snapshot, so it costs nothing but the object. Close
+        this one, not what is returned.
+
+        :param actor: None: the same
+        :param retries: by which it tries again and waits; None: the same. Whatever its ``sleep``
+            raises ends a wait, and nothing is taken
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://", actor="service") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ...     print(ledger.acting("ann").disable("host0", reason="fan").disabled.by)
+        ann
+        """
+        return Ledger(
+            self.backend,
+            retries=retries or self.retries,
+            actor=actor or self.actor,
+            snapshots=self._snapshots,
+        )
 
     def close(self) -> None:
         """Give back every connection. Closing twice is allowed; any other use is refused."""
@@ -1067,14 +1098,16 @@ class Ledger:
     ) -> tuple[Claim, ...]:
         """Carry out a plan, in one transaction; return the claims of its orders, in their order.
 
-        Cost: one write; a dry run, and a plan with definitions, also read the trees concerned.
+        Cost: one write; a dry run, and a plan with definitions, also read the trees concerned, and
+        one of pictures who holds what, and where the feed is.
 
         :param dry_run: only look whether it could be carried out now, and return nothing
         :raises InvalidPlan: if it says what cannot be, as a file may that somebody edited: shares
             across trees or of themselves, providers below themselves, changes that do not lead to
-            the definitions beside them
+            the definitions beside them; or if it was made of pictures of another ledger
         :raises StaleDefinition: if a provider was changed since the plan was made
-        :raises StaleConsumer: if a consumer was, whose generation the plan says
+        :raises StaleConsumer: if a consumer was, of whom the plan says what it held, or at which
+            generation it was
         :raises CapacityException: if what a consumer is to hold does not fit
         :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as :meth:`sync`
         :raises ConsumerExists, ConsumerNotFound: if one to claim holds something, or one to release
@@ -1129,30 +1162,39 @@ class Ledger:
 
 
 def connect(
-    url: str = "memory://", *, retries: RetryPolicy | None = None, actor: str | None = None
+    url: str = "memory://",
+    *,
+    retries: RetryPolicy | None = None,
+    actor: str | None = None,
+    session: Any = None,
 ) -> Ledger:
     """Open the ledger that ``url`` names.
 
-    ===================================  =========================================================
-    ``memory://``                        a new one in this process, gone when closed
-    ``sqlite:///lab.db``                 a file (four slashes for an absolute path), made and
-                                         upgraded by opening it
-    ``postgresql+psycopg://host/name``   a server's database; ``resource-objects db upgrade`` makes
-                                         and upgrades it
-    ``mysql+pymysql://host/name``        the same on MariaDB, Galera or MySQL
-    ===================================  =========================================================
+    ====================================  ========================================================
+    ``memory://``                         a new one in this process, gone when closed
+    ``sqlite:///lab.db``                  a file (four slashes for an absolute path), made and
+                                          upgraded by opening it
+    ``postgresql+psycopg://host/name``    a server's database; ``resource-objects db upgrade`` makes
+                                          and upgrades it
+    ``mysql+pymysql://host/name``         the same on MariaDB, Galera or MySQL
+    ``placement+https://host/placement``  a remote Placement (extra ``[placement]``), which keeps
+                                          less; with a ``session``, ``placement://`` finds it
+    ====================================  ========================================================
 
     More come from plug-ins (namespace ``resource_objects.backends``).
 
     :param retries: how often a write is tried again after somebody else was faster
     :param actor: who writes, as the change feed shall tell it
+    :param session: a session or adapter of keystoneauth1, by which a remote Placement is asked
     :raises InvalidURL: if it is no URL, or not one of its backend's
     :raises BackendNotFound: if no backend of its name is installed
     :raises DatabaseUnavailable: if it cannot be opened; nothing is left behind
     :raises SchemaTooNew: if a newer library made it
     :raises SchemaTooOld: if it needs ``db upgrade``
     """
-    return Ledger(backend_for(url).open(url), retries=retries, actor=actor)
+    kind = backend_for(url)
+    opened = kind.open(url) if session is None else kind.open_with(url, session)
+    return Ledger(opened, retries=retries, actor=actor)
 
 
 def backend_for(url: str) -> type[Backend]:

@@ -24,9 +24,9 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.ledger.demand import Demand, LocatedDemand
 from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim
-from resource_objects.providers.attribution import with_holders
+from resource_objects.providers.attribution import holders_of, true_of_all, with_holders
 from resource_objects.providers.columns import Columns, records_by_provider
-from resource_objects.providers.decision import absent
+from resource_objects.providers.decision import absent, held_by, refusals
 from resource_objects.providers.disabled import ends_of
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.located import (
@@ -44,6 +44,7 @@ from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, To
 from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
+from resource_objects.resources.records import InventoryRecord
 
 #: What a write decides again on what is kept then, and refuses with who has it.
 _DECIDED_BY_THE_WRITE = frozenset(
@@ -95,8 +96,8 @@ class Placer:
     ) -> Mapping[str, Demand]:
         """Return demands with all that they ask placed; those of uses alone come first.
 
-        What is told is what stands in the way: of what is refused here it is what others hold and
-        what is out of service, whatever the limits; where only limits do, the write tells them.
+        What is told is what stands in the way: what others hold, what is out of service, and the
+        limits. Where only limits do, the write tells them.
         Where ``columns`` do not tell what others hold, it is decided again on some that do.
 
         :param demands: by consumer
@@ -144,10 +145,18 @@ class Placer:
         ways = [(limits, True), *([(limits, False)] if may_override else [])]
         if limits:
             ways.append((UNLIMITED, not may_override))
+        besides: dict[Reason, None] = {}
         for within, in_service in ways[:-1]:
-            with contextlib.suppress(exceptions.CapacityException):
+            try:
                 return self._placing(columns, ground, within, in_service).every(demands, leaving)
-        return self._placing(columns, ground, *ways[-1]).every(demands, leaving)
+            except exceptions.CapacityException as refusal:
+                besides |= dict.fromkeys(true_of_all(refusal.reasons, ground))
+        placed = self._placing(columns, ground, *ways[-1]).every(demands, leaving)
+        if besides and limits and not may_override:  # the write would tell the limits alone
+            beyond = list(_beyond(placed.values(), ground, limits))
+            if beyond:
+                raise exceptions.CapacityException.of([*beyond, *besides])
+        return placed
 
     def _placing(
         self,
@@ -221,6 +230,20 @@ def _held_back(
         for number, name, capacity, total in found
         if total is not None and total < (left := capacity - out.get((number, name), 0))
     }
+
+
+def _beyond(demands: Iterable[Demand], ground: Columns, limits: Totals) -> Iterator[Reason]:
+    """Yield why placed demands are beyond limits, as a write would, with who holds what is used."""
+    after = with_taken(ground, (use for demand in demands for use in demand.uses))
+    given, used = ground.providers, iter(after.inventories.used)
+    named = zip(given.provider_id, given.uuid, given.name, strict=True)
+    names = {number: (uuid, name) for number, uuid, name in named}
+    for number, *figures in zip(*ground.inventories, strict=True):
+        (uuid, name), one = names[number], InventoryRecord(*figures)
+        amount, limit = next(used) - one.used, limits.get((uuid, one.resource_class))
+        if limit is not None and amount > 0:
+            for reason in refusals(one, amount, name, limit=limit, aggregate=True):
+                yield held_by(reason, holders_of(ground, number, one.resource_class).items())
 
 
 # --- amounts that lie over a tree -----------------------------------------------------------------

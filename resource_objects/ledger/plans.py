@@ -10,6 +10,7 @@ from resource_objects import exceptions
 from resource_objects.ledger.definitions import FASTER, Definitions, check_roots
 from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim, Provider
+from resource_objects.providers.abilities import Ability
 from resource_objects.providers.audit import Audit, audit, spread
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned
@@ -46,8 +47,10 @@ class Plans:
     def apply(self, plan: Plan, dry_run: bool, operation: str | None) -> tuple[Claim, ...]:
         if not isinstance(plan, Plan):
             raise exceptions.InvalidField("apply", plan, "a Plan")
+        self._check_ledger(plan)
         if dry_run:
             claims = self._store.backend.held_by(plan.consumers)
+            plan = plan.as_held(claims)
             held = (one.provider_uuid for claim in claims.values() for one in claim.held)
             self._rehearse(plan, self._places(plan, held), claims)
             return ()
@@ -56,11 +59,13 @@ class Plans:
             return tuple(map(claim_of, done.claims))
         if not plan:
             return ()
-        columns = Columns()
+        columns, subject = Columns(), plan.subject
+        if plan.held:
+            plan = plan.as_held(self._store.backend.held_by(plan.held))
         if plan.definitions is not None:
             columns = self._places(plan, (), allocations=False)
             check_definitions(plan.definitions, columns)
-        return tuple(map(claim_of, self._carry_out(plan, columns, doing, "apply", plan.subject)))
+        return tuple(map(claim_of, self._carry_out(plan, columns, doing, "apply", subject)))
 
     def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
         if not isinstance(reshape, Reshape):
@@ -96,6 +101,14 @@ class Plans:
 
     # --- how they are done ---
 
+    def _check_ledger(self, plan: Plan) -> None:
+        """Refuse a plan that was made of pictures of another ledger, as far as that is known."""
+        backend = self._store.backend
+        if not plan.ledger or Ability.FEED in backend.lacks:
+            return
+        if backend.cursor().epoch not in (plan.ledger, 0):
+            raise exceptions.InvalidPlan("plan", "it was made of pictures of another ledger")
+
     def _places(self, plan: Plan, held: Iterable[str], *, allocations: bool = True) -> Columns:
         """Return the trees that a plan is about, with those of providers of the names it wants.
 
@@ -108,11 +121,8 @@ class Plans:
         return self._store.backend.read(*keys, allocations=allocations) if keys else Columns()
 
     def _rehearse(self, plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord]) -> None:
-        rehearse(plan, columns, claims)
-        if plan.disabling:
-            now = self._store.backend.now()
-            for said in plan.disabling:
-                said.carried_out(None, None, now)
+        self._store.backend.check(plan.write(Operation()))
+        rehearse(plan, columns, claims, self._store.backend.now())
         if plan.definitions is not None:
             self._definitions.allowed(kept_definitions(columns), plan.definitions, plan.orders)
 

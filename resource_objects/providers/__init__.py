@@ -24,7 +24,7 @@
 ``waiting``         who waits for something to be given back
 ``server_groups``   ServerGroup: consumers that are to be on one host, or on different ones
 ``statistics``      what a host's agent tells beside what there is: declared, typed, since when
-``backend``         the contract of a backend
+``backend``         the contract of a backend; ``abilities``: what one may lack of it
 ==================  ===============================================================================
 """
 

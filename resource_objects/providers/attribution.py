@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from resource_objects import fields
 from resource_objects.exceptions import CapacityException, Reason, Rule
@@ -15,6 +16,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.decision import largest, unit_disabled
 from resource_objects.providers.located import LocatedView, Spot, disabled_units
 from resource_objects.resources import Amount
+from resource_objects.resources.records import InventoryRecord
 
 _NOTHING: Mapping[str, object] = fields.FrozenDict()
 _NOBODY = "/unattributed"
@@ -71,11 +73,11 @@ def with_holders(
         view = _about(reason, views)
         amount, some = refused.get(view.resource.name), within.get(view.resource.name)
         units = {} if amount is None else view.blocking_units(amount, reason, some)
-        held: dict[int, frozenset[str]] = {}
+        held: dict[int, Mapping[str, Collection[str]]] = {}
         for spot, lacked in sorted(units.items()):
             disabled = out.get(spot.number, {})
-            held[spot.number] = lacked.difference(disabled)
-            for unit in sorted(lacked.intersection(disabled)):
+            held[spot.number] = without(lacked, disabled)
+            for unit in sorted(frozenset[str]().union(*lacked.values()).intersection(disabled)):
                 lacking[unit_disabled(unit, disabled[unit], spot.name)] = None
         reasons[_attributed(reason, view, columns, held)] = None
     return CapacityException.of([*reasons, *lacking])
@@ -90,17 +92,20 @@ def _attributed(
     reason: Reason,
     located: LocatedView,
     columns: Columns,
-    units: Mapping[int, Collection[str]],
+    units: Blocked,
 ) -> Reason:
     """Return a reason with the host, and who holds what is missing.
 
-    :param units: those that somebody has and that are needed, by the number of their provider
+    :param units: those that are needed, with what is in the way, by the number of their provider
     """
     reason = dataclasses.replace(reason, where=reason.where or located.host)
     if reason.resource is None or reason.holders:
         return reason
     if units:
-        return dataclasses.replace(reason, holders=largest(who_has(units, columns).items()))
+        named = (row for row in zip(*columns.units, strict=True) if row[0] in units)
+        counted = (row for row in zip(*columns.allocations, strict=True) if row[0] in units)
+        has = who_has(units, named, counted, _factor(reason.resource, columns))
+        return dataclasses.replace(reason, holders=largest(has.items()))
     if reason.rule not in _BY_OTHERS:
         return reason
     spot, given = located.spot_of(reason), columns.providers
@@ -115,31 +120,76 @@ def _attributed(
             (who, 1) for at, unit, _, who in rows if (at, unit) == (number, reason.unit)
         ]
     else:
-        held = _holders(columns, number, str(reason.resource))
+        held = holders_of(columns, number, str(reason.resource))
         if spot is not None:
             held.update(_elsewhere(located, spot, str(reason.resource), columns))
         found = held.items()
     return dataclasses.replace(reason, holders=largest(found))
 
 
-def who_has(units: Mapping[int, Collection[str]], columns: Columns) -> Counter[str]:
-    """Return how many of some units each consumer has, by the number of their provider.
+def without(
+    blocked: Mapping[str, frozenset[str]], disabled: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """Return what is in the way of units, but of those that are out of service, whoever has what.
 
-    Who did not say which it took has as many as it took, if some of these are nobody's by name.
+    :param disabled: units that nobody has since they are out of service
     """
-    found: Counter[str] = Counter()
-    named: set[tuple[int, str]] = set()
+    return {unit: taken for unit, taken in blocked.items() if taken.isdisjoint(disabled)}
+
+
+#: Of units that are needed and cannot be had, those that are in the way; by where they are kept.
+Blocked: TypeAlias = Mapping[int, Mapping[str, Collection[str]]]
+
+
+def who_has(
+    blocked: Blocked,
+    units: Iterable[tuple[int, str, str, str]],
+    allocations: Iterable[tuple[int, str, str, int]],
+    factor: Callable[[int, str], int],
+) -> dict[str, int]:
+    """Return how many of the units that are needed each consumer has.
+
+    Of who has none itself, but others that are in the way at a place, how many of these it keeps
+    from being had: who has two functions of a card has the one card. Who did not say which units it
+    took has as many as it took, if of so many nobody says who has them.
+
+    :param blocked: the units that are needed, with those in the way
+    :param units: ``(place, unit, class, consumer)``: who has which
+    :param allocations: ``(place, class, consumer, amount)``: who has how many
+    :param factor: how many of those that are needed one of another class at a place is
+    """
+    owner: dict[tuple[int, str], str] = {}
     naming: set[tuple[int, str, str]] = set()
-    for number, unit, kind, who in zip(*columns.units, strict=True):
-        naming.add((number, kind, who))
-        if unit in units.get(number, ()):
-            named.add((number, unit))
-            found[who] += 1
-    open_ = {n for n, some in units.items() if any((n, unit) not in named for unit in some)}
-    for number, kind, who, amount in zip(*columns.allocations, strict=True):
-        if number in open_ and (number, kind, who) not in naming:
-            found[who] += amount
-    return found
+    for place, unit, name, who in units:
+        owner[place, unit] = who
+        naming.add((place, name, who))
+    has: Counter[tuple[int, str]] = Counter()
+    keeps: Counter[tuple[int, str]] = Counter()
+    unsaid: Counter[int] = Counter()
+    for place, needed in blocked.items():
+        for unit, taken in needed.items():
+            known = {owner.get((place, one)) for one in taken}
+            unsaid[place] += None in known
+            keeps.update((place, who) for who in known if who is not None)
+            if unit in taken and (own := owner.get((place, unit))) is not None:
+                has[place, own] += 1
+    found: Counter[str] = Counter()
+    for (place, who), count in keeps.items():
+        found[who] += has[place, who] or count
+    for place, name, who, amount in allocations:
+        if unsaid[place] and (place, name, who) not in naming:
+            found[who] += min(amount * factor(place, name), unsaid[place])
+    return dict(+found)
+
+
+def _factor(resource_class: str, columns: Columns) -> Callable[[int, str], int]:
+    """Return how many of a class one of another class is, where it uses that up."""
+    factors = {
+        (number, kind): factor
+        for number, kind, of, of_class, factor in zip(*columns.shares, strict=True)
+        if (of, of_class) == (number, resource_class)
+    }
+    return lambda number, kind: factors.get((number, kind), 1)
 
 
 def _of_all(reason: Reason, number: int, columns: Columns) -> Reason:
@@ -152,7 +202,39 @@ def _of_all(reason: Reason, number: int, columns: Columns) -> Reason:
     return reason
 
 
-def _holders(columns: Columns, number: int, name: str) -> Counter[str]:
+def true_of_all(reasons: Iterable[Reason], columns: Columns) -> Iterator[Reason]:
+    """Yield what others hold, and what is out of service, of a refusal within limits.
+
+    Figures of an inventory of which a limit kept some away are not those that are kept: in their
+    place each provider of the host is told that others left too little of.
+    """
+    for reason in reasons:
+        is_true = sum(amount for _, amount in reason.holders) == reason.used
+        if reason.rule is Rule.DISABLED or (reason.holders and is_true):
+            yield reason
+        elif reason.holders:
+            yield from _of_each(reason, columns)
+
+
+def _of_each(reason: Reason, columns: Columns) -> Iterator[Reason]:
+    """Yield the same of each provider of a host that others have left too little of."""
+    given, table = columns.providers, columns.inventories
+    named = zip(given.provider_id, given.name, given.root_id, strict=True)
+    names = {number: (name, root) for number, name, root in named}
+    host = next((root for name, root in names.values() if name == reason.where), None)
+    for number, kind, *figures in zip(*table, strict=True):
+        one = InventoryRecord(kind, *figures)
+        name, root = names[number]
+        if kind != reason.resource or root != host or not one.used:
+            continue
+        if one.capacity - one.used < reason.requested:
+            told = Reason(Rule.CAPACITY, reason.requested, one.capacity, one.used, kind, name)
+            yield dataclasses.replace(
+                told, holders=largest(holders_of(columns, number, kind).items())
+            )
+
+
+def holders_of(columns: Columns, number: int, name: str) -> Counter[str]:
     """Return who holds how much of an inventory, through shares too."""
     factors = {(number, name): 1}
     for at, kind, of, of_class, factor in zip(*columns.shares, strict=True):

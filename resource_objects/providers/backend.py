@@ -47,8 +47,10 @@ from __future__ import annotations
 import abc
 import datetime
 from collections.abc import Collection, Sequence
-from typing import Self
+from typing import Any, ClassVar, Self
 
+from resource_objects import exceptions
+from resource_objects.providers.abilities import Ability
 from resource_objects.providers.changed import Changed, Choose, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
@@ -103,6 +105,9 @@ PAGE = 1000
 class Backend(abc.ABC):
     """Where a ledger is kept. Safe for use by several threads."""
 
+    #: What it cannot keep of what follows. It refuses that by name before anything is written.
+    lacks: ClassVar[frozenset[Ability]] = frozenset()
+
     @classmethod
     @abc.abstractmethod
     def open(cls, url: str) -> Self:
@@ -115,6 +120,14 @@ class Backend(abc.ABC):
         :raises SchemaTooNew: if a newer library made it
         :raises SchemaTooOld: if it is a server's and needs :meth:`upgrade_database`
         """
+
+    @classmethod
+    def open_with(cls, url: str, session: Any) -> Self:
+        """Open what ``url`` names by somebody's session: only where that is over a network.
+
+        :raises InvalidURL: if a ledger of this kind is opened by its URL alone
+        """
+        raise exceptions.InvalidURL("ledger URL with a session", url, "one of a remote Placement")
 
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:
@@ -146,6 +159,22 @@ class Backend(abc.ABC):
     def upgrade(self) -> list[str]:
         """Bring the schema up to this library's; return the names of the steps that were run."""
         return []
+
+    def require(self, *abilities: Ability) -> None:
+        """Raise for the first of some abilities that this backend lacks.
+
+        :raises NotSupported: naming it
+        """
+        for one in abilities:
+            if one in self.lacks:
+                raise exceptions.NotSupported(one.value)
+
+    def check(self, write: Write) -> None:
+        """Raise for what of a write this backend lacks, without sending anything: for dry runs.
+
+        :raises NotSupported: naming it
+        """
+        return  # most lack nothing
 
     # --- reading: never writes ---
 

@@ -11,10 +11,12 @@ import uuid as uuids
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from resource_objects import exceptions
+from resource_objects import exceptions, names
+from resource_objects.providers.disabled import refuse_trait
 from resource_objects.providers.provider import MAX_DEPTH, Provider, Share
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.resources.traits import known_traits
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -427,6 +429,64 @@ def _rebuilt(
 
 def _renamed(share: Share, renamed: Mapping[str, str]) -> Share:
     return share.replace(of=renamed[share.of]) if share.of in renamed else share
+
+
+def changed_fields(
+    name: str | None,
+    inventories: Any,
+    traits: Iterable[str] | None,
+    aggregates: Iterable[str] | None,
+) -> dict[str, Any]:
+    """Return the fields that a change of a provider gives, checked; None leaves one."""
+    found: dict[str, Any] = {}
+    if name is not None:
+        found["name"] = names.provider_name(name)
+    if inventories is not None:
+        found["inventories"] = Inventories(inventories)
+    if traits is not None:
+        found["traits"] = known_traits(traits)
+        refuse_trait(found["traits"], "traits")
+    if aggregates is not None:
+        if isinstance(aggregates, str) or not isinstance(aggregates, Iterable):
+            raise exceptions.InvalidField("aggregates", aggregates, "a list of names")
+        found["aggregates"] = frozenset(names.aggregate_name(one) for one in aggregates)
+    return found
+
+
+def changed_provider(
+    root: Provider, provider: Provider, fields: Mapping[str, Any]
+) -> DefinitionChanges:
+    """Return what gives one provider of a tree other fields."""
+    if not fields:
+        return DefinitionChanges(root.name)
+    to = str(fields.get("name"))
+    if "name" in fields and any(one.name == to and one is not provider for one in root.walk()):
+        raise exceptions.ProviderExists(to)
+    return diff(root, edited(root, {provider.uuid or "": fields}))
+
+
+def with_move(changes: DefinitionChanges, move: Moved) -> DefinitionChanges:
+    """Return changes of a provider with those that move it."""
+    updates = {update.definition.uuid: update for update in move.changes.updates}
+    for update in changes.updates:
+        uuid = update.definition.uuid
+        if uuid in updates:
+            parent = updates[uuid].definition.parent_uuid
+            definition = dataclasses.replace(update.definition, parent_uuid=parent)
+            update = dataclasses.replace(update, definition=definition)
+        updates[uuid] = update
+    return dataclasses.replace(move.changes, updates=tuple(updates.values()))
+
+
+def removed(root: Provider, provider: Provider) -> DefinitionChanges:
+    """Return what takes a provider, and all below it, out of a tree."""
+    if provider is not root:
+        return diff(root, without_provider(root, provider))
+    gone = (
+        ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
+        for one in reversed(list(root.walk()))
+    )
+    return DefinitionChanges(root.name, removals=tuple(gone))
 
 
 def without_provider(root: Provider, gone: Provider) -> Provider:

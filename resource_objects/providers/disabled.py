@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from resource_objects import base, exceptions, fields, names
 
@@ -78,12 +78,36 @@ class Disabled(base.ResourceObject, frozen=True):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ServiceState:
+    """Whether something is in service, as far as somebody says it: out for a reason, until when."""
+
+    reason: str | None = None  #: None: it is in service
+    until: datetime.datetime | None = None
+
+    @classmethod
+    def of(cls, kept: Disabled | None) -> Self:
+        """Return what is kept, in these words."""
+        return cls() if kept is None else cls(kept.reason, kept.until)
+
+    def at(self, now: datetime.datetime) -> ServiceState:
+        """Return what that is at a moment: it may have ended."""
+        return ServiceState() if self.until is not None and self.until <= now else self
+
+    def __str__(self) -> str:
+        if self.reason is None:
+            return "in service"
+        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
+        return f"disabled{until}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DisableOrder:
     """What a write says of whether a provider is in service, or one unit of it alone.
 
     ``reason`` disables it, also with another reason or end than before; it then stays disabled
     since when it was. None enables it. ``until`` is to come by the ledger's clock. ``unit`` is the
-    address of a device that the provider keeps; None: the provider with all below it.
+    address of a device that the provider keeps; None: the provider with all below it. ``was`` is
+    how it is expected to be before; None: in any way.
 
     :raises InvalidName: for a reason or a unit that is no text of one line
     :raises InvalidField: for an end without a reason, or one that is no moment in UTC
@@ -93,6 +117,7 @@ class DisableOrder:
     reason: str | None = None
     until: datetime.datetime | None = None
     unit: str | None = None
+    was: ServiceState | None = None
 
     def __post_init__(self) -> None:
         if self.unit is not None:
@@ -125,19 +150,23 @@ class DisableOrder:
 
     def __str__(self) -> str:
         what = "" if self.unit is None else f"{self.unit} "
-        if self.reason is None:
-            return f"{what}enabled"
-        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
-        return f"{what}disabled{until}: {self.reason}"
+        said = "enabled" if self.reason is None else ServiceState(self.reason, self.until)
+        return f"{what}{said}"
 
     def carried_out(
-        self, kept: Disabled | None, by: str | None, now: datetime.datetime
+        self, kept: Disabled | None, by: str | None, now: datetime.datetime, where: str
     ) -> Disabled | None:
         """Return what is kept of a provider afterwards.
 
         :param kept: what was kept, also if it is over
+        :param where: what the provider is called
+        :raises StaleDefinition: if it is not as it was expected to be
         :raises InvalidField: if it would end before it begins
         """
+        is_now = ServiceState.of(kept).at(now)
+        if self.was is not None and self.was.at(now) != is_now:
+            what = "it" if self.unit is None else self.unit
+            raise exceptions.StaleDefinition(where, f"{what} was {self.was}, now {is_now}")
         if self.reason is None:
             return None
         if self.until is not None and self.until <= now:

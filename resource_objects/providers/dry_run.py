@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import operator
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.providers.columns import (
+    AggregateColumns,
     AllocationColumns,
     Columns,
+    DisabledUnitColumns,
+    InventoryColumns,
+    KindColumns,
+    ProviderColumns,
+    ShareColumns,
+    TraitColumns,
     UnitColumns,
     inventories_of,
 )
@@ -25,7 +33,7 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     kept_of,
 )
-from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
+from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit, DisableOrder
 from resource_objects.providers.located import classes_of_units, disabled_of
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
@@ -34,18 +42,26 @@ from resource_objects.providers.row_diff import holdings, kept_definitions
 from resource_objects.providers.settle import Place, Settlement, Unit, settle
 
 _Definitions: TypeAlias = Mapping[str, ProviderDefinition]
+#: What is out of service, by the provider's uuid and the unit.
+_Out: TypeAlias = Mapping[tuple[str, str | None], Disabled]
 
 #: Stands for now in a rehearsal, where nothing is kept.
 _NO_MOMENT = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
-def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord]) -> Settlement:
+def rehearse(
+    plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord], now: datetime.datetime
+) -> Settlement:
     """Return what a plan's orders would come to on what was read, or raise what would be raised.
+
+    As a write does, it judges them by what is in service when all is done.
 
     :param columns: the trees of all :attr:`Plan.places`, of what its consumers hold, and of
         providers of the names to create
     :param claims: what :attr:`Plan.consumers` hold, by name
-    :raises StaleDefinition: if a provider is not at the generation of the plan
+    :param now: by the clock of the ledger
+    :raises StaleDefinition: if a provider is not at the generation of the plan, or in service
+        otherwise than it is expected to be
     :raises ProviderExists: if a name or uuid to create is taken
     :raises InvalidPlan: as :func:`check_definitions`
     :raises ProviderInUse, InventoryInUse: if something to remove would still be used
@@ -54,7 +70,8 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
     """
     changes = plan.definitions or DefinitionChanges("")
     wanted = check_definitions(changes, columns)
-    places = _places(wanted, columns)
+    out = out_after(columns, plan.disabling, now)
+    places = _places(wanted, columns, out)
     settlement = settle(
         plan.orders,
         claims,
@@ -63,17 +80,17 @@ def rehearse(plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord])
         _NO_MOMENT,
         holders=lambda keys: _holders(columns, places, keys),
         takers=lambda units: _takers(columns, units),
-        out_of_service=lambda uuids: _out_of_service(wanted, columns, uuids),
-        disabled_units=lambda uuids: _disabled_units(wanted, columns, uuids),
+        out_of_service=lambda uuids: _out_of_service(wanted, out, uuids),
+        disabled_units=lambda uuids: _disabled_units(wanted, columns, out, uuids),
     )
     _check_removed(changes, places, settlement)
     for uuid in (*plan.adopted, *(said.provider_uuid for said in plan.disabling)):
         if uuid not in wanted:
             raise exceptions.ProviderNotFound(uuid)
-    known = _units_by_uuid(columns)
+    known = out_after(columns, (), now)
     for said in plan.disabling:
         definition = wanted[said.provider_uuid]
-        if said.unit is not None and said.unit not in known.get(said.provider_uuid, {}):
+        if said.unit is not None and said.key not in known:
             said.require_unit(_classes_of(definition), definition.name)
     return settlement
 
@@ -209,7 +226,7 @@ def trees_after(roots: Iterable[Provider], changes: DefinitionChanges | None) ->
 # --- what settle asks ---
 
 
-def _places(wanted: _Definitions, columns: Columns) -> dict[Key, Place]:
+def _places(wanted: _Definitions, columns: Columns, out: _Out) -> dict[Key, Place]:
     shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
     for uuid, definition in wanted.items():
         for share in definition.shares:
@@ -217,10 +234,10 @@ def _places(wanted: _Definitions, columns: Columns) -> dict[Key, Place]:
             shares[uuid, share.resource_class].append((target, share.factor))
     disabled = {
         uuid
-        for uuid in (wanted if columns.disabled else ())
-        if _out_of_service(wanted, columns, [uuid])
+        for uuid in (wanted if any(unit is None for _, unit in out) else ())
+        if _out_of_service(wanted, out, [uuid])
     }
-    units = _units_by_uuid(columns)
+    units = _units_of(out)
     used: dict[Key, int] = defaultdict(int)
     for held in holdings(columns).values():
         for key, delta in held.items():
@@ -253,44 +270,38 @@ def _holders(
     return {key: tuple(drawn.items()) for key, drawn in found.items()}
 
 
-def _out_of_service(
-    wanted: _Definitions, columns: Columns, uuids: Iterable[str]
-) -> dict[str, Disabled]:
+def _out_of_service(wanted: _Definitions, out: _Out, uuids: Iterable[str]) -> dict[str, Disabled]:
     """Return what is disabled at some providers or above them, by name."""
-    given = columns.providers
-    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
-    disabled = {uuid_of[number]: one for number, one in columns.disabled.items()}
     found: dict[str, Disabled] = {}
     for uuid in uuids:
         at: str | None = uuid
         while at is not None:
-            if at in disabled:
-                found[wanted[at].name] = disabled[at]
+            if (at, None) in out:
+                found[wanted[at].name] = out[at, None]
             at = wanted[at].parent_uuid
     return found
 
 
-def _units_by_uuid(columns: Columns) -> dict[str, dict[str, Disabled]]:
+def _units_of(out: _Out) -> dict[str, dict[str, Disabled]]:
     """Return the units that are disabled alone, by provider."""
-    table = columns.disabled_units
     found: dict[str, dict[str, Disabled]] = defaultdict(dict)
-    uuid_of = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
-    for number, unit, facts in zip(*table, strict=True):
-        found[uuid_of[number]][unit] = facts
+    for (uuid, unit), facts in out.items():
+        if unit is not None:
+            found[uuid][unit] = facts
     return found
 
 
 def _disabled_units(
-    wanted: _Definitions, columns: Columns, uuids: Iterable[str]
+    wanted: _Definitions, columns: Columns, out: _Out, uuids: Iterable[str]
 ) -> dict[str, list[DisabledUnit]]:
     taken: dict[str, set[str]] = defaultdict(set)
     for (uuid, unit), _ in _taken(columns):
         taken[uuid].add(unit)
-    out = _units_by_uuid(columns)
+    units = _units_of(out)
     return {
         uuid: disabled_of(
             ((kind.resource_class, kind.body) for kind in wanted[uuid].kinds),
-            out[uuid].items(),
+            units.get(uuid, {}).items(),
             taken[uuid],
         )
         for uuid in uuids
@@ -319,7 +330,7 @@ def _taken(columns: Columns) -> Iterator[tuple[Unit, str]]:
 # consumer decides as if it held nothing. Neither changes what is kept.
 
 
-_T = TypeVar("_T", AllocationColumns, UnitColumns)
+_T = TypeVar("_T", bound=tuple[Any, ...])
 
 #: (provider's number, resource class)
 _Place: TypeAlias = tuple[int, str]
@@ -425,3 +436,131 @@ def _recounted(columns: Columns, counts: Mapping[_Place, int]) -> Columns:
 def _table(kind: type[_T], rows: Iterable[tuple[Any, ...]]) -> _T:
     columns = list(zip(*rows, strict=True))
     return kind(*columns) if columns else kind()
+
+
+def redefined(columns: Columns, plan: Plan, now: datetime.datetime) -> Columns:
+    """Return columns with the definitions and the service that a plan says; its orders are not.
+
+    What is used stays used, where it is shared by the shares that are now. A provider that changes
+    gets the next generation. Whether all that may be is :func:`rehearse`'s to say.
+
+    :param now: by the clock of the ledger: from when on something is out of service
+    :returns: parents before children. Cost: linear in the rows
+    """
+    changes = plan.definitions or DefinitionChanges("")
+    kept = kept_definitions(columns)
+    gone = {one.uuid for one in changes.removals}
+    final = {uuid: one.definition for uuid, one in kept.items() if uuid not in gone}
+    final |= {one.uuid: one for one in changes.creates}
+    final |= {one.definition.uuid: one.definition for one in changes.updates}
+    changed = {one.definition.uuid for one in changes.updates}
+    given = columns.providers
+    number = dict(zip(given.uuid, given.provider_id, strict=True))
+    free = max(given.provider_id, default=-1) + 1
+    number |= {one.uuid: free + n for n, one in enumerate(changes.creates)}
+    generation = {uuid: one.generation + (uuid in changed) for uuid, one in kept.items()}
+    depth = _depths({uuid: one.parent_uuid for uuid, one in final.items()})
+    ordered = sorted(final.values(), key=lambda one: (depth[one.uuid][0], one.name))
+    out = out_after(columns, plan.disabling, now)
+    ids = {number[one.uuid] for one in ordered}
+    shares = [
+        (number[one.uuid], each.resource_class, number[each.of_uuid], each.of_class, each.factor)
+        for one in ordered
+        for each in one.shares
+    ]
+    found = Columns(
+        providers=ProviderColumns(
+            [number[one.uuid] for one in ordered],
+            [one.uuid for one in ordered],
+            [one.name for one in ordered],
+            [None if one.parent_uuid is None else number[one.parent_uuid] for one in ordered],
+            [number[depth[one.uuid][1]] for one in ordered],
+            [generation.get(one.uuid, 0) for one in ordered],
+            [None] * len(ordered),
+            [None] * len(ordered),
+            [out.get((one.uuid, None)) for one in ordered],
+        ),
+        inventories=_table(
+            InventoryColumns,
+            [
+                (number[one.uuid], *dataclasses.astuple(record.definition()))
+                for one in ordered
+                for record in one.inventories
+            ],
+        ),
+        traits=_table(
+            TraitColumns, [(number[one.uuid], t) for one in ordered for t in sorted(one.traits)]
+        ),
+        allocations=_table(AllocationColumns, _within(columns.allocations, ids)),
+        aggregates=_table(
+            AggregateColumns,
+            [(number[one.uuid], a) for one in ordered for a in sorted(one.aggregates or ())],
+        ),
+        shares=_table(ShareColumns, shares),
+        kinds=_table(
+            KindColumns,
+            [
+                (number[one.uuid], kind.resource_class, kind.classes, kind.body)
+                for one in ordered
+                for kind in one.kinds
+            ],
+        ),
+        units=_table(UnitColumns, _within(columns.units, ids)),
+        disabled_units=_table(
+            DisabledUnitColumns,
+            sorted(
+                (
+                    (number[uuid], unit, facts)
+                    for (uuid, unit), facts in out.items()
+                    if unit is not None and uuid in final
+                ),
+                key=operator.itemgetter(0, 1),
+            ),
+        ),
+        now=columns.now or now,
+    )
+    held: dict[_Place, int] = defaultdict(int)
+    for at, name, _, amount in zip(*found.allocations, strict=True):
+        held[at, name] += amount
+    return _recounted(found, held)
+
+
+def _depths(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
+    """Return how deep each provider is, and its root."""
+    found: dict[str, tuple[int, str]] = {}
+    for uuid in parents:
+        way = [uuid]
+        while way[-1] not in found and (above := parents[way[-1]]) is not None:
+            way.append(above)
+        depth, root = found.get(way[-1], (0, way[-1]))
+        for steps, one in enumerate(reversed(way)):
+            found[one] = depth + steps, root
+    return found
+
+
+def out_after(
+    columns: Columns, disabling: Iterable[DisableOrder], now: datetime.datetime
+) -> dict[tuple[str, str | None], Disabled]:
+    """Return what is out of service, by the provider's uuid and the unit, after orders.
+
+    :raises StaleDefinition: if something is not as it was expected to be
+    :raises InvalidField: if something would end before it begins
+    """
+    found: dict[tuple[str, str | None], Disabled] = {}
+    given = columns.providers
+    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    for number, facts in columns.disabled.items():
+        found[uuid_of[number], None] = facts
+    for number, unit, facts in zip(*columns.disabled_units, strict=True):
+        found[uuid_of[number], unit] = facts
+    names = dict(zip(given.uuid, given.name, strict=True))
+    for said in disabling:
+        where = names.get(said.provider_uuid, said.provider_uuid)
+        after = said.carried_out(found.pop(said.key, None), None, now, where)
+        if after is not None:
+            found[said.key] = after
+    return found
+
+
+def _within(table: Any, numbers: Collection[int]) -> list[tuple[Any, ...]]:
+    return [row for row in zip(*table, strict=True) if row[0] in numbers]

@@ -81,6 +81,14 @@ class Cursor:
             heads[shard], last[shard] = head, operation
         return cls(tuple(heads), tuple(last), int(found["epoch"]))
 
+    @property
+    def ledger(self) -> int:
+        """Which ledger this is a place of; 0 where that is not known, for nobody wrote to it yet.
+
+        The feed of a picture that one process keeps (of a remote Placement) is no ledger's.
+        """
+        return self.epoch if any(self.last) else 0
+
     def moved(self, entries: Iterable[FeedEntry]) -> Cursor:
         """Return the cursor after some entries that were read from it on."""
         heads, last = list(self.heads), list(self.last)

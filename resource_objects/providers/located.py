@@ -98,10 +98,10 @@ class LocatedView:
 
     def blocking_units(
         self, amount: Amount, reason: Reason, within: Collection[int] | None = None
-    ) -> dict[Spot, frozenset[str]]:
-        """Return the units that somebody has and a refused amount would need, by provider.
+    ) -> dict[Spot, Mapping[str, frozenset[str]]]:
+        """Return the units that a refused amount would need and cannot have, by provider.
 
-        Those that are out of service are among them.
+        Of each it is told which units are in the way; those that are out of service are among them.
 
         :param within: places of the spots that may be used, None for all
         """

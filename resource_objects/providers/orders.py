@@ -248,6 +248,9 @@ class ConsumerOrder:
 
     ``group`` is the name of a server group that the consumer is a member of from then on.
 
+    A release that is ``counted`` counts as a write where something is given back (see
+    ``ListedProvider.allocation_writes``); others do not.
+
     :raises DuplicateKey: for two uses of one (provider, class)
     :raises InvalidAmount: for a use that is 0, or negative where it is not added, or for none
     :raises InvalidField: for a state that no claim of something held has
@@ -269,6 +272,7 @@ class ConsumerOrder:
     adopts: bool = False
     overrides_disabled: bool = False
     group: str | None = None
+    counted: bool = False
 
     def __post_init__(self) -> None:
         _check_consumer(self)
@@ -463,6 +467,12 @@ class Write:
     disabling: tuple[DisableOrder, ...] = ()
     limits: Totals = UNLIMITED
     groups: tuple[GroupChange, ...] = ()
+
+    @property
+    def counted(self) -> frozenset[str]:
+        """The uuids of the providers whose definition it writes by Placement's count."""
+        updates = () if self.definitions is None else self.definitions.updates
+        return frozenset(one.definition.uuid for one in updates if one.writes)
 
     def __post_init__(self) -> None:
         consumers = [order.consumer for order in self.orders]

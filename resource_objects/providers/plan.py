@@ -6,9 +6,10 @@ without loss, and is carried out in one transaction, only if what it was made fr
 definition at the generation it was compared with, and each consumer, where the plan says one.
 
 The JSON form is an object with ``"version": 1`` and the keys ``definitions``, ``orders``,
-``names`` and ``disabling`` (what is put out of service, or into it again); each order says in
-``"order"`` what it is: ``claim``, ``adjust``, ``replace`` or ``release``. The keys below are the
-fields of the classes named here, defaults left out.
+``names``, ``disabling`` (what is put out of service, or into it again), ``adopted``, and of a plan
+of pictures ``held`` and ``ledger``; each order says in ``"order"`` what it is: ``claim``,
+``adjust``, ``replace`` or ``release``. The keys below are the fields of the classes named here,
+defaults left out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.fields import MAX_FIGURE, FrozenDict
+from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
 from resource_objects.providers import given, plain
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.definition import (
@@ -33,6 +34,8 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.disabled import DisableOrder, refuse_trait
 from resource_objects.providers.orders import (
     ConsumerOrder,
+    ConsumerRecord,
+    Key,
     Mode,
     Operation,
     StoredRequest,
@@ -45,7 +48,7 @@ from resource_objects.resources.traits import known_traits
 
 #: Version of the JSON form.
 VERSION = 1
-_KEYS = ("definitions", "orders", "names", "disabling", "adopted")
+_KEYS = ("definitions", "orders", "names", "disabling", "adopted", "held", "ledger")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +58,9 @@ class Plan:
     ``names`` are the names of the providers that are meant by uuid, as ``{uuid: name}``: they only
     make the plan readable. ``str()`` gives a line per change: ``+`` is made, ``~`` changes, ``-``
     goes. ``adopted`` are the uuids of hosts of which all that was in use before is held afterwards.
+    ``held`` says of consumers whose holdings change what they held when the plan was made, for a
+    plan of pictures, which know no generations: it is carried out only if they hold that still.
+    ``ledger`` is the number of the ledger that these are of, 0 where nobody knows.
 
     :raises InvalidField: if it is made of anything else
     :raises DuplicateKey: if a consumer or a provider is changed twice
@@ -73,12 +79,15 @@ class Plan:
     names: Mapping[str, str] = dataclasses.field(default_factory=FrozenDict)
     disabling: tuple[DisableOrder, ...] = ()
     adopted: tuple[str, ...] = ()
+    held: Mapping[str, tuple[Use, ...]] = dataclasses.field(default_factory=FrozenDict, repr=False)
+    ledger: int = dataclasses.field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "orders", tuple(self.orders))
         object.__setattr__(self, "disabling", tuple(self.disabling))
         object.__setattr__(self, "adopted", tuple(map(names.uuid_text, self.adopted)))
         object.__setattr__(self, "names", FrozenDict(self.names))
+        object.__setattr__(self, "held", FrozenDict(self.held))
         if not isinstance(self.definitions, DefinitionChanges | None):
             raise exceptions.InvalidField("plan.definitions", self.definitions, "changes")
         for order in self.orders:
@@ -88,6 +97,11 @@ class Plan:
         for said in self.disabling:
             if not isinstance(said, DisableOrder):
                 raise exceptions.InvalidField("plan.disabling", said, "what is out of service")
+        unknown = sorted(self.held.keys() - set(self.consumers))
+        if unknown:
+            raise exceptions.InvalidField("plan.held", unknown, "consumers of its orders")
+        if type(self.ledger) is not int or not 0 <= self.ledger <= MAX_AMOUNT:
+            raise exceptions.InvalidField("plan.ledger", self.ledger, "the number of a ledger")
         _once("plan.definitions", self._changed())
         _once("plan.adopted", self.adopted)
         _once("plan.disabling", (" ".join(filter(None, said.key)) for said in self.disabling))
@@ -107,6 +121,35 @@ class Plan:
     def places(self) -> tuple[str, ...]:
         """The uuids of all providers that the plan is about, those to be created included."""
         return tuple(dict.fromkeys(self._mentioned()))
+
+    def as_held(self, now: Mapping[str, ConsumerRecord]) -> Self:
+        """Return the plan of what consumers hold now, if that is what it was made of.
+
+        Its orders then demand the generations that the consumers have, and keep the requests they
+        were made for, where the plan says no other.
+
+        :param now: what its consumers hold, by name
+        :raises StaleConsumer: naming one who holds something else, and what that is
+        """
+        orders: list[ConsumerOrder] = []
+        for order in self.orders:
+            if order.consumer in self.held:
+                record = now.get(order.consumer)
+                uses = () if record is None else record.held
+                if _holding(uses) != _holding(self.held[order.consumer]):
+                    was, has = (
+                        ", ".join(_taken(use, self._known(use)) for use in some) or "nothing"
+                        for some in (self.held[order.consumer], uses)
+                    )
+                    raise exceptions.StaleConsumer(order.consumer, f"it held {was}, now {has}")
+                if record is not None:
+                    kept = None if order.is_release else order.request or record.request
+                    order = dataclasses.replace(order, expect=record.generation, request=kept)
+            orders.append(order)
+        return dataclasses.replace(self, orders=tuple(orders), held={})
+
+    def _known(self, use: Use) -> Mapping[str, str]:
+        return {use.provider_uuid: use.provider, **self.names} if use.provider else self.names
 
     def _changed(self) -> Iterator[str]:
         if self.definitions is not None:
@@ -164,6 +207,10 @@ class Plan:
             found["disabling"] = [plain.to_plain(said) for said in self.disabling]
         if self.adopted:
             found["adopted"] = list(self.adopted)
+        if self.held:
+            found["held"] = plain.to_plain(self.held)
+        if self.ledger:
+            found["ledger"] = self.ledger
         return found
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -200,6 +247,8 @@ class Plan:
                 for n, said in enumerate(disabling)
             ),
             tuple(adopted),
+            _read_held(given.get("held", {})),
+            given.get("ledger", 0),
         )
 
     @classmethod
@@ -264,6 +313,10 @@ def _created(created: ProviderDefinition, known: Mapping[str, str]) -> str:
     return f"+ {created.name}{below}{': ' if said else ''}{said}"
 
 
+def _holding(uses: Iterable[Use]) -> dict[Key, tuple[int, frozenset[str]]]:
+    return {use.key: (use.amount, frozenset(use.units)) for use in uses}
+
+
 def _ordered(order: ConsumerOrder, known: Mapping[str, str]) -> str:
     if order.is_release:
         return f"- {order.consumer} gives back everything"
@@ -292,7 +345,7 @@ def _taken(delta: Use, known: Mapping[str, str]) -> str:
 #: Each kind of order by the word for it in a file, with what it may say.
 _SAID = ("uses", "uuid", "request", "project", "user", "consumer_type", "group")
 _ORDERS: dict[str, tuple[str, ...]] = {
-    "claim": (*_SAID, "expires_at", "aggregate", "adopts"),
+    "claim": (*_SAID, "expires_at", "aggregate", "adopts", "overrides_disabled"),
     "adjust": ("uses", "uuid", "request", "aggregate", "adopts", "generation"),
     "replace": (*_SAID, "aggregate", "overrides_disabled", "generation"),
     "release": ("generation",),
@@ -402,6 +455,20 @@ def read_names(data: Any) -> Mapping[str, str]:
     if not isinstance(data, Mapping):
         raise exceptions.InvalidField("plan.names", data, "an object {uuid: name}")
     return {names.uuid_text(uuid): names.provider_name(name) for uuid, name in data.items()}
+
+
+def _read_held(data: Any) -> Mapping[str, tuple[Use, ...]]:
+    if not isinstance(data, Mapping):
+        raise exceptions.InvalidField("plan.held", data, "an object {consumer: [uses]}")
+    found: dict[str, tuple[Use, ...]] = {}
+    for consumer, uses in data.items():
+        where = f"plan.held[{consumer}]"
+        if not isinstance(uses, list | tuple):
+            raise exceptions.InvalidField(where, uses, "a list")
+        found[names.consumer_name(consumer)] = tuple(
+            plain.from_plain(Use, use, f"{where}[{n}]", _CHECKS) for n, use in enumerate(uses)
+        )
+    return found
 
 
 def _check_definition(definition: ProviderDefinition) -> None:

@@ -221,9 +221,19 @@ class Gains:
         if not found and not any(SHARES in one.traits for one in after.values()):
             return ()
         others = (Member.of_listed(one) for uuid, one in found.items() if uuid not in after)
+        members = self.check(others)
+        return tuple((uuid, members[uuid].generation) for uuid in found)
+
+    def check(self, others: Iterable[Member]) -> Mapping[str, Member]:
+        """Raise if a class would be counted at a pool and in a tree that has it there.
+
+        :param others: pools, and whole trees, that do not change, as for :meth:`unchanged`
+        :returns: all of them by uuid
+        :raises CountedTwice: naming both
+        """
         members = {**_linked(others), **self.after.members(self.generations)}
         _check_once(members, self.gaining)
-        return tuple((uuid, members[uuid].generation) for uuid in found)
+        return members
 
 
 def gains_of(kept: KeptDefinitions, changes: DefinitionChanges) -> Gains:

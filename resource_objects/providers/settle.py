@@ -111,11 +111,14 @@ class Settled:
 
     ``kept`` is what it held (None: it is new), ``claim`` what it holds now (empty and released:
     it goes). ``claim.generation`` is the one given to :func:`settle`, else still the old one.
+    ``stated`` is where an order says that it shall hold what it held, or asks to be counted: a
+    write there, whatever changes.
     """
 
     kept: ConsumerRecord | None
     claim: ConsumerRecord
     changes: tuple[Change, ...]
+    stated: tuple[Key, ...] = ()
 
     @property
     def is_gone(self) -> bool:
@@ -135,6 +138,8 @@ class Settlement:
     def counted(self, places: Mapping[Key, Place]) -> frozenset[Key]:
         """Return where the write is counted: at one inventory of each provider that gives some.
 
+        What a consumer is said to hold as it held it is given, too, as Placement counts it.
+
         So the sum over the inventories of a provider counts each write once, and nobody has to lock
         the provider to count it.
         """
@@ -145,6 +150,10 @@ class Settlement:
                     first.setdefault(change.key[0], change.key)
                     for key, _ in places[change.key].shares:
                         first.setdefault(key[0], key)
+            for stated in settled.stated:
+                first.setdefault(stated[0], stated)
+                for key, _ in places[stated].shares:
+                    first.setdefault(key[0], key)
         return frozenset(first.values())
 
 
@@ -222,6 +231,7 @@ class _Draft:
     order: ConsumerOrder
     kept: ConsumerRecord | None
     changes: tuple[Change, ...]
+    stated: tuple[Key, ...] = ()
 
 
 # --- what each consumer asks ---
@@ -238,14 +248,16 @@ def _draft(order: ConsumerOrder, kept: ConsumerRecord | None) -> _Draft:
             return _Draft(order, kept, tuple(changes))
     elif order.is_release:
         changes = [Change(name, one.key, one.amount, 0, (), one.units) for one in kept.held]
-        return _Draft(order, kept, tuple(changes))
+        stated = tuple(one.key for one in kept.held) if order.counted else ()
+        return _Draft(order, kept, tuple(changes), stated)
     before = {held.key: held for held in kept.held} if kept is not None else {}
     if order.mode is Mode.ADD:
         added = (_added(name, use, before.get(use.key)) for use in order.uses)
         return _Draft(order, kept, tuple(added))
     wanted = {use.key: use for use in order.uses}
-    found = (_set(name, k, before.get(k), wanted.get(k)) for k in {**before, **wanted})
-    return _Draft(order, kept, tuple(change for change in found if change is not None))
+    found = {k: _set(name, k, before.get(k), wanted.get(k)) for k in {**before, **wanted}}
+    made = tuple(change for change in found.values() if change is not None)
+    return _Draft(order, kept, made, tuple(key for key in found if found[key] is None))
 
 
 def _check_expected(order: ConsumerOrder, kept: ConsumerRecord | None) -> None:
@@ -730,13 +742,14 @@ def _settled(
         return Settled(kept, renewed, ())
     if order.is_release:
         assert kept is not None
-        return Settled(kept, kept.written(generation, RELEASED), draft.changes)
+        return Settled(kept, kept.written(generation, RELEASED), draft.changes, draft.stated)
     held = _held(() if kept is None else kept.held, draft.changes, names)
     if kept is not None:
         said = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
         if not held:
             said["state"] = RELEASED
-        return Settled(kept, dataclasses.replace(kept, held=held, **said), draft.changes)
+        claim = dataclasses.replace(kept, held=held, **said)
+        return Settled(kept, claim, draft.changes, draft.stated)
     made = ConsumerRecord(
         order.uuid or new_id(),
         order.consumer,

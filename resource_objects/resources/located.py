@@ -287,8 +287,12 @@ class Identified(_Kind):
         """
 
     @abc.abstractmethod
-    def blocking_units(self, amount: Amount, reason: Reason) -> Mapping[int, frozenset[str]]:
-        """Return the units that somebody has and a refused amount would need, by the part's place.
+    def blocking_units(
+        self, amount: Amount, reason: Reason
+    ) -> Mapping[int, Mapping[str, frozenset[str]]]:
+        """Return the units that a refused amount would need and cannot have, by the part's place.
+
+        Of each it is told which units are in the way: itself, or others that go with it.
 
         :param reason: one of those that it was refused for; others may be of another kind
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.providers.attribution import who_has
+from resource_objects.providers.attribution import Blocked, who_has
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.located import LocatedView, LocatedViews, fit_jointly
@@ -226,9 +226,16 @@ def test_who_has_units_and_who_did_not_say_which() -> None:
     columns = ledger.backend.read()
     number = dict(zip(columns.providers.name, columns.providers.provider_id, strict=True))
     where = number[f"host0/{ONE}"]
-    assert who_has({where: PARTS}, columns) == {"named": 1, "counted": 2}
-    assert who_has({where: PARTS[:1]}, columns) == {"named": 1}
-    assert who_has({number["host0/0000:10:00.0"]: ("0000:10:00.0",)}, columns) == {}
+
+    def told(blocked: Blocked) -> dict[str, int]:
+        rows = [zip(*table, strict=True) for table in (columns.units, columns.allocations)]
+        return who_has(blocked, *rows, lambda place, name: 1)
+
+    assert told({where: {one: {one} for one in PARTS}}) == {"named": 1, "counted": 2}
+    assert told({where: {PARTS[0]: {PARTS[0]}}}) == {"named": 1}
+    assert told({where: {ONE: {*PARTS}}}) == {"named": 1, "counted": 1}  # of the one card
+    free = {number["host0/0000:10:00.0"]: {"0000:10:00.0": {"0000:10:00.0"}}}
+    assert told(free) == {}
 
 
 @pytest.mark.parametrize(
@@ -247,7 +254,7 @@ def test_which_devices_are_in_the_way(asked: Any, rule: Rule, expected: set[str]
     inventory.consume(ro.devices(CARD))
     name = DEVICES if rule is Rule.AT_ONCE else next(iter(asked.located))
     found = inventory.blocking_units(asked, exceptions.Reason(rule, 1, 0, 0, name))
-    assert {unit for units in found.values() for unit in units} == expected
+    assert _in_the_way(found) == expected
 
 
 def test_what_another_request_of_the_same_amount_needs_is_not_in_the_way() -> None:
@@ -257,7 +264,30 @@ def test_what_another_request_of_the_same_amount_needs_is_not_in_the_way() -> No
     asked = ro.devices(FUNCTION) + ro.devices("PGPU")
     for name, expected in [(FUNCTION, {*PARTS}), ("PGPU", {"0000:40:00.0"})]:
         found = inventory.blocking_units(asked, exceptions.Reason(Rule.CAPACITY, 1, 0, 0, name))
-        assert {unit for units in found.values() for unit in units} == expected
+        assert _in_the_way(found) == expected
+
+
+def _in_the_way(found: Any) -> set[str]:
+    return {unit for needed in found.values() for taken in needed.values() for unit in taken}
+
+
+def test_a_card_is_one_device_however_many_functions_of_it_somebody_has() -> None:
+    ledger = lab()
+    ledger.claim("two", {"host0": {DEVICES: ro.devices(FUNCTION, 2)}})
+    any_card = {"host0": {DEVICES: ro.devices("8086:1572", types=["type-PF"])}}
+    reason = _refused(lambda: ledger.claim("one", any_card))
+    assert (reason.requested, reason.bound, reason.used) == (1, 1, 1)
+    assert reason.holders == (("two", 1),)
+    request = ro.Request({DEVICES: ro.devices("8086:1572", types=["type-PF"])})
+    [told] = ledger.snapshot().candidates(request).explain().reasons
+    assert told == reason
+
+
+def _refused(act: Callable[[], object]) -> exceptions.Reason:
+    with pytest.raises(exceptions.CapacityException) as refused:
+        act()
+    [reason] = refused.value.reasons
+    return reason
 
 
 # --- units ---

@@ -57,8 +57,8 @@ def test_a_rehearsal_refuses_such_shares(target: str) -> None:
     definition = dataclasses.replace(created, shares=shares)
     plan = Plan(DefinitionChanges("new", (definition,)))
     with pytest.raises(exceptions.InvalidPlan, match="new"):
-        rehearse(plan, backend.read(), {})
-    rehearse(Plan(DefinitionChanges("new", (created,))), backend.read(), {})
+        rehearse(plan, backend.read(), {}, backend.now())
+    rehearse(Plan(DefinitionChanges("new", (created,))), backend.read(), {}, backend.now())
 
 
 def test_a_rehearsal_refuses_who_is_moved_below_itself() -> None:
@@ -70,4 +70,4 @@ def test_a_rehearsal_refuses_who_is_moved_below_itself() -> None:
         dataclasses.replace(b, parent_uuid=a.uuid),
     )
     with pytest.raises(exceptions.InvalidPlan, match="below itself"):
-        rehearse(Plan(DefinitionChanges("a", looped)), backend.read(), {})
+        rehearse(Plan(DefinitionChanges("a", looped)), backend.read(), {}, backend.now())

@@ -395,7 +395,7 @@ def _work_out(draft: Draft, write: Write) -> tuple[ConsumerRecord, ...]:
     for uuid in write.adopted:
         _note(draft, uuid, "adopted_at")
     for order in write.disabling:
-        _disable(draft, order, write.operation.actor)
+        _disable(draft, order, write)
     claims = carry_out(draft, write.orders, write.limits)
     if write.definitions is not None:
         definitions.end_definitions(draft, write.definitions)
@@ -430,19 +430,26 @@ def _note(draft: Draft, uuid: str, what: Literal["reported_at", "adopted_at"]) -
     draft.of_tree(uuid).reports.add(uuid)
 
 
-def _disable(draft: Draft, order: DisableOrder, by: str | None) -> None:
-    uuid = order.provider_uuid
+def _disable(draft: Draft, order: DisableOrder, write: Write) -> None:
+    uuid, by = order.provider_uuid, write.operation.actor
     provider = draft.providers.get(uuid)
     if provider is None:
         raise exceptions.ProviderNotFound(uuid)
     if order.unit is None:
-        now = order.carried_out(draft.disabled.get(uuid), by, draft.now)
+        was = draft.disabled.get(uuid)
+        now = order.carried_out(was, by, draft.now, provider.name)
         draft.disabled.put(uuid, now)
+        if (was is None) != (now is None) and uuid not in write.counted:
+            # others see it by a trait that comes or goes: a write by Placement's count
+            provider = dataclasses.replace(
+                provider, definition_writes=provider.definition_writes + 1
+            )
+            draft.providers.put(uuid, provider)
     else:
         kept = draft.disabled_units.one(uuid, order.unit)
         if kept is None:
             order.require_unit(_classes_of(provider), provider.name)
-        now = order.carried_out(kept, by, draft.now)
+        now = order.carried_out(kept, by, draft.now, provider.name)
         draft.disabled_units.put(uuid, order.unit, now)
     draft.of_tree(uuid).disabled += (DisabledChange(uuid, now, order.unit),)
 
@@ -565,6 +572,9 @@ def _use_inventories(draft: Draft, settlement: Settlement, places: Mapping[Key, 
         for change in settled.changes:
             direct[change.key] += change.after - change.before
             for of, _ in places[change.key].shares:
+                direct[of] += 0
+        for key in settled.stated:
+            for of in (key, *(of for of, _ in places[key].shares)):
                 direct[of] += 0
     nets, counted = settlement.nets, settlement.counted(places)
     for key, more in direct.items():

@@ -692,7 +692,7 @@ def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, Co
 def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
     """Return the net change of each inventory that is written, by number.
 
-    It may be 0, where consumers change places that is a write too, and counted.
+    It may be 0, where consumers change places or hold what they held: a write too, and counted.
     """
     found: dict[int, int] = {}
     for settled in settlement.consumers:
@@ -700,6 +700,10 @@ def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
             place = at.by_key[change.key]
             found[place.inventory_id] = settlement.nets.get(change.key, 0)
             for key, _ in place.shares:
+                found[at.by_key[key].inventory_id] = settlement.nets.get(key, 0)
+        for stated in settled.stated:
+            place = at.by_key[stated]
+            for key in (stated, *(key for key, _ in place.shares)):
                 found[at.by_key[key].inventory_id] = settlement.nets.get(key, 0)
     return found
 

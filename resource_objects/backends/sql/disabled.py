@@ -61,6 +61,14 @@ _LOCATE = Sized(
         listed(_providers.uuid, "uuids", uuids)
     )
 )
+# UPDATE resource_providers SET definition_writes = definition_writes + 1 WHERE id IN :ids
+_COUNT = Sized(
+    lambda ids: (
+        sa.update(tables.resource_providers)
+        .where(listed(_providers.id, "ids", ids))
+        .values(definition_writes=_providers.definition_writes + 1)
+    )
+)
 _FACTS_OF = Sized(
     lambda ids: sa.select(_providers.id, *FACTS).where(listed(_providers.id, "ids", ids))
 )
@@ -222,17 +230,23 @@ def carry_out(
     made = touched - locked.keys()
     rows = {**locked, **(lock(connection, made) if made and write.definitions else {})}
     changed = []
+    turned = []  # others see it by a trait that comes or goes: a write by Placement's count
     for order in write.disabling:
         uuid = order.provider_uuid
         if uuid not in rows:
             raise exceptions.ProviderNotFound(uuid)
         if order.unit is not None:
             continue
-        number, _, root, _, *facts = rows[uuid]
-        said = order.carried_out(_kept(facts), write.operation.actor, now)
+        number, _, root, name, *facts = rows[uuid]
+        was = _kept(facts)
+        said = order.carried_out(was, write.operation.actor, now, name)
         changed.append({"id": number, **_columns(connection, said)})
+        if (was is None) != (said is None) and uuid not in write.counted:
+            turned.append(number)
         told.disabled(root, DisabledChange(uuid, said))
     statements.update(connection, tables.resource_providers, ["id"], changed)
+    for part in chunks(sorted(turned)):
+        _COUNT.run(connection, ids=part)
     units = [order for order in write.disabling if order.unit is not None]
     if units:
         _carry_out_units(connection, units, write.operation.actor, rows, now, told)
@@ -259,7 +273,7 @@ def _carry_out_units(
         key = number, order.unit
         if key not in kept:
             order.require_unit(classes.get(order.provider_uuid, {}), name)
-        said = order.carried_out(kept.get(key), by, now)
+        said = order.carried_out(kept.get(key), by, now, name)
         keys = {"provider_id": number, "unit": order.unit}
         if key in kept:
             gone.append(keys)
@@ -469,6 +483,6 @@ def out_of_service(
             _, parent, name, *facts = rows[at]
             said = in_force(facts, now)
             if said is not None:
-                found[name] = said
+                found[tables.called(name)] = said
             at = parent
     return found

@@ -285,13 +285,13 @@ def _too_few(problem: CellProblem) -> Iterator[Reason]:
 def _nowhere(problem: CellProblem) -> Iterator[Reason]:
     for need, row in problem.choices.items():
         if not any(row):
-            yield from _of_need(problem, need)
+            yield from _of_need(problem, need, problem.allowed)
 
 
-def _of_need(problem: CellProblem, need: CellDemand) -> Iterator[Reason]:
-    """Yield what keeps one kind of guest cell from each host cell where it cannot be."""
+def _of_need(problem: CellProblem, need: CellDemand, within: int) -> Iterator[Reason]:
+    """Yield what keeps one kind of guest cell from each of some host cells where it cannot be."""
     guest = problem.needs.index(need) if len(problem.choices) > 1 else None
-    for place in cpus_of(problem.allowed):
+    for place in cpus_of(within):
         cell = problem.cells[place]
         if problem.choices[need][place] is not None:
             continue
@@ -308,14 +308,19 @@ def _of_need(problem: CellProblem, need: CellDemand) -> Iterator[Reason]:
             )
 
 
+def _of_needs(problem: CellProblem, within: int) -> Iterator[Reason]:
+    """Yield what keeps each kind of guest cell from some host cells: what others hold, too."""
+    for need in problem.choices:
+        yield from _of_need(problem, need, within)
+
+
 def _not_together(problem: CellProblem) -> Iterator[Reason]:
     requested = len(problem.needs)
     may = problem.may(problem.allowed)
     most = len(matching.best(may, range(len(problem.cells))))
     if most < requested:
         yield Reason(Rule.TOGETHER, requested, most, 0, TOPOLOGY)
-        for need in problem.choices:
-            yield from _of_need(problem, need)
+        yield from _of_needs(problem, problem.allowed)
         return
     short = list(_short(problem)) or list(_too_much(problem, problem.allowed))
     yield from short or _networks_and_sockets(problem)
@@ -356,6 +361,7 @@ def _networks_and_sockets(problem: CellProblem) -> Iterator[Reason]:
         able = problem.may(places)
         if not any(able):
             yield Reason(Rule.NETWORK, requested, 0, 0, TOPOLOGY, unit=name)
+            yield from _of_needs(problem, places & problem.allowed)
             return
     sockets = _sockets(problem)
     every = range(len(problem.cells))
@@ -363,6 +369,7 @@ def _networks_and_sockets(problem: CellProblem) -> Iterator[Reason]:
     if problem.one_socket and most < requested:
         cells = [problem.cells[place] for place in cpus_of(problem.allowed)]
         yield from not_in_one_socket(cells, requested, most)
+        yield from _of_needs(problem, problem.allowed)
     elif problem.networks:
         names = f"each of {', '.join(problem.networks)}"
         yield Reason(Rule.NETWORK, requested, 0, 0, TOPOLOGY, unit=names)

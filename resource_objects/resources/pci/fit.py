@@ -589,7 +589,41 @@ def reasons(problem: DeviceProblem, where: ChosenCells | None) -> tuple[Reason, 
     flow = relaxed(problem)
     requested = sum(demand.needed for demand in asked)
     most = requested - sum(flow.missing) - flow.is_complete
-    return (Reason(Rule.AT_ONCE, requested, most, 0, ANY_CLASS),)
+    at_once = Reason(Rule.AT_ONCE, requested, most, 0, ANY_CLASS)
+    return (at_once, *_limits_between(problem, asked, where))
+
+
+def _limits_between(
+    problem: DeviceProblem, asked: Sequence[DeviceDemand], where: ChosenCells | None
+) -> Iterator[Reason]:
+    """Yield the limits without which requests could have their devices at once, if that is so.
+
+    Those of what one of them could have, or would use up with a function that it has whole.
+    """
+    shelf = problem.shelf
+    bounds = [one for one in shelf.bounds() if not one.is_shared]
+    if not bounds:
+        return
+    try:
+        unlimited = divide(_lay(shelf, asked, where, problem.within, problem.within))
+    except exceptions.SearchLimitReached:  # nobody knows; what is told already is true
+        return
+    if unlimited is None:
+        return
+    for bound in bounds:
+        wanted = sum(_wanted(problem, demand, bound) for demand in asked)
+        needed = min(wanted, len(bound.free))
+        if needed > max(0, bound.most):
+            yield Reason(Rule.LIMIT, needed, bound.limit, bound.used, bound.resource_class)
+
+
+def _wanted(problem: DeviceProblem, demand: DeviceDemand, bound: Bound) -> int:
+    """Return how many of some devices a request could use, itself or with what it has whole."""
+    shelf = problem.shelf
+    if any(not bound.free.isdisjoint(_free(problem, group)) for group in demand.serving):
+        return demand.needed
+    parts = (part for group in demand.serving for part in shelf.parts.get(group, ()))
+    return sum(bound.open_of(_free(problem, part)) for part in parts)
 
 
 def _beyond_limits(problem: DeviceProblem, asked: Iterable[DeviceDemand]) -> Iterator[Reason]:
@@ -623,7 +657,8 @@ def _alone(
         limits = [(bound, some) for bound, some in tight if not bound.is_shared]
         every = shelf.usable(demand.serving, problem.within)
         if limits:
-            yield from _limits(problem, demand, limits, (every, every - len(free)), kind)
+            lost = sum(some - max(0, bound.most) for bound, some in tight if bound.is_shared)
+            yield from _limits(problem, demand, limits, (every - lost, every - len(free)), kind)
         else:
             yield Reason(Rule.CAPACITY, demand.needed, every, every - left, name, unit=kind)
         return
@@ -647,7 +682,8 @@ def _limits(
     """Yield the limits that leave too few devices, by class, with all that they bind.
 
     :param limits: each with how many it binds of those that are free and would do
-    :param figures: how many devices there are that would do, and how many are used
+    :param figures: how many devices would do, but for those that a limit of what they use up holds
+        back, and how many are used
     """
     by_class: dict[str, tuple[int, int]] = {}
     for bound, some in limits:

@@ -506,14 +506,15 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
     def blocking_units(
         self, amount: abstract.Amount, reason: Reason
-    ) -> Mapping[int, frozenset[str]]:
-        """Return the devices that somebody has and a refused amount would need, by part."""
-        taken = storage.blocking_units(self._known, given(amount), reason)
-        places = (
-            (place, taken.intersection(device.address for device in own))
-            for place, own in enumerate(self._by_part)
-        )
-        return {place: some for place, some in places if some}
+    ) -> Mapping[int, Mapping[str, frozenset[str]]]:
+        """Return the devices that a refused amount would need and cannot have, by part.
+
+        Of each it is told which devices are in the way: itself, or functions that are split off it.
+        """
+        found: dict[int, dict[str, frozenset[str]]] = {}
+        for address, taken in storage.blocking_units(self._known, given(amount), reason).items():
+            found.setdefault(self._place_of[address], {})[address] = taken
+        return found
 
     @classmethod
     def units_of_description(cls, description: str) -> Mapping[str, str]:

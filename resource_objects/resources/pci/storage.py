@@ -611,16 +611,16 @@ def taken_with(shelf: Devices, device: Device) -> frozenset[str]:
     return frozenset((device.address, *parts))
 
 
-def blocking_units(shelf: Devices, amount: PCIAmount, reason: Reason) -> frozenset[str]:
-    """Return the devices that somebody has and a refused amount would need.
+def blocking_units(shelf: Devices, amount: PCIAmount, reason: Reason) -> dict[str, frozenset[str]]:
+    """Return the devices that a refused amount would need and cannot have, with what is in the way.
 
-    Of a function that is needed whole they are those that are split off it.
+    That is the device itself; of a function that is needed whole those that are split off it.
     """
     if reason.rule is Rule.UNIT_TAKEN:
         device = shelf.devices.get(reason.unit or "")
-        return frozenset() if device is None else frozenset(_held(shelf, device))
+        return {} if device is None else _held_of(shelf, [device])
     if reason.rule not in _BY_OTHERS:
-        return frozenset()
+        return {}
     meant = [request for request in amount.requests if _is_about(reason, request)]
     every = [
         device
@@ -630,7 +630,13 @@ def blocking_units(shelf: Devices, amount: PCIAmount, reason: Reason) -> frozens
     if reason.rule is Rule.LIMIT:
         others = dict.fromkeys(one for device in every for one in shelf.beside(device))
         every += [shelf.devices[address] for address in others]
-    return frozenset(unit for device in every for unit in _held(shelf, device))
+    return _held_of(shelf, every)
+
+
+def _held_of(shelf: Devices, devices: Iterable[Device]) -> dict[str, frozenset[str]]:
+    """Return which of some devices cannot be had, with what is held of each."""
+    held = {device.address: frozenset(_held(shelf, device)) for device in devices}
+    return {address: taken for address, taken in held.items() if taken}
 
 
 def _is_about(reason: Reason, request: DeviceRequest) -> bool:

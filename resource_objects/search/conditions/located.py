@@ -18,6 +18,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
+from resource_objects.providers.attribution import without
 from resource_objects.providers.located import LocatedView, fit_jointly
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Solution, solutions
@@ -527,7 +528,8 @@ class Unplaced:
         if units:
             place = dict(zip(view.located.spots, view.places, strict=True))
             held = {
-                place[spot]: self._in_service(place[spot], some) for spot, some in units.items()
+                place[spot]: frozenset().union(*self._in_service(place[spot], some).values())
+                for spot, some in units.items()
             }
             return dataclasses.replace(reason, holders=self._fleet.who_has(held))
         if reason.rule not in _BY_OTHERS:
@@ -546,13 +548,13 @@ class Unplaced:
             reason = self._of_inventory(reason, number)
         return dataclasses.replace(reason, holders=self._fleet.holders([number]))
 
-    def _in_service(self, place: int, units: frozenset[str]) -> frozenset[str]:
-        """Return units of a provider without those that nobody has since they are disabled."""
-        disabled = self._fleet.disabled_units.get(place)
-        if not disabled:
-            return units
-        taken = {row[0] for row in self._fleet.units.of_provider(place)}
-        return units - ({one.unit for one in disabled} - taken)
+    def _in_service(
+        self, place: int, blocked: Mapping[str, frozenset[str]]
+    ) -> dict[str, frozenset[str]]:
+        """Return what is in the way of units, without what nobody has since it is disabled."""
+        disabled = self._fleet.disabled_units.get(place, ())
+        taken = {row[0] for row in self._fleet.units.of_provider(place)} if disabled else set()
+        return without(blocked, {one.unit for one in disabled} - taken)
 
     def _of_host(self, demand: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
         """Return what the host as a whole has left, with its own figures."""

@@ -18,6 +18,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
+    ProviderRemoval,
     ProviderUpdate,
     UsedBefore,
     update_of,
@@ -158,7 +159,7 @@ class DefinitionRules(Kit):
         define(backend, tree)
         after = picture(backend).providers
         assert after["host0/gpu1"].traits == {"CUSTOM_H100"}
-        assert after["host0/gpu1"].generation > before["host0/gpu1"].generation
+        assert after["host0/gpu1"].generation != before["host0/gpu1"].generation
         assert {n: p for n, p in after.items() if n != "host0/gpu1"} == {
             n: p for n, p in before.items() if n != "host0/gpu1"
         }
@@ -274,6 +275,19 @@ class DefinitionRules(Kit):
         tree.add("host0/gpu1", "PGPU=1", uuid=another)
         define(backend, tree)
         assert backend.uuids(["host0/gpu1"]) == {"host0/gpu1": another}
+
+    def test_what_was_held_of_one_that_goes_is_told_by_its_name_though_another_has_it(
+        self, backend: Backend
+    ) -> None:
+        had = define(backend, host("host0"))["host0"]
+        claim(backend, "job", {had: "VCPU=1"})
+        another = str(uuids.uuid4())
+        goes = ProviderRemoval(had, "host0", kept(backend, "host0").generation or 0)
+        made = _created(Provider("host0", "VCPU=2", uuid=another))
+        changes = dataclasses.replace(made, removals=(goes,))
+        (record,) = order(backend, ConsumerOrder.release("job"), definitions=changes)
+        assert [(held.provider, held.provider_uuid) for held in record.held] == [("host0", had)]
+        assert backend.uuids(["host0"]) == {"host0": another}
 
     # --- trees ---
 
@@ -653,7 +667,7 @@ class DescriptionRules(Kit):
         define(backend, tree)
         after = picture(backend).providers
         assert after["host0"].aggregates == {"rack-1", "rack-2"}
-        assert after["host0"].generation > found["host0"].generation
+        assert after["host0"].generation != found["host0"].generation
         assert after["host0/gpu0"] == found["host0/gpu0"]
 
     def test_who_says_nothing_of_aggregates_leaves_them(self, backend: Backend) -> None:
@@ -917,6 +931,34 @@ class DescriptionRules(Kit):
         adjust(backend, "job-2", {names["host0/cell0"]: "VCPU=1"})
         release(backend, "job")
         assert _writes(backend) == {"host0": 3, "host0/cell0": 2, "host1": 1}
+
+    def test_who_says_again_what_it_holds_is_counted(self, backend: Backend) -> None:
+        """Where it holds as much as before, also through shares; who renews says nothing of it."""
+        tree = host("host0", "VCPU=8,MEMORY_MB=64")
+        share = Share(resource_class="VCPU", of="host0", of_class="VCPU")
+        tree.add("host0/cell0", "VCPU=4", shares=[share])
+        names = define(backend, tree, host("host1"))
+        held = {names["host0/cell0"]: "VCPU=1", names["host1"]: "VCPU=1"}
+        claim(backend, "job", held)
+        order(backend, ConsumerOrder.replace("job", deltas(held)))
+        assert _writes(backend) == {"host0": 2, "host0/cell0": 2, "host1": 2}
+        more = held | {names["host1"]: "VCPU=2"}
+        order(backend, ConsumerOrder.replace("job", deltas(more)))
+        assert _writes(backend) == {"host0": 3, "host0/cell0": 3, "host1": 3}
+        order(backend, ConsumerOrder.renew("job"))
+        order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=2"})))
+        assert _writes(backend) == {"host0": 3, "host0/cell0": 3, "host1": 4}
+        listed = backend.list_providers(ProviderFilter(), 9)
+        used = {one.name: sum(record.used for record in one.records) for one in listed}
+        assert used == {"host0": 0, "host0/cell0": 0, "host1": 2}
+
+    def test_a_release_is_counted_where_it_says_so(self, backend: Backend) -> None:
+        [uuid] = define(backend, host("host0", "VCPU=8,MEMORY_MB=64")).values()
+        for expected, counted in ((1, False), (3, True)):
+            claim(backend, "job", {uuid: "VCPU=1,MEMORY_MB=1"})
+            released = ConsumerOrder.release("job")
+            order(backend, dataclasses.replace(released, counted=counted))
+            assert _writes(backend) == {"host0": expected}
 
     def test_writes_of_a_definition_are_counted(self, backend: Backend) -> None:
         """A change is, also of nothing; children that come are none, nor what says that it is."""

@@ -13,7 +13,13 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, ProviderDisabled, Reason, Rule
 from resource_objects.providers import Backend, Provider
-from resource_objects.providers.disabled import TRAIT, Disabled, DisabledChange, DisableOrder
+from resource_objects.providers.disabled import (
+    TRAIT,
+    Disabled,
+    DisabledChange,
+    DisableOrder,
+    ServiceState,
+)
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.provider import Share
@@ -230,16 +236,37 @@ class DisabledRules(Kit):
         assert _of(backend, "host0") is None
         claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
 
+    def test_it_is_a_write_of_the_definition(self, backend: Backend, names: dict[str, str]) -> None:
+        """By Placement's count, which tells it by a trait; only where it turns, and once."""
+        uuid = names["host0"]
+
+        def writes() -> int:
+            wanted = ProviderFilter(uuids=frozenset([uuid]))
+            [found] = backend.list_providers(wanted, 1)
+            return found.definition_writes
+
+        before = writes()
+        disable(backend, uuid)
+        disable(backend, uuid, "another reason")
+        assert writes() == before + 1
+        enable(backend, uuid)
+        enable(backend, uuid)
+        assert writes() == before + 2
+
     def test_it_ends_by_itself(self, backend: Backend, names: dict[str, str]) -> None:
-        disable(backend, names["host0"], until=backend.now() + _SHORT)
+        here, until = names["host0"], backend.now() + _SHORT
+        disable(backend, here, until=until)
         with pytest.raises(ProviderDisabled):
             claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
         assert _named(backend, required=frozenset([TRAIT])) == {"host0"}
+        again = DisableOrder(here, "disk", was=ServiceState())
+        with pytest.raises(exceptions.StaleDefinition, match="was in service, now disabled until"):
+            backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
         time.sleep(_SHORT.total_seconds() + 0.1)
         assert _of(backend, "host0") is None
         assert _named(backend, required=frozenset([TRAIT])) == set()
         claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
-        disable(backend, names["host0"], "disk")
+        backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
         said = _of(backend, "host0")
         assert said is not None and said.since > backend.now() - _SHORT
 
@@ -376,6 +403,30 @@ class DisabledRules(Kit):
         backend.commit(write)
         enable(backend, names["host0"])
         assert backend.commit(write) == ()
+        assert _of(backend, "host0") is None
+
+    @law(2)
+    def test_what_is_expected_of_its_service_is_so_or_nothing_is_done(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
+        here, fan = names["host0"], ServiceState("fan")
+        late = DisableOrder(here, "disk", was=fan), DisableOrder(names["host1"], "fan")
+        before = picture(backend)
+        with pytest.raises(exceptions.StaleDefinition) as refused:
+            backend.commit(Write(Operation(), "disable", here, disabling=late))
+        assert refused.value.subject == "host0"
+        assert "was disabled: fan, now in service" in str(refused.value)
+        assert picture(backend) == before
+        disable(backend, here)
+        backend.commit(Write(Operation(), "disable", here, disabling=late))
+        said = _of(backend, "host0")
+        assert said is not None and said.reason == "disk"
+        for was in (fan, ServiceState()):
+            order = DisableOrder(here, was=was)
+            with pytest.raises(exceptions.StaleDefinition, match="now disabled: disk"):
+                backend.commit(Write(Operation(), "enable", here, disabling=(order,)))
+        order = DisableOrder(here, was=ServiceState("disk"))
+        backend.commit(Write(Operation(), "enable", here, disabling=(order,)))
         assert _of(backend, "host0") is None
 
     def test_lists_know_it_as_a_trait(self, backend: Backend, names: dict[str, str]) -> None:
@@ -630,6 +681,17 @@ class DisabledUnitRules(Kit):
             assert picture(backend).disabled_units == {} and _of(backend, _AT) is None
             _take_units(backend, f"job-{forget}", card[_AT], *_PARTS[:3])
             release(backend, f"job-{forget}")
+
+    def test_what_is_expected_of_a_device_is_so_or_nothing_is_done(
+        self, backend: Backend, card: dict[str, str]
+    ) -> None:
+        here, unit = card[_AT], _PARTS[0]
+        again = DisableOrder(here, "disk", unit=unit, was=ServiceState("fan"))
+        with pytest.raises(exceptions.StaleDefinition, match=f"{unit} was disabled: fan, now in"):
+            backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
+        disable(backend, here, unit=unit)
+        backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
+        assert _units_of(backend)[unit].reason == "disk"
 
     def test_one_write_may_disable_several_devices(
         self, backend: Backend, card: dict[str, str]

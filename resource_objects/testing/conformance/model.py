@@ -595,7 +595,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.last is not None:
             write, outcome = self.last
             cursor = self.backend.cursor()
-            # a class that was renamed meanwhile may be told by either name
+            # a class that was renamed meanwhile may be told by either name, and a provider that
+            # is gone by its uuid
             again = self.backend.commit(write)
             assert [_in_one_word(record) for record in again] == [
                 _in_one_word(record) for record in outcome
@@ -681,9 +682,9 @@ def _first_name(kind: str) -> str:
 
 
 def _in_one_word(record: ConsumerRecord) -> ConsumerRecord:
-    """Return a record that calls the class with two names by the first."""
+    """Return a record that calls the class with two names by the first, and no provider by name."""
     held = (
-        dataclasses.replace(use, resource_class=_first_name(use.resource_class))
+        dataclasses.replace(use, resource_class=_first_name(use.resource_class), provider="")
         for use in record.held
     )
     return dataclasses.replace(record, held=tuple(held))

@@ -292,7 +292,7 @@ class OrderRules(Kit):
             backend, ConsumerOrder.replace("job", deltas({there: "VCPU=1", here: "VCPU=8"}))
         )
         assert picture(backend) == before
-        assert set(record.held) == set(first.held) and record.generation > first.generation
+        assert set(record.held) == set(first.held) and record.generation != first.generation
 
     # --- renewing ---
 

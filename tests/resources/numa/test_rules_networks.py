@@ -38,9 +38,10 @@ def test_a_network_that_no_cell_declares_is_ignored() -> None:
 def test_a_network_whose_cells_cannot_hold_the_request_refuses_it() -> None:
     inventory = host(*cells([], [RED]))
     inventory.consume(numa(dedicated=1, physnets=[RED]))
-    (reason,) = refused(inventory, numa(dedicated=2, physnets=[RED]))
+    reason, there = refused(inventory, numa(dedicated=2, physnets=[RED]))
     assert reason.rule is Rule.NETWORK
     assert str(reason) == ("NUMA_TOPOLOGY asked 1 host cells, none next to red may be used")
+    assert (there.rule, there.cell, there.requested) == (Rule.CAPACITY, 1, 2)
 
 
 def test_cells_that_may_not_be_used_still_declare_their_networks() -> None:
@@ -72,8 +73,9 @@ def test_which_guest_cell_is_next_to_which_network_is_found_in_any_order(
     asked = uneven(*sizes, physnets=[RED, BLUE])
     assert on(inventory.fit(asked)) == expected
     inventory.consume(numa(dedicated=1, physnets=[BLUE]))
-    (reason,) = refused(inventory, asked)
+    reason, *there = refused(inventory, asked)
     assert (reason.rule, reason.unit) == (Rule.NETWORK, "blue")
+    assert {(one.rule, one.cell) for one in there} == {(Rule.CAPACITY, 2)}  # why not that one
 
 
 def test_tunnelled_networks_are_one_more_of_the_same_rule() -> None:
@@ -82,8 +84,9 @@ def test_tunnelled_networks_are_one_more_of_the_same_rule() -> None:
     assert on(inventory.fit(numa(dedicated=1, tunneled=True))) == [1]
     assert on(host(plain(0, [0])).fit(numa(dedicated=1, tunneled=True))) == [0]
     inventory.consume(numa(dedicated=1, tunneled=True))
-    (reason,) = refused(inventory, numa(dedicated=1, tunneled=True))
+    reason, there = refused(inventory, numa(dedicated=1, tunneled=True))
     assert reason.unit == "tunnelled networks"
+    assert (there.rule, there.cell, there.free) == (Rule.CAPACITY, 1, 0)
 
 
 def test_networks_and_sockets_are_decided_together() -> None:
