@@ -13,7 +13,7 @@ from resource_objects import base, exceptions, fields, names
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers import Allocation
-from resource_objects.providers.allocation import by_provider, total
+from resource_objects.providers.allocation import by_provider, to_dicts, total
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
 
@@ -107,6 +107,51 @@ class Candidate(base.ResourceObject, frozen=True):
     def by_provider(self) -> dict[str, Amounts]:
         """Return ``{provider name: amounts}``, in the order of the allocations."""
         return by_provider(self.allocations)
+
+    @classmethod
+    def from_dict(cls, given: typing.Any) -> typing.Self:
+        """Return a candidate of plain data, as :meth:`to_dict` gives it.
+
+        :raises InvalidInput: for what is no such thing
+        """
+        if not isinstance(given, Mapping):
+            raise exceptions.InvalidField("candidate", given, "a mapping")
+        said = dict(given)
+        allocations = said.pop("allocations", None)
+        if not isinstance(allocations, list | tuple):
+            raise exceptions.InvalidField("candidate.allocations", allocations, "a list")
+        text, assigned = said.pop("located", {}), said.pop("assigned", None)
+        if text and assigned is None:
+            raise exceptions.InvalidField(
+                "candidate.assigned", None, f"what says that it is {text}"
+            )
+        if assigned is not None:
+            said["located"] = Amounts.obj_from_primitive(assigned)
+        return cls(allocations=[Allocation.from_dict(one) for one in allocations], **said)
+
+    def to_dict(self) -> dict[str, typing.Any]:
+        """Return plain data for JSON.
+
+        ``located`` is text for people, ``assigned`` the same as a versioned object.
+
+        >>> from resource_objects.resources import IntegerAmount
+        >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
+        >>> found = Candidate(host="host0", allocations=(cpus,))
+        >>> found.to_dict()["allocations"][0]["amount"]
+        2
+        >>> Candidate.from_dict(found.to_dict()) == found
+        True
+        """
+        return {
+            "host": self.host,
+            "allocations": to_dicts(self.allocations),
+            "mappings": {suffix: list(given) for suffix, given in self.mappings.items()},
+            "located": {
+                kind.name: kind.format_amount(amount) for kind, amount in self.located.items()
+            },
+            "generations": [list(one) for one in self.generations],
+            **({"assigned": self.located.obj_to_primitive()} if self.located else {}),
+        }
 
     def __str__(self) -> str:
         return ", ".join(f"{amounts} of {name}" for name, amounts in self.by_provider().items())

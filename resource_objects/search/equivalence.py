@@ -59,6 +59,10 @@ class Equivalence:
         """Return the numbers of the inventories of a provider."""
         return self._inventories.of(provider)
 
+    def qualities(self, provider: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the traits of a provider and the aggregates that it is in, by their numbers."""
+        return frozenset(self._traits.of(provider)), frozenset(self._aggregates.of(provider))
+
     def of(self, fleet: Fleet, provider: int) -> Hashable:
         """Return what equal providers have in common; nobody else has it.
 
@@ -117,8 +121,7 @@ class Equivalence:
             )
             for number in self.inventories(provider)
         )
-        traits, aggregates = self._traits.of(provider), self._aggregates.of(provider)
-        return int(fleet.parent[provider]), frozenset(traits), frozenset(aggregates), kept
+        return int(fleet.parent[provider]), *self.qualities(provider), kept
 
 
 class _Index:

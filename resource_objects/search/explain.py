@@ -4,40 +4,86 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import heapq
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.names import natural_order
+from resource_objects.search.answer import answer, most_free
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import Condition, Cut, Partial
-from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.conditions.base import Cut
+from resource_objects.search.outlook import Outlook, Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem
+from resource_objects.search.telling import ManyTold, reasons_of
 
 #: Hosts that ``str()`` tells one by one.
 SHOWN_HOSTS = 20
+#: Hosts that come nearest, unless told otherwise.
+NEAREST = 3
+#: Of more hosts that are told one by one, those are looked at that fail by the fewest parts.
+MOST_ALONE = 200
+#: The reasons of more hosts than these are told at once.
+FEW = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class SearchOutcome:
-    """What became of the hosts that are no candidates, as trees in the order of names."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostTold:
+    """One host that cannot hold a request: what it lacks, and whether others hold that."""
 
-    refused: Integers  #: they cannot hold the request
-    undecided: tuple[int, ...]  #: the budget ran out on them
-    unseen: int  #: how many were not decided because the limit was reached
-    budget: int
+    host: str
+    outlook: Outlook
+    reasons: tuple[Reason, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "host": self.host,
+            "outlook": self.outlook.value,
+            "reasons": [reason.to_dict() for reason in self.reasons],
+        }
+
+    def __str__(self) -> str:
+        return _line(self.host, self.reasons)
+
+
+class _Ranked(NamedTuple):
+    """A refused host, and how little it lacks."""
+
+    tree: int
+    is_never: bool  #: it never could, for sure
+    rank: tuple[int, float, int]  #: qualities, parts of amounts, and its place among all
 
 
 class Explanation:
-    """Why hosts cannot hold a request: for people by ``str()``, as data by :attr:`reasons`.
+    """Why hosts cannot hold a request, and whether they ever could.
 
-    ``str()`` has one line per host for the first 20, then how many more fail by which constraint
-    (a host that fails by two counts for both). Nothing is computed before it is looked at; then
-    the cost is some 50 microseconds per refused host.
+    The answer first, in one line: :attr:`answer`. Then figures: :attr:`stages`, what each part of
+    the request left of the hosts; :meth:`nearest`, the hosts that come nearest; and of every host
+    :meth:`by_host` its reasons, with all who hold what is missing, and :attr:`outlooks`, whether it
+    could if nobody held anything. ``str()`` has one line per host for the first 20, then how many
+    more fail by which constraint (a host that fails by two counts for both); :meth:`to_dict` has
+    all of it.
+
+    Nothing is computed before it is looked at. Then the answer costs some passes over the fleet,
+    and a refused host some 10 microseconds; 50 or more where only a decision tells, for what it
+    asks lies over a tree, is shared, or of a pool.
+
+    >>> import resource_objects as ro
+    >>> with ro.connect("memory://") as ledger:
+    ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"), ro.Provider("host1", "VCPU=4"))
+    ...     done = ledger.claim("job-1", {"host0": "VCPU=6"})
+    ...     told = ledger.snapshot().candidates("VCPU=5").explain()
+    >>> print(told.answer)
+    no host has VCPU=5 free, the most is 4 of host1; 1 of 2 hosts could if nobody held anything
+    >>> for one in told.nearest():
+    ...     print(one.outlook.value, "-", one)
+    not_now - host0: VCPU asked 5, free 2 of 8 (job-1 holds 6)
+    never - host1: VCPU asked 5, free 4 of 4
     """
 
     def __init__(self, problem: Problem, outcome: SearchOutcome) -> None:
@@ -45,6 +91,103 @@ class Explanation:
         self._hosts = problem.fleet.hosts
         self._outcome = outcome
         self._known: dict[int, tuple[Reason, ...]] = {}
+
+    @functools.cached_property
+    def answer(self) -> str:
+        """The answer in one line. Cost: some passes over the fleet."""
+        return answer(self._problem, self._outcome, self._outlooks, self._line_of)
+
+    def _line_of(self, tree: int) -> str:
+        return _line(self._hosts[tree], self._of_tree(tree))
+
+    @property
+    def outlooks(self) -> Mapping[str, Outlook]:
+        """Of each refused host whether it could hold the request if nobody held anything.
+
+        What is out of service stays so, and so do limits. Where the budget ran out on that it is
+        unknown, never a no. Cost: some passes over the fleet; for each host that they do not decide
+        and that is like no other some 200 microseconds.
+        """
+        refused = self._outcome.refused.tolist()
+        return {
+            self._hosts[tree]: one
+            for tree, one in zip(refused, self._outlook(refused), strict=True)
+        }
+
+    def nearest(self, count: int = NEAREST) -> tuple[HostTold, ...]:
+        """Return the refused hosts that come nearest to holding the request.
+
+        First those that could if nobody held anything; then those that lack the fewest qualities,
+        such as a trait, or all of a class; then by how much they lack of amounts, as parts of what
+        is asked; then by name. Of more than 200 hosts that are decided one by one, only those are
+        looked at that fail by the fewest parts of the request.
+
+        :raises InvalidRequest: for a count below 1
+        """
+        if type(count) is not int or count < 1:
+            raise exceptions.InvalidRequest("nearest", count, "an integer of 1 or more")
+        found: list[HostTold] = []
+        never: list[_Ranked] = []
+        ranked = self._ranked()
+        for one in ranked:
+            if len(found) == count:
+                break
+            if not one.is_never:
+                (outlook,) = self._outlook([one.tree])
+                if outlook is Outlook.NEVER:
+                    never.append(one)
+                else:
+                    found.append(self._told(one.tree, outlook))
+        if len(found) < count:
+            never += [one for one in ranked if one.is_never]
+            rest = heapq.nsmallest(count - len(found), never, key=lambda one: one.rank)
+            found += [self._told(one.tree, Outlook.NEVER) for one in rest]
+        return tuple(found)
+
+    def _told(self, tree: int, outlook: Outlook) -> HostTold:
+        return HostTold(self._hosts[tree], outlook, self._of_tree(tree))
+
+    def _ranked(self) -> list[_Ranked]:
+        """Return refused hosts, those first that fail by little, and which never could for sure."""
+        many, refused = self._many, self._outcome.refused
+        alone = many.one_by_one
+        if len(alone) > MOST_ALONE:  # those that fail by the fewest parts, as arrays see it
+            failed = np.zeros(len(self._hosts), dtype=np.int64)
+            for condition in self._problem.conditions:
+                failed += ~condition.mask()
+            alone = alone[np.argsort(failed[alone], kind="stable")][:MOST_ALONE]
+        lacks = many.lacks()
+        for tree in alone.tolist():
+            lacks.qualities[tree] = lacks.lack[tree] = 0
+            lacks.add(tree, self._of_tree(tree))
+        left_out = np.setdiff1d(many.one_by_one, alone)
+        some = refused[np.isin(refused, left_out, invert=True)] if len(left_out) else refused
+        never = np.zeros(len(self._hosts), dtype=np.bool_)
+        if self._outlooks is not None:
+            never = self._outlooks.never.copy()
+        keys = (never[some], lacks.qualities[some], lacks.lack[some])
+        order = np.lexsort(keys[::-1])
+        ordered, ranks = some[order], zip(*(one[order].tolist() for one in keys), strict=True)
+        # hosts are in the order of their names, which is not the natural one; only ties need that
+        pairs = list(zip(ranks, ordered.tolist(), strict=True))
+        found = [
+            (tree, rank)
+            for rank, same in itertools.groupby(pairs, key=lambda pair: pair[0])
+            for tree in self._naturally(tree for _, tree in same)
+        ]
+        return [
+            _Ranked(tree, bool(is_never), (lacks, amounts, place))
+            for place, (tree, (is_never, lacks, amounts)) in enumerate(found)
+        ]
+
+    def _outlook(self, trees: Sequence[int]) -> list[Outlook]:
+        if self._outlooks is None:
+            return [Outlook.UNKNOWN] * len(trees)
+        return self._outlooks.of(trees)
+
+    @functools.cached_property
+    def _outlooks(self) -> Outlooks | None:
+        return None if self._outcome.outlooks is None else self._outcome.outlooks()
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -58,28 +201,51 @@ class Explanation:
 
     def by_host(self) -> Iterator[tuple[str, tuple[Reason, ...]]]:
         """Yield each refused host with its reasons, in the order of names."""
-        for tree in self._outcome.refused.tolist():
+        refused = self._outcome.refused.tolist()
+        if len(refused) > FEW and len(self._known) < len(refused):
+            self._known = self._many.reasons()
+        for tree in refused:
             yield self._hosts[tree], self._of_tree(tree)
 
     @functools.cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What each part of the request left of the hosts, in order."""
-        return tuple(stages(self._problem, self._outcome.refused))
+        return tuple(stages(self._problem, self._outcome.told, self._outcome.refused))
 
     @property
     def emptied(self) -> Stage | None:
         """The stage after which no host was left; None if some was, or there was none at all."""
         return emptied(self.stages)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+    def to_dict(self, hosts: int | None = None) -> dict[str, Any]:
+        """Return plain data for JSON.
+
+        :param hosts: reasons of at most so many hosts, of those that come nearest, and as many
+            undecided ones; None: of all. ``more`` counts the others
+        """
+        if hosts is None:
+            refused, outlooks = dict(self.by_host()), dict(self.outlooks)
+        else:
+            near = self.nearest(hosts) if hosts else ()
+            refused = {one.host: one.reasons for one in near}
+            outlooks = {one.host: one.outlook for one in near}
+        undecided = self.undecided[:hosts]
+        untold = len(self._outcome.refused) + len(self._outcome.undecided)
         return {
+            "answer": self.answer,
+            "nearest": [one.host for one in self.nearest()],
             "refused": {
-                host: [reason.to_dict() for reason in reasons] for host, reasons in self.by_host()
+                host: [reason.to_dict() for reason in reasons] for host, reasons in refused.items()
             },
-            "undecided": list(self.undecided),
+            "outlooks": {host: one.value for host, one in outlooks.items()},
+            "undecided": list(undecided),
             "stages": [stage.to_dict() for stage in self.stages],
+            "more": untold - len(refused) - len(undecided),
         }
+
+    @functools.cached_property
+    def _many(self) -> ManyTold:
+        return ManyTold(self._problem, self._outcome.refused)
 
     def _of_tree(self, tree: int) -> tuple[Reason, ...]:
         if tree not in self._known:
@@ -87,7 +253,7 @@ class Explanation:
         return self._known[tree]
 
     def __str__(self) -> str:
-        if not self._problem.is_told.any():
+        if not self._outcome.told.any():
             return "there are no hosts"
         return "\n".join([*self._refused(), *self._open()]) or "no host was left out"
 
@@ -101,7 +267,7 @@ class Explanation:
             yield _line(self._hosts[tree], self._of_tree(tree))
         rest = refused[SHOWN_HOSTS:]
         if rest:
-            counts = Counter(label for tree in rest for label in _labels(self._of_tree(tree)))
+            counts = self._many.labels(rest)
             told = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             yield f"and {_more(len(rest))}: {', '.join(f'{name} {n}' for name, n in told)}"
 
@@ -131,21 +297,6 @@ def _part(host: str, reason: Reason) -> str:
     return str(dataclasses.replace(reason, where=None if reason.where == host else reason.where))
 
 
-def _labels(reasons: tuple[Reason, ...]) -> set[str]:
-    return {_label(reason) for reason in reasons}
-
-
-def _label(reason: Reason) -> str:
-    match reason.rule:
-        case Rule.TRAIT_MISSING:
-            return f"{reason.resource} with {reason.trait}"
-        case Rule.TRAIT_FORBIDDEN:
-            return f"{reason.resource} without {reason.trait}"
-    if reason.resource is None:  # about the host, or about groups as a whole
-        return " ".join(filter(None, [reason.rule.value, reason.filter or reason.trait]))
-    return reason.resource
-
-
 def _more(count: int) -> str:
     return f"{count} more {'host' if count == 1 else 'hosts'}"
 
@@ -165,8 +316,8 @@ class Stage:
 
     ``group`` are the suffixes it is about, ``""`` for the unnamed group, None for the host or all
     groups; ``rule`` says what fails, ``label`` the trait, aggregate or provider of a condition.
-    ``asked`` is how much of ``resource``, ``most`` the largest amount that one provider of the
-    hosts before has free of it; None where it is no question of amounts.
+    ``requested`` is how much of ``resource``, ``most`` the largest amount of it that one provider
+    has free, of those that may give it to the hosts before; None where it is no question of that.
     """
 
     group: str | None
@@ -193,17 +344,18 @@ class Stage:
         return f"{where}{told}{figures}: {self.before} -> {self.after} hosts"
 
 
-def stages(problem: Problem, refused: Integers) -> Iterator[Stage]:
+def stages(problem: Problem, told: Booleans, refused: Integers) -> Iterator[Stage]:
     """Yield the stages of a search, in order.
 
+    :param told: the trees that it is about
     :param refused: the trees that cannot hold the request, by whatever stage
     """
-    left = problem.is_told
+    left = told
     decided = np.ones(len(left), dtype=np.bool_)
     decided[refused] = False
     every = (cut for condition in problem.conditions for cut in condition.cuts())
     for cut in itertools.chain(every, [Cut(decided, Rule.TOGETHER)]):
-        most = None if cut.rows is None else _most(problem.fleet, cut.rows, left)
+        most = None if cut.rows is None else most_free(problem, cut, left).amount
         before, left = left, left & cut.passing
         yield Stage(
             cut.group,
@@ -217,39 +369,6 @@ def stages(problem: Problem, refused: Integers) -> Iterator[Stage]:
         )
 
 
-def _most(fleet: Fleet, rows: ClassRows, left: Booleans) -> int:
-    """Return the most that one provider of some hosts, or a pool, has free."""
-    here = left[rows.tree] | np.isin(rows.provider, fleet.pools.providers)
-    return max(0, int(rows.free[here].max(initial=0)))
-
-
 def emptied(every: Iterable[Stage]) -> Stage | None:
     """Return the stage after which no host was left, None if some was, or none there at all."""
     return next((one for one in every if one.before and not one.after), None)
-
-
-# --- the reasons of one host ---------------------------------------------------------------------
-
-
-def reasons_of(problem: Problem, tree: int) -> tuple[Reason, ...]:
-    """Return by which conditions a host fails, each once. Cost: some 50 microseconds.
-
-    What is asked of the host itself comes first, and is all where it fails. Where groups are named,
-    or a level all has to be near at, nothing is told of the group without a name if that could be
-    given.
-    """
-    sources: dict[Condition, int] = {}
-    host = Partial(tree, sources, {})
-    _walk(problem.of_host, host)
-    if not any(host.told.values()):
-        is_all = not problem.named and problem.near is None
-        if is_all or not problem.together.holds(tree):
-            sources.update(problem.traits.sources(tree))
-            _walk(problem.of_unnamed, host)
-        _walk(problem.of_groups, host)
-    return tuple(dict.fromkeys(reason for told in host.told.values() for reason in told))
-
-
-def _walk(conditions: Iterable[Condition], host: Partial) -> None:
-    for condition in conditions:
-        host.told[condition] = condition.reasons(host)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
+import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,8 +24,9 @@ import os_traits
 from resource_objects import clock, exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.fields import MAX_AMOUNT
+from resource_objects.providers.attribution import Blocked, who_has
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
-from resource_objects.providers.decision import largest
+from resource_objects.providers.decision import by_amount
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
@@ -78,6 +80,18 @@ class ClassRows:
         """Return some entries that stand together; nothing is copied."""
         columns: list[Any] = [getattr(self, name)[entries] for name in CLASS_COLUMNS]
         return ClassRows(*columns, *[self.first + int(entries.start)])
+
+    def could_give(self, amount: int, most: Integers) -> Booleans:
+        """Return which of them would give so much at once.
+
+        :param most: as much as there would be of each
+        """
+        fits: Booleans = (
+            (self.min_unit <= amount)
+            & (amount <= np.minimum(most, self.max_unit))
+            & (amount % self.step_size == 0)
+        )
+        return fits
 
     def with_use(self, used: Integers, free: Integers, high: Integers) -> ClassRows:
         """Return them with other figures of use, which nobody else has."""
@@ -398,6 +412,12 @@ class Fleet:
         """Return whether a tree is of what is asked about."""
         return self.within is None or self.within == tree
 
+    @functools.cached_property
+    def unheld_free(self) -> Integers:
+        """What could be taken of each inventory if nobody held anything."""
+        found: Integers = frozen(self.shares.left(self.inventories.capacity))
+        return found
+
     def class_of(self, inventory: int) -> str:
         """Return the class of an inventory, by its number."""
         starts, names = self._starts
@@ -459,20 +479,63 @@ class Fleet:
             self._pool_holders[pooled] = found
         return found
 
-    def who_has(self, units: Mapping[int, Collection[str]]) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, how many)`` of some units, by the place of their provider.
+    def holders_of_each(
+        self, inventories: Integers, starts: Integers
+    ) -> Iterator[tuple[tuple[str, int], ...]]:
+        """Yield :meth:`holders` of each of some sets of inventories of one class.
 
-        Who did not say which units it took has as many as it took, if some of these are nobody's.
+        Nobody may use them through shares. Cost: a microsecond for each allocation there.
+
+        :param inventories: the sets, by number, one after the other
+        :param starts: where each begins
         """
-        rows = list(self.units.of(units))
-        named = {(place, unit) for place, unit, _, _ in rows}
-        held = Counter(who for place, unit, _, who in rows if unit in units[place])
-        open_ = [p for p, some in units.items() if any((p, unit) not in named for unit in some)]
-        naming = {(place, name, who) for place, _, name, who in rows}
-        for place, name, who, amount in self.allocations.of(open_):
-            if (place, name, who) not in naming:
-                held[who] += amount
-        return largest(held.items())
+        if len(inventories):
+            providers = self.inventories.provider[inventories]
+            name = self.class_of(int(inventories[0]))
+            yield from self.allocations.holders_of_each(name, providers, starts)
+
+    def there(self, inventories: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, count)``: at how many providers it uses some of their inventories."""
+        at: dict[str, set[int]] = {}
+        for number in inventories:
+            place = int(self.inventories.provider[number])
+            for who, _ in self.holders([number]):
+                at.setdefault(who, set()).add(place)
+        found = {who: len(places) for who, places in at.items()}
+        return tuple(sorted(found.items(), key=by_amount))
+
+    def there_of_each(
+        self, inventories: Integers, starts: Integers
+    ) -> Iterator[tuple[tuple[str, int], ...]]:
+        """Yield :meth:`there` of each of some sets of inventories, which nobody may share.
+
+        :param inventories: the sets, by number, one after the other
+        :param starts: where each begins
+        """
+        places = self.inventories.provider[inventories]
+        names = [self.class_of(number) for number in inventories.tolist()]
+        rows = list(zip(places.tolist(), names, self.allocations.of_each(places), strict=True))
+        for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
+            at: dict[str, set[int]] = {}
+            for place, name, some in rows[start:end]:
+                for held, who, _ in some:
+                    if held == name:
+                        at.setdefault(who, set()).add(place)
+            counts = ((who, len(where)) for who, where in at.items())
+            yield tuple(sorted(counts, key=by_amount))
+
+    def who_has(self, blocked: Blocked, resource_class: str) -> tuple[tuple[str, int], ...]:
+        """Return who has what is in the way of units of a class, by the place of their provider."""
+
+        def factor(place: int, name: str) -> int:
+            number = self.number(place, resource_class)
+            for source, count in () if number is None else self.shares.into(number):
+                if self.inventories.provider[source] == place and self.class_of(source) == name:
+                    return count
+            return 1
+
+        held = who_has(blocked, self.units.of(blocked), self.allocations.of(blocked), factor)
+        return tuple(sorted(held.items(), key=by_amount))
 
     def _are_pooled(self, inventories: list[int]) -> bool:
         providers = self.inventories.provider[inventories]
@@ -550,6 +613,36 @@ def with_capacity(
         back = _held_back(old, numbers, capacity)
         views = views.under_limits(back) if out is None else views.without_units(out, back)
     return with_figures(old, rows, views=views, **changed)
+
+
+def unheld(old: Fleet) -> Fleet:
+    """Return a fleet as if nobody held anything: all it has is free, but what is out of service.
+
+    Cost: some passes over the inventories.
+
+    :param old: as it is kept, with all units
+    """
+    return with_used(
+        old,
+        np.zeros_like(old.inventories.used),
+        views=old.views.unheld() if old.views else old.views,
+        allocations=old.allocations.none(),
+        units=old.units.none(),
+    )
+
+
+def with_used(old: Fleet, used: Integers, **changed: Any) -> Fleet:
+    """Return a fleet of whose inventories so much is used, whoever has it.
+
+    Cost: some passes over the inventories.
+
+    :param used: parallel to the inventories, with what others use of them; it is taken over
+    :param changed: other fields
+    """
+    kept = old.inventories
+    free = old.shares.left(kept.capacity - used)
+    high = np.minimum(free, kept.max_unit) // kept.step_size * kept.step_size
+    return with_figures(old, kept.with_use(used, free, high), **changed)
 
 
 def _held_back(
@@ -798,6 +891,14 @@ class FleetPools:
         useful[aggregates[np.isin(members, pools)]] = True
         found = np.zeros(trees, dtype=np.bool_)
         found[self._linked[0][useful[self._linked[1]]]] = True
+        return found
+
+    def giving_to(self, trees: Booleans) -> Integers:
+        """Return the pools that some of these trees are linked to. Cost: linear in the links."""
+        aggregates, members = self._members
+        useful = np.zeros(self._aggregates, dtype=np.bool_)
+        useful[self._linked[1][trees[self._linked[0]]]] = True
+        found: Integers = np.unique(members[useful[aggregates]])
         return found
 
 

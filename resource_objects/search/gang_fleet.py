@@ -16,13 +16,14 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
+from resource_objects.requests import Request
 from resource_objects.requests.gang import HOST, Gang, Member
 from resource_objects.resources import IntegerAmount
 from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.conditions.amounts import FleetDemand
-from resource_objects.search.conditions.base import LaysFilter
+from resource_objects.search.conditions.base import LaysFilter, pools_of
 from resource_objects.search.conditions.located import most_of_parts
 from resource_objects.search.dealing import Bound, Place, Portion, Room, bounded, largest
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -75,30 +76,53 @@ def kinds_of(gang: Gang, supply: Supply, filters: Sequence[LaysFilter] = ()) -> 
 def _kind(alike: Sequence[Member], problem: Problem, supply: Supply) -> Kind:
     fleet, like = problem.fleet, alike[0]
     names = tuple(name for one in alike for name in one.names)
-    totals = {
-        name: int(amount.value)
-        for name, amount in like.request.resources.by_name()
-        if isinstance(amount, IntegerAmount)
-    }
-    most = np.zeros(len(fleet.hosts), dtype=np.int64)
-    hosts = possible(problem)
-    most[hosts] = len(names)
-    for name, total in totals.items():
-        if name in fleet.classes:
-            np.minimum(most, supply.of(name) // total, out=most)
-    for ask in problem.demands:
-        if not ask.is_split and ask.pooled is None:
-            gives = ask.own.allowed & ask.gives_all
-            each = np.where(gives, ask.rows.free // ask.amount, 0).clip(0)
-            given = np.bincount(ask.rows.tree, each, minlength=len(most)).astype(np.int64)
-            np.minimum(most, given, out=most)
-    for condition in problem.located:
-        np.minimum(most, most_of_parts(condition.demand, len(most)), out=most)
+    totals = totals_of(like.request)
+    most = most_of_each(problem, totals, supply, len(names))
     members = tuple(one.name for one in alike)
     is_counted = problem.demands and counts_alone(problem) and not fleet.shares
     return Kind(
         names, members, like, problem, totals, most, CountSource(problem) if is_counted else None
     )
+
+
+def totals_of(request: Request) -> dict[str, int]:
+    """Return how much of each class a request uses in all, of what is counted."""
+    return {
+        name: int(amount.value)
+        for name, amount in request.resources.by_name()
+        if isinstance(amount, IntegerAmount)
+    }
+
+
+def most_of_each(
+    problem: Problem, totals: Mapping[str, int], supply: Supply, most: int
+) -> Integers:
+    """Return by tree how many of a request it can hold at most, no more than ``most``.
+
+    Cost: some passes over the fleet for each class and group.
+    """
+    fleet = problem.fleet
+    found = np.zeros(len(fleet.hosts), dtype=np.int64)
+    found[possible(problem)] = most
+    for name, total in totals.items():
+        if name in fleet.classes:
+            np.minimum(found, supply.of(name) // total, out=found)
+    for ask in problem.demands:
+        if not ask.is_split and ask.pooled is None:
+            gives = ask.own.allowed & ask.gives_all
+            np.minimum(found, _times(ask.rows, gives, ask.amount, len(found)), out=found)
+    if problem.named:
+        np.minimum(found, problem.named.most(len(found)), out=found)
+    for condition in problem.located:
+        np.minimum(found, most_of_parts(condition.demand, len(found)), out=found)
+    return found
+
+
+def _times(rows: ClassRows, gives: Booleans, amount: int, trees: int) -> Integers:
+    """Return by tree how often some of its inventories give an amount, one each time."""
+    found = np.zeros(trees, dtype=np.int64)
+    np.add.at(found, rows.tree, np.where(gives, rows.free // amount, 0).clip(0))
+    return found
 
 
 class CountSource:
@@ -109,7 +133,7 @@ class CountSource:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._answered = _answered(problem)
+        self._answered = answered(problem)
         self._entries: dict[int, list[list[_Entry]]] = {}
 
     def take(self, tree: int, used: dict[int, int]) -> Candidate | None:
@@ -124,7 +148,7 @@ class CountSource:
         if tree not in self._entries:
             self._entries[tree] = [self._of_tree(ask, tree) for ask in self._problem.demands]
         demands, parts = self._problem.demands, list[ClassShare]()
-        is_own, is_whole = False, True
+        is_own, is_whole, more = False, True, dict[int, int]()
         for number, (ask, entries) in enumerate(zip(demands, self._entries[tree], strict=True)):
             some = _given(ask.amount, entries, used)
             if not some:
@@ -133,9 +157,10 @@ class CountSource:
             is_whole &= len(some) == 1
             parts += [ClassShare(number, -1, one.provider, amount) for one, amount in some]
             for one, amount in some:
-                used[one.number] = used.get(one.number, 0) + amount
+                more[one.number] = used.get(one.number, 0) + amount
         if self._problem.rules.host_gives and not is_own:
             return None
+        used |= more
         if is_whole:
             return counted_candidate(self._problem, tree, [part.provider for part in parts])
         return candidate(self._problem, tree, parts)
@@ -148,8 +173,8 @@ class CountSource:
         found = _entries(rows, at, True, ask.is_device[at].tolist())
         if ask.pooled is not None:
             numbers = np.asarray(ask.pooled.numbers)[ask.pooled.allowed] - rows.first
-            numbers = numbers[np.isin(rows.provider[numbers], fleet.pools.of_tree(tree))]
-            numbers = numbers[rows.tree[numbers] != tree]
+            pools = pools_of(fleet, self._problem.rules, tree)
+            numbers = numbers[np.isin(rows.provider[numbers], pools)]
             found += _entries(rows, numbers, False, [False] * len(numbers))
         return found
 
@@ -187,9 +212,12 @@ def _entries(
 def _given(
     amount: int, entries: Sequence[_Entry], used: Mapping[int, int]
 ) -> list[tuple[_Entry, int]]:
-    """Return who gives how much of a class: one all of it, or devices a part each; or nobody."""
+    """Return who gives how much of a class: one all of it, or devices a part each; or nobody.
+
+    What a tree has itself comes first, in whichever way: it is of use to nobody else.
+    """
     for one in entries:
-        if one.gives(amount, used) == amount:
+        if one.is_own and one.gives(amount, used) == amount:
             return [(one, amount)]
     left, found = amount, list[tuple[_Entry, int]]()
     for one in entries:
@@ -199,10 +227,13 @@ def _given(
             left -= part
         if not left:
             return found
+    for one in entries:
+        if one.gives(amount, used) == amount:
+            return [(one, amount)]
     return []
 
 
-def _answered(problem: Problem) -> Booleans | None:
+def answered(problem: Problem) -> Booleans | None:
     """Return on which trees each required trait is had whoever gives some class; None for all."""
     found: Booleans | None = None
     for number in range(len(problem.required)):
@@ -251,15 +282,16 @@ class Supply:
         return self._own[name]
 
     def pools(self, name: str) -> list[tuple[Integers, int]]:
-        """Return of each pool of a class the trees that are linked to it, and what is free."""
+        """Return of each pool of a class the trees that it may give to, and what is free."""
         if name not in self._pools:
             fleet, rows = self.fleet, self.fleet.rows(name)
             found = self._pools[name] = []
             entries = np.flatnonzero(fleet.is_pool[rows.provider]) if fleet.pools else ()
             for entry in map(int, entries):
                 pool = rows.provider[entry : entry + 1]
-                linked = np.flatnonzero(fleet.pools.linked_to(pool, len(fleet.hosts)))
-                found.append((linked, max(0, int(rows.free[entry]))))
+                linked = fleet.pools.linked_to(pool, len(fleet.hosts))
+                linked[fleet.tree[pool]] = True  # it gives to its own tree whatever it is linked to
+                found.append((np.flatnonzero(linked), max(0, int(rows.free[entry]))))
         return self._pools[name]
 
 
@@ -443,7 +475,10 @@ class GangFleet:
         for name in self.classes:
             weights = tuple(kind.totals.get(name, 0) for kind in self.kinds)
             for trees, free in self.supply.pools(name):
-                if not self.supply.own(name)[trees].any() and self._links(name)[trees].max() == 1:
+                if (
+                    not self.supply.own(name)[trees].any()
+                    and self._links(name)[trees].max(initial=0) == 1
+                ):
                     found.append(BindingSet(name, trees, None, (Bound(weights, free),)))
         here = [dataclasses.replace(one, trees=one.trees[within[one.trees]]) for one in found]
         return within_each_other((one for one in here if len(one.trees)), len(within))

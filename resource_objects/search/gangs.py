@@ -12,6 +12,7 @@ hosts are tried. In the end the gang fits, or it does not, or the budget is spen
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -28,14 +29,16 @@ from resource_objects.search.arrays import Integers, integers
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.conditions.located import LocatedFleetDemand, may_hold
 from resource_objects.search.dealing import Portion, deal, most_of
-from resource_objects.search.explain import Explanation, SearchOutcome, Stage
+from resource_objects.search.explain import Explanation, Stage
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
+from resource_objects.search.outlook import SearchOutcome
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.tree_search import TreeSearch, Wider
+from resource_objects.search.unheld import UnheldFleet
 
 #: More hosts are looked at first than seem to be needed, by this factor and so many.
 _SPARE = 2, 16
@@ -135,7 +138,7 @@ def fit_gang(scenario: Scenario[Any], gang: Gang, levels: Levels, options: Optio
         levels that do not lie within each other
     :raises SearchLimitReached: if the budget is spent before it is known
     """
-    return _Fitting(scenario, gang, levels, options).fit()
+    return Fitting(scenario, gang, levels, options).fit()
 
 
 #: By kind, the trees where it may go.
@@ -152,7 +155,7 @@ class _Point(NamedTuple):
     left: Portion  #: what is still to be placed
 
 
-class _Fitting:
+class Fitting:
     """One gang while it is placed."""
 
     def __init__(
@@ -176,7 +179,7 @@ class _Fitting:
 
     def fit(self) -> GangFit:
         """Return where it fits, or what it lacks."""
-        given = self._fitted(self.need)
+        given = self.fitted(self.need)
         if given is None:
             self.budget = Budget(self.options.budget)  # it is known that it does not fit
             return GangFit(self.gang, {}, tuple(self._shortages()))
@@ -186,7 +189,7 @@ class _Fitting:
         names = (name for one in self.gang.members for name in one.names)
         return GangFit(self.gang, {name: found[name] for name in names})
 
-    def _fitted(self, need: Portion, around: Integers | None = None) -> _Given | None:
+    def fitted(self, need: Portion, around: Integers | None = None) -> _Given | None:
         """Return candidates by kind for so many of each; None if they cannot be had.
 
         :param around: only of these hosts; None: of all
@@ -198,9 +201,7 @@ class _Fitting:
         return None
 
     def _fleet_now(self) -> Fleet:
-        limits = self.options.limits
-        fleet = self.scenario.snapshot.fleet
-        return under(fleet, limits) if limits else fleet
+        return under(self.scenario.snapshot.fleet, self.options.limits)
 
     def _preference(self, problem: Problem) -> Preference:
         options = self.options
@@ -303,12 +304,12 @@ class _Fitting:
         given = {tree: self.held[tree, p] for tree, p in dealt.items() if (tree, p) in self.held}
         try:
             for some in given.values():
-                if not all(map(self._take, itertools.chain.from_iterable(some))):
+                if not all(map(self.take, itertools.chain.from_iterable(some))):
                     return None, False
             new = {tree: portion for tree, portion in dealt.items() if tree not in given}
             found, failed = self._rounds(new)
         finally:
-            self._undo()
+            self.undo()
         given |= found
         for tree, portion in new.items():
             if tree not in failed:
@@ -348,12 +349,12 @@ class _Fitting:
                     trees = integers(sorted(now))
                     if len(self.scenario) and not self._are_let_in(number, trees):
                         return False
-                    if not self._take(*now.values()):
+                    if not self.take(*now.values()):
                         return False
                 left = {tree: some for tree, some in left.items() if any(some)}
             return True
         finally:
-            self._undo()
+            self.undo()
 
     def _are_let_in(self, number: int, trees: Integers) -> bool:
         """Return whether filters pass some hosts for a kind, as the scenario is now."""
@@ -374,10 +375,10 @@ class _Fitting:
         while left:
             for number in range(len(self.kinds)):
                 trees = [tree for tree, counts in left.items() if counts[number]]
-                problem = self._laid_now(number) if trees else self.kinds[number].problem
+                problem = self.laid_now(number) if trees else self.kinds[number].problem
                 for tree in trees:
-                    found = next(self._ways(problem, tree), None)
-                    if found is not None and self._take(found):
+                    found = next(self.ways(problem, tree), None)
+                    if found is not None and self.take(found):
                         given[tree][number].append(found)
                         left[tree][number] -= 1
                         continue
@@ -388,7 +389,7 @@ class _Fitting:
             left = {tree: counts for tree, counts in left.items() if any(counts)}
         return given, failed
 
-    def _laid_now(self, number: int) -> Problem:
+    def laid_now(self, number: int) -> Problem:
         """Return what a kind asks of the scenario as it is now."""
         kind = self.kinds[number]
         if not len(self.scenario):
@@ -399,7 +400,7 @@ class _Fitting:
             self.laid[number] = lay(kind.like.request, self._fleet_now(), self.options.filters)
         return self.laid[number]
 
-    def _ways(self, problem: Problem, tree: int, *, is_every: bool = False) -> Iterator[Candidate]:
+    def ways(self, problem: Problem, tree: int, *, is_every: bool = False) -> Iterator[Candidate]:
         """Yield the candidates of a tree.
 
         :param is_every: also those in which an amount that says where it goes is elsewhere: of
@@ -418,7 +419,7 @@ class _Fitting:
                     seen.add(hit.candidate)
                     yield hit.candidate
 
-    def _take(self, *found: Candidate) -> bool:
+    def take(self, *found: Candidate) -> bool:
         """Take candidates in the scenario, all for one consumer; return whether they are free."""
         allocations = [one for each in found for one in each.allocations]
         try:
@@ -428,7 +429,7 @@ class _Fitting:
         self.laid.clear()
         return True
 
-    def _undo(self) -> None:
+    def undo(self) -> None:
         while len(self.scenario):
             self.scenario.undo()
         self.laid.clear()
@@ -436,13 +437,13 @@ class _Fitting:
     def _learn(self, tree: int, more: Portion, portion: Portion) -> None:
         """Find out whether a host can hold a portion at all, of which it did not take ``more``."""
         for one in dict.fromkeys((more, portion)):
-            held = self._hold(tree, one)
+            held = self.hold(tree, one)
             if held is None:
                 self.within.refuse(tree, one)
                 return
             self.held[tree, one] = held
 
-    def _hold(self, tree: int, portion: Portion) -> _Given | None:
+    def hold(self, tree: int, portion: Portion) -> _Given | None:
         """Return how one host can hold a portion, None if it cannot: all ways are tried.
 
         An amount that says where it goes, such as a topology, is tried on each set of parts, and
@@ -520,12 +521,12 @@ class _Fitting:
         try:
             return next(solutions(_Point(0, 0, need), expand, self.budget, state), None)
         finally:
-            self._undo()
+            self.undo()
 
     def _taken_each(self, tree: int, number: int) -> Iterator[Candidate]:
         """Yield each way to give one of a kind, taken in the scenario until the next."""
-        for one in self._ways(self._laid_now(number), tree, is_every=self.is_located):
-            if self._take(one):
+        for one in self.ways(self.laid_now(number), tree, is_every=self.is_located):
+            if self.take(one):
                 yield one
                 self.scenario.undo()
                 self.laid.clear()
@@ -615,7 +616,11 @@ class _Fitting:
     def _explained(self, kind: Kind) -> Explanation:
         """Return why hosts may not take one of a kind."""
         refused = np.flatnonzero(kind.problem.is_told & (kind.most == 0))
-        outcome = SearchOutcome(refused, (), 0, self.options.budget)
+        outlooks = functools.partial(
+            UnheldFleet, self.scenario.snapshot._fleet, kind.problem.request, self.options
+        )
+        told = kind.problem.is_told
+        outcome = SearchOutcome(told, refused, (), 0, self.options.budget, outlooks)
         return Explanation(kind.problem, outcome)
 
     def _beside(self, around: Integers) -> Shortage:
@@ -626,7 +631,7 @@ class _Fitting:
             count = (low + high) // 2
             need = tuple(count if k == number else n for k, n in enumerate(self.need))
             try:
-                does_fit = self._fitted(need, around) is not None
+                does_fit = self.fitted(need, around) is not None
             except SearchLimitReached:
                 break
             low, high = (count, high) if does_fit else (low, count)

@@ -7,6 +7,7 @@ are known by keys that providers keep, so nothing here moves when others come an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -42,6 +43,18 @@ class _Read:
         start, end = keys.searchsorted((key, key + 1)).tolist()
         rows = ordered[start:end].tolist()
         return tuple([tuple([column[row] for column in self.columns]) for row in rows])
+
+    def of_each(self, keys: Integers) -> Iterator[tuple[Row, ...]]:
+        """Yield the rows of some providers, in their order. Cost: as of one, and each two more."""
+        self.of(0)  # sorts
+        assert self._sorted is not None, "they are sorted"
+        ordered, known = self._sorted
+        starts = known.searchsorted(keys).tolist()
+        ends = known.searchsorted(keys, side="right").tolist()
+        at = ordered.tolist()
+        columns = self.columns
+        for start, end in zip(starts, ends, strict=True):
+            yield tuple([tuple([column[row] for column in columns]) for row in at[start:end]])
 
 
 class _Unseen(NamedTuple):
@@ -85,6 +98,13 @@ class Rows:
         laid = self._laid.get(key)
         return self._read.of(key) if laid is None else self._seen(key, laid)
 
+    def of_each(self, providers: Integers) -> Iterator[tuple[Row, ...]]:
+        """Yield the rows of many providers, in their order. Cost: a microsecond for each row."""
+        keys = self._keys.at[providers]
+        for key, rows in zip(keys.tolist(), self._read.of_each(keys), strict=True):
+            laid = self._laid.get(key)
+            yield rows if laid is None else self._seen(key, laid)
+
     def _seen(self, key: int, laid: _Laid) -> tuple[Row, ...]:
         """Put the rows of a provider together, for good."""
         unseen: list[tuple[Change, ...]] = []
@@ -119,6 +139,13 @@ class Rows:
 
     def _places(self, keys: Iterable[int]) -> list[int]:
         found: list[int] = self._keys.places(integers(list(keys))).tolist()
+        return found
+
+    def none(self) -> Self:
+        """Return no rows, of the same providers."""
+        found = object.__new__(type(self))
+        found._keys, found._laid = self._keys, Overlay({})
+        found._read = _Read(integers(()), [()] * len(self._read.columns))
         return found
 
     # --- refreshed ---
@@ -200,6 +227,24 @@ class Allocations(Rows):
                 if name == resource_class:
                     held[consumer] = held.get(consumer, 0) + factor * amount
         return tuple(sorted(held.items(), key=by_amount) if len(held) > 1 else held.items())
+
+    def holders_of_each(
+        self, resource_class: str, providers: Integers, starts: Integers
+    ) -> Iterator[tuple[tuple[str, int], ...]]:
+        """Yield :meth:`holders` of a class for each of some sets of providers.
+
+        :param providers: the sets, one after the other
+        :param starts: where each begins
+        """
+        rows = list(self.of_each(providers))
+        begins = starts.tolist()
+        for start, end in itertools.pairwise([*begins, len(rows)]):
+            held: dict[str, int] = {}
+            for some in rows[start:end]:
+                for name, consumer, amount in some:
+                    if name == resource_class:
+                        held[consumer] = held.get(consumer, 0) + amount
+            yield tuple(sorted(held.items(), key=by_amount) if len(held) > 1 else held.items())
 
     def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, int]]:
         """Yield ``(provider, resource class, consumer, amount)`` of some providers."""

@@ -188,7 +188,8 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
         together,
     ]
     beside = {one.resource_class: one.amount for one in demands}
-    groups = Groups(named, is_host, beside, _can_groups) if named else None
+    is_all = not demands and not where
+    groups = Groups(named, is_host, beside, _can_groups, is_all) if named else None
     near = _lay_near(fleet, request, laying, laid, where, named, rules)
     of_groups: list[Condition] = []
     if near is not None and near.is_required:
@@ -196,7 +197,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     of_groups += [] if groups is None else [groups]
     if disabled is not None or fleet.disabled_units:
         counting = Counting(fleet, demands, [one.demand for one in where], named.kinds)
-        of_groups.append(PartsInService(fleet, counting))
+        of_groups.append(PartsInService(fleet, rules, counting))
     return Problem(
         fleet,
         request,

@@ -16,8 +16,9 @@ before the first can be given.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -28,11 +29,13 @@ from resource_objects.resources.budget import Budget
 from resource_objects.search import limits
 from resource_objects.search.candidates import Candidate, Candidates, Hit
 from resource_objects.search.conditions.near import ANYWHERE
-from resource_objects.search.explain import Explanation, SearchOutcome
+from resource_objects.search.explain import Explanation
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
+from resource_objects.search.outlook import Outlooks, SearchOutcome
 from resource_objects.search.problem import Direct, Problem, direct, lay, possible
 from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
+from resource_objects.search.unheld import UnheldFleet
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -47,8 +50,9 @@ def search(
     8 to build its candidate when it is looked at, some 200 for each other that may hold it where
     the decision is easy; never more than ``budget`` steps.
     """
-    within = limits.under(fleet, options.limits) if options.limits else fleet
-    run = _Run(lay(request, within, options.filters), options)
+    within = limits.under(fleet.in_force(), options.limits)
+    outlooks = functools.partial(UnheldFleet, fleet, request, options)
+    run = _Run(lay(request, within, options.filters), options, outlooks)
     return Candidates(
         run.hits(),
         request,
@@ -63,8 +67,11 @@ def search(
 class _Run:
     """One search while it runs."""
 
-    def __init__(self, problem: Problem, options: Options) -> None:
+    def __init__(
+        self, problem: Problem, options: Options, outlooks: Callable[[], Outlooks]
+    ) -> None:
         self.problem = problem
+        self.outlooks = outlooks
         self.limit = options.limit
         self.per_host = options.per_host
         self.preference = Preference(problem.fleet, problem.request, options.order, options.seed)
@@ -139,13 +146,19 @@ class _Run:
         ruled_out = self.problem.is_told.copy()
         ruled_out[self.possible] = False
         ruled_out[self._with_like(self.refused)] = True
+        ruled_out &= self.problem.is_told
+        told = ruled_out.copy()
+        told[self.possible] = True
+        told[self._with_like(self.refused)] &= self.problem.is_told[self._with_like(self.refused)]
         undecided = sorted(self._with_like(self.undecided))
         decided = len(self._with_like(self.seen))
         outcome = SearchOutcome(
+            told=told,
             refused=np.flatnonzero(ruled_out),
             undecided=tuple(undecided),
             unseen=len(self.possible) - decided - len(undecided) if self.is_full else 0,
             budget=self.budget.allowed,
+            outlooks=self.outlooks,
         )
         return Explanation(self.problem, outcome)
 

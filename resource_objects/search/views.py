@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from resource_objects.providers import dry_run
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.located import LocatedView, LocatedViews
 from resource_objects.providers.orders import Change
 from resource_objects.resources import resource
@@ -99,7 +99,7 @@ class Views:
             for kind, some in sorted(kinds.items())
         }
         self._tree, self._keys = tree, keys
-        self._source = _Source.of(columns, place) if kinds else None
+        self._source = _Source.of(columns, place) if names else None
         #: sources of trees that were read again, by the key of the root, which is at 0 there
         self._changed: Overlay[int, _Source] = Overlay({})
         self._views: dict[tuple[int, str], View] = {}
@@ -191,6 +191,16 @@ class Views:
         found = source.located.beside(view.root, view.kind, more, out, limited)
         return self._view(view.root, view.kind, found, view.tree)
 
+    def unheld(self) -> Views:
+        """Return them as if nobody held anything, and all of it were in service.
+
+        Cost: linear in the rows that were read, vectorised in none of them.
+        """
+        found = self._like(self.parts, self._tree, self._keys, {})
+        found._source = None if self._source is None else self._source.unheld()
+        found._changed = Overlay({root: one.unheld() for root, one in self._changed.items()})
+        return found
+
     def without_units(self, out: UnitsOut, counts: HeldBack) -> Views:
         """Return them as if some units were not there.
 
@@ -224,6 +234,24 @@ class Views:
         source, moved = self._source_of(tree)
         places = source.place.of([spot.number for spot in found.spots]) + moved
         return View(root, kind, found, tuple(places.tolist()), tree)
+
+    def kinds(self, tree: int) -> Iterator[tuple[int, str, tuple[str, ...], str]]:
+        """Yield (place, kind, classes, description) of what a tree keeps beside its figures.
+
+        Also of kinds that lie over no tree. Cost: linear in the tree, and the first time in the
+        rows that were read.
+        """
+        root, end = self._tree.searchsorted((tree, tree + 1)).tolist()
+        key = int(self._keys.at[root])
+        source, moved = self._changed.get(key), root
+        if source is None:
+            source, moved = self._source, root - key
+            if source is None or key >= len(source.number):  # it came later, and keeps nothing
+                return
+        own = source.kinds_of
+        for place in range(root, end):
+            for kind, classes, body in own.get(int(source.number[place - moved]), ()):
+                yield place, kind, classes, body
 
     def _source_of(self, tree: int) -> tuple[_Source, int]:
         """Return where a tree was read, and how far its providers have moved since."""
@@ -261,7 +289,7 @@ class Views:
 
         Cost: linear in these trees.
         """
-        if not new:
+        if new._source is None:
             return self
         roots = self._keys.at[self._tree.searchsorted(trees)].tolist()
         changed = {roots[number]: one for number, one in new._sources().items()}
@@ -274,7 +302,7 @@ class Views:
 
         Cost: copies of the arrays of parts.
         """
-        if not self and not new:
+        if self._source is None and new._source is None and not self._changed:
             return self._like({}, moves.tree, keys, {})
         kinds = sorted(self.parts.keys() | new.parts.keys())
         parts = {kind: _spliced(self.of(kind), new.of(kind), moves) for kind in kinds}
@@ -304,9 +332,8 @@ class Views:
         """Return a source of its own for each tree that has parts."""
         if self._source is None:
             return {}
-        return self._source.split(
-            self._tree, {t for p in self.parts.values() for t in p.tree.tolist()}
-        )
+        places = self._source.place.of(self._source.columns.kinds.provider_id)
+        return self._source.split(self._tree, set(self._tree[places].tolist()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -328,6 +355,14 @@ class _Source:
     def located(self) -> LocatedViews:
         return LocatedViews(self.columns)
 
+    @functools.cached_property
+    def kinds_of(self) -> dict[int, list[tuple[str, tuple[str, ...], str]]]:
+        """What each provider keeps beside its figures, by the backend's number of it."""
+        found: dict[int, list[tuple[str, tuple[str, ...], str]]] = {}
+        for number, kind, classes, body in zip(*self.columns.kinds, strict=True):
+            found.setdefault(number, []).append((kind, classes, body))
+        return found
+
     def root_of(self, place: int) -> int:
         """Return the backend's number of the root of a provider."""
         return self.located.root_of(int(self.number[place]))
@@ -346,6 +381,17 @@ class _Source:
             found[name] = type(table)(*(tuple([c[row] for row in rows]) for c in table if c))
         columns = dry_run.after(Columns(**found), changes)
         return _Source(columns, PlaceIndex(number.tolist()), frozen(number.copy()))
+
+    def unheld(self) -> _Source:
+        """Return the same, of which nobody holds anything."""
+        used = (0,) * len(self.columns.inventories.used)
+        columns = dataclasses.replace(
+            self.columns,
+            inventories=self.columns.inventories._replace(used=used),
+            allocations=AllocationColumns(),
+            units=UnitColumns(),
+        )
+        return dataclasses.replace(self, columns=columns)
 
     @functools.cached_property
     def _by_provider(self) -> dict[str, tuple[Integers, Integers]]:

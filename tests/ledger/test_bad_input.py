@@ -143,6 +143,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "release_all": {"consumers": ["job"]},
     "waiting": {},
     "could_ever": {"found": ...},
+    "when": {"request": "VCPU=9"},
+    "acting": {"actor": "ann"},
     "expired": {},
     "release_expired": {},
     "reshape": {"reshape": Reshape()},

@@ -66,8 +66,8 @@ def test_who_holds_the_functions_of_cards(lab: ro.Ledger) -> None:
     lab.claim("a", [raw("host0/0000:01:00.0", FUNCTION, *functions(1, 0, 1))])
     lab.claim("b", [raw("host0/0000:02:00.0", FUNCTION, functions(2)[1])])
     assert list(map(str, refused(lab, {DEVICES: ro.devices(CARD)}))) == [
-        "host0: CUSTOM_CARD asked 1, free 0 of 2 (a holds 2, b holds 1)"
-    ]
+        "host0: CUSTOM_CARD asked 1, free 0 of 2 (a holds 1, b holds 1)"
+    ]  # counted in cards: a has two functions of the one
 
 
 @pytest.mark.law(6)

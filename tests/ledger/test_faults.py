@@ -529,6 +529,29 @@ def test_8_6_nothing_is_written_out_that_nobody_asked_for(ledger: ro.Ledger) -> 
         assert len(ledger.snapshot().candidates(ro.Request("VCPU=1"), limit=5)) == 5
 
 
+def test_8_9_of_two_who_meet_one_is_given_what_is_there(ledger: ro.Ledger) -> None:
+    _host(ledger)
+    start = threading.Barrier(2)
+    outcomes: list[bool] = []
+
+    def claim(name: str) -> None:
+        start.wait()
+        try:
+            ledger.claim(name, {"host": "VCPU=3"})
+        except exceptions.CapacityException:
+            outcomes.append(False)
+        else:
+            outcomes.append(True)
+
+    threads = [threading.Thread(target=claim, args=(f"job-{number}",)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [False, True]
+    assert ledger.usage()["host", "VCPU"].used == 3
+
+
 def test_8_7_totals_are_told_by_type_of_consumer(ledger: ro.Ledger) -> None:
     _host(ledger, "VCPU=4,DISK_GB=4")
     ledger.claim("job-1", {"host": "VCPU=1,DISK_GB=2"}, project="p", consumer_type="VM")

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import resource_objects as ro
@@ -222,6 +222,24 @@ def check(case: Case, ledger: ro.Ledger, numbers: Iterator[int]) -> None:
         assert not isinstance(refused, exceptions.ProviderDisabled)
 
 
+#: A card whole would use up the function that a limit keeps free; another gives the function.
+SPENT_BY_ANOTHER = Case(
+    0, (1, 1), 0, f"{DEVICES}={FUNCTION}/{CARD}", limits=(("0000:01:00.0", FUNCTION, 0),)
+)
+#: One card is out of service, the other one limited: either of them would do.
+LIMITED_HERE_OUT_THERE = Case(
+    *(0, (1, 1), 0, f"{DEVICES}={CARD}"),
+    out=(("0000:01:00.0", None),),
+    limits=(("0000:02:00.0", FUNCTION, 0),),
+)
+#: One card is held, the function of the other one out of service: either of them would do.
+HELD_HERE_OUT_THERE = Case(
+    *(0, (1, 1), 0, f"{CARD}=1"),
+    held=(f"{CARD}=1",),
+    out=(("0000:02:00.0", "0000:02:02.0"),),
+)
+
+
 @pytest.mark.law(5, 6)
 @pytest.mark.parametrize("kind", some(["memory", "sqlite", "postgresql", "mysql"]))
 def test_search_and_claim_agree_and_tell_what_stood_in_the_way(
@@ -231,6 +249,9 @@ def test_search_and_claim_agree_and_tell_what_stood_in_the_way(
     with opened(kind, scratch) as ledger:
 
         @settings(max_examples=examples(200))
+        @example(case=SPENT_BY_ANOTHER)
+        @example(case=LIMITED_HERE_OUT_THERE)
+        @example(case=HELD_HERE_OUT_THERE)
         @given(case=cases())
         def each(case: Case) -> None:
             check(case, ledger, numbers)

@@ -12,6 +12,9 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
+from resource_objects.search.outlook import Outlook
+from resource_objects.search.telling import ManyTold
+from resource_objects.search.unheld import UnheldFleet
 from tests.support.columns import columns_of
 
 A, B, C = "CUSTOM_A", "CUSTOM_B", "CUSTOM_C"
@@ -192,17 +195,41 @@ def test_a_trait_that_several_classes_could_answer_for_names_each_that_is_short(
     ]
 
 
-def test_traits_that_fail_only_together_name_one_of_them():
+def test_traits_that_fail_only_together_are_named_together():
+    """Somebody has each of them, so it would not be true that nobody has one."""
     root = Provider("host0")
     for number, pair in enumerate([(A, B), (B, C), (A, C)]):
         root.add(f"host0/{number}", "CUSTOM_X=2", traits=pair)
     (reason,) = explained(root, Request("CUSTOM_X=2", required=[A, B, C])).reasons
-    assert (reason.rule, reason.trait) == (Rule.TRAIT_MISSING, C)
+    assert str(reason) == (
+        f"host0: CUSTOM_X asked 2 with {A} with {B} with {C}, nobody meets all of that"
+    )
     root = Provider("host0")
     for number, traits in enumerate([(A,), (B,), (C,)]):
         root.add(f"host0/{number}", "CUSTOM_X=2,CUSTOM_Y=2", traits=traits)
     (reason,) = explained(root, Request("CUSTOM_X=2,CUSTOM_Y=2", required=[A, B, C])).reasons
-    assert (reason.rule, reason.trait) == (Rule.TRAIT_MISSING, C)
+    assert (reason.rule, reason.unit) == (Rule.CONDITIONS, f"with {B} with {C}")
+
+
+def test_a_trait_that_somebody_has_who_lacks_another_is_told_with_that():
+    root = Provider("host0")
+    for number, trait in enumerate((A, B)):
+        root.add(f"host0/{number}", "CUSTOM_X=2", traits=[trait])
+    assert told(root, Request("CUSTOM_X=2", required=[A, B])) == [
+        f"host0: CUSTOM_X asked 2 with {A} with {B}, nobody meets all of that"
+    ]
+
+
+def test_what_pools_alone_could_give_is_told_of_groups_too():
+    """
+    host0   VCPU=4, DISK_GB=2 in steps of 2   nfs: DISK_GB=9, for both
+    """
+    root = Provider("host0", "VCPU=4,DISK_GB=2:step_size=2", aggregates=["rack"])
+    pool = Provider("nfs", "DISK_GB=9", traits=["MISC_SHARES_VIA_AGGREGATE"], aggregates=["rack"])
+    request = Request(groups=[RequestGroup("DISK_GB=1", suffix="_A")])
+    assert told([root, pool], request)[:1] == [
+        "host0: group _A: DISK_GB asked 1, pools may have it but the host gives nothing itself"
+    ]
 
 
 # --- enough, and yet not --------------------------------------------------------------------------
@@ -330,7 +357,11 @@ def test_the_data_is_plain():
         host(gpus=1), Request("PGPU=2"), [("job-1", "host0/gpu0", "PGPU", 1)]
     ).to_dict()
     assert data.pop("stages")
+    assert data.pop("more") == 0
     assert json.loads(json.dumps(data)) == {
+        "answer": "no host has any PGPU free, asked 2; none could, even if nobody held anything",
+        "nearest": ["host0"],
+        "outlooks": {"host0": "never"},
         "refused": {
             "host0": [
                 {
@@ -370,3 +401,62 @@ def test_what_is_free_is_told_truly_where_the_step_forbids_it():
         root.add(f"host0/gpu{number}", f"VGPU=5:used={used}:step_size=3")
     told = str(Snapshot(columns_of([root])).candidates("VGPU=6").explain())
     assert told == "host0: VGPU asked 6, only 3 of what is free goes in steps"
+
+
+# --- the answer in a line, what could be, and who comes nearest -----------------------------------
+
+
+def test_nothing_is_worked_out_before_somebody_looks(monkeypatch):
+    asked = []
+    monkeypatch.setattr(UnheldFleet, "__init__", lambda *_: asked.append("what would be"))
+    monkeypatch.setattr(ManyTold, "__init__", lambda *_: asked.append("many hosts"))
+    found = Snapshot(columns_of([host("host0", "VCPU=1")])).candidates("VCPU=2")
+    assert not found and not asked
+    assert str(found.explain()) and not asked
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        ("VCPU=9", "no host has VCPU=9 free, the most is 8 of host1; "
+         "none could, even if nobody held anything"),
+        ("VCPU=8,DISK_GB=1", "not even the host left has any DISK_GB (1 other fails before); "
+         "none could, even if nobody held anything"),
+        ("PGPU=2", "not even the host left has PGPU=2 free, the most is 1 of host0 "
+         "(1 other fails before); 1 of 2 hosts could if nobody held anything"),
+        ("VCPU=1", "2 of 2 hosts can hold it"),
+    ],
+)  # fmt: skip
+def test_the_answer_is_one_line(request_, answer):
+    """host0  VCPU 8 used 4 by a, gpu0 used by a, gpu1      host1  VCPU 8"""
+    held = [("a", "host0", "VCPU", 4), ("a", "host0/gpu0", "PGPU", 1)]
+    told = explained([host("host0", "VCPU=8", gpus=2), host("host1", "VCPU=8")], request_, held)
+    assert told.answer == answer
+
+
+def test_hosts_that_could_come_before_those_that_never_could():
+    held = [("a", "big", "VCPU", 16)]
+    told = explained([host("big", "VCPU=16"), host("small", "VCPU=7")], "VCPU=8", held)
+    assert [(one.host, one.outlook) for one in told.nearest()] == [
+        ("big", Outlook.NOT_NOW),
+        ("small", Outlook.NEVER),
+    ]
+    assert told.nearest(1)[0].to_dict()["outlook"] == "not_now"
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.0, "3", None])
+def test_how_many_come_nearest_is_a_number(count):
+    with pytest.raises(exceptions.InvalidRequest, match="nearest"):
+        explained(host(), "VCPU=99").nearest(count)
+
+
+def test_a_budget_that_ends_is_never_a_no():
+    """Nobody knows of a host on which it ran out, be it now or if nobody held anything."""
+    roots = [Provider("hard", "VCPU=1")]
+    for number in range(12):
+        roots[0].add(f"hard/{number}", "CUSTOM_X=7:step_size=3,CUSTOM_Y=5:step_size=2")
+    request = Request("VCPU=1", groups=[RequestGroup("CUSTOM_X=3", suffix=f"_{n}") for n in "AB"])
+    told = explained(roots, request, budget=1)
+    assert told.undecided == ("hard",)
+    assert told.answer == "not known: the budget of 1 steps ran out on 1 of 1 host"
+    assert told.outlooks == {} and told.reasons == ()

@@ -20,6 +20,7 @@ from resource_objects.search.conditions.base import Cut
 from resource_objects.search.gangs import GangFit
 from resource_objects.testing.conformance.suite import host_of
 
+SHARING = "MISC_SHARES_VIA_AGGREGATE"
 LEVELS = {"rack": ("r0", "r1"), "row": ("w0",)}
 
 
@@ -146,7 +147,7 @@ def test_the_power_of_a_rack_bounds_its_hosts(ledger: ro.Ledger) -> None:
                 f"power-{rack}",
                 {"CUSTOM_WATT": watts},
                 aggregates=[rack],
-                traits=["MISC_SHARES_VIA_AGGREGATE"],
+                traits=[SHARING],
             ),
             *(host(f"{rack}-{n}", "VCPU=8", rack) for n in range(2)),
         )
@@ -222,6 +223,19 @@ def test_who_has_two_pools_leaves_one_to_who_has_no_other(ledger: ro.Ledger) -> 
     ledger.claim_all(fit.candidates)
 
 
+def test_a_pool_that_nobody_is_linked_to_is_in_nobodys_way(ledger: ro.Ledger) -> None:
+    ledger.sync(host("h1", "VCPU=1"), host("pool", "VCPU=4", traits=[SHARING]))
+    assert hosts_of(fit_of(ledger, Gang([Member("a", "VCPU=4")]))) == {"a": "pool"}
+
+
+def test_a_pool_within_a_host_gives_to_it_whoever_else_is_linked(ledger: ro.Ledger) -> None:
+    one = host("h1", "VCPU=2")
+    one.add("h1/pool", "VCPU=2", traits=[SHARING])
+    ledger.sync(one)
+    fit = fit_of(ledger, Gang([Member("a", "VCPU=2", count=2)]))
+    assert len(ledger.claim_all(fit.candidates)) == 2
+
+
 def test_pools_that_are_short_of_it_together_are_a_no(ledger: ro.Ledger) -> None:
     """Each host could have what it is dealt; all hosts together have not."""
     ledger.sync(*(host(f"h{n}", "VCPU=4") for n in range(3)))
@@ -283,7 +297,7 @@ def test_a_trait_that_nobody_has_is_told(ledger: ro.Ledger) -> None:
     ledger.sync(host("h0", "VCPU=4"), host("h1", "VCPU=4"))
     asked = ro.Request("VCPU=1", required=["CUSTOM_FAST"])
     refused = fit_of(ledger, Gang([Member("worker", asked, count=2)]))
-    assert str(refused) == ("worker asked 2, fits 0 (trait missing CUSTOM_FAST: 2 -> 0 hosts)")
+    assert str(refused) == ("worker asked 2, fits 0 (trait missing VCPU CUSTOM_FAST: 2 -> 0 hosts)")
     (shortage,) = refused.shortages
     assert shortage.explanation is not None
     assert (

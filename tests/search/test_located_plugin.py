@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 
@@ -18,6 +19,7 @@ from resource_objects.resources.context import ANYWHERE
 from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
+from resource_objects.resources.weakening import Step, Weakening, stated
 
 LANE = "CUSTOM_LANE"
 
@@ -210,6 +212,28 @@ def test_a_count_agrees_with_it_or_is_refused():
     assert len(snapshot.candidates("CUSTOM_LANE=6,CUSTOM_RING=6")) == 1
     with pytest.raises(exceptions.InvalidRequest):
         snapshot.candidates("CUSTOM_LANE=7,CUSTOM_RING=6")
+
+
+def fewer_lanes(resource, amount):
+    """Yield fewer lanes, one by one, and what is no such amount."""
+
+    def step(number):
+        told = f"{amount.lanes - number} lanes"
+        size = Fraction(number, amount.lanes)
+        return Step(told, size, lambda: amount.replace(lanes=amount.lanes - number))
+
+    yield Weakening("amount", "lanes", amount.lanes - 1, step)
+    yield stated("policy", "bent", ("bent", lambda: amount.replace(lanes="many")))
+
+
+def test_it_says_by_itself_how_less_is_asked(monkeypatch):
+    snapshot = kept(host(4, 8)).snapshot()
+    kinds = ["amount", "policy"]
+    assert not snapshot.relaxations("VCPU=1,CUSTOM_RING=9", kinds=kinds)
+    monkeypatch.setattr(RingResource, "weaker", fewer_lanes)
+    (found,) = snapshot.relaxations("CUSTOM_LANE=9,CUSTOM_RING=9", kinds=kinds)
+    assert (found.told, found.cost) == ("8 lanes", Fraction(1, 9))
+    assert str(found.request) == "CUSTOM_LANE=8,CUSTOM_RING=8"
 
 
 def test_traits_narrow_it():

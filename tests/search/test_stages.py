@@ -48,8 +48,8 @@ def test_every_part_of_a_request_is_a_stage():
         "no inventory VCPU (asked 4, most free 8): 2 -> 2 hosts",
         "capacity VCPU (asked 4, most free 8): 2 -> 2 hosts",
         "group 1, 2: no inventory PGPU (asked 1, most free 1): 2 -> 2 hosts",
+        "group 1, 2: trait missing PGPU CUSTOM_H100: 2 -> 2 hosts",
         "group 1, 2: capacity PGPU (asked 1, most free 1): 2 -> 2 hosts",
-        "group 1, 2: trait missing CUSTOM_H100: 2 -> 2 hosts",
         "groups: 2 -> 1 hosts",
         "together: 1 -> 1 hosts",
     ]
@@ -60,7 +60,7 @@ def test_every_part_of_a_request_is_a_stage():
     [
         (Request("VCPU=9"), ("", "capacity", "VCPU", None, 9, 8)),
         (Request("DISK_GB=1"), ("", "no_inventory", "DISK_GB", None, 1, 0)),
-        (Request("VCPU=1", required=["CUSTOM_B"]), ("", "trait_missing", None, "CUSTOM_B")),
+        (Request("VCPU=1", required=["CUSTOM_B"]), ("", "trait_missing", "VCPU", "CUSTOM_B")),
         (Request("VCPU=1", forbidden=["CUSTOM_A"]), None),
         (Request("VCPU=1", member_of=["r"]), ("", "aggregate_missing", "VCPU", "r")),
         (
@@ -69,7 +69,7 @@ def test_every_part_of_a_request_is_a_stage():
         ),
         (
             Request("VCPU=1").with_group("1", "PGPU=1", forbidden=["CUSTOM_H100"]),
-            ("1", "trait_forbidden", None, "CUSTOM_H100"),
+            ("1", "trait_forbidden", "PGPU", "CUSTOM_H100"),
         ),
         (
             Request("VCPU=1", group_policy="none", groups=[])
@@ -97,6 +97,22 @@ def test_the_stage_that_left_nobody_is_named(request_, emptied):
     )
     assert shown == (*emptied, *[None] * (6 - len(emptied)))
     assert found.before > 0 and found.after == 0
+
+
+def test_who_has_a_trait_and_no_room_is_a_stage_of_its_own():
+    """
+    host0
+    ├── host0/gpu0   PGPU=1 used 1  CUSTOM_H100
+    └── host0/gpu1   PGPU=1
+    """
+    host = Provider("host0")
+    host.add("host0/gpu0", "PGPU=1:used=1", traits=["CUSTOM_H100"])
+    host.add("host0/gpu1", "PGPU=1")
+    asked = Request("PGPU=1", required=["CUSTOM_H100"])
+    assert told(Snapshot(columns_of([host])), asked)[2:4] == [
+        "trait missing PGPU CUSTOM_H100: 1 -> 1 hosts",
+        "capacity PGPU CUSTOM_H100 (asked 1, most free 0): 1 -> 0 hosts",
+    ]
 
 
 @pytest.mark.parametrize("start", some(range(0, 400, 100), 2))

@@ -198,12 +198,12 @@ def candidates(columns: Columns, request: Request, rows: Semantics | None = None
     """
     kept = Kept(columns)
     rows = rows or semantics_of(request)
-    trees = {group.suffix: _tree(kept, group, rows) for group in request.groups}
-    found = [_Host(kept, root, rows, trees).candidates(request) for root in kept.roots()]
+    trees = {group.suffix: tree_of(kept, group, rows) for group in request.groups}
+    found = [HostReading(kept, root, rows, trees).candidates(request) for root in kept.roots()]
     return [one for some in found for one in dict.fromkeys(some)]
 
 
-def _tree(kept: Kept, group: RequestGroup, rows: Semantics) -> int | None:
+def tree_of(kept: Kept, group: RequestGroup, rows: Semantics) -> int | None:
     """Return the root that everything of a group must be below, None if any is good."""
     if group.in_tree is None:
         return None
@@ -213,7 +213,7 @@ def _tree(kept: Kept, group: RequestGroup, rows: Semantics) -> int | None:
     return -1 if number is None else kept.root(number)
 
 
-class _Host:
+class HostReading:
     """A tree as the host of candidates: its own providers, and the pools it is linked to."""
 
     def __init__(
@@ -228,7 +228,7 @@ class _Host:
         has = self.kept.rows[self.root].traits
         if request.root_required - has or request.root_forbidden & has:
             return
-        named = [self._matched(group) for group in request.named]
+        named = [self.matched(group) for group in request.named]
         for given in self._unnamed(request.unnamed):
             for chosen in itertools.product(*named):
                 group_of = dict(zip((group.suffix for group in request.named), chosen, strict=True))
@@ -255,7 +255,7 @@ class _Host:
 
     def _unnamed(self, group: RequestGroup) -> Iterator[dict[str, Parts]]:
         """Yield every way to give all classes of it, whatever else is given."""
-        amounts = _amounts(group)
+        amounts = amounts_of(group)
         ways = [list(self._ways(group, name, amount)) for name, amount in amounts.items()]
         for chosen in itertools.product(*ways):
             if self._collectively(group, chosen):
@@ -267,7 +267,7 @@ class _Host:
         having = [
             number
             for number in self.everybody
-            if name in kept.rows[number].stocks and self._may_give(group, number, [name])
+            if name in kept.rows[number].stocks and self.may_give(group, number, [name])
         ]
         devices = [n for n in having if n in self.own and kept.may_split(n, name)]
         ways = [{number: amount} for number in having]
@@ -279,7 +279,7 @@ class _Host:
 
     def _collectively(self, group: RequestGroup, chosen: Sequence[Parts]) -> bool:
         """Return whether for each required trait there is a class all of whose givers have it."""
-        traits = [[self._traits(group, number) for number in parts] for parts in chosen]
+        traits = [[self.traits_of(group, number) for number in parts] for parts in chosen]
         return all(
             any(all(some & has for has in givers) for givers in traits)
             for some in (*({trait} for trait in group.required), *group.any_of)
@@ -287,15 +287,15 @@ class _Host:
 
     # --- one provider ---
 
-    def _matched(self, group: RequestGroup) -> list[int]:
+    def matched(self, group: RequestGroup) -> list[int]:
         """Return who could give all of a named group, whatever else is given."""
-        amounts = _amounts(group)
+        amounts = amounts_of(group)
         return [
             number
             for number in self.everybody
-            if self._may_give(group, number, amounts)
-            and group.required <= self._traits(group, number)
-            and all(some & self._traits(group, number) for some in group.any_of)
+            if self.may_give(group, number, amounts)
+            and group.required <= self.traits_of(group, number)
+            and all(some & self.traits_of(group, number) for some in group.any_of)
             and all(
                 name in self.kept.rows[number].stocks
                 and self.kept.rows[number].stocks[name].gives(amount)
@@ -303,9 +303,9 @@ class _Host:
             )
         ]
 
-    def _may_give(self, group: RequestGroup, number: int, names: Iterable[str]) -> bool:
+    def may_give(self, group: RequestGroup, number: int, names: Iterable[str]) -> bool:
         """Return whether a provider keeps the conditions that everybody in a group keeps."""
-        has = self._traits(group, number)
+        has = self.traits_of(group, number)
         return (
             not has & group.forbidden
             and all(
@@ -313,17 +313,17 @@ class _Host:
                 for name, required, forbidden in group.traits_of
                 if name in names
             )
-            and self._is_in_tree(group, number)
-            and self._is_member(group, number)
+            and self.is_in_tree(group, number)
+            and self.is_member(group, number)
         )
 
-    def _traits(self, group: RequestGroup, number: int) -> set[str]:
+    def traits_of(self, group: RequestGroup, number: int) -> set[str]:
         """Return the traits that count: its own of a pool, or for a group that asks for nothing."""
         if self.rows.inherits_traits and group.resources and number in self.own:
             return {t for above in self.kept.above(number) for t in self.kept.rows[above].traits}
         return self.kept.rows[number].traits
 
-    def _is_in_tree(self, group: RequestGroup, number: int) -> bool:
+    def is_in_tree(self, group: RequestGroup, number: int) -> bool:
         """Return whether a provider is in the tree that a group has to be in.
 
         Where the tree of the unnamed group is the host (Placement), a pool in it gives that group
@@ -335,7 +335,7 @@ class _Host:
         of_host = number in self.own or group.suffix or not self.rows.in_tree_is_host
         return bool(of_host) and self.kept.root(number) == root
 
-    def _is_member(self, group: RequestGroup, number: int) -> bool:
+    def is_member(self, group: RequestGroup, number: int) -> bool:
         """Return whether a provider is in the aggregates it must be in, and in no other.
 
         By Placement's rules one of those that count is in all of the former by itself; and the root
@@ -387,7 +387,7 @@ def _taken(
         for number, amount in parts.items():
             taken[number, name] = taken.get((number, name), 0) + amount
     for group in request.named:
-        for name, amount in _amounts(group).items():
+        for name, amount in amounts_of(group).items():
             place = group_of[group.suffix], name
             taken[place] = taken.get(place, 0) + amount
     return taken
@@ -400,5 +400,5 @@ def _splits(devices: Sequence[int], amount: int) -> Iterator[dict[int, int]]:
             yield {number: part for number, part in zip(devices, parts, strict=True) if part}
 
 
-def _amounts(group: RequestGroup) -> dict[str, int]:
+def amounts_of(group: RequestGroup) -> dict[str, int]:
     return {name: int(amount) for name, amount in group.resources.by_name()}  # type: ignore[call-overload]

@@ -10,7 +10,8 @@ one test in N, which the seed draws. What a test is in:
 * tests of Hypothesis are in both, and those marked ``drawn``, which run a state machine;
 * a test that SQLite passes too is in the fast command on PostgreSQL or on MariaDB, in turn, if it
   holds a law (``@pytest.mark.law``); the long one runs it on the other, and there all others;
-* the conformance kit of a server is in the fast command with all tests that hold a law.
+* the conformance kit of a server is in the fast command with all tests that hold a law;
+* a test beside a peer is run whenever peers are named, one that is marked ``long`` by ``--long``.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ def header(config: pytest.Config) -> str:
     if config.getoption("--long"):
         seed = config.getoption("--hypothesis-seed")
         return f"long tests and new cases, again with: --long --hypothesis-seed={seed}"
+    if config.getoption("--hypothesis-seed") is not None:
+        return "fast tests; the others: --long"
     return "fast tests and the same cases every time; the others: --long"
 
 
@@ -85,17 +88,29 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not of this command."""
     embedded = {_test(item) for item in items if _kind(item) == "sqlite"}
     wanted: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
     for item in items:
         long = is_long(item, embedded)
         is_wanted = long or _draws(item) if config.getoption("--long") else not long
-        (wanted if is_wanted else left_out).append(item)
+        if is_wanted:
+            wanted.append(item)
     one_in = config.getoption("--one-in")
     if one_in > 1:
         seed = config.getoption("--hypothesis-seed")
-        drawn = [zlib.crc32(f"{seed} {_test(item)}".encode()) % one_in == 0 for item in wanted]
-        left_out += [item for item, is_drawn in zip(wanted, drawn, strict=True) if not is_drawn]
-        wanted = [item for item, is_drawn in zip(wanted, drawn, strict=True) if is_drawn]
+        wanted = [
+            item for item in wanted if zlib.crc32(f"{seed} {_test(item)}".encode()) % one_in == 0
+        ]
+    _keep(config, items, wanted)
+
+
+def select_of_peers(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked ``long`` of the tests beside peers, which ``--long`` runs too."""
+    if not config.getoption("--long"):
+        _keep(config, items, [one for one in items if one.get_closest_marker("long") is None])
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], wanted: list[pytest.Item]) -> None:
+    kept = {id(item) for item in wanted}
+    left_out = [item for item in items if id(item) not in kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = wanted

@@ -76,7 +76,9 @@ class Life(RuleBasedStateMachine):
         self.held: dict[str, tuple[str, Size]] = {}
         #: by consumer: its migration, and what it leaves
         self.leaving: dict[str, tuple[str, str, Size]] = {}
-        #: how each migration of a consumer ended, and where it went
+        #: as what each migration of a consumer began: its kind, where it went, and for what
+        self.began: dict[tuple[str, str], tuple[MigrationKind, str, Size]] = {}
+        #: how each of them ended
         self.ended: dict[tuple[str, str], MigrationState] = {}
         self.life = next(_LIVES)  # what a ledger knows of earlier ones is about other names
 
@@ -124,24 +126,21 @@ class Life(RuleBasedStateMachine):
         self, number: int, host: str, size: Size, kind: MigrationKind, migration: str
     ) -> None:
         name = f"vm-{number}-{self.life}"
+        before, began = self.leaving.get(name), self.began.get((name, migration))
+        if before is None and began is not None:  # of one that ended it is not known what was asked
+            size = began[2]
         request = str(size) if kind is MigrationKind.RESIZE else None
         wanted = size if kind is MigrationKind.RESIZE else self.held.get(name, ("", size))[1]
 
         def move() -> Any:
             return self.tracker.move(name, host, request, kind=kind, migration=migration)
 
-        before = self.leaving.get(name)
         if before is not None and before[0] != migration:
             self.refused(exceptions.MoveInProgress, move)
-        elif before is not None:
-            to, as_size = self.held[name]
-            same = to == host and wanted == as_size
-            if same:
-                assert move().state is MigrationState.MOVING
-            else:
-                self.refused(exceptions.InvalidMove, move)
-        elif (name, migration) in self.ended:
-            assert move().state is self.ended[name, migration]
+        elif began is not None and began != (kind, host, wanted if before else began[2]):
+            self.refused(exceptions.InvalidMove, move)
+        elif began is not None:
+            assert move().state is self.ended.get((name, migration), MigrationState.MOVING)
         elif name not in self.held:
             self.refused(exceptions.ConsumerNotFound, move)
         elif kind is not MigrationKind.RESIZE and self.held[name][0] == host:
@@ -152,6 +151,7 @@ class Life(RuleBasedStateMachine):
             assert move().state is MigrationState.MOVING
             self.leaving[name] = migration, *self.held[name]
             self.held[name] = host, wanted
+            self.began[name, migration] = kind, host, wanted
 
     @rule(number=numbers, migration=migrations, confirms=st.booleans())
     def ends(self, number: int, migration: str, confirms: bool) -> None:

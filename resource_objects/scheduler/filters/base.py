@@ -40,6 +40,14 @@ class ColumnarFilter(Protocol):
 
 
 @runtime_checkable
+class NamingFilter(Protocol):
+    """A filter that can name who keeps a request from a host: for explanations, as data."""
+
+    def holders(self, host: HostState, spec: RequestSpec) -> tuple[tuple[str, int], ...]:
+        """Return who stands in the way at a host that is refused, each with how much of it."""
+
+
+@runtime_checkable
 class LimitingFilter(Protocol):
     """A filter that bounds how much may be used of hosts, such as by another ratio."""
 
@@ -124,7 +132,20 @@ class FilterCondition:
             raise FilterFailed(self.name, where, told)
         if why is None:
             why = "is refused, and it failed to say why"
-        return [Reason(self.rule, 1, 0, 0, where=where, unit=why, filter=self.name)]
+        holders = self._holders(host.tree)
+        return [
+            Reason(self.rule, 1, 0, 0, where=where, holders=holders, unit=why, filter=self.name)
+        ]
+
+    def _holders(self, tree: int) -> tuple[tuple[str, int], ...]:
+        if not isinstance(self._filter, NamingFilter):
+            return ()
+        host = self._hosts.at(tree)
+        try:
+            return tuple(self._filter.holders(host, self._spec))
+        except Exception as error:  # whatever it is: it is named
+            self._failed(host.name, error)
+            return ()
 
     def _why(self, tree: int) -> str | None:
         if tree not in self._told:

@@ -22,13 +22,18 @@ from resource_objects.resources import Amount
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.catalog import is_device
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.base import (
     Cut,
     Partial,
     Semantics,
+    Telling,
+    Told,
     excluded,
+    in_words,
     pools_of,
+    sums,
+    told_unmet,
     trees_of,
     unmet,
 )
@@ -230,11 +235,18 @@ class Shortage:
     with all who hold it. Where there is room and a unit rule stands against it, the rule is named.
     """
 
-    def __init__(self, fleet: Fleet, host: str, ask: FleetDemand, demand: TreeDemand) -> None:
+    def __init__(
+        self, fleet: Fleet, host: str, name: str, demand: TreeDemand, *, names_one: bool = False
+    ) -> None:
+        """:param name: the class
+
+        :param names_one: whether it is told where, also if there is one source alone
+        """
         self._fleet = fleet
         self._host = host
-        self._ask = ask
-        self._amount = ask.amount
+        self._name = name
+        self._names_one = names_one
+        self._amount = demand.amount
         places = members(demand, demand.allowed)
         self._rows = [demand.numbers[place] for place in places]
         self._shared = [
@@ -303,10 +315,10 @@ class Shortage:
             self._amount,
             bound=len(self._rows),
             used=len(self._rows) - sum(self._free.values()),
-            resource=self._ask.resource_class,
+            resource=self._name,
             where=self._host,
             holders=fleet.allocations.holders(
-                (int(kept.provider[row]), self._ask.resource_class, 1) for row in whole
+                (int(kept.provider[row]), self._name, 1) for row in whole
             ),
             parts=tuple(parts),
         )
@@ -338,10 +350,17 @@ class Shortage:
                 needed = min(needed, sum(left[row] for row in some)) if is_short else needed
                 elsewhere = self._elsewhere(some, needed)
                 if all(reason.requested > reason.free for reason in elsewhere):
-                    return found + elsewhere or [self._capacity([nearest])]
+                    return found + self._held(rows, left) + elsewhere or [self._capacity([nearest])]
         elif free[nearest] < left[nearest]:
             found += self._elsewhere([nearest], self._amount)
         return found or [self._capacity([nearest])]
+
+    def _held(self, rows: list[int], left: dict[int, int]) -> list[Reason]:
+        """Name who has devices whole that would do as well as one that is short elsewhere."""
+        if sum(left.values()) < self._amount:  # all of them are told together
+            return []
+        full = [row for row in rows if not left[row] and self._fleet.holders([row])]
+        return [self._capacity([row]) for row in full]
 
     def _elsewhere(self, rows: Sequence[int], amount: int) -> list[Reason]:
         """Name what some sources use elsewhere too, where that leaves them less than so much."""
@@ -402,11 +421,12 @@ class Shortage:
 
     def _made(self, rule: Rule, bound: int, rows: list[int]) -> Reason:
         fleet = self._fleet
-        is_one = len(rows) == 1 and (len(self._rows) > 1 or self._is_pooled)
+        is_named = self._names_one or len(self._rows) > 1 or self._is_pooled
+        is_one = len(rows) == 1 and is_named
         where = fleet.names[int(fleet.inventories.provider[rows[0]])] if is_one else self._host
         holders = fleet.holders(rows) if rule in (Rule.CAPACITY, Rule.LIMIT) else ()
         used = self._sum(fleet.inventories.used, rows)
-        return Reason(rule, self._amount, bound, used, self._ask.resource_class, where, holders)
+        return Reason(rule, self._amount, bound, used, self._name, where, holders)
 
     @staticmethod
     def _sum(column: Integers, rows: list[int]) -> int:
@@ -539,8 +559,54 @@ class ClassCondition:
             able = able & ~demand.own.is_barred[number]
             if demand.pooled is not None:
                 of_pools[entries] &= ~demand.pooled.is_barred[number]
-            yield Cut(trees_of(self.fleet, rows, able, of_pools), rule, "", name, label)
-        yield Cut(self.mask(), self.rule, "", name, amount=amount, rows=rows)
+            words = f"{name} {in_words(demand.barriers[: number + 1])}"
+            yield Cut(trees_of(self.fleet, rows, able, of_pools), rule, "", name, label, words)
+        together = demand.own.allowed & demand.is_device if demand.is_split else None
+        yield self._cut(self.mask(), (demand.own.allowed, self._pooled()), together)
+
+    def cut_of_trait(self, trait: int, label: str) -> Cut:
+        """Return the cut that enough is to be had of who has a required trait."""
+        demand = self.demand
+        own = having(demand.own, trait)
+        together = own & demand.is_device if demand.is_split else None
+        cut = self._cut(self.enough(trait), (own, self._pooled(trait)), together)
+        words = in_words([*demand.barriers, (Rule.TRAIT_MISSING, label)])
+        return cut._replace(label=label, words=words)
+
+    def _cut(
+        self, passing: Booleans, may: tuple[Booleans, Booleans], together: Booleans | None
+    ) -> Cut:
+        demand = self.demand
+        return Cut(
+            passing,
+            self.rule,
+            "",
+            demand.resource_class,
+            words=in_words(demand.barriers),
+            amount=demand.amount,
+            rows=demand.rows,
+            may=may,
+            together=together,
+        )
+
+    def had(self, trait: int) -> Booleans:
+        """Return, by tree, whether somebody who may give it has a required trait, full or not."""
+        return trees_of(
+            self.fleet, self.demand.rows, having(self.demand.own, trait), self._pooled(trait)
+        )
+
+    def _pooled(self, trait: int | None = None) -> Booleans:
+        """Return who may give it to other trees, as a pool; parallel to its inventories."""
+        found = np.zeros(len(self.demand.rows.provider), dtype=np.bool_)
+        if self.demand.pooled is not None:
+            entries = np.asarray(self.demand.pooled.numbers) - self.demand.rows.first
+            found[entries] = having(self.demand.pooled, trait)
+        return found
+
+    @property
+    def name(self) -> str:
+        """The class."""
+        return self.demand.resource_class
 
     @property
     def providers(self) -> Integers:
@@ -644,7 +710,7 @@ class ClassCondition:
                 self.fleet, demand.resource_class, demand.amount, demand.units, here.numbers
             )
         some = here.only(sources)
-        shortage = Shortage(self.fleet, host, demand, some)
+        shortage = Shortage(self.fleet, host, demand.resource_class, some)
         if not shortage.is_of_sums:
             if self.can(tree, sources):
                 return []
@@ -653,19 +719,116 @@ class ClassCondition:
                 return found
         return shortage.reasons()
 
-    def lacks(self, tree: int, trait: int, name: str) -> Reason:
-        """Return the reason that nobody who gives it has a required trait, by its number."""
+    def tell(self, trees: Booleans, sources: Booleans) -> Telling:
+        """Return :meth:`short` of some trees.
+
+        :param trees: of which none has shares, or is linked to pools
+        :param sources: of the inventories, who may give with the traits that only it answers for
+        """
+        demand, rows, count = self.demand, self.demand.rows, len(trees)
+        allowed, may_give = demand.own.allowed, ~rows.is_part
+        here = trees[rows.tree]
+        has_allowed, has_sources, has_any = np.zeros((3, count), dtype=np.bool_)
+        has_allowed[rows.tree[allowed & here]] = True
+        has_sources[rows.tree[sources & here]] = True
+        has_any[rows.tree[may_give & here]] = True
+        none = trees & (~has_any | (has_allowed & ~has_sources))
+        barred = trees & ~none & ~has_allowed
+        told, is_told = self._tell_barred(barred)
+        asked = trees & ~none & ~barred
+        some = np.flatnonzero(sources & asked[rows.tree])
+        tree = rows.tree[some]
+        few = asked & (sums(rows.free[some].clip(0), tree, count) < demand.amount)
+        open_ = (barred & ~is_told) | self._is_undecided(asked & ~few, some)
+        name = demand.resource_class
+        if self.fleet.limited:  # whether the rule is of a limit is looked up one by one
+            limits = integers(sorted(self.fleet.limited))
+            limited = np.zeros(count, dtype=np.bool_)
+            limited[self.fleet.inventories.tree[limits]] = True
+            open_ |= few & limited
+            few &= ~limited
+        if none.any():
+            told.append(Told(Rule.NO_INVENTORY, np.flatnonzero(none), demand.amount, resource=name))
+        if few.any():
+            told.append(self._tell_full(few, some))
+        return Telling(told, open_)
+
+    def _tell_barred(self, trees: Booleans) -> tuple[list[Told], Booleans]:
+        """Return the conditions that nobody of a tree meets, and the trees with such a one."""
+        demand, rows, found = self.demand, self.demand.rows, []
+        is_told = np.zeros_like(trees)
+        if not trees.any():
+            return [], is_told
+        able = ~rows.is_part & trees[rows.tree]
+        for (rule, label), is_barred in zip(demand.barriers, demand.own.is_barred, strict=True):
+            failing = trees.copy()
+            failing[rows.tree[able & ~is_barred]] = False
+            is_told |= failing
+            if failing.any():
+                found.append(told_unmet(rule, label, failing, demand.amount, demand.resource_class))
+        return found, is_told
+
+    def _tell_full(self, trees: Booleans, some: Integers) -> Told:
+        """Return that sources have too little together, in some trees."""
+        demand, rows, count = self.demand, self.demand.rows, len(trees)
+        entries = some[trees[rows.tree[some]]]
+        tree = rows.tree[entries]
+        found = np.flatnonzero(trees)
+        return Told(
+            Rule.CAPACITY,
+            found,
+            demand.amount,
+            bound=sums(rows.capacity[entries], tree, count)[found],
+            used=sums(rows.used[entries], tree, count)[found],
+            resource=demand.resource_class,
+            inventories=entries + rows.first,
+            starts=tree.searchsorted(found),
+        )
+
+    def _is_undecided(self, trees: Booleans, some: Integers) -> Booleans:
+        """Return in which trees, where sources have enough together, arrays do not say yes."""
+        demand, rows = self.demand, self.demand.rows
+        found = trees.copy()
+        found[rows.tree[some[demand.gives_all[some]]]] = False
+        if demand.is_split and found.any():
+            parts = some[demand.is_device[some] & (rows.low[some] <= rows.high[some])]
+            tree = rows.tree[parts]
+            most = np.minimum(rows.high[parts], demand.amount)
+            is_plain = np.ones_like(found)  # any part of it can be given
+            is_plain[tree[(rows.step_size[parts] > 1) | (rows.low[parts] > 1)]] = False
+            found &= ~(is_plain & (sums(most, tree, len(found)) >= demand.amount))
+        return found
+
+    def lacks(self, tree: int, trait: int, required: Sequence[str]) -> Reason:
+        """Return the reason that nobody who gives it has a required trait, by its number.
+
+        Where somebody has it, what that one lacks is told with it: what else everybody who gives
+        must meet, then the traits before it.
+        """
         here, demand = self.of_tree(tree), self.demand
-        host = self.fleet.hosts[tree]
+        host, amount, name = self.fleet.hosts[tree], demand.amount, demand.resource_class
+        able = self._may_give(tree)
+        of_traits = [
+            np.concatenate([some.has_required[n][entries] for some, entries in self.sources(tree)])
+            for n in range(trait + 1)
+        ]
+        has = [flags[able] for flags in of_traits]
+        missing = Rule.TRAIT_MISSING
         if not here.allowed & here.with_trait[trait]:
-            having = [some.has_required[trait][entries] for some, entries in self.sources(tree)]
-            has = np.concatenate(having)[self._may_give(tree)]
-            conditions = [(Rule.TRAIT_MISSING, name), *demand.barriers]
-            flags = [~has, *self._barring(tree)]
-            told = excluded(conditions, flags, demand.amount, demand.resource_class, host)
-            if has.any() and told:  # those who have it may not give
+            conditions = [(missing, required[trait]), *demand.barriers]
+            flags = [~has[trait], *self._barring(tree)]
+            told = excluded(conditions, flags, amount, name, host)
+            if has[trait].any() and told:  # those who have it may not give
                 return told[0]
-        return unmet(Rule.TRAIT_MISSING, name, demand.amount, demand.resource_class, host)
+            return unmet(missing, required[trait], amount, name, host)
+        conditions = [*((missing, one) for one in required[: trait + 1]), *demand.barriers]
+        flags = [*(~one for one in has), *self._barring(tree)]
+        told = excluded(conditions, flags, amount, name, host)
+        if told:
+            return told[0]
+        words = " ".join(f"with {one}" for one in required[: trait + 1])
+        holders = self.fleet.holders([here.numbers[place] for place in members(here, here.allowed)])
+        return Reason(Rule.TRAITS_AT_ONCE, amount, 0, 0, name, host, holders, unit=words)
 
     def _barred(self, tree: int, host: str) -> list[Reason]:
         """Name the conditions that nobody meets, or if there is none all that together exclude."""

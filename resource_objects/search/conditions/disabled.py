@@ -23,7 +23,14 @@ from resource_objects.requests import Request
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import FleetDemand
-from resource_objects.search.conditions.base import Cut, Partial, Qualification, met
+from resource_objects.search.conditions.base import (
+    Cut,
+    Partial,
+    Qualification,
+    Semantics,
+    met,
+    pools_of,
+)
 from resource_objects.search.conditions.groups import GroupKind
 from resource_objects.search.conditions.located import LocatedFleetDemand
 from resource_objects.search.fleet import ClassRows, DisabledAlone, Fleet
@@ -87,6 +94,7 @@ class PartsInService:
     """
 
     fleet: Fleet
+    rules: Semantics
     counting: Counting
 
     rule = Rule.DISABLED
@@ -108,7 +116,7 @@ class PartsInService:
         if not any(host.told.values()):
             return []
         fleet, able = self.fleet, self.counting.able
-        givers = (*fleet.of_tree(host.tree), *fleet.pools.of_tree(host.tree))
+        givers = (*fleet.of_tree(host.tree), *pools_of(fleet, self.rules, host.tree))
         found = {place: None for giver in givers if able[giver] for place in fleet.upwards(giver)}
         told = [_told(fleet, place) for place in found if place in fleet.disabled]
         if fleet.disabled_units:
@@ -219,12 +227,7 @@ class Counting:
                 number = self._fleet.number(place, one.resource_class)
                 if number is not None and 0 <= number - rows.first < len(capacity):
                     capacity[number - rows.first] += 1
-        fits: Booleans = (
-            (rows.min_unit <= amount)
-            & (amount <= np.minimum(capacity, rows.max_unit))
-            & (amount % rows.step_size == 0)
-        )
-        return fits
+        return rows.could_give(amount, capacity)
 
 
 class _Asked(NamedTuple):

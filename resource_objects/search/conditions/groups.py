@@ -6,34 +6,42 @@ meets by itself, its conditions and its room for each class, is one flag. Over t
 once it is then seen which trees have enough providers for each kind, and enough of each class for
 all; what remains is decided tree by tree (:mod:`~resource_objects.search.assignment`).
 
-Why they cannot be given is told kind by kind first: is the class there, is there room at one
-provider, do those with room meet the conditions. If each could be given, then what keeps them from
-it together: too few providers for isolated groups, too little of a class for all of them, nobody
-above the others.
+Why they cannot be given is told kind by kind first, class by class: is the class there, does
+somebody who keeps it meet the conditions, do those have room; then whether one of them gives all
+classes. If each could be given, then what keeps them from it together: too few providers for
+isolated groups, too little of a class for all of them, nobody above the others. That names who is
+at the providers that would do, were nobody there.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources.matching import matched
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.conditions.amounts import Shortage, Source, TreeDemand
 from resource_objects.search.conditions.base import (
     Cut,
     Laying,
     Partial,
     Qualification,
     Semantics,
+    Telling,
+    Told,
     excluded,
+    in_words,
     met,
     pools_of,
-    trees_of,
+    sums,
+    told_unmet,
 )
 from resource_objects.search.fleet import ClassRows, Fleet
 
@@ -41,15 +49,18 @@ from resource_objects.search.fleet import ClassRows, Fleet
 COUNTED_POOLS = 32
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class GroupKind:
     """Named groups that are alike."""
 
+    fleet: Fleet
     group: RequestGroup  #: the first of them
     suffixes: tuple[str, ...]
     classes: tuple[tuple[ClassRows, int], ...]  #: what each asks of which class
     names: tuple[str, ...]  #: of these classes
     conditions: tuple[Qualification, ...]
+    met_own: Booleans  #: by provider: meets all of them, giving to its own tree
+    met_pooled: Booleans  #: the same to another tree, as a pool
     own: Booleans  #: by provider: gives all of one group to its own tree
     pooled: Booleans  #: the same to another tree, as a pool
     subtrees: frozenset[int]  #: the sets of ``same_subtree`` that they are in
@@ -58,6 +69,25 @@ class GroupKind:
     def count(self) -> int:
         """How many groups there are of it."""
         return len(self.suffixes)
+
+    @functools.cached_property
+    def would(self) -> tuple[Booleans, Booleans]:
+        """Who would give all of one group if nobody held anything, to its own tree and to others.
+
+        By provider: who meets the conditions, keeps all classes, and enough of each.
+        """
+        able, every = np.ones(len(self.own), dtype=np.bool_), self.fleet.unheld_free
+        for rows, amount in self.classes:
+            has = np.zeros(len(able), dtype=np.bool_)
+            most = every[rows.first : rows.first + len(rows.tree)]
+            has[rows.provider[rows.could_give(amount, most) & ~rows.is_part]] = True
+            able &= has
+        return self.met_own & able, self.met_pooled & able
+
+    def numbers(self, providers: Booleans) -> Integers:
+        """Return the inventories of its classes that some providers keep, by number."""
+        found = [rows.first + np.flatnonzero(providers[rows.provider]) for rows, _ in self.classes]
+        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +129,37 @@ class Named:
         for kind in self.kinds:
             for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
                 found[name] = found.get(name, 0) + amount * kind.count
+        return found
+
+    def most(self, trees: int) -> Integers:
+        """Return, by tree, how often all groups can be given at most, one time beside the other.
+
+        Of each kind so often as its providers give one; of each class and amount so often as
+        inventories have so much, for all groups together that ask for so much or more.
+        """
+        found = np.full(trees, MAX_AMOUNT)
+        if any(kind.pooled.any() for kind in self.kinds):
+            return found
+        for kind in self.kinds:
+            each = np.where(kind.own, MAX_AMOUNT, 0)
+            for rows, amount in kind.classes:
+                each[rows.provider] = np.minimum(each[rows.provider], rows.free.clip(0) // amount)
+            if kind.classes:
+                gives = np.flatnonzero(each)
+                slots = np.zeros(trees, dtype=np.int64)
+                np.add.at(slots, self.fleet.tree[gives], each[gives])
+                np.minimum(found, slots // kind.count, out=found)
+        asked = [
+            (name, rows, amount, kind.count)
+            for kind in self.kinds
+            for name, (rows, amount) in zip(kind.names, kind.classes, strict=True)
+        ]
+        for name, rows, least, _ in asked:
+            slots = np.zeros(trees, dtype=np.int64)
+            has = np.where(rows.is_part, 0, rows.free.clip(0) // least)
+            np.add.at(slots, rows.tree, has)
+            many = sum(n for other, _, amount, n in asked if other == name and amount >= least)
+            np.minimum(found, slots // many, out=found)
         return found
 
     def _slots(self, kind: GroupKind) -> Integers:
@@ -173,26 +234,43 @@ def _kind(
     counts = list(_counts(group))
     for name, _ in counts:
         conditions += laying.of_class(group, name)
-    own, pooled = met(conditions, len(fleet.names))
+    met_own, met_pooled = own, pooled = met(conditions, len(fleet.names))
     classes = tuple((fleet.rows(name), amount) for name, amount in counts)
     for rows, amount in classes:
         gives = giving(rows, amount)
         able = np.zeros(len(fleet.names), dtype=np.bool_)
         able[rows.provider[gives]] = True
-        own &= able
-        pooled &= able
+        own, pooled = own & able, pooled & able
     is_pool = np.zeros(len(fleet.names), dtype=np.bool_)
     is_pool[fleet.pools.providers] = True
     return GroupKind(
+        fleet,
         group,
         tuple(one.suffix for one in groups),
         classes,
         tuple(name for name, _ in counts),
         tuple(conditions),
+        met_own,
+        met_pooled & is_pool,
         own,
         pooled & is_pool,
         subtrees,
     )
+
+
+def _of_both(own: Booleans, pooled: Booleans, providers: Integers, count: int) -> Booleans:
+    """Return flags of some providers: the first so many give to their own tree, the rest as pools.
+
+    :param own: by provider, and so is ``pooled``
+    """
+    return np.concatenate((own[providers[:count]], pooled[providers[count:]]))
+
+
+def _keeping(rows: ClassRows, providers: int) -> Booleans:
+    """Return who keeps a class, not as a part of what another has."""
+    found = np.zeros(providers, dtype=np.bool_)
+    found[rows.provider[~rows.is_part]] = True
+    return found
 
 
 def giving(rows: ClassRows, amount: int) -> Booleans:
@@ -225,6 +303,7 @@ class Groups:
     is_host: Booleans  #: by tree: may be found
     beside: Mapping[str, int]  #: how much is asked of each class without a name
     decide: Callable[[Named, int], bool]  #: whether some groups can be given, or it takes too long
+    is_all: bool = False  #: nothing is asked beside them
 
     rule = Rule.GROUPS
 
@@ -233,27 +312,48 @@ class Groups:
         return self.named.possible(self.beside)
 
     def cuts(self) -> Iterator[Cut]:
-        """Yield, kind by kind, what is there, what gives enough, each condition; then all."""
+        """Yield, kind by kind, what is there, each condition, what gives enough; then all."""
         for kind in self.named.kinds:
             yield from self._of_kind(kind)
         yield Cut(self.mask(), self.rule)
 
     def _of_kind(self, kind: GroupKind) -> Iterator[Cut]:
         fleet, group = self.named.fleet, _told([kind])
-        own = np.ones(len(fleet.names), dtype=np.bool_)
+        own, pooled = np.ones((2, len(fleet.names)), dtype=np.bool_)
+        for number, (name, (rows, amount)) in enumerate(
+            zip(kind.names, kind.classes, strict=True), 1
+        ):
+            keeps = _keeping(rows, len(own))
+            own, pooled = own & keeps, pooled & keeps
+            found, words = self._of_providers(own, pooled), " and ".join(kind.names[:number])
+            yield Cut(found, Rule.NO_INVENTORY, group, name, words=words, amount=amount, rows=rows)
+        said = [(one.rule, one.label) for one in kind.conditions]
+        of = kind.names[0] if len(kind.names) == 1 else None
+        classes = " and ".join(kind.names) or "provider"
+        for number, one in enumerate(kind.conditions, 1):
+            own, pooled = own & one.own, pooled & one.pooled
+            words = f"{classes} {in_words(said[:number])}"
+            found = self._of_providers(own, pooled)
+            yield Cut(found, one.rule, group, of, one.label, words)
+        given = dict.fromkeys(kind.names, "")
         for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-            pools = np.isin(rows.provider, fleet.pools.providers)
-            found = trees_of(fleet, rows, ~rows.is_part, pools)
-            yield Cut(found, Rule.NO_INVENTORY, group, name, amount=amount, rows=rows)
             able = np.zeros(len(own), dtype=np.bool_)
             able[rows.provider[giving(rows, amount)]] = True
-            own &= able
-            found = self._of_providers(own, own)
-            yield Cut(found, Rule.CAPACITY, group, name, amount=amount, rows=rows)
-        pooled = own.copy()
-        for one in kind.conditions:
-            own, pooled = own & one.own, pooled & one.pooled
-            yield Cut(self._of_providers(own, pooled), one.rule, group, label=one.label)
+            may = own[rows.provider], pooled[rows.provider]
+            own, pooled = own & able, pooled & able
+            beside = " and ".join(one + given[one] for one in given if one != name)
+            given[name] = f"={amount}"
+            parts = [f"beside {beside}" if beside else "", in_words(said)]
+            yield Cut(
+                self._of_providers(own, pooled),
+                Rule.CAPACITY,
+                group,
+                name,
+                words=" ".join(filter(None, parts)),
+                amount=amount,
+                rows=rows,
+                may=may,
+            )
 
     def _of_providers(self, own: Booleans, pooled: Booleans) -> Booleans:
         """Return the trees of some providers, and those linked to pools among others."""
@@ -273,15 +373,27 @@ class Groups:
 
         Cost: some 50 microseconds for each kind of group.
         """
-        found = list(dict.fromkeys(_GroupFindings(self, host.tree).reasons()))
+        findings = _GroupFindings(self, host.tree)
+        found = list(dict.fromkeys(findings.reasons()))
         if found or any(host.told.values()):
             return found
-        name = self.named.fleet.hosts[host.tree]
-        if not self.is_host[host.tree]:
-            found = list(self._not_own(name))
-        count = sum(kind.count for kind in self.named.kinds)
-        all_at_once = Reason(self.rule, count, 0, 0, where=name, group=_told(self.named.kinds))
-        return found or [all_at_once]
+        if not self.is_host[host.tree] or self._is_of_pools(host.tree):
+            found = list(self._not_own(self.named.fleet.hosts[host.tree]))
+        return found or [findings.all_at_once()]
+
+    def tell(self, trees: Booleans) -> Telling:
+        """Return :meth:`reasons` of some trees, but that not all can be given at once.
+
+        :param trees: of which none has shares, or is linked to pools
+        """
+        return _GroupsTold(self, trees).telling()
+
+    def _is_of_pools(self, tree: int) -> bool:
+        """Return whether they could be given, but by nobody of the tree itself."""
+        rules = self.named.rules
+        if not (self.is_all and rules.host_gives and pools_of(self.named.fleet, rules, tree)):
+            return False
+        return self.holds(tree)
 
     def _not_own(self, host: str) -> Iterator[Reason]:
         """Yield the reasons for a host of which nobody but pools could give the groups."""
@@ -304,70 +416,110 @@ class _GroupFindings:
         self._beside = groups.beside
         self._decide = groups.decide
         self._host = fleet.hosts[tree]
-        own = fleet.of_tree(tree)
-        self._providers = np.array([*own, *pools_of(fleet, named.rules, tree)], dtype=np.int64)
+        own, pools = fleet.of_tree(tree), pools_of(fleet, named.rules, tree)
+        self._providers = np.array([*own, *pools], dtype=np.int64)
+        self._pools = np.array(sorted(pools), dtype=np.int64)
         self._own = len(own)
 
     def reasons(self) -> list[Reason]:
         found = [reason for kind in self._named.kinds for reason in self._of_kind(kind)]
         return found or self._of_all()
 
+    def all_at_once(self) -> Reason:
+        """Return that all groups, with what is asked without a name, cannot be given at once."""
+        return self._at_once(Rule.GROUPS, self._named.kinds)
+
     # --- one kind by itself ---
 
     def _of_kind(self, kind: GroupKind) -> Iterator[Reason]:
         if self._named.options(kind, self._tree):
             return
+        classes = list(zip(kind.names, kind.classes, strict=True))
+        found = [one for name, each in classes for one in self._of_class(kind, name, *each)]
+        if not classes:
+            found = self._barred(kind, "provider", 1, self._providers, self._own)
+        if not found:
+            found = [self._one_provider(kind)]
         group = _told([kind])
-        for reason in self._of_classes(kind) or self._of_conditions(kind):
-            yield dataclasses.replace(reason, group=group)
+        yield from (dataclasses.replace(reason, group=group) for reason in found)
 
-    def _of_classes(self, kind: GroupKind) -> list[Reason]:
-        """Return what there is not enough of, or that nobody has enough of all."""
-        found: list[Reason] = []
-        gives = np.zeros(len(self._providers), dtype=np.int64)
-        for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-            here = np.flatnonzero(np.isin(rows.provider, self._providers) & ~rows.is_part)
-            able = here[giving(rows, amount)[here]]
-            if not len(here):
-                found.append(Reason(Rule.NO_INVENTORY, amount, 0, 0, name, self._host))
-            elif not len(able):
-                found.append(self._short(name, rows, amount, here))
-            gives += np.isin(self._providers, rows.provider[able])
-        most, count = int(gives.max(initial=0)), len(kind.classes)
-        if not found and most < count:
-            found.append(Reason(Rule.ONE_PROVIDER, count, most, 0, where=self._host))
-        return found
+    def _of_class(
+        self, kind: GroupKind, name: str, rows: ClassRows, amount: int
+    ) -> Iterable[Reason]:
+        """Return why nobody who meets the conditions gives a class; nothing if somebody does."""
+        here, own = self._entries(rows)
+        if not len(here):
+            return [Reason(Rule.NO_INVENTORY, amount, 0, 0, name, self._host)]
+        some = rows.provider[here]
+        may = _of_both(kind.met_own, kind.met_pooled, some, own)
+        if not may.any():
+            return self._barred(kind, name, amount, some, own)
+        if giving(rows, amount)[here[may]].any():
+            return []
+        return self._short(name, rows, amount, here[may], int(np.count_nonzero(may[:own])))
 
-    def _short(self, name: str, rows: ClassRows, amount: int, here: Integers) -> Reason:
-        """Return why whoever has most of a class does not give so much."""
-        entry = int(max(here.tolist(), key=lambda at: (int(rows.free[at]), -at)))
-        where = self._fleet.names[int(rows.provider[entry])]
-        capacity, used = int(rows.capacity[entry]), int(rows.used[entry])
-        full = self._fleet.rule_of([rows.first + entry])
-        rules = (
-            (int(rows.free[entry]) < amount, full, capacity),
-            (amount < rows.min_unit[entry], Rule.MIN_UNIT, int(rows.min_unit[entry])),
-            (amount > rows.max_unit[entry], Rule.MAX_UNIT, int(rows.max_unit[entry])),
-            (True, Rule.STEP_SIZE, int(rows.step_size[entry])),
-        )
-        rule, bound = next((rule, bound) for fails, rule, bound in rules if fails)
-        holders: tuple[tuple[str, int], ...] = ()
-        if rule is full:
-            holders = self._fleet.holders([rows.first + entry])
-            used = max(used, capacity - int(rows.free[entry]))
-        return Reason(rule, amount, bound, used, name, where, holders)
+    def _entries(self, rows: ClassRows) -> tuple[Integers, int]:
+        """Return who keeps a class, not as a part: of the tree, then pools; and how many of it."""
+        here = rows.of_tree(self._tree)
+        own = np.arange(here.start, here.stop)
+        at = np.minimum(rows.provider.searchsorted(self._pools), max(0, len(rows.provider) - 1))
+        pooled = at[rows.provider[at] == self._pools] if len(rows.provider) else at[:0]
+        own, pooled = own[~rows.is_part[own]], pooled[~rows.is_part[pooled]]
+        return np.concatenate((own, pooled)), len(own)
 
-    def _of_conditions(self, kind: GroupKind) -> list[Reason]:
-        """Return the conditions that those with room do not meet."""
-        able = np.ones(len(self._providers), dtype=np.bool_)
-        for rows, amount in kind.classes:
-            able &= np.isin(self._providers, rows.provider[giving(rows, amount)])
-        some = self._providers[able]
-        is_own = np.flatnonzero(able) < self._own
-        flags = [~np.where(is_own, one.own[some], one.pooled[some]) for one in kind.conditions]
-        (_, amount), name = (kind.classes or ((None, 1),))[0], (kind.names or ("provider",))[0]
+    def _short(
+        self, name: str, rows: ClassRows, amount: int, entries: Integers, own: int
+    ) -> list[Reason]:
+        """Return why none of those who may gives so much of a class."""
+        columns = [column[entries].tolist() for column in (rows.low, rows.high, rows.step_size)]
+        figures = zip(*columns, strict=True)
+        sources = tuple(Source(low, high, step, False) for low, high, step in figures)
+        numbers = (entries + rows.first).tolist()
+        demand = TreeDemand(amount, numbers, sources, (1 << len(numbers)) - 1, (), own=own)
+        return Shortage(self._fleet, self._host, name, demand, names_one=True).reasons()
+
+    def _barred(
+        self, kind: GroupKind, name: str, amount: int, providers: Integers, own: int
+    ) -> list[Reason]:
+        """Return the conditions by which none of some providers may give.
+
+        :param own: so many of them, the first, are of the tree itself
+        """
+        flags = [~_of_both(one.own, one.pooled, providers, own) for one in kind.conditions]
         barriers = [(one.rule, one.label) for one in kind.conditions]
         return excluded(barriers, flags, amount, name, self._host)
+
+    def _one_provider(self, kind: GroupKind) -> Reason:
+        """Return that each class is given by somebody, and all by nobody."""
+        gives: dict[int, int] = {}
+        for rows, amount in kind.classes:
+            here, own = self._entries(rows)
+            able = giving(rows, amount)[here]
+            some = rows.provider[here]
+            able &= _of_both(kind.met_own, kind.met_pooled, some, own)
+            for place in some[able].tolist():
+                gives[place] = gives.get(place, 0) + 1
+        count, most = len(kind.classes), max(gives.values())
+        holders = self._there([kind])
+        return Reason(Rule.ONE_PROVIDER, count, most, 0, where=self._host, holders=holders)
+
+    def _there(
+        self, kinds: Sequence[GroupKind], *, but_able: bool = False
+    ) -> tuple[tuple[str, int], ...]:
+        """Return who is at providers that would give, were nobody there, and at how many.
+
+        :param but_able: whether those do not count that give now
+        """
+        found: dict[int, None] = {}
+        for kind in kinds:
+            for rows, _ in kind.classes:
+                here, own = self._entries(rows)
+                some = rows.provider[here]
+                may = _of_both(*kind.would, some, own)
+                if but_able:
+                    may &= ~_of_both(kind.own, kind.pooled, some, own)
+                found.update(dict.fromkeys((here[may] + rows.first).tolist()))
+        return self._fleet.there(found)
 
     # --- all together ---
 
@@ -387,8 +539,10 @@ class _GroupFindings:
         counts = [kind.count for kind in kinds]
         most = matched(zip(counts, masks, strict=True))
         if most < sum(counts):
-            group = _told(kinds)
-            yield Reason(Rule.ISOLATED, sum(counts), most, 0, where=self._host, group=group)
+            holders, group = self._there(kinds, but_able=True), _told(kinds)
+            yield Reason(
+                Rule.ISOLATED, sum(counts), most, 0, where=self._host, holders=holders, group=group
+            )
 
     def _too_little(self) -> Iterator[Reason]:
         """Yield the classes of which there is too little for all groups, named or not."""
@@ -400,11 +554,11 @@ class _GroupFindings:
                 kinds.setdefault(name, []).append(kind)
         for name, some in kinds.items():
             rows = self._fleet.rows(name)
-            here = np.isin(rows.provider, self._providers) & ~rows.is_part
-            free = int(rows.free[here].clip(0).sum())
+            here, _ = self._entries(rows)
+            capacity = int(rows.capacity[here].sum())
+            free = int((rows.capacity[here] - rows.used[here]).clip(0).sum())
             if free < demand[name]:
-                capacity = int(rows.capacity[here].sum())
-                numbers = (np.flatnonzero(here) + rows.first).tolist()
+                numbers = (here + rows.first).tolist()
                 yield Reason(
                     self._fleet.rule_of(numbers),
                     demand[name],
@@ -416,9 +570,7 @@ class _GroupFindings:
                     group=_told(some),
                 )
             elif any(self._slots(kind) < kind.count for kind in some):
-                count = sum(kind.count for kind in some)
-                group = _told(some)
-                yield Reason(Rule.GROUPS, count, 0, 0, where=self._host, group=group)
+                yield self._at_once(Rule.GROUPS, some)
 
     def _slots(self, kind: GroupKind) -> int:
         """Return how many groups of a kind could be given if there were no others."""
@@ -443,5 +595,292 @@ class _GroupFindings:
             )
             few = dataclasses.replace(self._named, kinds=kinds, isolates=False, subtrees=1)
             if not self._decide(few, self._tree):
-                count = sum(kind.count for kind in kinds)
-                yield Reason(Rule.SUBTREE, count, 0, 0, where=self._host, group=_told(kinds))
+                yield self._at_once(Rule.SUBTREE, kinds)
+
+    def _at_once(self, rule: Rule, kinds: Sequence[GroupKind]) -> Reason:
+        """Return that some groups, each of which could be given, cannot be all at once."""
+        count, holders = sum(kind.count for kind in kinds), self._there(kinds)
+        group = _told(kinds)
+        return Reason(rule, count, 0, 0, where=self._host, holders=holders, group=group)
+
+
+class _GroupsTold:
+    """What arrays tell of many trees: as :class:`_GroupFindings`, in the same order."""
+
+    def __init__(self, groups: Groups, trees: Booleans) -> None:
+        self._named = named = groups.named
+        self._fleet = named.fleet
+        self._beside = groups.beside
+        self._trees = trees
+        self._open = np.zeros_like(trees)
+        self._is_told = np.zeros_like(trees)
+        self._found: list[Told] = []
+        #: by kind, who gives one group of it, and how many these are in each tree
+        self._count = [
+            np.bincount(self._fleet.tree[kind.own], minlength=len(trees)) for kind in named.kinds
+        ]
+
+    def telling(self) -> Telling:
+        for kind, count in zip(self._named.kinds, self._count, strict=True):
+            self._of_kind(kind, self._trees & (count == 0))
+        # where each kind could be given
+        left = self._trees & ~self._is_told & ~self._open
+        if self._named.isolates and left.any():
+            left &= ~self._too_few(left)
+        if left.any():
+            left &= ~self._too_little(left)
+        if self._named.subtrees:
+            self._open |= left
+        return Telling(self._found, self._open)
+
+    def _tell(self, told: Told) -> None:
+        if len(told.tree):
+            self._found.append(told)
+            self._is_told[told.tree] = True
+
+    # --- one kind by itself ---
+
+    def _of_kind(self, kind: GroupKind, trees: Booleans) -> None:
+        if not trees.any():
+            return
+        lacking = np.zeros_like(trees)
+        for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
+            lacking |= self._of_class(kind, name, rows, amount, trees)
+        if not kind.classes:
+            every = np.ones(len(self._fleet.names), dtype=np.bool_)
+            lacking = self._barred(kind, "provider", 1, every, trees)
+        whole = trees & ~lacking & ~self._open
+        if whole.any():
+            self._one_provider(kind, whole)
+
+    def _of_class(
+        self, kind: GroupKind, name: str, rows: ClassRows, amount: int, trees: Booleans
+    ) -> Booleans:
+        """Tell why nobody who meets the conditions gives a class; return the trees of these."""
+        group = _told([kind])
+        there, might, able = np.zeros((3, len(trees)), dtype=np.bool_)
+        keeps = ~rows.is_part
+        may = keeps & kind.met_own[rows.provider]
+        there[rows.tree[keeps]] = True
+        might[rows.tree[may]] = True
+        able[rows.tree[may & giving(rows, amount)]] = True
+        none = np.flatnonzero(trees & ~there)
+        self._tell(Told(Rule.NO_INVENTORY, none, amount, resource=name, group=group))
+        self._barred(
+            kind, name, amount, _keeping(rows, len(self._fleet.names)), trees & there & ~might
+        )
+        short = trees & might & ~able
+        if short.any():
+            self._short(name, rows, amount, np.flatnonzero(may & short[rows.tree]), short, group)
+        return trees & ~able
+
+    def _barred(
+        self, kind: GroupKind, name: str, amount: int, some: Booleans, trees: Booleans
+    ) -> Booleans:
+        """Tell the conditions that none of some providers meets; return the trees it is about."""
+        if not trees.any():
+            return trees
+        told, able = np.zeros_like(trees), np.zeros_like(trees)
+        able[self._fleet.tree[some & kind.met_own]] = True
+        trees = trees & ~able
+        for one in kind.conditions:
+            failing = trees.copy()
+            failing[self._fleet.tree[some & one.own]] = False
+            unmet = told_unmet(one.rule, one.label, failing, amount, name)
+            self._tell(dataclasses.replace(unmet, group=_told([kind])))
+            told |= failing
+        self._open |= trees & ~told
+        return trees
+
+    def _short(
+        self,
+        name: str,
+        rows: ClassRows,
+        amount: int,
+        entries: Integers,
+        trees: Booleans,
+        group: str,
+    ) -> None:
+        """Tell why none of those who may gives so much of a class."""
+        limited = integers(sorted(self._fleet.limited))
+        if len(limited):  # whether the rule is of a limit is looked up one by one
+            is_limited = np.isin(entries + rows.first, limited)
+            self._open[rows.tree[entries[is_limited]]] = True
+            entries = entries[~self._open[rows.tree[entries]]]
+        tree = rows.tree[entries]
+        free = sums(rows.free[entries].clip(0), tree, len(trees))
+        few = (free < amount)[tree]
+        self._together(name, rows, amount, entries[few], group)
+        entries = entries[~few]
+        tree = rows.tree[entries]
+        order = np.lexsort((entries, -rows.free[entries], tree))
+        entry = entries[order[np.flatnonzero(np.diff(tree[order], prepend=-1))]]
+        is_full, is_small = rows.free[entry] < amount, amount < rows.min_unit[entry]
+        rules = np.select([is_full, is_small, amount > rows.max_unit[entry]], [0, 1, 2], 3)
+        self._together(name, rows, amount, entry[rules == 0], group)
+        bounds = (rows.capacity, rows.min_unit, rows.max_unit, rows.step_size)
+        for number, rule in ((1, Rule.MIN_UNIT), (2, Rule.MAX_UNIT), (3, Rule.STEP_SIZE)):
+            some = entry[rules == number]
+            of = (rows.tree[some], amount, bounds[number][some], rows.used[some], name)
+            self._tell(Told(rule, *of, where=rows.provider[some], group=group))
+
+    def _together(
+        self, name: str, rows: ClassRows, amount: int, entries: Integers, group: str
+    ) -> None:
+        """Tell the capacity of some inventories, those of each tree together."""
+        tree, size = rows.tree[entries], len(self._trees)
+        starts = np.flatnonzero(np.diff(tree, prepend=-1))
+        at = tree[starts]
+        is_one = np.bincount(tree, minlength=size)[at] == 1
+        where = np.where(is_one, rows.provider[entries[starts]], self._fleet.roots[at])
+        self._tell(
+            Told(
+                Rule.CAPACITY,
+                at,
+                amount,
+                sums(rows.capacity[entries], tree, size)[at],
+                sums(rows.used[entries], tree, size)[at],
+                name,
+                where=where,
+                group=group,
+                inventories=entries + rows.first,
+                starts=starts,
+            )
+        )
+
+    def _one_provider(self, kind: GroupKind, trees: Booleans) -> None:
+        """Tell that each class is given by somebody, and all by nobody."""
+        gives = np.zeros(len(self._fleet.names), dtype=np.int64)
+        for rows, amount in kind.classes:
+            gives[rows.provider[giving(rows, amount)]] += 1
+        most = np.zeros(len(trees), dtype=np.int64)
+        some = np.flatnonzero(kind.met_own)
+        np.maximum.at(most, self._fleet.tree[some], gives[some])
+        self._at_once(Rule.ONE_PROVIDER, [kind], trees, len(kind.classes), most)
+
+    def _at_once(
+        self,
+        rule: Rule,
+        kinds: Sequence[GroupKind],
+        trees: Booleans,
+        count: int,
+        bound: Integers | None = None,
+        *,
+        but_able: bool = False,
+    ) -> None:
+        """Tell what stands against groups at once, with who is at providers that would give."""
+        at = np.flatnonzero(trees)
+        some = np.zeros(len(self._fleet.inventories.tree), dtype=np.bool_)
+        for kind in kinds:
+            would = kind.would[0] & trees[self._fleet.tree]
+            some[kind.numbers(would & ~kind.own if but_able else would)] = True
+        numbers = np.flatnonzero(some)
+        tree = self._fleet.inventories.tree[numbers]
+        order = np.argsort(tree, kind="stable")
+        self._tell(
+            Told(
+                rule,
+                at,
+                count,
+                0 if bound is None else bound[at],
+                group=_told(kinds),
+                inventories=numbers[order],
+                starts=tree[order].searchsorted(at),
+                counts_providers=True,
+            )
+        )
+
+    # --- all together ---
+
+    def _too_few(self, trees: Booleans) -> Booleans:
+        """Tell where isolated groups have too few providers."""
+        kinds, fleet = self._named.kinds, self._fleet
+        counts = [kind.count for kind in kinds]
+        if len(kinds) == 1:
+            most = np.minimum(self._count[0], counts[0])
+        else:
+            most = np.full(len(trees), sum(counts))
+            known: dict[tuple[int, ...], int] = {}
+            options = [np.flatnonzero(kind.own & trees[fleet.tree]) for kind in kinds]
+            within = [fleet.tree[some] for some in options]
+            masks = [np.zeros(len(trees), dtype=object) for _ in kinds]
+            for mask, some, at in zip(masks, options, within, strict=True):
+                bit = some - fleet.roots[at]
+                for number, shift in zip(at.tolist(), bit.tolist(), strict=True):
+                    mask[number] |= 1 << shift
+            for number in np.flatnonzero(trees).tolist():
+                key: tuple[int, ...] = tuple([int(mask[number]) for mask in masks])
+                if key not in known:
+                    known[key] = matched(zip(counts, key, strict=True))
+                most[number] = known[key]
+        few = trees & (most < sum(counts))
+        self._at_once(Rule.ISOLATED, kinds, few, sum(counts), most, but_able=True)
+        return few
+
+    def _too_little(self, trees: Booleans) -> Booleans:
+        """Tell the classes of which there is too little for all groups, named or not."""
+        demand = dict(self._beside)
+        kinds: dict[str, list[GroupKind]] = {}
+        for kind in self._named.kinds:
+            for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
+                demand[name] = demand.get(name, 0) + amount * kind.count
+                kinds.setdefault(name, []).append(kind)
+        found, size = np.zeros_like(trees), len(trees)
+        for name, some in kinds.items():
+            rows = self._fleet.rows(name)
+            entries = np.flatnonzero(~rows.is_part & trees[rows.tree])
+            tree = rows.tree[entries]
+            left = (rows.capacity[entries] - rows.used[entries]).clip(0)
+            free = sums(left, tree, size)
+            few = trees & (free < demand[name])
+            if few.any():
+                self._tell_too_little(name, demand[name], some, few, entries, free)
+            few_slots = np.zeros_like(trees)
+            for kind in some:
+                few_slots |= self._slots(kind) < kind.count
+            short = trees & ~few & few_slots
+            self._at_once(Rule.GROUPS, some, short, sum(kind.count for kind in some))
+            found |= few | short
+        return found
+
+    def _tell_too_little(
+        self,
+        name: str,
+        amount: int,
+        kinds: Sequence[GroupKind],
+        trees: Booleans,
+        entries: Integers,
+        free: Integers,
+    ) -> None:
+        rows, fleet = self._fleet.rows(name), self._fleet
+        here = entries[trees[rows.tree[entries]]]
+        if fleet.limited:
+            limited = np.isin(here + rows.first, integers(sorted(fleet.limited)))
+            self._open[rows.tree[here[limited]]] = True
+            trees = trees & ~self._open
+            here = here[trees[rows.tree[here]]]
+        at = np.flatnonzero(trees)
+        tree = rows.tree[here]
+        capacity = sums(rows.capacity[here], tree, len(trees))[at]
+        self._tell(
+            Told(
+                Rule.CAPACITY,
+                at,
+                amount,
+                capacity,
+                capacity - free[at],
+                name,
+                group=_told(kinds),
+                inventories=here + rows.first,
+                starts=tree.searchsorted(at),
+            )
+        )
+
+    def _slots(self, kind: GroupKind) -> Integers:
+        """Return, by tree, how many groups of a kind could be given if there were no others."""
+        fleet = self._fleet
+        each = np.full(len(fleet.names), kind.count)
+        for rows, amount in kind.classes:
+            times = np.minimum(rows.free, rows.max_unit).clip(0) // amount
+            each[rows.provider] = np.minimum(each[rows.provider], times)
+        return sums(each[kind.own], fleet.tree[kind.own], len(self._trees))

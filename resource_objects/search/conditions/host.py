@@ -5,10 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from resource_objects.exceptions import Reason, Rule
-from resource_objects.search.arrays import Booleans
+from resource_objects.requests import Request
+from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import Cut, Partial, Qualification, unmet
+from resource_objects.search.conditions.base import (
+    Cut,
+    Partial,
+    Qualification,
+    Told,
+    told_unmet,
+    unmet,
+)
 from resource_objects.search.fleet import Fleet
 
 
@@ -47,6 +57,16 @@ class HostCondition:
         demands = [one.demand for one in self.classes]
         return [unmet(self.rule, label, one.amount, one.resource_class, name) for one in demands]
 
+    def tell(self, trees: Booleans) -> Iterator[Told]:
+        """Yield :meth:`reasons` of some trees."""
+        failing, label = trees & ~self.qualification.own, self.qualification.label
+        if self.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN):
+            yield told_unmet(self.rule, label, failing, 1, None)
+            return
+        for one in self.classes:
+            demand = one.demand
+            yield told_unmet(self.rule, label, failing, demand.amount, demand.resource_class)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class HostGives:
@@ -82,11 +102,51 @@ class HostGives:
             return []
         found: list[Reason] = []
         for one in self.classes:
-            own = (1 << one.of_tree(host.tree).own) - 1
-            short = one.short(host.tree, host.sources[one] & own)
+            own = host.sources[one] & ((1 << one.of_tree(host.tree).own) - 1)
+            name, demand = self.fleet.hosts[host.tree], one.demand
+            if not own:
+                found.append(Reason(self.rule, demand.amount, 0, 0, demand.resource_class, name))
+                continue
+            short = one.short(host.tree, own)
             if not short:
                 return []
-            name, demand = self.fleet.hosts[host.tree], one.demand
-            nobody = Reason(self.rule, demand.amount, 0, 0, demand.resource_class, name)
-            found += short if own else [nobody]
+            found += short
         return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OnlyHost:
+    """One host alone, with whatever its pools give it: a condition that who asks brings.
+
+    ``functools.partial(OnlyHost, name)`` is one of the ``filters`` of a search.
+    """
+
+    name: str
+    fleet: Fleet
+    request: Request
+
+    rule = Rule.FILTER
+
+    def mask(self) -> Booleans:
+        """Return which host it is."""
+        return np.array([name == self.name for name in self.fleet.hosts], dtype=np.bool_)
+
+    def among(self, trees: Integers) -> Booleans:
+        """Return which of some hosts it is."""
+        return self.mask()[trees]
+
+    def cuts(self) -> Iterator[Cut]:
+        """Yield one cut."""
+        yield Cut(self.mask(), self.rule, label=self.name)
+
+    def holds(self, tree: int) -> bool:
+        """Return whether a host is it."""
+        return self.fleet.hosts[tree] == self.name
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return that a host is another one."""
+        if self.holds(host.tree):
+            return []
+        where = self.fleet.hosts[host.tree]
+        why = f"is not {self.name}"
+        return [Reason(self.rule, 1, 0, 0, where=where, unit=why, filter="host")]

@@ -28,7 +28,7 @@ from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import (
     bits,
 )
-from resource_objects.search.conditions.base import Cut, Partial, Qualifications, excluded
+from resource_objects.search.conditions.base import Cut, Partial, Qualifications, excluded, in_words
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.views import Parts, View
 
@@ -493,7 +493,7 @@ class Unplaced:
         try:
             Placing(self._every).try_fit(within)
         except exceptions.CapacityException as refusal:
-            return [self._told(reason, within) for reason in refusal.reasons]
+            return [one for reason in refusal.reasons for one in self._every_told(reason, within)]
         except exceptions.ForeignAmount:
             return [self.made(Rule.FOREIGN)]
         except exceptions.InvalidInventory:
@@ -514,24 +514,89 @@ class Unplaced:
         flags = [flags[here] for flags in ask.is_barred]
         return excluded(ask.barriers, flags, ask.count, ask.resource_class, self._host)
 
-    def _told(self, reason: Reason, within: Sequence[int]) -> Reason:
-        """Return a reason with who holds what is missing, of the parts that may be used."""
+    def barred_with(self, trait: int, label: str) -> list[Reason]:
+        """Return the conditions that parts with a required trait do not meet."""
+        ask = self._ask
+        here = ask.parts.of_tree(self._demand.tree)
+        flags = [~ask.has_required[trait][here], *(flags[here] for flags in ask.is_barred)]
+        conditions = [(Rule.TRAIT_MISSING, label), *ask.barriers]
+        return excluded(conditions, flags, ask.count, ask.resource_class, self._host)
+
+    def _every_told(self, reason: Reason, within: Sequence[int]) -> list[Reason]:
+        """Return a reason with who holds what is missing; a limit, and who holds the rest."""
         if reason.resource is None:
-            return reason
+            return [reason]
         every = list(zip(self._every, within, strict=True))
         demand, parts = next((one for one in every if _is_about(one[0], reason)), every[0])
-        view = demand.view
         shared = self._of_limit_shared(demand, reason)
         if shared is not None:
-            return shared
+            return [shared, *self._held_of(demand, reason)]
+        return self._barred_class(demand, reason) or [self._told(reason, demand, parts)]
+
+    def _barred_class(self, demand: LocatedTreeDemand, reason: Reason) -> list[Reason]:
+        """Return the conditions by which no part may give a class that some of them keep."""
+        name = reason.resource or ""
+        is_class = reason.cell is None and name != demand.ask.resource_class
+        if reason.rule is not Rule.CAPACITY or reason.bound or not is_class:
+            return []
+        keeps = {place for place, _ in self._numbers(demand, name)}
+        here = self._ask.parts.of_tree(demand.tree) if demand is self._demand else None
+        if not keeps or here is None:
+            return []
+        some = np.isin(self._ask.parts.provider[here], sorted(keeps))
+        flags = [flags[here][some] for flags in self._ask.is_barred]
+        if not flags or not np.logical_or.reduce(flags).all():
+            return []
+        return excluded(self._ask.barriers, flags, reason.requested, name, self._host)
+
+    def _held_of(self, demand: LocatedTreeDemand, reason: Reason) -> Iterator[Reason]:
+        """Yield what others have left too little of, of each part."""
+        fleet = self._fleet
+        for place, number in self._numbers(demand, reason.resource or ""):
+            holders = () if number in fleet.limited else fleet.holders([number])
+            if holders and fleet.left(number) < reason.requested:
+                yield dataclasses.replace(
+                    self._of_inventory(reason, number),
+                    resource=fleet.class_of(number),
+                    where=fleet.names[place],
+                    unit=None,
+                    holders=holders,
+                )
+
+    def _numbers(self, demand: LocatedTreeDemand, name: str) -> Iterator[tuple[int, int]]:
+        """Yield the inventories of a class that parts keep, with their places.
+
+        Of the kind itself those of all that is asked for, whatever its class.
+        """
+        fleet, view = self._fleet, demand.view
+        inventory = view.located.inventory
+        for place in view.places:
+            names: tuple[str, ...] = (name,)
+            if name == demand.ask.resource_class and isinstance(inventory, Identified):
+                names = tuple(
+                    one
+                    for one in view.located.classes
+                    if any(
+                        inventory.is_asked(demand.ask.amount, unit)
+                        for unit in inventory.units(one) or ()
+                    )
+                )
+            for one in names:
+                number = fleet.number(place, one)
+                if number is not None:
+                    yield place, number
+
+    def _told(self, reason: Reason, demand: LocatedTreeDemand, parts: int) -> Reason:
+        """Return a reason with who holds what is missing, of the parts that may be used."""
+        assert reason.resource is not None, "it is about a class"
+        view = demand.view
         units = view.located.blocking_units(demand.ask.amount, reason, demand.spots(parts))
         if units:
             place = dict(zip(view.located.spots, view.places, strict=True))
             held = {
-                place[spot]: frozenset().union(*self._in_service(place[spot], some).values())
-                for spot, some in units.items()
+                place[spot]: self._in_service(place[spot], some) for spot, some in units.items()
             }
-            return dataclasses.replace(reason, holders=self._fleet.who_has(held))
+            return dataclasses.replace(reason, holders=self._fleet.who_has(held, reason.resource))
         if reason.rule not in _BY_OTHERS:
             return reason
         spot = view.located.spot_of(reason)
@@ -544,8 +609,8 @@ class Unplaced:
         number = self._fleet.number(provider, reason.resource)
         if number is None:
             return reason
-        if number in self._fleet.limited and reason.rule is Rule.CAPACITY:
-            reason = self._of_inventory(reason, number)
+        if number in self._fleet.limited:
+            reason = self._under_limit(reason, number)
         return dataclasses.replace(reason, holders=self._fleet.holders([number]))
 
     def _in_service(
@@ -561,7 +626,7 @@ class Unplaced:
         fleet, shares = self._fleet, self._fleet.shares
         numbers = [fleet.number(place, name) for place in demand.view.places]
         links = [link for n in numbers if n is not None for link in shares.between(n, n + 1)]
-        targets = sorted({target for _, target, factor in links if factor == 1})
+        targets = sorted({target for _, target, _ in links if fleet.class_of(target) == name})
         if reason.rule is not Rule.CAPACITY or not targets:
             return reason
         target = min(targets, key=fleet.left)
@@ -577,9 +642,8 @@ class Unplaced:
         if not fleet.limited or reason.rule is not Rule.CAPACITY or reason.cell is not None:
             return None
         found: list[tuple[int, int]] = []
-        for place in demand.view.places:
-            number = fleet.number(place, name)
-            if number is not None and fleet.left(number) > 0:
+        for _, number in self._numbers(demand, name):
+            if fleet.left(number) > 0:
                 found += [
                     (target, factor)
                     for target, factor in fleet.shares.of(number)
@@ -597,6 +661,15 @@ class Unplaced:
             unit=None,
         )
         return dataclasses.replace(told, holders=fleet.holders([target]))
+
+    def _under_limit(self, reason: Reason, number: int) -> Reason:
+        """Return a reason with what is used, where a limit holds back as much as if it were."""
+        used = int(self._fleet.inventories.used[number])
+        if reason.rule is Rule.PHYSICAL and used + reason.requested > reason.bound:
+            return dataclasses.replace(reason, used=used)
+        if reason.rule in (Rule.CAPACITY, Rule.PHYSICAL):
+            return self._of_inventory(reason, number)
+        return reason
 
     def _of_inventory(self, reason: Reason, number: int) -> Reason:
         """Return a reason with the figures of an inventory: its capacity, or the limit of it."""
@@ -640,7 +713,26 @@ class LocatedCondition:
 
     def cuts(self) -> Iterator[Cut]:
         """Yield one cut."""
-        yield Cut(self.mask(), self.rule, "", self.demand.resource_class)
+        words = in_words(self.demand.barriers)
+        yield Cut(self.mask(), self.rule, "", self.demand.resource_class, words=words)
+
+    def cut_of_trait(self, trait: int, label: str) -> Cut:
+        """Return the cut that it seems to have room on parts that have a required trait."""
+        words = in_words([*self.demand.barriers, (Rule.TRAIT_MISSING, label)])
+        name = self.demand.resource_class
+        return Cut(self.enough(trait), self.rule, "", name, label, words)
+
+    def had(self, trait: int) -> Booleans:
+        """Return, by tree, whether a part that may be used has a required trait, full or not."""
+        found = np.zeros(self.trees, dtype=np.bool_)
+        able = self.demand.allowed & self.demand.has_required[trait]
+        found[self.demand.parts.tree[able]] = True
+        return found
+
+    @property
+    def name(self) -> str:
+        """The class of it as a whole."""
+        return self.demand.resource_class
 
     @property
     def providers(self) -> Integers:
@@ -670,9 +762,14 @@ class LocatedCondition:
         """Return what stands against it, on some parts."""
         return self._unplaced(tree).reasons([sources])
 
-    def lacks(self, tree: int, trait: int, name: str) -> Reason:
-        """Return the reason that no part has a required trait."""
-        return self._unplaced(tree).made(Rule.TRAIT_MISSING, name)
+    def lacks(self, tree: int, trait: int, required: Sequence[str]) -> Reason:
+        """Return the reason that no part has a required trait, or none beside those before it."""
+        here, unplaced = self.of_tree(tree), self._unplaced(tree)
+        if not here.allowed & here.with_trait[trait]:
+            barred = unplaced.barred_with(trait, required[trait]) if here.with_trait[trait] else []
+            return barred[0] if barred else unplaced.made(Rule.TRAIT_MISSING, required[trait])
+        words = " ".join(f"with {one}" for one in required[: trait + 1])
+        return dataclasses.replace(unplaced.made(Rule.TRAITS_AT_ONCE), unit=words)
 
     def _unplaced(self, tree: int) -> Unplaced:
         return Unplaced([self.of_tree(tree)], self.demand.fleet.hosts[tree])

@@ -88,6 +88,24 @@ class Near:
             found |= self._binds(rows.provider[~rows.is_part])
         return found
 
+    def binds(self, tree: int) -> bool:
+        """Return whether a tree keeps something of what is asked in some place."""
+        every = (*self.binds_class, *self.binds_located, *self.binds_kind)
+        return any(binds[tree] for binds in every)
+
+    def bound(self, tree: int) -> list[int]:
+        """Return the inventories of what is asked that a tree keeps in its places, by number."""
+        classes = [one.demand.rows for one in self.classes]
+        classes += [rows for kind in self.named.kinds for rows, _ in kind.classes]
+        parts = [one.of_tree(tree).reach for one in self.located]
+        found = {number for some in parts for number in some}
+        for rows in classes:
+            here = rows.of_tree(tree)
+            at = np.flatnonzero(self.places.of[rows.provider[here]] >= 0)
+            found.update((at + here.start + rows.first).tolist())
+        provider = self.fleet.inventories.provider
+        return sorted(n for n in found if self.places.of[provider[n]] >= 0)
+
     # --- over the fleet ---
 
     def mask(self) -> Booleans:
@@ -310,6 +328,17 @@ class TreePlaces:
             for some, of in zip(self._options, self._of_options, strict=True)
         ]
 
+    def slots(self, place: int) -> Iterator[tuple[GroupKind, int | None]]:
+        """Yield how many groups of each kind a place could give; None where they are not bound."""
+        near = self._near
+        every = zip(near.named.kinds, near.slots, self._options, self._of_options, strict=True)
+        for kind, (_, each), options, at in every:
+            if at is None:
+                yield kind, None
+            else:
+                here = [option for option, where in zip(options, at, strict=True) if where == place]
+                yield kind, int(each[here].sum())
+
     def sets(self, count: int, budget: Budget) -> Iterator[frozenset[int]]:
         """Yield the sets of so many places that seem to have enough. Cost: a step for each tried.
 
@@ -401,12 +430,23 @@ class OnePlace:
         near, tree = self.near, host.tree
         name = near.fleet.hosts[tree]
         here = near.of_tree(tree)
-        if not here.most:
+        if not near.binds(tree):
             return [Reason(Rule.NO_PLACE, 1, 0, 0, where=name, unit=told(self.level))]
         place = here.best(near.places.of_tree(tree))
-        found = list(self._lacking(here, tree, place, self.traits.sources(tree)))
+        found = [
+            *self._lacking(here, tree, place, self.traits.sources(tree)),
+            *self._few_groups(here, tree, place),
+        ]
         if not found:
-            return [Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, where=name, unit=told(self.level))]
+            holders = near.fleet.there(near.bound(tree))
+            return [
+                Reason(
+                    *(Rule.NEAR_AT_ONCE, 1, 0, 0),
+                    where=name,
+                    unit=told(self.level),
+                    holders=holders,
+                )
+            ]
         return [self._told(reason, place, name) for reason in found]
 
     def _lacking(
@@ -427,6 +467,28 @@ class OnePlace:
                 nobody = self._nobody(tree, ask_for.count, ask_for.resource_class, places)
                 for reason in other.short(tree, some) if some else [nobody]:
                     yield self._of_place(reason, tree, place)
+
+    def _few_groups(self, here: TreePlaces, tree: int, place: int) -> Iterator[Reason]:
+        """Yield what one place has too little of for the named groups of a kind."""
+        fleet = self.near.fleet
+        for kind, slots in here.slots(place):
+            if slots is None or slots >= kind.count:
+                continue
+            for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
+                entries = np.arange(*rows.of_tree(tree).indices(len(rows.tree))[:2])
+                providers = rows.provider[entries]
+                some = kind.would[0][providers] & (self.near.places.of[providers] == place)
+                numbers = (entries[some] + rows.first).tolist()
+                bound, asked = int(rows.capacity[entries[some]].sum()), kind.count * amount
+                free = int(rows.free[entries[some]].clip(0).sum())
+                if free < asked:
+                    group = ", ".join(kind.suffixes)
+                    yield Reason(
+                        *(Rule.NEAR, asked, bound, bound - free, name, fleet.hosts[tree]),
+                        fleet.holders(numbers),
+                        unit=told(self.level),
+                        group=group,
+                    )
 
     def _of_place(self, reason: Reason, tree: int, place: int) -> Reason:
         """Return a reason about devices of the host with the figures of one place."""

@@ -14,12 +14,19 @@ import numpy as np
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import Condition, Cut, Partial
+from resource_objects.search.conditions.base import (
+    Condition,
+    Cut,
+    Partial,
+    Told,
+    in_words,
+    told_unmet,
+)
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.fleet import Fleet
 
 #: The rules that leave nobody of whom one could ask for a trait.
-_NOBODY = frozenset(
+NOBODY = frozenset(
     {
         Rule.NO_INVENTORY,
         Rule.TRAIT_FORBIDDEN,
@@ -55,9 +62,26 @@ class RequiredTraits:
         return found
 
     def cuts(self) -> Iterator[Cut]:
-        """Yield one cut for each trait."""
+        """Yield for each trait whether somebody who may give has it, and then whether enough."""
         for number, label in enumerate(self.required):
-            yield Cut(self._answered(number), self.rule, "", label=label)
+            had = [one.had(number) for one in self.classes]
+            found = np.logical_or.reduce(had)
+            name = self.classes[0].name if len(self.classes) == 1 else None
+            words = f"{' or '.join(one.name for one in self.classes)} {self._said(label)}"
+            yield Cut(found, self.rule, "", name, label, words)
+            able = [one for one, some in zip(self.classes, had, strict=True) if some.any()]
+            passing = self._answered(number)
+            if len(able) == 1:
+                yield able[0].cut_of_trait(number, label)._replace(passing=passing)
+            else:
+                yield Cut(passing, Rule.CAPACITY, "", label=label, words=words)
+
+    def _said(self, label: str) -> str:
+        """Return a required trait in words, with what is asked of everybody who gives."""
+        barriers = {one.demand.barriers for one in self.classes}
+        common = barriers.pop() if len(barriers) == 1 else ()
+        told = in_words([*common, (self.rule, label)])
+        return f"{told} among those that may give" if barriers else told
 
     def _answered(self, trait: int) -> Booleans:
         """Return, by tree, whether some class seems to be given by who has a required trait."""
@@ -87,7 +111,7 @@ class RequiredTraits:
         told = [host.told[one] for one in self.classes]
         found: dict[Reason, None] = {}
         for trait, number in self._narrowed(host.tree)[1]:
-            if not any(reason.rule in _NOBODY for reason in told[number]):
+            if not any(reason.rule in NOBODY for reason in told[number]):
                 found[self._missing(host.tree, trait, number)] = None
         for trait in range(len(self.required)):
             tries = self._tries(host.tree, trait)
@@ -98,13 +122,53 @@ class RequiredTraits:
                         found.update(dict.fromkeys(short))
         return list(found)
 
+    def tell(self, trees: Booleans) -> tuple[list[Booleans], list[tuple[int, Told]], Booleans]:
+        """Return, by class, who may give it; the traits that nobody has; and where that is open.
+
+        The inventories that may give are those with the traits that only they can answer for, as
+        :meth:`sources` says of one tree. A trait that nobody has is told with the number of the
+        class that wants it.
+
+        :param trees: of which none has shares, or is linked to pools
+        """
+        classes = [one for one in self.classes if isinstance(one, ClassCondition)]
+        sources = [one.demand.own.allowed for one in classes]
+        missing: list[tuple[int, Told]] = []
+        open_ = np.zeros_like(trees)
+        for trait, name in enumerate(self.required):
+            having = np.zeros((len(classes), len(trees)), dtype=np.bool_)
+            for number, one in enumerate(classes):
+                own, rows = one.demand.own, one.demand.rows
+                having[number, rows.tree[own.allowed & own.has_required[trait]]] = True
+            owners = having.sum(axis=0)
+            open_ |= trees & (owners > 1)
+            for number, one in enumerate(classes):
+                own, rows = one.demand.own, one.demand.rows
+                is_only = having[number] & (owners == 1)
+                left = sources[number] & (own.has_required[trait] | ~is_only[rows.tree])
+                has_left = np.zeros_like(trees)
+                has_left[rows.tree[left]] = True
+                open_ |= trees & is_only & ~has_left
+                sources[number] = left
+            nobody = trees & (owners == 0)
+            if nobody.any():
+                number = self._blame(trait)
+                demand = classes[number].demand
+                rows = demand.rows
+                barred = np.zeros_like(trees)  # who has it may not give, which is told otherwise
+                barred[rows.tree[demand.own.has_required[trait] & ~rows.is_part]] = True
+                open_ |= nobody & barred
+                amount, kind = demand.amount, demand.resource_class
+                missing.append((number, told_unmet(self.rule, name, nobody, amount, kind)))
+        return sources, missing, open_
+
     def not_beside(self, tree: int, trait: int) -> Reason:
         """Return the reason for a trait that nobody has beside those before it."""
         owners = [number for number, _ in self._tries(tree, trait)]
         return self._missing(tree, trait, owners[0] if owners else self._blame(trait))
 
     def _missing(self, tree: int, trait: int, number: int) -> Reason:
-        return self.classes[number].lacks(tree, trait, self.required[trait])
+        return self.classes[number].lacks(tree, trait, self.required)
 
     def _tries(self, tree: int, trait: int) -> list[tuple[int, int]]:
         """Return the classes of which some source has a trait, and which sources these are."""
