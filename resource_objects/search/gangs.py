@@ -430,8 +430,7 @@ class Fitting:
         return True
 
     def undo(self) -> None:
-        while len(self.scenario):
-            self.scenario.undo()
+        self.scenario.undo(to=0)
         self.laid.clear()
 
     def _learn(self, tree: int, more: Portion, portion: Portion) -> None:

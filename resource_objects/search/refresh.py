@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Collection
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,30 +27,19 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import Change
 from resource_objects.search import fleet_build
 from resource_objects.search.arrays import (
-    Cut,
     Integers,
-    Moves,
     Overlay,
-    Splice,
     frozen,
-    integers,
 )
 from resource_objects.search.fleet import (
-    CLASS_COLUMNS,
-    NO_ROWS,
-    SHARING,
     ClassRows,
     Fleet,
-    FleetShares,
     Members,
-    pools_of_members,
     with_figures,
 )
-from resource_objects.search.holders import Row, Rows, by_provider
-from resource_objects.search.scenario import used_since
+from resource_objects.search.replacing import moved, replaced, rows_of
 from resource_objects.search.snapshot import Refresh, Snapshot
-
-_D = TypeVar("_D")
+from resource_objects.search.taking import used_since
 
 #: Of fewer trees than so many, those that were touched are always read alone.
 FEW_TREES = 64
@@ -212,11 +201,11 @@ def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:
     return with_figures(
         old,
         inventories,
-        allocations=old.allocations.changed(_rows_of(new.allocations, places)),
-        units=old.units.changed(_rows_of(new.units, places)),
+        allocations=old.allocations.changed(rows_of(new.allocations, places)),
+        units=old.units.changed(rows_of(new.units, places)),
         views=old.views.changed(new.views, trees.tolist()),
-        disabled=_moved(old.disabled, {}, new.disabled, places),
-        disabled_units=_moved(old.disabled_units, {}, new.disabled_units, places),
+        disabled=moved(old.disabled, {}, new.disabled, places),
+        disabled_units=moved(old.disabled_units, {}, new.disabled_units, places),
     )
 
 
@@ -230,15 +219,6 @@ def _with_figures(old: ClassRows, new: ClassRows, numbers: Integers) -> ClassRow
             changed[name][numbers] = values
             frozen(changed[name])
     return dataclasses.replace(old, **changed) if changed else old
-
-
-def _rows_of(new: Rows, places: Integers) -> dict[int, tuple[Row, ...]]:
-    """Return the rows of the new trees by the old places, also where there are none."""
-    at = places.tolist()
-    found: dict[int, tuple[Row, ...]] = dict.fromkeys(at, ())
-    for provider, rows in by_provider(new.all()).items():
-        found[at[provider]] = rows
-    return found
 
 
 # --- are the definitions the same ---------------------------------------------------------------
@@ -330,141 +310,3 @@ def _ranges(ordered: Integers, values: Integers) -> Integers:
     total = int(ends[-1]) if len(ends) else 0
     found: Integers = np.arange(total) + np.repeat(starts - (ends - counts), counts)
     return found
-
-
-# --- replacing ----------------------------------------------------------------------------------
-# Other trees in the place of old ones, where definitions have changed: what is new is spliced in.
-#
-# Trees stand together in every array, so an array is copied in a few pieces; nothing is sorted or
-# read again but what is new.
-
-
-def replaced(old: Fleet, new: Fleet, gone: Sequence[int]) -> Fleet:
-    """Return a fleet without some trees of an old one, and with all of a new one.
-
-    :param gone: which trees of the old one it does not have, in order; those of the new one are
-        among them, or were not there
-
-    Cost: copies of all columns.
-    """
-    moves = Moves(old.hosts, new.hosts, (old.tree, new.tree), gone)
-    splice = moves.providers
-    keys = old.keys.spliced(splice, len(new.names))
-    traits = _members(old.traits, new.traits, moves)
-    aggregates = _members(old.aggregates, new.aggregates, moves)
-    parent = splice.of(moves.old[old.parent], moves.new[new.parent])
-    is_root = parent == np.arange(len(parent))
-    rows, classes, shares = _spliced_inventories(old, new, moves)
-    left = np.flatnonzero(moves.old < 0)
-    return Fleet(
-        names=splice.listed(old.names, new.names),
-        uuids=splice.listed(old.uuids, new.uuids),
-        generation=splice.of(old.generation, new.generation),
-        parent=parent,
-        tree=moves.tree,
-        height=_height(parent),
-        hosts=moves.trees.listed(old.hosts, new.hosts),
-        inventories=rows,
-        classes=classes,
-        traits=traits,
-        aggregates=aggregates,
-        shares=shares,
-        pools=pools_of_members(aggregates, traits.get(SHARING, integers(())), moves.tree, is_root),
-        allocations=old.allocations.spliced(keys, left, _rows_of(new.allocations, moves.new)),
-        units=old.units.spliced(keys, left, _rows_of(new.units, moves.new)),
-        views=old.views.spliced(new.views, moves, keys),
-        keys=keys,
-        disabled=_moved(old.disabled, moves.old, new.disabled, moves.new),
-        disabled_units=_moved(old.disabled_units, moves.old, new.disabled_units, moves.new),
-    )
-
-
-def _moved(
-    old: Mapping[int, _D], was: Mapping[int, int] | Integers, new: Mapping[int, _D], now: Integers
-) -> Mapping[int, _D]:
-    """Return what is out of service, by place, of the trees that stay and of those that come.
-
-    :param was: where the places of the old fleet are, below 0 if gone; nothing: as they were
-    :param now: where those of the new one are
-    """
-    if not old and not new:
-        return {}
-    come = {int(now[place]): one for place, one in new.items()}
-    replaced_places = set(now.tolist()) if not len(was) else set()
-    stays = {(int(was[place]) if len(was) else place): one for place, one in old.items()}
-    left = {p: one for p, one in stays.items() if p >= 0 and p not in replaced_places}
-    return {**left, **come}
-
-
-def _height(parent: Integers) -> int:
-    """Return how many providers are on the longest way down. Cost: one pass per level."""
-    if not len(parent):
-        return 0
-    height, at = 1, np.arange(len(parent))
-    while not np.array_equal(above := parent[at], at):
-        height, at = height + 1, above
-    return height
-
-
-#: Places are fewer than 2 to the power of this.
-_PLACE_BITS = 40
-
-
-def _members(old: Members, new: Members, moves: Moves) -> Members:
-    """Return who has what."""
-    number = old.number
-    if any(name not in number for name in new):
-        number = {name: n for n, name in enumerate(sorted({*old, *new}))}
-    both = []
-    for table, places in ((old, moves.old), (new, moves.new)):
-        codes = np.arange(len(table))
-        if table.number is not number:
-            codes = integers([number[name] for name in table])
-        at = places[table.places]
-        both.append(((np.repeat(codes, table.sizes) << _PLACE_BITS) + at)[at >= 0])
-    keys = np.insert(both[0], both[0].searchsorted(both[1]), both[1])
-    sizes = np.bincount(keys >> _PLACE_BITS, minlength=len(number))
-    if not sizes.all():  # nobody has it any more
-        kept = [name for name, size in zip(number, sizes.tolist(), strict=True) if size]
-        number, sizes = {name: n for n, name in enumerate(kept)}, sizes[sizes > 0]
-    return Members(number, sizes, keys & ((1 << _PLACE_BITS) - 1))
-
-
-def _spliced_inventories(
-    old: Fleet, new: Fleet, moves: Moves
-) -> tuple[ClassRows, dict[str, ClassRows], FleetShares]:
-    """Return all inventories, the same by class, and what they share."""
-    was, now = old.inventories, new.inventories
-    cuts: list[Cut] = []
-    ends: dict[str, slice] = {}
-    at = here = first = 0
-    for name in sorted({*old.classes, *new.classes}):
-        rows, more = old.classes.get(name, NO_ROWS), new.classes.get(name, NO_ROWS)
-        some = moves.within(rows.tree, more.tree, at, here)
-        at, here = at + len(rows.tree), here + len(more.tree)
-        cuts += some
-        end = first + len(rows.tree) + sum(d - c - (b - a) for a, b, c, d in some)
-        ends[name] = slice(first, end)
-        first = end
-    splice = Splice(len(was.tree), cuts)
-    provider = splice.of(moves.old[was.provider], moves.new[now.provider])
-    columns: dict[str, Any] = {
-        name: splice.of(getattr(was, name), getattr(now, name))
-        for name in CLASS_COLUMNS
-        if name not in ("provider", "tree")
-    }
-    rows = ClassRows(provider=provider, tree=frozen(moves.tree[provider]), **columns)
-    classes = {name: rows.part(some) for name, some in ends.items() if some.stop > some.start}
-    return rows, classes, _shares(old.shares, new.shares, splice)
-
-
-def _shares(old: FleetShares, new: FleetShares, splice: Splice) -> FleetShares:
-    """Return the shares of the trees that stay and of those that come."""
-    if not old and not new:
-        return old
-    was, now = splice.old(), splice.new()
-    source = np.concatenate((was[old.source], now[new.source]))
-    target = np.concatenate((was[old.target], now[new.target]))
-    factor = np.concatenate((old.factor, new.factor))
-    stays = source >= 0
-    return FleetShares(source[stays], target[stays], factor[stays])

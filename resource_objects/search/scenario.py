@@ -14,30 +14,54 @@ What may be taken is settled by the decision of every write,
 from __future__ import annotations
 
 import datetime
+import types
 import uuid as uuids
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-import numpy as np
-
 from resource_objects import exceptions
-from resource_objects.names import consumer_name
-from resource_objects.providers import Allocation
-from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
-from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, Use
-from resource_objects.providers.settle import Place, Unit, keys_of, settle
-from resource_objects.resources import resource
-from resource_objects.search.arrays import Overlay, frozen, integers, writable
-from resource_objects.search.candidates import Candidate, Candidates
-from resource_objects.search.fleet import Fleet, with_figures
-from resource_objects.search.views import Views
+from resource_objects.fields import FrozenDict
+from resource_objects.names import consumer_name, label, provider_key
+from resource_objects.providers import Allocation, Provider
+from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.definition import (
+    changed_fields,
+    changed_provider,
+    diff,
+    edited,
+    merge_changes,
+    moved,
+    removed,
+    with_move,
+)
+from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.feed import Cursor
+from resource_objects.providers.given import Limited, limits, moment, of_uuids, tighter
+from resource_objects.providers.orders import (
+    UNLIMITED,
+    Change,
+    ConsumerOrder,
+    ConsumerRecord,
+    StoredRequest,
+    Totals,
+    Use,
+)
+from resource_objects.providers.plan import Plan
+from resource_objects.requests import Request
+from resource_objects.resources import Inventories, resource
+from resource_objects.search.candidates import Candidate, Candidates, Chosen
+from resource_objects.search.difference import difference
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.limits import uuids_in
+from resource_objects.search.redefining import redefine, spliced, trees_with
+from resource_objects.search.taking import NO_MOMENT, decided, used_since
 
 #: What is taken in a scenario: candidates, of which the first that is still free is meant; one of
 #: them; or allocations, also those of a claim.
-Taken: TypeAlias = Candidates | Candidate | Sequence[Candidate] | Sequence[Allocation]
+Taken: TypeAlias = Candidates | Candidate | Chosen | Sequence[Candidate] | Sequence[Allocation]
 
-#: Stands for now, and for who is not known by a number, where nothing is kept.
-_NO_MOMENT = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+#: Stands for who is not known by a number, where nothing is kept.
 _NOBODY = str(uuids.UUID(int=0))
 
 
@@ -47,12 +71,21 @@ class Picture(Protocol):
     def candidates(self, *request: Any, **options: Any) -> Candidates:
         """Return who could hold a request."""
 
+    def rehearsed(
+        self,
+        scenario: Any,
+        providers: tuple[str, ...],
+        requests: Mapping[str, Request],
+        options: Mapping[str, Any],
+    ) -> Any:
+        """Return what would become of those who hold something at providers that go."""
+
 
 P = TypeVar("P", bound=Picture)
 
 
-class _Step(NamedTuple):
-    """What was changed: where and by whom, and what the consumer held before.
+class _Used(NamedTuple):
+    """What was taken or given back: where and by whom, and what the consumer held before.
 
     Not the picture before it: pictures that nobody looks at any more would fill the memory.
     """
@@ -60,19 +93,41 @@ class _Step(NamedTuple):
     uses: list[tuple[int, int, Change]]
     consumer: str
     held: ConsumerRecord | None
+    hosts: frozenset[str]
+
+
+class _Redefined(NamedTuple):
+    """What was defined otherwise: the trees as they were, and the hosts that are there since."""
+
+    before: Columns
+    now: tuple[str, ...]
+    hosts: frozenset[str]
 
 
 class Scenario(Generic[P]):
-    """A fork of a snapshot: :meth:`claim` and :meth:`release` in it, :meth:`undo`, and ask again.
+    """A fork of a snapshot, in which one may try things, and ask again.
 
-    ``snapshot`` is the picture as it is now, and everything that can be asked of a snapshot can be
-    asked of it; :meth:`candidates` is short for that. Nothing in here reaches a ledger. One thread
-    at a time may change a scenario.
+    ================  =============================================================================
+    take, give back   :meth:`claim`, :meth:`claim_all`, :meth:`move`, :meth:`release`,
+                      :meth:`drain`
+    define            :meth:`add`, :meth:`remove`, :meth:`change`, :meth:`resize`,
+                      :meth:`reparent`
+    in service        :meth:`disable`, :meth:`enable`
+    ask               :attr:`snapshot`, and all that can be asked of one; :meth:`candidates`,
+                      :meth:`held`, :meth:`tree`, :meth:`rehearse_drain`
+    compare           :meth:`diff`: the plan that makes a ledger what this is
+    go back           :meth:`undo`, :meth:`fork`
+    ================  =============================================================================
 
-    Cost: nothing to make; a tenth of a millisecond for a change on 10,000 hosts: linear in the tree
+    ``snapshot`` is the picture as it is now. Nothing in here reaches a ledger, until somebody lets
+    ``ledger.apply`` carry out :meth:`diff`. One thread at a time may change a scenario. Server
+    groups are not in a picture: what they ask is judged by the ledger alone.
+
+    Cost: nothing to make; a tenth of a millisecond for a claim on 10,000 hosts: linear in the tree
     where cells or devices are taken, and if somebody has looked since the one before, in the
     inventories (24 bytes of each are copied). The first one also looks up who holds what and where
-    each provider stands, once for a snapshot.
+    each provider stands, once for a snapshot. A change of definitions costs copies of all columns,
+    some milliseconds.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -87,6 +142,9 @@ class Scenario(Generic[P]):
     VCPU=4 of host0
     >>> scenario.snapshot.free("VCPU")
     4
+    >>> print(scenario.diff())
+    - job-1 gives back everything
+    + job-2 takes VCPU=4 of host0
     >>> scenario.undo()
     >>> scenario.undo()
     >>> scenario.snapshot.free("VCPU")
@@ -104,7 +162,7 @@ class Scenario(Generic[P]):
         self._like = like
         self._picture: P | None = None
         self._held: dict[str, ConsumerRecord | None] = {}  # of those who took or gave back here
-        self._steps: list[_Step] = []
+        self._steps: list[_Used | _Redefined] = []
 
     @property
     def snapshot(self) -> P:
@@ -117,9 +175,12 @@ class Scenario(Generic[P]):
         """Return who could hold a request now: ``scenario.snapshot.candidates``."""
         return self.snapshot.candidates(request, **options)
 
-    def claim(self, consumer: str, found: Taken) -> tuple[Allocation, ...]:
+    def claim(
+        self, consumer: str, found: Taken, *, limits: Limited = None
+    ) -> tuple[Allocation, ...]:
         """Take what a search found for a consumer that holds nothing yet; all or nothing.
 
+        :param limits: as for ``ledger.claim``, besides those that candidates were found under
         :returns: what was taken
         :raises NoCandidates: if the search found nothing
         :raises SearchLimitReached: if it was cut short before it found anything
@@ -127,12 +188,53 @@ class Scenario(Generic[P]):
         :raises ConsumerExists: if the consumer holds something already
         :raises InvalidAmount: if it is nothing that a search found
         """
+        return self._take(consumer_name(consumer), found, ConsumerOrder.claim, limits)
+
+    def claim_all(
+        self, found: Mapping[str, Taken], *, limits: Limited = None
+    ) -> dict[str, tuple[Allocation, ...]]:
+        """Take for several consumers, each the first that is free beside those before it, or none.
+
+        So a gang that fits is taken: ``scenario.claim_all(dict(zip(names, fit.candidates)))``. It
+        counts as one change for each. Errors are those of :meth:`claim`; nothing is taken then.
+        """
+        before = len(self)
+        try:
+            return {name: self.claim(name, one, limits=limits) for name, one in found.items()}
+        except exceptions.ResourceObjectsError:
+            self.undo(before)
+            raise
+
+    def move(
+        self, consumer: str, found: Taken, *, limits: Limited = None
+    ) -> tuple[Allocation, ...]:
+        """Let a consumer hold what was found instead of what it holds; all or nothing.
+
+        Errors are those of :meth:`claim`, but for ``ConsumerExists``.
+
+        :returns: what it holds now
+        :raises ConsumerNotFound: if it holds nothing
+        """
         name = consumer_name(consumer)
+        if self._kept(name) is None:
+            raise exceptions.ConsumerNotFound(name)
+        return self._take(name, found, ConsumerOrder.replace, limits)
+
+    def _take(
+        self, name: str, found: Taken, order: Callable[..., ConsumerOrder], limits: Limited
+    ) -> tuple[Allocation, ...]:
+        """Write the first of what was found that is free."""
         lost: exceptions.CapacityException | None = None
+        said = {}
+        within = self._within(limits)
+        if isinstance(found, Candidates):
+            within = tighter(within, found.options.limits)
+        if isinstance(found, Candidates | Chosen):
+            said = {"request": StoredRequest(found.request)}
         for allocations in _ways(found):
             uses = tuple(use for one in allocations for use in _uses(one))
             try:
-                self._write(ConsumerOrder.claim(name, uses, uuid=_NOBODY))
+                self._write(order(name, uses, uuid=_NOBODY, **said), within)
             except exceptions.CapacityException as refusal:
                 lost = lost or refusal
             else:
@@ -144,6 +246,11 @@ class Scenario(Generic[P]):
             raise exceptions.NoCandidates(f"no candidate for {name}", why, why.reasons)
         raise exceptions.NoCandidates(f"no candidate for {name}")
 
+    def _within(self, said: Limited) -> Totals:
+        if said is None:
+            return UNLIMITED
+        return of_uuids(limits(said), partial(uuids_in, self._fleet))
+
     def release(self, consumer: str) -> tuple[Allocation, ...]:
         """Give back all that a consumer holds; return what that was.
 
@@ -153,9 +260,10 @@ class Scenario(Generic[P]):
         kept = self._kept(name)
         self._write(ConsumerOrder.release(name))
         assert kept is not None, "who holds nothing is not released"
+        names, at = self._fleet.names, self._fleet.place_by_key  # they may have others by now
         return tuple(
             Allocation(
-                provider=one.provider,
+                provider=names[at[one.provider_uuid]],
                 provider_uuid=one.provider_uuid,
                 resource_class=one.resource_class,
                 amount=resource(one.resource_class).make_amount(one.amount),
@@ -164,16 +272,272 @@ class Scenario(Generic[P]):
             for one in kept.held
         )
 
-    def undo(self) -> None:
-        """Go back to before the last change.
+    def drain(
+        self, *providers: str, requests: Mapping[str, Request] = FrozenDict(), **options: Any
+    ) -> dict[str, tuple[Allocation, ...]]:
+        """Take providers out of service, and move all who hold something there; all or nothing.
 
-        :raises InvalidField: if nothing was changed, or all is undone
+        It counts as one change for each provider, and two for each that moves. Arguments are those
+        of ``snapshot.rehearse_drain``, which also tells who could go where some cannot.
+
+        :returns: by the name of each that moved, what it holds now
+        :raises NoCandidates: naming who finds no other place, and why
+        :raises SearchLimitReached: if it is not known whether all find one
+        :raises ProviderNotFound: if one of the providers is not there
         """
+        done = self.rehearse_drain(*providers, requests=requests, **options)
+        done.require()
+        went: Scenario[P] = done.scenario
+        self._steps += went._steps
+        self._held |= went._held
+        self._picture = went.snapshot  # so that neither writes into the figures of both
+        self._fleet = went._fleet
+        return {one.consumer: one.candidate.allocations for one in done.placed}
+
+    def rehearse_drain(
+        self, *providers: str, requests: Mapping[str, Request] = FrozenDict(), **options: Any
+    ) -> Any:
+        """Return what would become of those who hold something at providers that go.
+
+        As ``snapshot.rehearse_drain`` does, whose arguments it takes; who took something here goes
+        by the request it took it for. This scenario stays as it is.
+
+        :returns: a :class:`~resource_objects.search.drain.Rehearsal`
+        """
+        return self.snapshot.rehearsed(self, providers, requests, options)
+
+    def held(self, consumer: str) -> ConsumerRecord:
+        """Return what a consumer holds now, and of one that took it here the request.
+
+        :raises ConsumerNotFound: if it holds nothing
+        """
+        kept = self._kept(consumer_name(consumer))
+        if kept is None:
+            raise exceptions.ConsumerNotFound(consumer)
+        return kept
+
+    def tree(self, provider: str) -> Provider:
+        """Return the whole tree of a provider (name or uuid) as it is now, its root.
+
+        :raises ProviderNotFound: if it is not there
+        """
+        return self._tree_of(provider)[1]
+
+    # --- definitions and service ---
+
+    def add(self, *roots: Provider, below: str | None = None) -> None:
+        """Add providers, each with all below it.
+
+        :param below: the provider (name or uuid) that they are to be children of; None: they are
+            hosts, or pools
+        :raises ProviderExists: if a name or uuid is taken
+        :raises InvalidTree: if they are no trees
+        :raises CountedTwice: if a pool would give a class to a tree that counts it
+        :raises ProviderNotFound: if ``below`` is not there
+        """
+        for root in roots:
+            if not isinstance(root, Provider):
+                raise exceptions.InvalidTree("add", root, "providers, each the root of a tree")
+            for key in (key for one in root.walk() for key in (one.name, one.uuid)):
+                if key is not None and key in self._fleet.place_by_key:
+                    raise exceptions.ProviderExists(key)
+        if below is None:
+            every = [diff(None, root) for root in roots]
+            self._redefine(Columns(), Plan(merge_changes("", every)))
+            return
+        columns, root, above = self._tree_of(below)
+        children = [*above.children, *roots]
+        wanted = edited(root, {above.uuid or "": {"children": children}})
+        self._redefine(columns, Plan(diff(root, wanted)))
+
+    def remove(self, provider: str) -> None:
+        """Remove a provider (by name or uuid) and all below it.
+
+        :raises ProviderNotFound: if it is not there
+        :raises ProviderInUse: if it or one below has allocations
+        :raises InvalidTree: if what stays of its tree has shares of it
+        """
+        columns, root, one = self._tree_of(provider)
+        self._redefine(columns, Plan(removed(root, one)))
+
+    def change(
+        self,
+        provider: str,
+        *,
+        name: str | None = None,
+        parent: str | types.EllipsisType | None = ...,
+        inventories: Any = None,
+        traits: Iterable[str] | None = None,
+        aggregates: Iterable[str] | None = None,
+    ) -> None:
+        """Change one provider, as ``ledger.change`` does; what is not given, and its tree, stay.
+
+        Arguments and errors are those of ``ledger.change``.
+        """
+        fields = changed_fields(name, inventories, traits, aggregates)
+        if parent is ...:
+            columns, root, one = self._tree_of(provider)
+            self._redefine(columns, Plan(changed_provider(root, one, fields)))
+            return
+        keys = [provider] if parent is None else [provider, parent]
+        columns = trees_with(self._fleet, map(self._place, keys))
+        roots = trees(columns)
+        root, one = _found(roots, provider)
+        changes = changed_provider(root, one, fields)
+        move = moved(roots, one, None if parent is None else _found(roots, parent)[1])
+        self._redefine(columns, Plan(with_move(changes, move)))
+
+    def resize(self, provider: str, inventories: Any) -> None:
+        """Give a provider other inventories of some classes; its others stay.
+
+        Less than is used may be said: free is negative then, until enough is released.
+
+        :param inventories: ``"VCPU=16"``, or what :class:`Inventories` are made of
+        :raises ProviderNotFound: if it is not there
+        """
+        _, _, one = self._tree_of(provider)
+        kept = {str(resource): inventory for resource, inventory in one.inventories.items()}
+        given = Inventories(inventories)
+        kept |= {str(resource): inventory for resource, inventory in given.items()}
+        self.change(provider, inventories=kept)
+
+    def reparent(self, provider: str, parent: str | None) -> None:
+        """Put a provider, with all below it, below another one; None makes it a root.
+
+        Errors are those of ``ledger.change``.
+        """
+        self.change(provider, parent=parent)
+
+    def disable(
+        self,
+        provider: str,
+        *,
+        reason: str = "tried",
+        unit: str | None = None,
+        until: datetime.datetime | None = None,
+    ) -> None:
+        """Take a provider out of service, with all below it, or one unit of it.
+
+        Arguments and errors are those of ``ledger.disable``.
+        """
+        end = None if until is None else moment("until", until)
+        self._serve(provider, label(reason, "reason"), end, unit)
+
+    def enable(self, provider: str, *, unit: str | None = None) -> None:
+        """Put a provider, or one unit of it, into service again.
+
+        :raises ProviderNotFound: if it is not there
+        """
+        self._serve(provider, None, None, unit)
+
+    def _serve(
+        self,
+        provider: str,
+        reason: str | None,
+        until: datetime.datetime | None,
+        unit: str | None,
+    ) -> None:
+        place = self._place(provider)
+        order = DisableOrder(self._fleet.uuids[place], reason, until, unit)
+        self._redefine(trees_with(self._fleet, [place]), Plan(disabling=(order,)))
+
+    def _place(self, provider: str) -> int:
+        place = self._fleet.place_by_key.get(provider_key(provider))
+        if place is None:
+            raise exceptions.ProviderNotFound(provider)
+        return place
+
+    def _tree_of(self, provider: str) -> tuple[Columns, Provider, Provider]:
+        """Return the tree of a provider: as columns, its root, and the provider itself."""
+        columns = trees_with(self._fleet, [self._place(provider)])
+        return columns, *_found(trees(columns), provider)
+
+    def _redefine(self, columns: Columns, plan: Plan) -> None:
+        if not plan:
+            return
+        if not columns.providers.provider_id and self._fleet.within is not None:
+            columns = trees_with(self._fleet, ())
+        fleet, before, now = redefine(self._fleet, columns, plan)
+        given = before.providers
+        was = [n for n, up in zip(given.name, given.parent_id, strict=True) if up is None]
+        self._steps.append(_Redefined(before, now, frozenset({*was, *now})))
+        self._fleet, self._picture = fleet, None
+
+    # --- compared, and gone back ---
+
+    def diff(self, since: Picture | Scenario[Any] | None = None) -> Plan:
+        """Return the plan that leads from another picture to this one.
+
+        ``ledger.apply`` carries it out in one transaction, or refuses it and names what changed
+        since the snapshot was taken: a definition, what a consumer holds, or who has the room. That
+        is so however long ago it was taken, also if the change feed knows no more of it. What takes
+        several steps, more taken of a host before it was made too small for it, no plan brings
+        about in one.
+
+        :param since: a snapshot, or a scenario as it is now; None: what this one was forked from
+        :returns: an empty plan where nothing differs
+        :raises InvalidField: for a picture of another ledger
+
+        Cost: linear in the trees that were touched; from another picture, in all.
+        """
+        if since is not None:
+            return plan_between(since, self, self._requests())
+        of = ledger_of(self)
+        return difference(self._origin, self._fleet, self._touched(), self._requests(), ledger=of)
+
+    def _requests(self) -> dict[str, StoredRequest]:
+        """Return what consumers were made for that took something here, as far as known."""
+        return {
+            name: one.request
+            for name, one in self._held.items()
+            if one is not None and one.request is not None
+        }
+
+    def _touched(self) -> set[str]:
+        """Return the hosts whose trees may differ, and where those whose holdings do hold more."""
+        hosts = {host for step in self._steps for host in step.hosts}
+        for consumer in {one.consumer for one in self._steps if isinstance(one, _Used)}:
+            origin = self._origin
+            for place in origin.places_of_holders.get(consumer) or ():
+                hosts.add(origin.hosts[int(origin.tree[place])])
+            held = self._held.get(consumer)
+            for use in () if held is None else held.held:
+                place = self._fleet.place_by_key[use.provider_uuid]
+                hosts.add(self._fleet.hosts[int(self._fleet.tree[place])])
+        return hosts
+
+    def fork(self) -> Scenario[P]:
+        """Return a scenario that begins as this one is now; neither sees what the other tries."""
+        found = Scenario(fleet_of(self.snapshot), self._like)
+        found._held = dict(self._held)
+        return found
+
+    def undo(self, to: int | None = None) -> None:
+        """Go back to before the last change, or to when there were so many.
+
+        :param to: what ``len(scenario)`` was then
+        :raises InvalidField: if nothing was changed, or all is undone, or there were never so many
+        """
+        if to is None:
+            if not self._steps:
+                raise exceptions.InvalidField("undo", "nothing", "a change that was made before")
+            to = len(self._steps) - 1
+        if type(to) is not int or not 0 <= to <= len(self._steps):
+            raise exceptions.InvalidField("undo", to, f"an integer from 0 to {len(self._steps)}")
+        while len(self._steps) > to:
+            self._undo_one()
+
+    def _undo_one(self) -> None:
+        step = self._steps.pop()
+        if isinstance(step, _Used):
+            self._held[step.consumer] = step.held
         if not self._steps:
-            raise exceptions.InvalidField("undo", "nothing", "a change that was made before")
-        uses, consumer, self._held[consumer] = self._steps.pop()
-        back = [(number, place, _inverse(change)) for number, place, change in uses]
-        self._fleet = self._after(back) if self._steps else self._origin
+            self._fleet = self._origin
+        elif isinstance(step, _Used):
+            back = [(number, place, _inverse(change)) for number, place, change in step.uses]
+            self._fleet = self._after(back)
+        else:
+            self._fleet = spliced(self._fleet, step.now, step.before)
         self._picture = None
 
     def __len__(self) -> int:
@@ -188,29 +552,14 @@ class Scenario(Generic[P]):
 
     # --- writing ---
 
-    def _write(self, order: ConsumerOrder) -> None:
+    def _write(self, order: ConsumerOrder, limits: Totals = UNLIMITED) -> None:
         name, fleet = order.consumer, self._fleet
         before = self._kept(name)
-        kept = {} if before is None else {name: before}
-        numbers: dict[Key, int] = {}
-        places, names = self._places(keys_of([order], kept), numbers)
-        settled = settle(
-            [order],
-            kept,
-            places,
-            names,
-            _NO_MOMENT,
-            holders=self._holders,
-            takers=self._takers,
-            out_of_service=self._out_of_service,
-            disabled_units=self._disabled_units,
-        )
-        (outcome,) = settled.consumers
-        at = fleet.place_by_key
-        uses = [(numbers[one.key], at[one.key[0]], one) for one in outcome.changes]
-        self._steps.append(_Step(uses, name, before))
+        uses, after = decided(fleet, order, before, limits)
+        hosts = frozenset([fleet.hosts[int(fleet.tree[place])] for _, place, _ in uses])
+        self._steps.append(_Used(uses, name, before, hosts))
         self._fleet, self._picture = self._after(uses), None
-        self._held[name] = None if outcome.is_gone else outcome.claim
+        self._held[name] = after
 
     def _after(self, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
         """Return the fleet after changes; what nobody has seen yet gives its figures to it."""
@@ -231,78 +580,51 @@ class Scenario(Generic[P]):
                 if who == consumer:
                     some = tuple(sorted(units.get(name, ())))
                     held.append(Use(fleet.uuids[place], name, amount, some, fleet.names[place]))
-        return ConsumerRecord(_NOBODY, consumer, _NO_MOMENT, tuple(held)) if held else None
+        return ConsumerRecord(_NOBODY, consumer, NO_MOMENT, tuple(held)) if held else None
 
-    def _places(
-        self, keys: Iterable[Key], numbers: dict[Key, int]
-    ) -> tuple[dict[Key, Place], dict[str, str]]:
-        """Return inventories as they are kept, with what they share, and the names of providers.
 
-        :param numbers: filled with the numbers of these inventories
-        """
-        fleet, at = self._fleet, self._fleet.place_by_key
-        disabled = fleet.providers_in_force().disabled
-        places: dict[Key, Place] = {}
-        names: dict[str, str] = {}
-        waiting = list(keys)
-        for key in waiting:  # grows while it is read: what they share
-            uuid, name = key
-            place = at.get(uuid)
-            if place is None:
-                continue
-            names[uuid] = fleet.names[place]
-            number = None if key in places else fleet.number(place, name)
-            if number is not None:
-                numbers[key] = number
-                shares: tuple[tuple[Key, int], ...] = ()
-                if fleet.shares:
-                    shares = tuple((self._key(of), k) for of, k in fleet.shares.of(number))
-                    waiting += [of for of, _ in shares]
-                found = places[key] = Place(names[uuid], fleet.record(number), shares)
-                if disabled and any(one in disabled for one in fleet.upwards(place)):
-                    found.disabled_until = FOREVER
-                if fleet.disabled_units:
-                    found.disabled_units = len(fleet.disabled_units.get(place, ()))
-        return places, names
+def fleet_of(picture: object) -> Fleet:
+    """Return the fleet, with all units, of a snapshot or of a scenario as it is now.
 
-    def _key(self, number: int) -> Key:
-        fleet = self._fleet
-        return fleet.uuids[int(fleet.inventories.provider[number])], fleet.class_of(number)
+    :raises InvalidField: for anything else
+    """
+    found = picture.snapshot if isinstance(picture, Scenario) else picture
+    fleet = getattr(found, "_fleet", None)
+    if not isinstance(fleet, Fleet):
+        raise exceptions.InvalidField("diff", picture, "a snapshot or a scenario")
+    return fleet
 
-    def _holders(self, keys: Collection[Key]) -> dict[Key, tuple[tuple[str, int], ...]]:
-        fleet = self._fleet
-        found: dict[Key, tuple[tuple[str, int], ...]] = {}
-        for key in keys:
-            number = fleet.number(fleet.place_by_key[key[0]], key[1])
-            found[key] = () if number is None else fleet.holders([number])
-        return found
 
-    def _takers(self, units: Collection[Unit]) -> dict[Unit, str]:
-        fleet = self._fleet
-        return {
-            (uuid, unit): who
-            for uuid in {uuid for uuid, _ in units}
-            for unit, _, who in fleet.units.of_provider(fleet.place_by_key[uuid])
-            if (uuid, unit) in units
-        }
+def ledger_of(picture: object) -> int:
+    """Return which ledger a snapshot or a scenario is of; 0 where that is not known."""
+    found = picture.snapshot if isinstance(picture, Scenario) else picture
+    cursor = getattr(found, "cursor", None)
+    return cursor.ledger if isinstance(cursor, Cursor) else 0
 
-    def _out_of_service(self, providers: Collection[str]) -> dict[str, Disabled]:
-        fleet = self._fleet
-        disabled = fleet.providers_in_force().disabled
-        every = (one for uuid in providers for one in fleet.upwards(fleet.place_by_key[uuid]))
-        return {fleet.names[one]: disabled[one].facts for one in every if one in disabled}
 
-    def _disabled_units(self, providers: Collection[str]) -> dict[str, list[DisabledUnit]]:
-        fleet = self._fleet.in_force()  # of which those are gone that are in service again
-        found: dict[str, list[DisabledUnit]] = {}
-        for uuid in providers:
-            place = fleet.place_by_key[uuid]
-            taken = {row[0] for row in fleet.units.of_provider(place)}
-            found[uuid] = [
-                DisabledUnit(one.unit, one.resource_class, one.facts, one.unit not in taken)
-                for one in fleet.disabled_units.get(place, ())
-            ]
-        return found
+def plan_between(
+    before: object, after: object, requests: Mapping[str, StoredRequest] = FrozenDict()
+) -> Plan:
+    """Return the plan that leads from one picture to another one. Cost: linear in all rows.
+
+    :param requests: what consumers were made for in the other one, as far as known
+    :raises InvalidField: for what is no picture, or one of another ledger
+    """
+    fleets = fleet_of(before), fleet_of(after)
+    ledgers = {ledger_of(before), ledger_of(after)} - {0}
+    if len(ledgers) > 1:
+        raise exceptions.InvalidField("diff", after, "a picture of the same ledger")
+    return difference(*fleets, None, requests, ledger=max(ledgers, default=0))
+
+
+def _found(roots: Iterable[Provider], key: str) -> tuple[Provider, Provider]:
+    """Return (root, provider) of a name or uuid."""
+    wanted = provider_key(key)
+    for root in roots:
+        for one in root.walk():
+            if wanted in (one.name, one.uuid):
+                return root, one
+    raise exceptions.ProviderNotFound(key)
 
 
 def _inverse(one: Change) -> Change:
@@ -311,6 +633,8 @@ def _inverse(one: Change) -> Change:
 
 def _ways(found: Any) -> Iterator[Sequence[Allocation]]:
     """Yield the ways that something found says, in its order."""
+    if isinstance(found, Chosen):
+        found = found.candidate
     if isinstance(found, Candidate):
         found = [found]
     if isinstance(found, list | tuple) and found and isinstance(found[0], Allocation):
@@ -330,75 +654,3 @@ def _uses(one: Allocation) -> Iterator[Use]:
     for record in one.amount.to_records(one.resource_class):
         units = record.units or one.units
         yield Use(one.provider_uuid, record.resource_class, record.amount, units, one.provider)
-
-
-# --- a fleet after changes ------------------------------------------------------------------------
-
-
-def used_since(
-    old: Fleet, uses: Sequence[tuple[int, int, Change]], *, in_place: bool = False
-) -> Fleet:
-    """Return a fleet after changes of what is used, each with its inventory and provider.
-
-    What an inventory shares is used with it. Cost: three copies of a column of all inventories.
-
-    :param in_place: write into the columns of the old one, which must be of no use to anybody then
-    """
-    inventories, shares = old.inventories, old.shares
-    used, free, high = (
-        writable(column) if in_place else column.copy()
-        for column in (inventories.used, inventories.free, inventories.high)
-    )
-    touched: set[int] = set()
-    at: dict[int, tuple[Change, ...]] = {}
-    for entry, place, use in uses:
-        net = use.after - use.before
-        for number, factor in ((entry, 1), *(shares.of(entry) if shares else ())):
-            used[number] += net * factor
-            touched.add(number)
-        at[place] = (*at.get(place, ()), use)
-    if shares:
-        touched.update([source for number in touched for source, _ in shares.into(number)])
-    numbers = integers(sorted(touched))
-    free[numbers] = shares.left_of(numbers, inventories.capacity, used)
-    step = inventories.step_size[numbers]
-    high[numbers] = np.minimum(free[numbers], inventories.max_unit[numbers]) // step * step
-    taken = {p: some for p, some in at.items() if any(use.taken or use.given for use in some)}
-    new = with_figures(
-        old,
-        inventories if in_place else inventories.with_use(used, free, high),
-        allocations=old.allocations.after(at),
-        units=old.units.after(taken),
-        views=_views_after(old, at),
-    )
-    if in_place:
-        for column in (used, free, high):
-            frozen(column)
-    old.pass_on(new, numbers)
-    if "places_of_holders" in old.__dict__:
-        new.__dict__["places_of_holders"] = _holders_after(old, new, at)
-    return new
-
-
-def _holders_after(
-    old: Fleet, new: Fleet, at: Mapping[int, tuple[Change, ...]]
-) -> Overlay[str, tuple[int, ...]]:
-    """Return of which providers consumers hold something, where changes were at some."""
-    found: dict[str, tuple[int, ...] | None] = {}
-    for place, some in at.items():
-        holders = {row[1] for row in new.allocations.of_provider(place)}
-        for consumer in {one.consumer for one in some}:
-            before = found.get(consumer, old.places_of_holders.get(consumer)) or ()
-            others = tuple(one for one in before if one != place)
-            found[consumer] = ((*others, place) if consumer in holders else others) or None
-    return old.places_of_holders.with_(found)
-
-
-def _views_after(old: Fleet, at: Mapping[int, tuple[Change, ...]]) -> Views:
-    """Return what lies over trees after changes, by the places of their providers."""
-    if not old.views:
-        return old.views
-    by_tree: dict[int, list[Change]] = {}
-    for place, some in at.items():
-        by_tree.setdefault(old.true_tree(place), []).extend(some)
-    return old.views.after(by_tree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
@@ -15,6 +16,8 @@ from resource_objects.names import consumer_name, resource_class_order
 from resource_objects.providers import given
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
+from resource_objects.providers.plan import Plan
+from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Gang, Request
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
@@ -22,12 +25,15 @@ from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.fleet_columns import columns_of
 from resource_objects.search.host_usage import HostUsage
 from resource_objects.search.limits import uuids_in
 from resource_objects.search.order import Options, Order, check_seed
-from resource_objects.search.scenario import Scenario
+from resource_objects.search.scenario import Scenario, plan_between
 
 if TYPE_CHECKING:
+    from resource_objects.search.bundle import Bundle
+    from resource_objects.search.drain import Rehearsal
     from resource_objects.search.gangs import GangFit
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
@@ -202,11 +208,11 @@ class Snapshot:
             limits=limits,
             filters=filters,
         )
-        return search.search(self._fleet.in_force(), wanted, options, at=self.at)
+        return search.search(self._fleet, wanted, options, at=self.at)
 
     def searched(self, request: Request, options: Options) -> Candidates:
         """Return who could hold a request, searched as another search was."""
-        return search.search(self._fleet.in_force(), request, options, at=self.at)
+        return search.search(self._fleet, request, options, at=self.at)
 
     def fit_gang(
         self,
@@ -286,6 +292,104 @@ class Snapshot:
         """
         return Scenario(self._fleet, self._like)
 
+    def rehearse_drain(
+        self,
+        *providers: str,
+        requests: Mapping[str, Request] = FrozenDict(),
+        budget: int = DEFAULT_BUDGET,
+        **options: Any,
+    ) -> Rehearsal:
+        """Return what would become of those who hold something at providers that go.
+
+        Each is placed again by the request it was made for, topology and devices included, beside
+        the others. Nobody is moved: ``ledger.apply(rehearsal.plan)`` would.
+
+        :param providers: names or uuids of hosts, or of any others; what is below them goes too
+        :param requests: what consumers were made for (``Consumer.request``); of whom nobody says,
+            the counts that it holds
+        :param budget: steps of each search
+        :param options: as for :meth:`candidates`
+        :raises ProviderNotFound: if one is not there
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"), ro.Provider("host1", "VCPU=4"))
+        ...     for name, cpus in (("job-1", 3), ("job-2", 5)):
+        ...         done = ledger.claim(name, {"host0": f"VCPU={cpus}"})
+        ...     print(ledger.snapshot().rehearse_drain("host0"))
+        job-1: VCPU=3 of host0 -> VCPU=3 of host1
+        job-2: VCPU=5 of host0 -> nowhere
+          host0: disabled since ...: drained
+          host1: VCPU asked 5, free 4 of 4
+        """
+        return self.rehearsed(self.fork(), providers, requests, {**options, "budget": budget})
+
+    @staticmethod
+    def rehearsed(
+        scenario: Scenario[Any],
+        providers: tuple[str, ...],
+        requests: Mapping[str, Request],
+        options: Mapping[str, Any],
+    ) -> Rehearsal:
+        """Return what :meth:`rehearse_drain` does, of a scenario, which it leaves as it is."""
+        from resource_objects.search import drain  # who drains nothing needs none of it
+
+        return drain.rehearse(
+            scenario, providers, requests, **{"budget": DEFAULT_BUDGET, **options}
+        )
+
+    def bundle(self, request: Any, **options: Any) -> Bundle:
+        """Return what it takes to ask this again elsewhere: the picture, the request, the options.
+
+        ``bundle.to_json()`` goes to a file, ``bundle.shrunk()`` leaves out what the answer does not
+        need. Cost: linear in all rows.
+
+        :param options: as for :meth:`candidates`, but for filters
+        :raises InvalidText: for other options, or an order that no file can say
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(9)))
+        ...     bundle = ledger.snapshot().bundle("VCPU=9")
+        >>> small = Snapshot.load(bundle.shrunk().to_json())
+        >>> print(small.ask().explain())
+        host8: VCPU asked 9, free 8 of 8
+        """
+        from resource_objects.search import bundle as of  # few report anything
+
+        return of.Bundle(
+            columns_of(self._fleet),
+            Request.of(request),
+            of.checked_options(options.items()),
+            self.at,
+            _opened,
+        )
+
+    @classmethod
+    def load(cls, text: str | bytes) -> Bundle:
+        """Return the bundle that a file says, which gives the answer that it gave.
+
+        :raises InvalidInput: naming what is wrong with it
+        """
+        from resource_objects.search import bundle as of
+
+        return of.Bundle.from_json(text, _opened)
+
+    def diff(self, after: Snapshot | Scenario[Any]) -> Plan:
+        """Return the plan that leads from this picture to another one of the same ledger.
+
+        What :meth:`Scenario.diff` says of it holds here, too. Cost: linear in all rows.
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ...     before = ledger.snapshot()
+        ...     done = ledger.claim("job-1", {"host0": "VCPU=6"})
+        ...     print(before.diff(ledger.snapshot()))
+        + job-1 takes VCPU=6 of host0
+        """
+        return after.diff(self) if isinstance(after, Scenario) else plan_between(self, after)
+
     def _like(self, fleet: Fleet) -> Self:
         """Return a snapshot of the same moment with other figures."""
         found = object.__new__(type(self))
@@ -354,6 +458,30 @@ class Snapshot:
             counted = counted & ~out[rows.provider]
         return sum(rows.free[counted].tolist())
 
+    def usage(self, *hosts: str) -> Usage:
+        """Return who uses how much of what, provider by provider, as ``ledger.usage`` tells it.
+
+        Cost: linear in the rows of these trees.
+
+        :param hosts: only these and their trees, by name; none for all
+        :raises ProviderNotFound: for one that is no root of a tree
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ...     scenario = ledger.snapshot().fork()
+        >>> done = scenario.claim("job-1", scenario.candidates("VCPU=2"))
+        >>> print(scenario.snapshot.usage("host0"))
+        host0: VCPU 2 of 8
+        """
+        fleet, trees = self._fleet, set[int]()
+        for name in hosts:
+            tree = bisect.bisect_left(fleet.hosts, name)
+            if tree == len(fleet.hosts) or fleet.hosts[tree] != name:
+                raise exceptions.ProviderNotFound(name)
+            trees.add(tree)
+        return usage_of(columns_of(fleet, trees if hosts else None))
+
     def host_usage(
         self, *hosts: str, consumers: Iterable[str] | None = None
     ) -> tuple[HostUsage, ...]:
@@ -415,6 +543,10 @@ class Snapshot:
         is_within = True if fleet.within is None else fleet.tree == fleet.within
         count = np.count_nonzero(np.broadcast_to(is_within, fleet.tree.shape))
         return f"<Snapshot: {len(self.hosts)} hosts, {count} providers>"
+
+
+def _opened(columns: Columns, at: str | None) -> Snapshot:
+    return Snapshot(columns, at=at)
 
 
 def _names_of(consumers: Iterable[str]) -> Iterator[str]:

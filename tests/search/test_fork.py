@@ -1,4 +1,4 @@
-"""A scenario is what a ledger would be, and can always go back."""
+"""What is claimed and released in a scenario: as a ledger would, and seen by nobody else."""
 
 from __future__ import annotations
 
@@ -8,78 +8,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.search import Snapshot
-from tests.ledger.fleet_pictures import picture_of
-from tests.search import device_fleets, generated, numa_fleets
-from tests.support.lengths import some
-
-
-def counted(seed):
-    """Return a ledger of hosts with shares and pools, and a request."""
-    roots, request = generated.mixed(seed)
-    ledger = ro.connect("memory://")
-    for root in roots:
-        for one in root.walk():
-            for inventory in one.inventories.values():
-                inventory.used = 0
-        try:
-            ledger.sync(root)
-        except exceptions.ResourceObjectsError:  # what a ledger refuses is tested elsewhere
-            ledger.close()
-            return None
-    return ledger, request
-
-
-def read(ledger):
-    return picture_of(Snapshot(ledger.backend.read()))
-
-
-def attempt(action, *arguments):
-    try:
-        action(*arguments)
-    except exceptions.CapacityException as refusal:
-        return sorted(set(map(str, refusal.reasons)))
-    except exceptions.ResourceObjectsError as error:
-        return type(error).__name__
-    return "done"
-
-
-@pytest.mark.law(2, 3, 5)
-@pytest.mark.parametrize("fleets", [counted, numa_fleets.fleet, device_fleets.fleet])
-@pytest.mark.parametrize("start", some(range(0, 200, 20)))
-def test_a_scenario_goes_where_the_ledger_goes_and_back(fleets, start):
-    taken = 0
-    for seed in range(start, start + 20):
-        made = fleets(seed)
-        if made is None:
-            continue
-        ledger, request = made
-        chance = random.Random(seed)
-        snapshot = ledger.snapshot()
-        before = picture_of(snapshot)
-        scenario, pictures = snapshot.fork(), [before]
-        for number in range(6):
-            if chance.random() < 0.6:
-                found = list(scenario.candidates(request, limit=4))
-                if not found:
-                    continue
-                one = chance.choice(found)
-                ways = [attempt(door.claim, f"new-{number}", one) for door in (scenario, ledger)]
-                taken += ways[0] == "done"
-            else:
-                kept = [*(one.name for one in ledger.consumers()), "nobody"]
-                gone = chance.choice(kept)
-                ways = [attempt(door.release, gone) for door in (scenario, ledger)]
-            assert ways[0] == ways[1], seed
-            pictures += [picture_of(scenario.snapshot)] * (len(scenario) - len(pictures) + 1)
-            assert pictures[-1] == read(ledger), seed
-        assert picture_of(snapshot) == before
-        for _ in range(len(scenario)):
-            assert picture_of(scenario.snapshot) == pictures.pop(), seed
-            scenario.undo()
-        assert picture_of(scenario.snapshot) == before
-        ledger.close()
-    assert taken > 2 or start >= 40  # of some seeds hardly anything fits
+from tests.search.doors import WORLDS, kept, outcome, told
 
 
 @pytest.fixture
@@ -92,9 +21,8 @@ def lab():
         yield ledger
 
 
-@pytest.mark.law(6)
 @pytest.mark.law(2)
-@pytest.mark.parametrize("fleets", [counted, numa_fleets.fleet, device_fleets.fleet])
+@pytest.mark.parametrize("fleets", WORLDS)
 def test_who_looks_between_changes_keeps_what_it_saw(fleets):
     """Changes that nobody looks at in between are written in one place."""
     seen = 0
@@ -106,21 +34,21 @@ def test_who_looks_between_changes_keeps_what_it_saw(fleets):
         chance = random.Random(seed)
         snapshot = ledger.snapshot()
         found = list(snapshot.candidates(request, limit=20, per_host=4))
-        scenario, took, looks = snapshot.fork(), [], [(snapshot, picture_of(snapshot))]
+        scenario, took, looks = snapshot.fork(), [], [(snapshot, told(snapshot))]
         for number in range(12 if found else 0):
             if chance.random() < 0.7:
                 name, one = f"new-{number}", chance.choice(found)
-                ways = [attempt(door.claim, name, one) for door in (scenario, ledger)]
+                ways = [outcome(door.claim, name, one) for door in (scenario, ledger)]
                 assert ways[0] == ways[1], seed
                 took += [name] if ways[0] == "done" else []
             elif took:
                 scenario.undo()
                 ledger.release(took.pop())
             if chance.random() < 0.3:
-                looks.append((scenario.snapshot, picture_of(scenario.snapshot)))
+                looks.append((scenario.snapshot, told(scenario.snapshot)))
                 seen += 1
-        assert picture_of(scenario.snapshot) == read(ledger), seed
-        assert all(picture_of(one) == before for one, before in looks), seed
+        assert told(scenario.snapshot) == kept(ledger), seed
+        assert all(told(one) == before for one, before in looks), seed
     assert seen > 2
 
 
@@ -164,6 +92,44 @@ def test_only_what_was_found_is_taken(lab, wrong):
     with pytest.raises((exceptions.InvalidAmount, exceptions.NoCandidates)):
         scenario.claim("job-2", wrong)
     assert not len(scenario)
+
+
+@pytest.mark.law(5, 6)
+def test_limits_bind_a_claim_as_they_bound_the_search(lab):
+    limits = {"host0": {"VCPU": 7}, "host1": {"VCPU": 1}}
+    scenario = lab.snapshot().fork()
+    found = scenario.candidates("VCPU=1", limits=limits)
+    taken = [str(*scenario.claim(f"new-{number}", found)) for number in range(2)]
+    assert taken == ["VCPU=1 of host0", "VCPU=1 of host1"]
+    with pytest.raises(exceptions.CapacityException, match="free 0 under the limit of 7"):
+        scenario.claim("late", found)
+    one = scenario.candidates("VCPU=2")[0]
+    with pytest.raises(exceptions.CapacityException, match="asked 2, free 1 under the limit of 2"):
+        scenario.claim("late", one, limits={"host1": "VCPU=2"})
+    with pytest.raises(exceptions.CapacityException, match="asked 2, free 1 under the limit of 2"):
+        scenario.move("new-0", one, limits={"host1": "VCPU=2"})
+    with pytest.raises(exceptions.ProviderNotFound):
+        scenario.claim("late", found, limits={"host9": "VCPU=2"})
+    assert len(scenario) == 2
+
+
+@pytest.mark.law(2)
+def test_it_goes_back_to_when_there_were_so_many_changes(lab):
+    scenario = lab.snapshot().fork()
+    before = told(scenario.snapshot)
+    scenario.release("job-1")
+    released = told(scenario.snapshot)
+    for number in range(3):
+        scenario.claim(f"new-{number}", scenario.candidates("VCPU=2"))
+    for wrong in (-1, 5, "1", True):
+        with pytest.raises(exceptions.InvalidField, match="undo"):
+            scenario.undo(wrong)
+    scenario.undo(to=4)
+    assert len(scenario) == 4
+    scenario.undo(to=1)
+    assert told(scenario.snapshot) == released
+    scenario.undo(to=0)
+    assert told(scenario.snapshot) == before
 
 
 def test_there_is_nothing_to_undo_where_nothing_was_done(lab):

@@ -1,0 +1,131 @@
+"""What turns one picture into another: a plan, which a ledger carries out or refuses.
+
+Pictures know what is held, not at which generation who holds it is. So a plan of them says what
+each consumer held (``Plan.held``), and is carried out only if that is so still; definitions have
+generations in a picture, too.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from resource_objects.fields import FrozenDict
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.disabled import Disabled, DisableOrder, ServiceState
+from resource_objects.providers.orders import ConsumerOrder, StoredRequest
+from resource_objects.providers.plan import Plan
+from resource_objects.providers.row_diff import diff_rows, holdings
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.fleet_columns import columns_of
+
+
+def difference(
+    before: Fleet,
+    after: Fleet,
+    hosts: Collection[str] | None = None,
+    requests: Mapping[str, StoredRequest] = FrozenDict(),
+    *,
+    ledger: int = 0,
+) -> Plan:
+    """Return the plan that turns what one fleet shows into what another one shows.
+
+    :param hosts: the names of all those whose trees may differ, or where somebody holds something
+        whose holdings do; None: anybody's
+    :param requests: what consumers were made for that hold something else then, as far as known
+    :param ledger: which one these are of; 0: nobody knows
+
+    Cost: linear in these trees.
+    """
+    was, now = (columns_of(fleet, _trees(fleet, hosts)) for fleet in (before, after))
+    plan = diff_rows(was, now)
+    held = holdings(was)
+    names, called = (dict(zip(p.uuid, p.name, strict=True)) for p in (was.providers, now.providers))
+    out = _out(now)
+    disabling = tuple(_disabling(_out(was), out, set(now.providers.uuid)))
+    closed = _below(now, {uuid for uuid, unit in out if unit is None})
+    return dataclasses.replace(
+        plan,
+        orders=tuple(_order(one, requests, closed, out) for one in plan.orders),
+        disabling=disabling,
+        held={
+            order.consumer: tuple(
+                dataclasses.replace(use, provider=names[use.provider_uuid])
+                for use in held[order.consumer].values()
+            )
+            for order in plan.orders
+            if order.consumer in held
+        },
+        ledger=ledger,
+        names={**plan.names, **{one.provider_uuid: called[one.provider_uuid] for one in disabling}},
+    )
+
+
+def _trees(fleet: Fleet, hosts: Collection[str] | None) -> set[int] | None:
+    if hosts is None or fleet.within is not None:
+        return None
+    found = set()
+    for host in hosts:
+        tree = bisect.bisect_left(fleet.hosts, host)
+        if tree < len(fleet.hosts) and fleet.hosts[tree] == host:
+            found.add(tree)
+    return found
+
+
+#: What is out of service, by the provider's uuid and the unit.
+_Out = dict[tuple[str, str | None], Disabled]
+
+
+def _out(columns: Columns) -> _Out:
+    given = columns.providers
+    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    found: _Out = {(uuid_of[number], None): one for number, one in columns.disabled.items()}
+    for number, unit, facts in zip(*columns.disabled_units, strict=True):
+        found[uuid_of[number], unit] = facts
+    return found
+
+
+def _disabling(was: _Out, now: _Out, there: Collection[str]) -> Iterator[DisableOrder]:
+    for key in sorted({*was, *now}, key=lambda one: (one[0], one[1] or "")):
+        uuid, unit = key
+        # who did it, and since when, is the ledger's to say
+        had, has = ServiceState.of(was.get(key)), ServiceState.of(now.get(key))
+        if uuid in there and had != has:
+            yield DisableOrder(uuid, has.reason, has.until, unit, had)
+
+
+def _below(columns: Columns, disabled: Collection[str]) -> set[str]:
+    """Return the uuids of providers that are disabled, or below one that is."""
+    if not disabled:
+        return set()
+    given = columns.providers
+    parent = dict(zip(given.provider_id, given.parent_id, strict=True))
+    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    found: set[str] = set()
+    for number in parent:
+        at: int | None = number
+        while at is not None and uuid_of[at] not in disabled:
+            at = parent[at]
+        if at is not None:
+            found.add(uuid_of[number])
+    return found
+
+
+def _order(
+    order: ConsumerOrder,
+    requests: Mapping[str, StoredRequest],
+    closed: Collection[str],
+    out: Iterable[tuple[str, str | None]],
+) -> ConsumerOrder:
+    """Return an order with what is known of the request, past what goes out of service with it."""
+    units = {key for key in out if key[1] is not None}
+    is_over = not order.is_release and any(
+        use.provider_uuid in closed or any((use.provider_uuid, unit) in units for unit in use.units)
+        for use in order.uses
+    )
+    return dataclasses.replace(
+        order,
+        request=None if order.is_release else requests.get(order.consumer, order.request),
+        overrides_disabled=is_over,
+    )

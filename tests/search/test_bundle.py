@@ -1,0 +1,213 @@
+"""A question as a file: the same answer after loading, and as small as it can be."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import random
+import re
+
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+import resource_objects as ro
+from resource_objects import exceptions
+from resource_objects.cli.what_if import bundle_text
+from resource_objects.search import Order, Snapshot
+from resource_objects.search.bundle import PARTS, answer_of, shown
+from tests.search.doors import WORLDS, Doors
+from tests.support.drawn_bundles import drawn
+from tests.support.drawn_cases import DrawnCase
+from tests.support.lengths import examples
+
+BUNDLES = pathlib.Path(__file__).parents[1] / "bundles"
+
+
+def said(found):
+    return [str(one) for one in found], str(found.explain())
+
+
+@pytest.mark.law(5, 9)
+@settings(max_examples=examples(200))
+@given(st.sampled_from(WORLDS), st.integers(0, 2**20))
+def test_a_saved_question_gives_the_same_answer_after_loading(fleets, seed):
+    """Of any fleet: with shares, pools, topologies, devices, things out of service, and limits."""
+    made = fleets(seed)
+    assume(made is not None)
+    ledger, request = made
+    chance = random.Random(seed)
+    with ledger:
+        scenario = ledger.snapshot().fork()
+    doors = Doors(chance, request)
+    for _ in range(chance.choice([0, 3, 6])):
+        doors.step(scenario)
+    options = asked(chance, scenario.snapshot)
+    bundle = scenario.snapshot.bundle(request, **options).answered()
+    found = scenario.candidates(request, **options)
+    again = Snapshot.load(bundle.to_json())
+    assert said(again.ask()) == said(bundle.ask()) == said(found)
+    assert again.holds()
+    small = Snapshot.load(again.shrunk().to_json())
+    assert small.holds() and shown(small.ask()) == shown(found)
+    check_smallest(small)
+    event(f"{fleets.__name__}, {'some' if found else 'none'}")
+
+
+def asked(chance, snapshot):
+    """Return options of a search."""
+    fleet = snapshot.fleet
+    limits = {
+        name: {snapshot.classes[0]: chance.randint(0, 4)}
+        for name in chance.sample(fleet.names, min(2, len(fleet.names)))
+        if snapshot.classes
+    }
+    weighted = Order("pack", weights={"VCPU": 2}, preferred={"CUSTOM_A": 1}, among=3)
+    order = chance.choice(["name", "spread", Order("spread"), weighted])
+    return {
+        "limit": chance.choice([1, 5, None]),
+        "seed": chance.choice([None, chance.randrange(99)]),
+        "order": order,
+        "limits": chance.choice([None, limits]),
+    }
+
+
+def check_smallest(bundle):
+    """Leave out each thing alone: the answer is another one then, or the picture none."""
+    wanted = shown(bundle.ask())
+    for things, without in PARTS:
+        for one in things(bundle.columns):
+            fewer = dataclasses.replace(bundle, columns=without(bundle.columns, [one]))
+            try:
+                found = shown(fewer.ask())
+            except exceptions.ResourceObjectsError:
+                continue
+            assert found != wanted, (one, wanted)
+
+
+def lab():
+    ledger = ro.connect("memory://")
+    for n in range(6):
+        host = ro.Provider(f"host{n}", "VCPU=8,DISK_GB=100", traits=["CUSTOM_SSD"] if n else [])
+        host.add(f"host{n}/gpu", "PGPU=2")
+        ledger.sync(host)
+        ledger.claim(f"job-{n}", {f"host{n}": "VCPU=6", f"host{n}/gpu": "PGPU=1"})
+    return ledger
+
+
+def test_what_the_answer_does_not_need_is_left_out_and_no_more():
+    request = ro.Request("VCPU=4", required=["CUSTOM_SSD"])
+    with lab() as ledger:
+        bundle = ledger.snapshot().bundle(request)
+    small = bundle.shrunk()
+    left = small.columns
+    assert left.providers.name == ("host0", "host2")  # all others are refused as host2 is
+    assert left.traits.trait == ("CUSTOM_SSD",) and not left.units.unit
+    assert left.inventories.resource_class == ("VCPU", "VCPU")
+    assert left.allocations.consumer == ("job-0", "job-2")
+    assert str(small.ask().explain()).count("free 2 of 8") == 2
+
+
+def test_what_is_to_stay_may_be_said():
+    with lab() as ledger:
+        bundle = ledger.snapshot().bundle("VCPU=2", limit=None)
+    small = bundle.shrunk(lambda found: len(found) >= 3)
+    assert len(small.ask()) == 3
+    assert len(small.columns.providers.name) == 3
+
+
+def test_a_bundle_of_counts_is_drawn_as_a_scenario_file_that_holds(tmp_path):
+    with lab() as ledger:
+        for request in (ro.Request("VCPU=4", required=["CUSTOM_SSD"]), ro.Request("PGPU=1")):
+            text = drawn(ledger.snapshot().bundle(request, limit=2).shrunk(), "it was reported")
+            path = tmp_path / "reported.txt"
+            path.write_text(text)
+            DrawnCase.read(path).run()
+    assert text.startswith("host")
+
+
+@pytest.mark.law(5, 9)
+@pytest.mark.parametrize("path", sorted(BUNDLES.glob("*.txt")), ids=lambda path: path.stem)
+def test_a_file_that_was_reported_gives_its_answer_still(path):
+    """Such as ``what-if --bundle FILE`` writes: drawn, and with the answer.
+
+    Where an answer was wrong, and is another one since, ``bundle_text(loaded.answered())`` is what
+    the file says from then on.
+    """
+    text = path.read_text(encoding="utf-8")
+    bundle = Snapshot.load(text)
+    assert bundle.holds(), answer_of(bundle.ask())
+    assert without_words(text) == without_words(bundle_text(bundle)), "what is drawn is so"
+    assert not dataclasses.replace(bundle, answer={"candidates": ["host9"]}).holds()
+
+
+def without_words(text):
+    """Return a file without the sentences in its head, which may be put otherwise one day."""
+    return [line for line in text.splitlines() if not re.match(r"#   [^ │├└]", line)]
+
+
+def test_an_order_and_limits_are_said_in_a_file():
+    with lab() as ledger:
+        order = Order("pack", weights={"VCPU": 2}, preferred={"CUSTOM_SSD": 1}, among=2)
+        options = {"order": order, "seed": 3, "limits": {"host3": "VCPU=7", "host1": {"VCPU": 6}}}
+        snapshot = ledger.snapshot()
+        again = Snapshot.load(snapshot.bundle("VCPU=2", **options).to_json())
+        assert said(again.ask()) == said(snapshot.candidates("VCPU=2", **options))
+        assert "under the limit of 6 (job-1 holds 6)" in str(again.ask().explain())
+        weighed = Order(weigh=lambda fleet, request, trees: trees)
+        with pytest.raises(exceptions.InvalidText, match="an order that a file can say"):
+            snapshot.bundle("VCPU=2", order=weighed)
+
+
+def test_a_confined_picture_is_confined_again():
+    with lab() as ledger:
+        bundle = ledger.snapshot("host1/gpu").bundle("PGPU=1")
+    assert [str(one) for one in Snapshot.load(bundle.to_json()).ask()] == ["PGPU=1 of host1/gpu"]
+
+
+def _changed(data, *way, to):
+    *first, last = way
+    at = data
+    for key in first:
+        at = at[key]
+    at[last] = to
+
+
+@pytest.mark.parametrize(
+    ("way", "to", "error"),
+    [
+        (["version"], 2, exceptions.UnsupportedVersion),
+        (["more"], 2, exceptions.UnknownField),
+        (["tables"], {}, exceptions.InvalidText),
+        (["tables", "providers", "name"], "host0", exceptions.InvalidText),
+        (["tables", "providers", "name"], [], exceptions.InvalidRow),
+        (["tables", "inventories", "total", 0], "8", exceptions.InvalidText),
+        (["tables", "inventories", "total", 0], 2**70, exceptions.InvalidText),
+        (["tables", "inventories", "provider_id", 0], 99, exceptions.InvalidRow),
+        (["tables", "traits", "trait", 0], 8, exceptions.InvalidText),
+        (["tables", "traits", "colour"], [], exceptions.InvalidText),
+        (["request"], "VCPU=1", exceptions.InvalidInput),
+        (["options", "budget"], "many", exceptions.InvalidText),
+        (["options", "limit"], True, exceptions.InvalidText),
+        (["options", "order"], 3, exceptions.InvalidText),
+        (["options", "order"], {"by": "best"}, exceptions.InvalidRequest),
+        (["options", "order"], {"colour": "red"}, exceptions.UnknownField),
+        (["options", "limits"], ["host0"], exceptions.InvalidText),
+        (["options", "limits"], {"host0": {"VCPU": -1}}, exceptions.InvalidInput),
+        (["options"], [], exceptions.InvalidText),
+        (["now"], "yesterday", exceptions.InvalidText),
+        (["at"], "nobody", exceptions.ProviderNotFound),
+    ],
+)
+def test_a_file_that_somebody_edited_is_refused_by_what_is_wrong(way, to, error):
+    with lab() as ledger:
+        data = json.loads(ledger.snapshot().bundle("VCPU=1").to_json())
+    _changed(data, *way, to=to)
+    with pytest.raises(error):
+        Snapshot.load(json.dumps(data))
+
+
+def test_what_no_search_takes_is_no_option():
+    with lab() as ledger, pytest.raises(exceptions.InvalidText, match="colour"):
+        ledger.snapshot().bundle("VCPU=1", colour="red")
