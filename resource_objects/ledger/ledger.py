@@ -33,7 +33,7 @@ from resource_objects import exceptions, names, plugins
 from resource_objects.ledger.claims import Claims, Unchanged, described
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Found
-from resource_objects.ledger.feed import Feed, Snapshots
+from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.plans import Plans
@@ -48,9 +48,10 @@ from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
 from resource_objects.providers.audit import Audit
 from resource_objects.providers.definition import changed_fields
+from resource_objects.providers.disabled import FOREVER
 from resource_objects.providers.given import Limited, expiry
 from resource_objects.providers.given import limits as checked
-from resource_objects.providers.listing import By, ListedProvider, Total
+from resource_objects.providers.listing import By, ConsumerFilter, ListedProvider, Total
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.usage import Usage
@@ -59,6 +60,7 @@ from resource_objects.resources import Amounts, Inventories
 
 if TYPE_CHECKING:
     from resource_objects.search import Candidates, Snapshot
+    from resource_objects.search.when import When
 
 BACKEND_NAMESPACE = "resource_objects.backends"
 
@@ -304,6 +306,48 @@ class Ledger:
         False False
         """
         return self._queue.could_ever(found)
+
+    def when(
+        self,
+        request: Any,
+        *,
+        budget: int | None = None,
+        limits: Limited = None,
+        snapshot: Snapshot | None = None,
+    ) -> When:
+        """Return when a request would fit if all claims end when they expire, and nothing comes.
+
+        The earliest such moment, with the claims whose end makes it so: an estimate. Claims are
+        given back by whoever cleans up (:meth:`release_expired`), nobody keeps what they leave, and
+        who extends one or comes first changes the answer. Cost: a snapshot, the claims that expire
+        read once, and some searches.
+
+        :param budget: at most so many steps of each search; None: as for ``candidates``
+        :param limits: as for :meth:`claim`
+        :param snapshot: which picture is asked, such as that of a scenario; None: one of now
+        :raises InvalidInput: for a request that cannot be, or what is no snapshot
+
+        >>> import datetime, resource_objects as ro
+        >>> end = datetime.datetime(2030, 1, 2, tzinfo=datetime.UTC)
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ...     one = ledger.claim("job-1", {"host0": "VCPU=6"}, expires_at=end)
+        ...     print(ledger.when("VCPU=2"))
+        ...     print(ledger.when("VCPU=4"))
+        ...     print(ledger.when("VCPU=9"))
+        now
+        2030-01-02 00:00:00+00:00, when job-1 ends 2030-01-02 00:00:00+00:00
+        not by the end of claims
+        host0: VCPU asked 9, free 8 of 8
+        """
+        ends = {
+            one.name: one.expires_at
+            for one in self._reader.consumers(ConsumerFilter(expires_before=FOREVER), None, None)
+            if one.expires_at is not None
+        }
+        more = {} if budget is None else {"budget": budget}
+        asked = self.snapshot() if snapshot is None else checked_snapshot(snapshot, "when")
+        return asked.when(request, ends, limits=limits, **more)
 
     # --- out of service ---
 

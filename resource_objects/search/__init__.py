@@ -4,6 +4,9 @@
 ``snapshot``        Snapshot: an immutable picture of the ledger; ``candidates`` is asked of it
 ``candidates``      Candidate and Candidates, the answer
 ``explain``         Explanation: why the hosts that were left out cannot hold a request
+``answer``          the same in one line
+``telling``         the reasons of many hosts at once, and of one
+``outlook``         whether a host could, if nobody held anything; ``unheld`` finds out
 ``order``           Order: which host comes first, and who of a host
 ``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders
 ``holders``         who holds what, put in order when somebody asks
@@ -11,10 +14,21 @@
 ``host_usage``      who has what, host by host: what people look at
 ``equivalence``     providers that are equal, of which one is considered
 ``scenario``        Scenario: a fork of a snapshot, in which one may try things
+``taking``          a fleet after somebody took or gave back something
+``redefining``      a fleet after changes of definitions, as a scenario tries them
+``difference``      the plan that turns one picture into another
+``relaxations``     the smallest changes after which a candidate exists
+``relaxed_request`` a request that asks for less: without a condition, or of an amount
+``leaving``         who may make room by leaving, by arrays
+``drain``           who could be placed again if hosts went, and who could not
+``bundle``          a question as a file, shrunk to what its answer needs
+``script``          changes as lines of text: what is tried in a scenario
+``fleet_columns``   columns of the arrays: the way back from ``fleet_build``
 ``limits``          a fleet under totals that a scheduler sets for one claim
 ``places``          the places of a level, such as NUMA cells: what is near what
 ``fleet_build``     how the arrays are made from columns
 ``refresh``         from one snapshot to the next, by what was changed
+``replacing``       other trees in the place of some, in every array
 ``arrays``          what all of these are made of
 ``problem``         one request compiled against one fleet, and the prefilter over all hosts
 ``conditions``      what a request asks of a host, each condition in a file of its own
@@ -23,6 +37,11 @@
 ``solver``          the decision on one tree: who gives what of the unnamed group
 ``assignment``      who gives which named group on one tree
 ``gangs``           where many fit at once; ``gang_fleet``: what hosts can hold of them
+``how_many``        how many of a request fit at once, and who takes what
+``counting``        how many of it hosts may hold, as arrays say
+``alike_hosts``     hosts in the same state, of which one is decided
+``capacity``        what there is and is free, and what of that a mix of requests cannot use
+``when``            when a request would fit, if claims end as they say
 ``dealing``         how many members of a gang each host gets, over places within places
 ``split``           one amount in parts that each keep the unit rules
 ==================  ===============================================================================
@@ -42,6 +61,7 @@ if TYPE_CHECKING:
     from resource_objects.search.candidates import Candidates as Candidates
     from resource_objects.search.explain import Explanation
     from resource_objects.search.host_usage import HostUsage as HostUsage
+    from resource_objects.search.how_many import HowMany as HowMany
     from resource_objects.search.order import Order as Order
     from resource_objects.search.scenario import Scenario as Scenario
     from resource_objects.search.snapshot import Snapshot as Snapshot
@@ -51,12 +71,22 @@ _HOME = {
     "Candidates": "candidates",
     "Explanation": "explain",
     "HostUsage": "host_usage",
+    "HowMany": "how_many",
     "Order": "order",
     "Scenario": "scenario",
     "Snapshot": "snapshot",
 }
 
-__all__ = ["Candidate", "Candidates", "Explanation", "HostUsage", "Order", "Scenario", "Snapshot"]
+__all__ = [
+    "Candidate",
+    "Candidates",
+    "Explanation",
+    "HostUsage",
+    "HowMany",
+    "Order",
+    "Scenario",
+    "Snapshot",
+]
 
 
 __getattr__, __dir__ = lazily(globals(), _HOME)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -33,8 +34,11 @@ from resource_objects.search.scenario import Scenario, plan_between
 
 if TYPE_CHECKING:
     from resource_objects.search.bundle import Bundle
+    from resource_objects.search.capacity import CapacityReport
     from resource_objects.search.drain import Rehearsal
     from resource_objects.search.gangs import GangFit
+    from resource_objects.search.how_many import HowMany
+    from resource_objects.search.when import When
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
 DEFAULT_LIMIT = 10
@@ -250,6 +254,101 @@ class Snapshot:
             None, 1, order=order, seed=seed, budget=budget, limits=limits, filters=filters
         )
         return fit_gang(self.fork(), gang, levels, options)
+
+    def how_many(
+        self, request: Any, *, budget: int = DEFAULT_BUDGET, limits: given.Limited = None
+    ) -> HowMany:
+        """Return how many of a request fit at once: so many for sure, and so many at most.
+
+        What is found can be claimed, one after the other, on an unchanged ledger
+        (:attr:`.HowMany.placements`). Where both bounds meet, which :attr:`.HowMany.is_exact`
+        tells, no other choice holds more. A budget that ends leaves them apart, and never makes
+        the answer wrong. Each pool is counted once, except in :attr:`.HowMany.by_host`.
+
+        Cost: some passes over the fleet where counts alone are asked for, 50 ms for 10,000 hosts.
+        Else half a millisecond for each that is placed on hosts in different states, and the
+        search for more where it cannot be told at once that there are none.
+
+        :param request: a request, or what one is made from; or a mix, as a
+            :class:`~resource_objects.requests.gang.Gang` whose counts are the ratio: then how many
+            times all of its members fit
+        :param budget: at most so many steps
+        :param limits: as for :meth:`candidates`
+        :raises InvalidRequest: for a request that cannot be, or a mix that is bound to places
+        """
+        from resource_objects.search.how_many import how_many, mix_of  # few ask that
+
+        options = self._options(
+            None, 1, order="name", seed=None, budget=budget, limits=limits, filters=()
+        )
+        return how_many(self.fork(), mix_of(request), options)
+
+    def report(
+        self,
+        mix: Any = None,
+        *,
+        levels: Mapping[str, Collection[str]] = FrozenDict(),
+        budget: int = DEFAULT_BUDGET,
+    ) -> CapacityReport:
+        """Return what there is, is used and is free, and what of that requests cannot use.
+
+        By class, for all, each host and each place of levels: capacity, used, free, out of service,
+        there by an allocation ratio alone, and the largest amount that one request can be given.
+        With a mix also how many of each of its requests fit, what is stranded, and how fragmented
+        it is (:mod:`~resource_objects.search.capacity` has the definitions).
+
+        Cost: some passes over the inventories, and what :meth:`how_many` takes for each request of
+        the mix; lines of hosts are made when somebody looks, some 30 microseconds each.
+
+        :param mix: what is usual: a request, or what one is made from; or several, as a
+            :class:`~resource_objects.requests.gang.Gang` whose counts say how usual each is
+        :param levels: the aggregates of each level, ``{"rack": ["r1", "r2"]}``
+        :param budget: steps of the search for each request, where one is needed
+        :raises InvalidRequest: for a mix that cannot be, or a level without places, or with a host
+            in two of them
+        """
+        from resource_objects.search.capacity import CapacityReport
+        from resource_objects.search.how_many import mix_of
+
+        usual = None if mix is None else mix_of(mix)
+        fits = {
+            one.name: self.how_many(one.request, budget=budget)
+            for one in (() if usual is None else usual.members)
+        }
+
+        def can(host: str, name: str, amount: int) -> bool | None:
+            try:
+                asked = Request({name: amount}, in_tree=host)
+                return bool(self.candidates(asked, limit=1, budget=budget))
+            except exceptions.SearchLimitReached:
+                return None
+
+        return CapacityReport(self._fleet.in_force(), self._fleet, usual, fits, levels, can)
+
+    def when(
+        self,
+        request: Any,
+        ends: Mapping[str, datetime.datetime],
+        *,
+        budget: int = DEFAULT_BUDGET,
+        limits: given.Limited = None,
+    ) -> When:
+        """Return when a request would fit if claims end as said and nothing else comes.
+
+        An estimate, with the ends that make it so; nothing is kept free for anybody. What is out of
+        service stays so. ``ledger.when`` knows the ends of all claims.
+
+        Cost: a search for each halving of the ends, and a tenth of a millisecond for each claim
+        that is given back in a fork.
+
+        :param ends: when claims end, by consumer
+        :param budget: at most so many steps of each search
+        :param limits: as for :meth:`candidates`
+        :raises InvalidInput: for a request that cannot be, or an end that is no time with its zone
+        """
+        from resource_objects.search.when import when
+
+        return when(self.fork(), request, ends, {"budget": budget, "limits": limits})
 
     def _options(
         self,
