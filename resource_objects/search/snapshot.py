@@ -6,12 +6,13 @@ import bisect
 import dataclasses
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from resource_objects import exceptions
+from resource_objects import clock, exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.names import consumer_name, resource_class_order
 from resource_objects.providers import given
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from resource_objects.search.drain import Rehearsal
     from resource_objects.search.gangs import GangFit
     from resource_objects.search.how_many import HowMany
+    from resource_objects.search.relaxations import Relaxations
     from resource_objects.search.when import When
 
 #: How many candidates are returned, and how many steps are taken, unless told otherwise.
@@ -390,6 +392,68 @@ class Snapshot:
         True
         """
         return Scenario(self._fleet, self._like)
+
+    def relaxations(
+        self,
+        request: Any,
+        k: int = 5,
+        *,
+        costs: Mapping[str, int | Fraction] | None = None,
+        priorities: Mapping[str, int] = FrozenDict(),
+        protected: Collection[str] = (),
+        ends: Mapping[str, datetime.datetime] = FrozenDict(),
+        now: datetime.datetime | None = None,
+        kinds: Collection[str] | None = None,
+        budget: int = DEFAULT_BUDGET,
+        tries: int = 2000,
+    ) -> Relaxations:
+        """Return the smallest single changes after which a candidate exists.
+
+        Of the request, or of the ledger; each is tried in a scenario, and has the candidate that is
+        there then. What they cost is the weight of the kind times the size, which
+        :mod:`~resource_objects.search.relaxations` states.
+
+        Cost: a search for each condition of the request, and for each step by which a topology or
+        devices may be less; some passes over the fleet, then a millisecond or two for each trial
+        of one tree; at most ``tries``.
+
+        :param request: a :class:`~resource_objects.requests.Request`, or what one is made from
+        :param k: at most so many
+        :param costs: other weights, by kind: integers or fractions above 0
+        :param priorities: of consumers, 0 and more: who has a higher one is dearer to release
+        :param protected: the consumers that are not to be released
+        :param ends: when the claims of consumers end, as far as they do: to wait is a change, too
+        :param now: from when on one would wait; None: this moment
+        :param kinds: only these, such as ``["add"]``, the question of an autoscaler
+        :param budget: steps of each search, as for :meth:`candidates`
+        :param tries: at most so many searches in all
+        :raises InvalidInput: for a request that cannot be, or options that cannot
+        :raises SearchLimitReached: if it is not known whether the request fits as it is
+
+        >>> import resource_objects as ro
+        >>> with ro.connect("memory://") as ledger:
+        ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
+        ...     done = ledger.claim("job-1", {"host0": "VCPU=2"})
+        ...     print(ledger.snapshot().relaxations("VCPU=8"))
+        VCPU=6 instead of 8: VCPU=6 of host0
+        VCPU of host0 at a ratio of 1.25 instead of 1: VCPU=8 of host0
+        job-1 released: VCPU=8 of host0
+        one more host like host0: VCPU=8 of host0-like-1
+        """
+        from resource_objects.search import relaxations as of  # who finds some needs none
+
+        asked = of.asked_of(
+            k,
+            costs,
+            priorities,
+            protected,
+            ends,
+            clock.now() if now is None else given.moment("now", now),
+            kinds,
+            _check("budget", budget),
+            tries,
+        )
+        return of.relaxations(self._fleet, self._like, Request.of(request), asked)
 
     def rehearse_drain(
         self,
