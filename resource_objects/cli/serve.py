@@ -10,8 +10,8 @@ from resource_objects.cli.base import Command, Misused, database_url, misused
 class Serve(Command):
     """Serve the ledger by Placement's API, microversions 1.0 to 1.39, over HTTP.
 
-    Without --auth every token is believed, which only a loopback address allows. GET /health tells
-    whether the ledger answers.
+    Who is believed has to be said. By --auth noauth2 every token is, which only a loopback address
+    allows: for tests. GET /health tells whether the ledger answers.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -25,18 +25,49 @@ class Serve(Command):
             help="where to listen (127.0.0.1:8778), or unix:PATH",
         )
         add("--workers", type=int, default=2, metavar="COUNT", help="how many processes (2)")
-        add("--auth", choices=("noauth2", "keystone"), default="noauth2", help="who is believed")
+        add(
+            "--auth",
+            choices=("noauth2", "http_basic", "keystone"),
+            required=True,
+            help="who is believed: everybody (noauth2), who has a password, or a token of Keystone",
+        )
+        add(
+            "--password-file",
+            metavar="FILE",
+            help="with --auth http_basic: lines as 'htpasswd -B' makes them",
+        )
+        add(
+            "--roles-file",
+            metavar="FILE",
+            help="with --auth http_basic: lines USER:ROLE,ROLE or USER:ROLE,ROLE:PROJECT",
+        )
+        add(
+            "--keystone-file",
+            metavar="FILE",
+            help="a configuration with the section [keystone_authtoken], such as placement.conf",
+        )
         add(
             "--keystone",
             metavar="KEY=VALUE",
             action="append",
             default=[],
-            help="an option of [keystone_authtoken], such as auth_url; repeatable",
+            help="an option of that section, such as auth_url; repeatable. Others on this machine "
+            "can read it: passwords belong into the file",
         )
         add(
             "--policy",
             default="secure",
             help="who may do what: secure (the default), legacy, open, or a file of oslo.policy",
+        )
+        add(
+            "--metrics",
+            metavar="NAME",
+            help="an entry point of resource_objects.rest.metrics, called for each request",
+        )
+        add(
+            "--statsd",
+            metavar="HOST:PORT",
+            help="where gunicorn sends its counts of requests, and of workers, by UDP",
         )
         add("--cors-origin", action="append", default=[], metavar="URL", help="repeatable")
         add("--cors-header", action="append", default=[], metavar="NAME", help="repeatable")
@@ -53,17 +84,29 @@ class Serve(Command):
                 f"{error}: pip install 'resource_objects[rest]' brings what it needs"
             ) from error
 
-        if parsed_args.keystone and parsed_args.auth != "keystone":
+        said = parsed_args
+        if said.auth != "keystone" and (said.keystone or said.keystone_file):
             raise Misused("--keystone: it needs --auth keystone, else every token is believed")
-        options = dict(one.partition("=")[::2] for one in parsed_args.keystone)
         with misused():
             serve(
                 database_url(self.app.options.database, os.environ),
-                parsed_args.bind,
-                workers=parsed_args.workers,
-                auth=parsed_args.auth,
-                policy=parsed_args.policy,
-                cors_allowed_origin=parsed_args.cors_origin,
-                cors_allow_headers=parsed_args.cors_header,
-                keystone=options,
+                said.bind,
+                workers=said.workers,
+                auth=said.auth,
+                password_file=said.password_file,
+                roles_file=said.roles_file,
+                policy=said.policy,
+                cors_allowed_origin=said.cors_origin,
+                cors_allow_headers=said.cors_header,
+                keystone=dict(_option(one) for one in said.keystone),
+                keystone_file=said.keystone_file,
+                metrics=said.metrics,
+                statsd=said.statsd,
             )
+
+
+def _option(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals or not key.strip():
+        raise Misused(f"--keystone: got {key!r}, expected KEY=VALUE")
+    return key.strip(), value

@@ -1,17 +1,18 @@
 """Placement's API over a ledger: a WSGI application (extra ``[rest]``).
 
-    application = resource_objects.rest.application("sqlite:///lab.db", policy="secure")
+    application = resource_objects.rest.application("sqlite:///lab.db", auth="noauth2")
 
 Nothing below knows this room. A request is parsed into the ledger's own orders, and what is kept is
 told in Placement's words; ``kept`` is the one place where the two differ. WebOb reads and writes
 HTTP: microversion-parse and oslo.middleware, which this room needs anyway, bring it, and a table of
-24 paths needs no framework.
+30 paths needs no framework (``doc/source/explanation/placement_api.rst`` says why which library).
 
 ======================  ===========================================================================
 ``wsgi``                the WSGI application: routes, and what is around all of them
+``versions``            the microversion of a request
 ``asked``               one request: version, body, query, who asks; and replies to it
 ``errors``              refusals, in Placement's form and with its codes
-``auth``                who asks; ``policy``: whether they may
+``auth``                who asks; ``policy``: whether they may; ``reread``: files that these look at
 ``schemas``             what bodies and queries look like, by microversion
 ``kept``                what is kept as Placement shows it: generations, consumers, names
 ``words``               the query words that lists and candidates share: resources, traits
@@ -26,7 +27,10 @@ HTTP: microversion-parse and oslo.middleware, which this room needs anyway, brin
 ``reshaper``            ``/reshaper``
 ``candidates``          ``/allocation_candidates``; ``exchanged``: those that only exchange
                         what is equal
-``serving``             it under a server with several processes: ``resource-objects serve``
+``metrics``             a hook for what counts requests
+``native``              ``/ro``: what that API cannot say (a room of its own)
+``serving``             it under a server with several processes: ``resource-objects serve``;
+                        ``worker``: one of these, in which nobody waits for a slow client
 ======================  ===========================================================================
 """
 

@@ -7,16 +7,16 @@ import reprlib
 
 import webob
 
-from resource_objects import names
 from resource_objects.providers.definition import ProviderUpdate
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.rest import errors, kept, schemas
-from resource_objects.rest.asked import Asked
+from resource_objects.rest.asked import Asked, uuid_text
 
 _RULE = "placement:resource_providers:aggregates:"
 
 
 def show(asked: Asked) -> webob.Response:
+    asked.tells_json()
     asked.needs(1)
     one = kept.provider(asked.ledger, asked.path["uuid"])
     return _reply(asked, sorted(one.aggregates), kept.generation(one))
@@ -24,6 +24,7 @@ def show(asked: Asked) -> webob.Response:
 
 def put(asked: Asked) -> webob.Response:
     """Replace them; before 1.19 no generation is demanded, and none rises that clients see."""
+    asked.takes_json()
     asked.needs(1)
     ledger, uuid = asked.ledger, asked.path["uuid"]
     kept.provider(ledger, uuid)
@@ -31,7 +32,7 @@ def put(asked: Asked) -> webob.Response:
     told = given["aggregates"] if asked.since(19) else given
     if len(set(told)) < len(told):  # JSON Schema's uniqueItems compares each with each
         raise errors.bad(f"JSON does not validate: {reprlib.repr(told)} has non-unique elements")
-    wanted = frozenset(names.uuid_text(one) for one in told)
+    wanted = frozenset(uuid_text(one) for one in told)
 
     def edit(one: ListedProvider) -> ProviderUpdate | None:
         if asked.since(19):
@@ -41,8 +42,8 @@ def put(asked: Asked) -> webob.Response:
             return None
         return dataclasses.replace(kept.updated(one, aggregates=wanted), counts=0)
 
-    one = kept.change(ledger, uuid, edit)
-    return _reply(asked, told, kept.generation(one) + 1)
+    changed = kept.change(ledger, uuid, edit)
+    return _reply(asked, told, changed.generation(ledger) if asked.since(19) else 0)
 
 
 def _reply(asked: Asked, told: list[str], generation: int) -> webob.Response:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import webob
 
 from resource_objects import exceptions, names
 from resource_objects.exceptions import Rule
-from resource_objects.providers.definition import DefinitionChanges, ProviderUpdate
+from resource_objects.ledger.store import pages_of
+from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -23,7 +25,8 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.rest import errors, kept, schemas
-from resource_objects.rest.asked import Asked
+from resource_objects.rest.asked import Asked, is_uuid, uuid_text
+from resource_objects.rest.native import api as native
 
 _RULE = "placement:allocations:"
 
@@ -33,7 +36,9 @@ _RULE = "placement:allocations:"
 
 def show(asked: Asked) -> webob.Response:
     """What a consumer holds; of one that nobody knows: nothing."""
-    found = asked.ledger.backend.held(_consumer(asked.path["uuid"]))
+    asked.tells_json()
+    uuid = asked.path["uuid"]
+    found = asked.ledger.backend.held(uuid_text(uuid)) if is_uuid(uuid) else None
     if found is None:
         return asked.reply(json={"allocations": {}})
     listed = kept.by_uuid(asked.ledger, {use.provider_uuid for use in found.held})
@@ -59,6 +64,7 @@ def show(asked: Asked) -> webob.Response:
 
 
 def of_provider(asked: Asked) -> webob.Response:
+    asked.tells_json()
     one = kept.provider(asked.ledger, asked.path["uuid"])
     allocations: dict[str, Any] = {}
     for record in _holders(asked, one.uuid):
@@ -73,13 +79,9 @@ def of_provider(asked: Asked) -> webob.Response:
 
 
 def _holders(asked: Asked, provider: str) -> Iterator[ConsumerRecord]:
-    wanted, after = ConsumerFilter(provider=provider), None
-    while True:
-        page = asked.ledger.backend.list_consumers(wanted, 1000, after)
+    read = partial(asked.ledger.backend.list_consumers, ConsumerFilter(provider=provider))
+    for page in pages_of(read, lambda one: one.consumer, 1000):
         yield from page
-        if len(page) < 1000:
-            return
-        after = page[-1].consumer
 
 
 # --- writing ---
@@ -103,12 +105,12 @@ def post(asked: Asked) -> webob.Response:
 def delete(asked: Asked) -> webob.Response:
     uuid = asked.path["uuid"]
     missing = errors.not_found(f"No allocations for consumer '{uuid}'")
-    if not names.is_uuid(uuid):
+    if not is_uuid(uuid):
         raise missing
     try:
-        order = ConsumerOrder.release(names.uuid_text(uuid))
+        order = ConsumerOrder.release(uuid_text(uuid))
         asked.ledger.backend.commit(
-            Write(kept.operation(), "release", order.consumer, orders=(order,))
+            Write(kept.operation(asked.ledger), "release", order.consumer, orders=(order,))
         )
     except exceptions.ConsumerNotFound as error:
         raise missing from error
@@ -125,7 +127,8 @@ def write(
     Where no generation of a consumer is said (before 1.28) it is tried again if somebody was
     faster.
     """
-
+    if definitions is None and _are_new(asked, given) and _is_claimed(asked, given):
+        return
     updates = () if definitions is None else definitions.updates
     new = {update.definition.uuid: update.definition.inventories for update in updates}
 
@@ -135,13 +138,10 @@ def write(
             return
         if definitions is not None:
             subject = definitions.root
-            changes = dataclasses.replace(
-                definitions, updates=tuple(_counted(one, orders, asked) for one in updates)
-            )
-            doing = Write(kept.operation(), "reshape", subject, changes, orders)
+            doing = Write(kept.operation(asked.ledger), "reshape", subject, definitions, orders)
         else:
             subject = subject_of(order.consumer for order in orders)
-            doing = Write(kept.operation(), "replace", subject, orders=orders)
+            doing = Write(kept.operation(asked.ledger), "replace", subject, orders=orders)
         asked.ledger.backend.commit(doing)
 
     faster = () if asked.since(28) else (exceptions.StaleConsumer, exceptions.ConsumerExists)
@@ -152,7 +152,7 @@ def write(
             f"consumer generation conflict - {error}", errors.CONCURRENT_UPDATE
         ) from error
     except exceptions.CapacityException as error:
-        raise _refused(error, [*given]) from error
+        raise native.with_reasons(asked, _refused(error), error) from error
     except exceptions.ProviderNotFound as error:
         raise errors.bad(
             f"Allocation for resource provider '{error.subject}' that does not exist."
@@ -161,24 +161,37 @@ def write(
         raise errors.bad(f"Unable to allocate inventory: {error}") from error
 
 
-def _counted(
-    update: ProviderUpdate, orders: Iterable[ConsumerOrder], asked: Asked
-) -> ProviderUpdate:
-    """Return the update of a provider in a reshape, with the writes that Placement counts for it.
+def _are_new(asked: Asked, given: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether somebody is to hold something, and nobody of them holds anything yet."""
+    if not given or not asked.since(28):
+        return False
+    return all(one["consumer_generation"] is None and one["allocations"] for one in given.values())
 
-    These are two of inventories, and one of allocations, also of those that stay as they are.
+
+def _is_claimed(asked: Asked, given: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Let consumers hold their first allocations, or return False if that is refused.
+
+    Nothing is looked up before: what the ledger allows to whom it does not know, Placement allows.
+    Why it is refused in Placement's words is found by looking, as for all others.
     """
-    uuid = update.definition.uuid
-    here = {
-        order.consumer: [use for use in order.uses if use.provider_uuid == uuid] for order in orders
-    }
-    some = {name: uses for name, uses in here.items() if uses}
-    held = asked.ledger.backend.held_by(some)
-    before = {(name, use.key): use.amount for name in held for use in held[name].held}
-    stays = all(
-        before.get((name, use.key)) == use.amount for name, uses in some.items() for use in uses
-    )
-    return dataclasses.replace(update, counts=2 + bool(some and stays))
+    try:
+        orders = tuple(
+            _order(consumer, one, _uses(one["allocations"]), None)
+            for consumer, one in given.items()
+        )
+        if any(use.amount > schemas.MOST for order in orders for use in order.uses):
+            return False  # a ledger may have so much
+        asked.ledger.backend.commit(
+            Write(kept.operation(asked.ledger), "replace", subject_of(given), orders=orders)
+        )
+    except (
+        exceptions.CapacityException,
+        exceptions.ConsumerExists,
+        exceptions.InvalidInput,
+        exceptions.ProviderNotFound,
+    ):
+        return False
+    return True
 
 
 def _orders(
@@ -191,33 +204,48 @@ def _orders(
     :param new: inventories that providers get in the same write
     """
     held = asked.ledger.backend.held_by(given)
+    check_consumers(asked, given, held)
     wanted = {consumer: _uses(one["allocations"]) for consumer, one in given.items()}
     _check_places(asked, [use for uses in wanted.values() for use in uses], [*given], new)
     for consumer, one in given.items():
         kept_now = held.get(consumer)
-        if asked.since(28):
-            _check_generation(consumer, one["consumer_generation"], kept_now)
         if not wanted[consumer]:
             if kept_now is not None:
-                yield ConsumerOrder.release(consumer, kept_now.generation)
+                released = ConsumerOrder.release(consumer, kept_now.generation)
+                yield dataclasses.replace(released, counted=True)
             continue
-        uses = tuple(wanted[consumer])
-        if kept_now is not None:
-            uses = _with_units(uses, kept_now)
-        type_ = one.get("consumer_type")
-        yield ConsumerOrder(
-            consumer,
-            Expect.ABSENT if kept_now is None else kept_now.generation,
-            Mode.SET,
-            uses,
-            request=None if kept_now is None else kept_now.request,
-            project=one.get("project_id", kept.INCOMPLETE),
-            user=one.get("user_id", kept.INCOMPLETE),
-            consumer_type=None if type_ == kept.UNKNOWN_TYPE else type_,
-        )
+        yield _order(consumer, one, wanted[consumer], kept_now)
 
 
-def _check_generation(consumer: str, given: int | None, now: ConsumerRecord | None) -> None:
+def _order(
+    consumer: str, given: Mapping[str, Any], uses: Iterable[Use], now: ConsumerRecord | None
+) -> ConsumerOrder:
+    """Return the order that lets a consumer hold something and nothing else.
+
+    :param now: what it holds
+    """
+    return ConsumerOrder(
+        consumer,
+        Expect.ABSENT if now is None else now.generation,
+        Mode.SET,
+        tuple(uses) if now is None else _with_units(tuple(uses), now),
+        request=None if now is None else now.request,
+        project=given.get("project_id", kept.INCOMPLETE),
+        user=given.get("user_id", kept.INCOMPLETE),
+        consumer_type=given.get("consumer_type"),
+    )
+
+
+def check_consumers(
+    asked: Asked, given: Mapping[str, Mapping[str, Any]], held: Mapping[str, ConsumerRecord]
+) -> None:
+    """Refuse generations of consumers that these are not at."""
+    if asked.since(28):
+        for consumer, one in given.items():
+            _check_generation(one["consumer_generation"], held.get(consumer))
+
+
+def _check_generation(given: int | None, now: ConsumerRecord | None) -> None:
     is_at = kept.consumer_generation(now)
     if given != is_at:
         expected, got = ("null" if one is None else one for one in (is_at, given))
@@ -228,18 +256,21 @@ def _check_generation(consumer: str, given: int | None, now: ConsumerRecord | No
 
 
 def _uses(given: Any) -> list[Use]:
-    """Return what is to be held, of either form of a body."""
+    """Return what is to be held, of either form of a body.
+
+    What no inventory gives at once is as good as the least such amount.
+    """
     pairs = (
         ((one["resource_provider"]["uuid"], one["resources"]) for one in given)
         if isinstance(given, list)
         else ((uuid, one["resources"]) for uuid, one in given.items())
     )
-    found: dict[tuple[str, str], int] = {}
-    for uuid, resources in pairs:
-        for name, amount in resources.items():
-            key = names.uuid_text(uuid) if names.is_uuid(uuid) else uuid, name
-            found[key] = found.get(key, 0) + amount
-    return [Use(*key, amount) for key, amount in found.items()]
+    last = {uuid_text(uuid): resources for uuid, resources in pairs}  # as in Placement
+    return [
+        Use(uuid, name, min(int(amount), schemas.MOST + 1))
+        for uuid, resources in last.items()
+        for name, amount in resources.items()
+    ]
 
 
 def _with_units(uses: tuple[Use, ...], now: ConsumerRecord) -> tuple[Use, ...]:
@@ -261,16 +292,16 @@ def _check_places(
 
     Placement's unit rules bind what is held already, too; the ledger's only what grows.
     """
+    places = {use.provider_uuid for use in uses}
+    there = kept.by_uuid(asked.ledger, places)
+    for uuid in sorted(places - there.keys()):
+        raise errors.bad(f"Allocation for resource provider '{uuid}' that does not exist.")
     unknown = kept.unknown_classes(asked.ledger, {use.resource_class for use in uses})
     if unknown:
         raise errors.bad(
             f"Unable to allocate inventory for consumer {', '.join(consumers)}: "
             f"No such resource class {', '.join(unknown)}."
         )
-    places = {use.provider_uuid for use in uses}
-    there = kept.by_uuid(asked.ledger, places)
-    for uuid in sorted(places - there.keys()):
-        raise errors.bad(f"Allocation for resource provider '{uuid}' that does not exist.")
     records = {
         (uuid, record.resource_class): record
         for uuid, one in there.items()
@@ -287,12 +318,11 @@ def _check_places(
 
 
 def _keeps_rules(amount: int, record: InventoryRecord) -> bool:
-    most = record.max_unit
-    is_within = record.min_unit <= amount and (most is None or amount <= most)
-    return is_within and amount % record.step_size == 0
+    most = schemas.MOST if record.max_unit is None else record.max_unit
+    return record.min_unit <= amount <= most and amount % record.step_size == 0
 
 
-def _refused(error: exceptions.CapacityException, consumers: list[str]) -> errors.Refused:
+def _refused(error: exceptions.CapacityException) -> errors.Refused:
     """Return why something does not fit, with the reasons of the ledger."""
     rules = {reason.rule for reason in error.reasons}
     reasons = "; ".join(map(str, error.reasons)) or str(error)
@@ -312,9 +342,9 @@ def _refused(error: exceptions.CapacityException, consumers: list[str]) -> error
 
 
 def _consumer(text: str) -> str:
-    if not names.is_uuid(text):
+    if not is_uuid(text):
         raise errors.bad(f"Malformed consumer_uuid: {text}")
-    return names.uuid_text(text)
+    return uuid_text(text)
 
 
 ROUTES = (

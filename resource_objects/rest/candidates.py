@@ -7,9 +7,8 @@ process's snapshot answers: it shows everything that was committed before the re
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import Any, TypeAlias
 
 import webob
 
@@ -18,40 +17,59 @@ from resource_objects.requests import Request, RequestGroup
 from resource_objects.rest import errors, schemas, words
 from resource_objects.rest.asked import Asked
 from resource_objects.rest.exchanged import Way, exchanged, way_of
+from resource_objects.rest.native import api as native
 from resource_objects.search import Snapshot
 from resource_objects.search.candidates import Candidate
+from resource_objects.search.explain import Explanation
 from resource_objects.search.fleet import Fleet
 
+#: Says why nothing was found.
+Explained: TypeAlias = Callable[[], Explanation] | None
+
 _OF_GROUP = ("resources", "required", "member_of", "in_tree")
-#: At most so many steps are searched.
-BUDGET = 10_000_000
+#: At most so many steps are searched, of some 0.1 milliseconds each, and so many candidates told.
+BUDGET, MOST = 1_000_000, 100_000
 
 
 def list_all(asked: Asked) -> webob.Response:
     asked.needs(10)
-    asked.query(schemas.candidates_query(asked.version.minor))
+    asked.tells_json()
+    asked.query(schemas.candidates_query(asked.version.minor), first=("limit", "group_policy"))
     request = request_of(asked)
     said = next(iter(asked.http.GET.getall("limit")), None)  # the first, as in Placement
-    most = None if said is None else min(int(said[:10]), schemas.MOST)
+    most = MOST if said is None else min(int(said[:10]), MOST)
     snapshot = asked.ledger.snapshot()
     fleet = snapshot.fleet
-    found: list[Way] = []
+    every: list[Way] = []
+    explained: Explained = None
     if request is not None:
-        ways = [way_of(fleet, one) for one in _found(snapshot, request, most)]
+        # before 1.29 some are left out of what is found, and others are summed up with what is told
+        limit = most if asked.since(29) else MOST
+        some, explained = _found(snapshot, request, limit)
+        ways = [way_of(fleet, one) for one in some]
         if not asked.since(29):
             ways = [way for way in ways if _is_of_single_providers(fleet, way)]
-        found = exchanged(fleet, request, ways, most)
+        every = exchanged(fleet, request, ways, limit)
+    found = every[:most]
     told = [_told(asked, fleet, one) for one in found]
-    summaries = _summaries(asked, fleet, found, request)
-    return asked.reply(json={"allocation_requests": told, "provider_summaries": summaries})
+    summaries = _summaries(asked, fleet, found, every, request)
+    body: dict[str, Any] = {"allocation_requests": told, "provider_summaries": summaries}
+    if found or not native.is_asked(asked):
+        return asked.reply(json=body)
+    body["explanation"] = None if explained is None else explained().to_dict(native.HOSTS)
+    return native.tell_version(asked.reply(json=body))
 
 
-def _found(snapshot: Snapshot, request: Request, limit: int | None) -> list[Candidate]:
-    """Return the candidates; of a tree or aggregate that nobody knows there are none."""
+def _found(snapshot: Snapshot, request: Request, limit: int) -> tuple[list[Candidate], Explained]:
+    """Return the candidates, and what says why there are none.
+
+    Of a tree or aggregate that nobody knows there are none.
+    """
     try:
-        return list(snapshot.candidates(request, limit=limit, budget=BUDGET))
+        found = snapshot.candidates(request, limit=limit, budget=BUDGET)
+        return list(found), found.explain
     except exceptions.ProviderNotFound:
-        return []
+        return [], None
     except exceptions.SearchLimitReached as error:
         raise errors.Refused(503, f"The search was cut short, neither yes nor no: {error}") from (
             error
@@ -64,14 +82,25 @@ def _found(snapshot: Snapshot, request: Request, limit: int | None) -> list[Cand
 def request_of(asked: Asked) -> Request | None:
     """Return the request of a query; None if what it says fits nowhere, whatever is kept."""
     given = asked.http.GET.dict_of_lists()
-    groups = _groups(given)
-    _check_groups(asked, groups, given)
-    said = {suffix: _said(asked, suffix, some) for suffix, some in groups.items()}
     root = _root_traits(asked, given)
+    subtrees = list(_subtrees(given))
+    groups = _groups(given)
+    said = {suffix: _said(asked, suffix, some) for suffix, some in groups.items()}
+    if asked.since(36):
+        _check_linked(groups, frozenset().union(*subtrees))
+    else:
+        _check_orphans(asked, groups)
+    for suffix, one in said.items():
+        _check_conflict(f"required{suffix}", one.traits, errors.UNDEFINED)
+    if sum(map(bool, groups)) > 1 and "group_policy" not in given:
+        raise errors.bad(
+            'The "group_policy" parameter is required when specifying more than one '
+            '"resources{N}" parameter.'
+        )
+    words.check_classes(asked.ledger, {name for one in said.values() for name in one.amounts})
     words.check_traits(asked.ledger, root.all().union(*(one.traits.all() for one in said.values())))
     if any(one.is_nowhere for one in said.values()):
         return None
-    subtrees = list(_subtrees(given, groups))
     try:
         made = [one.group(suffix) for suffix, one in said.items()]
         unnamed = next((one for one in made if not one.suffix), RequestGroup(""))
@@ -86,7 +115,7 @@ def request_of(asked: Asked) -> Request | None:
             **unnamed.arguments(),
         )
     except exceptions.InvalidInput as error:
-        raise errors.bad(f"Invalid query string parameters: {error}", errors.BAD_VALUE) from error
+        raise errors.bad(f"Invalid query string parameters: {error}") from error
     return request
 
 
@@ -101,8 +130,9 @@ class _Said:
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether it must be a member of what it must not be a member of."""
-        return any(some <= self.member.forbidden for some in self.member.required)
+        """Whether nobody can be so, whatever is kept."""
+        is_contradiction = any(some <= self.member.forbidden for some in self.member.required)
+        return is_contradiction or words.is_too_much(self.amounts)
 
     def group(self, suffix: str) -> RequestGroup:
         """Return the group."""
@@ -119,14 +149,13 @@ class _Said:
 
 
 def _said(asked: Asked, suffix: str, given: Mapping[str, list[str]]) -> _Said:
-    resources, trees = given.get("resources"), given.get("in_tree")
-    traits = words.traits(asked, f"required{suffix}", given.get("required", ()))
-    _check_conflict(f"required{suffix}", traits)
+    amounts = [words.resources(text) for text in given.get("resources", ())]
+    trees = [words.tree(f"in_tree{suffix}", text) for text in given.get("in_tree", ())]
     return _Said(
-        {} if resources is None else words.resources(asked.ledger, resources[-1]),
-        traits,
+        amounts[-1] if amounts else {},
+        words.traits(asked, f"required{suffix}", given.get("required", ())),
         words.aggregates(asked, f"member_of{suffix}", given.get("member_of", ())),
-        None if trees is None else words.tree(f"in_tree{suffix}", trees[-1]),
+        trees[-1] if trees else None,
     )
 
 
@@ -140,45 +169,32 @@ def _groups(given: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def _check_groups(
-    asked: Asked, groups: Mapping[str, Mapping[str, list[str]]], given: Mapping[str, list[str]]
-) -> None:
-    """Refuse groups that say too little."""
-    linked = {one for text in given.get("same_subtree", ()) for one in text.split(",")}
-    has_some = [suffix for suffix, said in groups.items() if "resources" in said]
-    if not asked.since(36):
-        _check_orphans(asked, groups)
-    for suffix, said in groups.items():
-        if "resources" in said or suffix in linked:
-            continue
-        if asked.since(36) and suffix and has_some:
-            raise errors.bad(
-                "Resourceless suffixed group request should be specified in `same_subtree` query "
-                f"param: bad group(s) - {suffix}.",
-                errors.BAD_VALUE,
-            )
-        if has_some or not asked.since(36):
-            raise errors.bad("All request groups must specify resources.", errors.BAD_VALUE)
-    if not has_some:
-        if groups:
-            raise errors.bad(
-                "There must be at least one resources or resources[$S] parameter.",
-                errors.MISSING_VALUE,
-            )
+def _check_linked(groups: Mapping[str, Mapping[str, list[str]]], linked: Set[str]) -> None:
+    """Refuse groups that ask for nothing and stand in no ``same_subtree``, and suffixes of none."""
+    empty = [suffix for suffix, said in groups.items() if "resources" not in said]
+    if len(empty) == len(groups):
         raise errors.bad(
-            "At least one request group (`resources` or `resources{$S}`) is required.",
+            "There must be at least one resources or resources[$S] parameter.",
             errors.MISSING_VALUE,
         )
-    if sum(bool(suffix) for suffix in has_some) > 1 and "group_policy" not in given:
+    alone = [suffix for suffix in empty if suffix not in linked]
+    if alone:
         raise errors.bad(
-            'The "group_policy" parameter is required when specifying more than one '
-            '"resources{N}" parameter.',
-            errors.MISSING_VALUE,
+            "Resourceless suffixed group request should be specified in `same_subtree` query "
+            f"param: bad group(s) - {', '.join(alone)}.",
+            errors.BAD_VALUE,
+        )
+    unknown = sorted(linked - groups.keys())
+    if unknown:
+        raise errors.bad(
+            "Real suffixes should be specified in `same_subtree`: "
+            f"{', '.join(unknown)} not found in {', '.join(sorted(groups))}.",
+            errors.BAD_VALUE,
         )
 
 
 def _check_orphans(asked: Asked, groups: Mapping[str, Mapping[str, list[str]]]) -> None:
-    """Refuse conditions of groups that ask for nothing, as there were none before 1.36."""
+    """Refuse groups that ask for nothing, as there were none before 1.36."""
     for name, said_as in (("required", "traits"), ("member_of", "member_of")):
         orphans = [
             name + suffix
@@ -191,14 +207,19 @@ def _check_orphans(asked: Asked, groups: Mapping[str, Mapping[str, list[str]]]) 
             raise errors.bad(
                 f"Found the following orphaned {said_as} keys: {', '.join(sorted(orphans))}"
             )
+    if not all("resources" in said for said in groups.values()):
+        raise errors.bad("All request groups must specify resources.")
+    if not groups:
+        raise errors.bad("At least one request group (`resources` or `resources{$S}`) is required.")
 
 
-def _check_conflict(key: str, traits: words.Traits) -> None:
-    both = traits.required & traits.forbidden
+def _check_conflict(key: str, traits: words.Traits, code: str) -> None:
+    any_of = (some for some in traits.any_of if some <= traits.forbidden)
+    both = (traits.required & traits.forbidden).union(*any_of)
     if both:
         raise errors.bad(
             f"Conflicting required and forbidden traits found in {key}: {', '.join(sorted(both))}",
-            errors.BAD_VALUE,
+            code,
         )
 
 
@@ -209,25 +230,16 @@ def _root_traits(asked: Asked, given: Mapping[str, list[str]]) -> words.Traits:
             "Query parameter 'root_required' may be specified only once.", errors.DUPLICATE_KEY
         )
     found = words.traits(asked, "root_required", said, sets=False)
-    _check_conflict("root_required", found)
+    _check_conflict("root_required", found, errors.BAD_VALUE)
     return found
 
 
-def _subtrees(
-    given: Mapping[str, list[str]], groups: Mapping[str, object]
-) -> Iterator[frozenset[str]]:
+def _subtrees(given: Mapping[str, list[str]]) -> Iterator[frozenset[str]]:
     for text in given.get("same_subtree", ()):
         some = frozenset(item.strip() for item in text.split(","))
         if "" in some:
             raise errors.bad(
                 "Empty string (unsuffixed group) can not be specified in `same_subtree`",
-                errors.BAD_VALUE,
-            )
-        unknown = sorted(some - groups.keys())
-        if unknown:
-            raise errors.bad(
-                "Real suffixes should be specified in `same_subtree`: "
-                f"{', '.join(unknown)} not found in {', '.join(sorted(groups))}.",
                 errors.BAD_VALUE,
             )
         yield some
@@ -263,46 +275,55 @@ def _told(asked: Asked, fleet: Fleet, way: Way) -> dict[str, Any]:
 
 
 def _summaries(
-    asked: Asked, fleet: Fleet, found: Iterable[Way], request: Request | None
+    asked: Asked,
+    fleet: Fleet,
+    found: Iterable[Way],
+    every: Iterable[Way],
+    request: Request | None,
 ) -> dict[str, Any]:
-    """Return every provider of every tree that occurs: what it has, uses, and is."""
-    used = {
-        place
-        for way in found
-        for place in itertools.chain(way.takes, itertools.chain.from_iterable(way.groups.values()))
-    }
-    trees = sorted({int(fleet.tree[place]) for place in used})
+    """Return every provider of every tree that gives something: what it has, uses, and is.
+
+    Before 1.29 only those that some candidate takes of, also one that is not told.
+
+    :param every: the candidates, also those that are not told
+    """
+    trees = sorted({int(fleet.tree[place]) for way in found for place in way.takes})
+    used = set() if asked.since(29) else {place for way in every for place in way.takes}
     classes = None
     if not asked.since(27) and request is not None:
         classes = {name for group in request.groups for name in group.resources.names()}
     told: dict[str, Any] = {}
     for tree in trees:
-        places = fleet.of_tree(tree)
-        traits = _traits(fleet, places) if asked.since(17) else {}
-        for place in places:
-            if not asked.since(29) and place not in used:
-                continue
-            told[fleet.uuids[place]] = _summary(asked, fleet, place, traits.get(place, []))
+        summaries = _of_tree(asked, fleet, fleet.of_tree(tree))
+        if not asked.since(29):
+            summaries = {place: one for place, one in summaries.items() if place in used}
         for name, rows in fleet.classes.items():
             if classes is not None and name not in classes:
                 continue
-            part = rows.part(rows.of_tree(tree))
-            figures = (part.provider.tolist(), part.capacity.tolist(), part.used.tolist())
+            here = rows.of_tree(tree)
+            columns = (rows.provider, rows.capacity, rows.used)
+            figures = (column[here].tolist() for column in columns)
             for place, capacity, taken in zip(*figures, strict=True):
-                if fleet.uuids[place] in told:
-                    resources = told[fleet.uuids[place]]["resources"]
+                if place in summaries:
+                    resources = summaries[place]["resources"]
                     resources[name] = {"capacity": capacity, "used": taken}
+        told |= {fleet.uuids[place]: one for place, one in summaries.items()}
     return told
 
 
-def _summary(asked: Asked, fleet: Fleet, place: int, traits: list[str]) -> dict[str, Any]:
-    told: dict[str, Any] = {"resources": {}}
+def _of_tree(asked: Asked, fleet: Fleet, places: range) -> dict[int, dict[str, Any]]:
+    """Return what is told of the providers of a tree but for what they have, by their places."""
+    told: dict[int, dict[str, Any]] = {place: {"resources": {}} for place in places}
     if asked.since(17):
-        told["traits"] = traits
+        traits = _traits(fleet, places)
+        for place, one in told.items():
+            one["traits"] = traits.get(place, [])
     if asked.since(29):
-        above = int(fleet.parent[place])
-        told["parent_provider_uuid"] = None if above == place else fleet.uuids[above]
-        told["root_provider_uuid"] = fleet.uuids[fleet.of_tree(int(fleet.tree[place]))[0]]
+        root = fleet.uuids[places[0]]
+        parents = fleet.parent[places.start : places.stop].tolist()
+        for (place, one), above in zip(told.items(), parents, strict=True):
+            one["parent_provider_uuid"] = None if above == place else fleet.uuids[above]
+            one["root_provider_uuid"] = root
     return told
 
 

@@ -20,9 +20,6 @@ from resource_objects.search.fleet import Fleet
 
 _T = TypeVar("_T", bound=Hashable)
 
-#: Where no limit is asked for, at most so many are told.
-MOST = 100_000
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Way:
@@ -33,6 +30,12 @@ class Way:
 
     takes: Mapping[int, Mapping[str, int]]
     groups: Mapping[str, tuple[int, ...]]
+
+    @property
+    def key(self) -> Hashable:
+        """What two ways have in common that are the same: it can be looked up in a set."""
+        taken = ((place, frozenset(some.items())) for place, some in self.takes.items())
+        return frozenset(taken), frozenset(self.groups.items())
 
 
 def way_of(fleet: Fleet, one: Candidate) -> Way:
@@ -49,20 +52,31 @@ def way_of(fleet: Fleet, one: Candidate) -> Way:
     return Way(takes, groups)
 
 
-def exchanged(fleet: Fleet, request: Request, found: Iterable[Way], limit: int | None) -> list[Way]:
+def exchanged(fleet: Fleet, request: Request, found: Iterable[Way], limit: int) -> list[Way]:
     """Return ways, and then those that exchange what is equal in them, each once.
+
+    Cost: linear in what is told.
 
     :param limit: at most so many
     """
-    ways = list(found)
-    more = (way for one in ways for way in itertools.islice(_exchanges(fleet, request, one), MOST))
-    every = itertools.chain(ways, (way for way in more if way not in ways))
-    return list(itertools.islice(every, MOST if limit is None else limit))
+    ways, kinds = list(found), _kinds(request)
+    told = {one.key for one in ways}
+
+    def more() -> Iterator[Way]:
+        for one in ways:
+            for way in _exchanges(fleet, kinds, one):
+                if way.key not in told:
+                    told.add(way.key)
+                    yield way
+
+    return list(itertools.islice(itertools.chain(ways, more()), limit))
 
 
-def _exchanges(fleet: Fleet, request: Request, one: Way) -> Iterator[Way]:
-    """Yield all ways that are like one but for equal providers and groups, itself included."""
-    kinds = _kinds(request)
+def _exchanges(fleet: Fleet, kinds: Mapping[str, int], one: Way) -> Iterator[Way]:
+    """Yield all ways that are like one but for equal providers and groups, itself included.
+
+    :param kinds: of groups, as :func:`_kinds` tells them
+    """
     holding: dict[int, tuple[Hashable, ...]] = {
         place: (
             tuple(sorted(one.takes.get(place, {}).items())),

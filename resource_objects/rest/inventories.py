@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import webob
 
@@ -16,13 +16,17 @@ from resource_objects.rest.asked import Asked
 
 _RULE = "placement:resource_providers:inventories:"
 
+Edit: TypeAlias = Callable[[ListedProvider], ProviderUpdate]
+
 
 def list_all(asked: Asked) -> webob.Response:
+    asked.tells_json()
     one = kept.provider(asked.ledger, asked.path["uuid"])
     return _reply_all(asked, one.records, kept.generation(one))
 
 
 def show(asked: Asked) -> webob.Response:
+    asked.tells_json()
     uuid, name = asked.path["uuid"], asked.path["name"]
     one = kept.provider(asked.ledger, uuid)
     found = record_of(one, name)
@@ -33,11 +37,9 @@ def show(asked: Asked) -> webob.Response:
 
 def put_all(asked: Asked) -> webob.Response:
     uuid = asked.path["uuid"]
-    given = asked.body(schemas.PUT_INVENTORIES)
-    records: tuple[InventoryRecord, ...] = ()
+    given = _given(asked, schemas.PUT_INVENTORIES)
 
     def edit(one: ListedProvider) -> ProviderUpdate:
-        nonlocal records
         kept.check_generation(one, given["resource_provider_generation"])
         unknown = kept.unknown_classes(asked.ledger, given["inventories"])
         if unknown:
@@ -46,66 +48,71 @@ def put_all(asked: Asked) -> webob.Response:
                 f"No such resource class {', '.join(unknown)}."
             )
         cannot = f"Unable to update inventory for resource provider {uuid}"
+        for name, figures in given["inventories"].items():
+            _check_capacity(asked, name, figures, uuid, cannot)
+        gone = [r for r in one.records if r.resource_class not in given["inventories"]]
+        _check_unused(uuid, gone)
         records = tuple(
-            record(asked, name, figures, uuid, cannot)
-            for name, figures in given["inventories"].items()
+            record(name, figures, uuid, cannot) for name, figures in given["inventories"].items()
         )
         check_plain(one, {*given["inventories"], *(r.resource_class for r in one.records)})
         return kept.updated(one, inventories=records)
 
-    one = _change(asked, edit)
-    return _reply_all(asked, records, kept.generation(one) + 1)
+    records, generation = _change(asked, edit)
+    return _reply_all(asked, records.values(), generation)
 
 
 def put_one(asked: Asked) -> webob.Response:
     uuid, name = asked.path["uuid"], asked.path["name"]
-    given = asked.body(schemas.PUT_INVENTORY)
-    new: list[InventoryRecord] = []
+    given = _given(asked, schemas.PUT_INVENTORY)
 
     def edit(one: ListedProvider) -> ProviderUpdate:
         kept.check_generation(one, given["resource_provider_generation"])
-        _check_class(asked, name)
         cannot = f"Unable to update inventory for resource provider {uuid}"
-        made = record(asked, name, given, uuid, cannot)
+        _check_capacity(asked, name, given, uuid, cannot)
+        if kept.unknown_classes(asked.ledger, [name]):
+            raise errors.not_found(f"No such resource class {name}.")
         if record_of(one, name) is None:
             raise errors.bad(
                 f"No inventory record with resource class for resource provider {uuid}: {name}"
             )
         check_plain(one, {name})
-        new[:] = [made]
+        made = record(name, given, uuid, cannot)
         return kept.updated(one, inventories=_with(one, made))
 
-    one = _change(asked, edit)
-    return _reply_one(asked, new[0], kept.generation(one) + 1)
+    records, generation = _change(asked, edit)
+    return _reply_one(asked, records[name], generation)
 
 
 def create(asked: Asked) -> webob.Response:
     """Add one; a generation may be said, and is not looked at."""
     uuid = asked.path["uuid"]
-    given = asked.body(schemas.POST_INVENTORY)
+    given = _given(asked, schemas.POST_INVENTORY)
     name = given["resource_class"]
-    new: list[InventoryRecord] = []
 
     def edit(one: ListedProvider) -> ProviderUpdate:
-        _check_class(asked, name)
+        if kept.unknown_classes(asked.ledger, [name]):
+            raise errors.bad(f"No such resource class {name}.")
         cannot = f"Unable to create inventory for resource provider {uuid}"
-        new[:] = [record(asked, name, given, uuid, cannot)]
+        _check_capacity(asked, name, given, uuid, cannot)
         if record_of(one, name) is not None:
             raise errors.conflict(
-                f"Update conflict: there is an inventory of {name} already", errors.UNDEFINED
+                f"Update conflict: there is an inventory of {name} already",
+                errors.CONCURRENT_UPDATE,
             )
         check_plain(one, {name})
-        return kept.updated(one, inventories=_with(one, new[0]))
+        new = record(name, given, uuid, cannot)
+        return kept.updated(one, inventories=_with(one, new))
 
-    one = _change(asked, edit)
-    made = _reply_one(asked, new[0], kept.generation(one) + 1)
+    records, generation = _change(asked, edit)
+    made = _reply_one(asked, records[name], generation)
     made.status = 201
     made.location = asked.url(f"/resource_providers/{uuid}/inventories/{name}")
     return made
 
 
 def delete_one(asked: Asked) -> webob.Response:
-    uuid, name = asked.path["uuid"], asked.path["name"]
+    name = asked.path["name"]
 
     def edit(one: ListedProvider) -> ProviderUpdate:
         if record_of(one, name) is None:
@@ -114,66 +121,78 @@ def delete_one(asked: Asked) -> webob.Response:
         left = (r.definition() for r in one.records if r.resource_class != name)
         return kept.updated(one, inventories=tuple(left))
 
-    try:
-        kept.change(asked.ledger, uuid, edit)
-    except exceptions.InventoryInUse as error:
-        # Placement says concurrent_update here, upon which clients try again for ever
-        raise _in_use(uuid, [name]) from error
+    _write(asked, edit)
     return asked.reply(204, cached=False)
 
 
 def delete_all(asked: Asked) -> webob.Response:
     if not asked.since(5):
         raise errors.Refused(
-            405, "The method DELETE is not allowed for this resource.", allow="GET, PUT, POST"
+            405,
+            "The method DELETE is not allowed for this resource.",
+            headers={"Allow": "GET, PUT, POST"},
         )
     uuid = asked.path["uuid"]
 
     def edit(one: ListedProvider) -> ProviderUpdate:
-        used = [record.resource_class for record in one.records if record.used]
-        if used:
-            raise _in_use(uuid, used)
+        _check_unused(uuid, one.records)
         check_plain(one, {record.resource_class for record in one.records})
         return kept.updated(one, inventories=())
 
-    try:
-        kept.change(asked.ledger, uuid, edit)
-    except exceptions.InventoryInUse as error:
-        raise _in_use(uuid, [error.detail]) from error
+    _write(asked, edit)
     return asked.reply(204, cached=False)
 
 
 # --- what they share ---
 
 
-def record(
+def _check_capacity(
     asked: Asked, name: str, figures: Mapping[str, Any], uuid: str, cannot: str
-) -> InventoryRecord:
-    """Return figures as they are kept, or refuse what they are.
+) -> None:
+    """Refuse figures that leave no room, as Placement reckons: rounded towards zero.
+
+    It does so before it looks whether there is such a class, or such an inventory already.
+    """
+    try:
+        capacity = int(
+            (figures["total"] - figures.get("reserved", 0)) * figures.get("allocation_ratio", 1)
+        )
+    except (ValueError, OverflowError):  # by a ratio that is no number, which is not kept
+        return
+    if capacity < 0 or (capacity == 0 and not asked.since(26)):
+        bound = "greater than total" if asked.since(26) else "greater than or equal to total"
+        raise _invalid(name, uuid, cannot, bound)
+
+
+def _invalid(name: str, uuid: str, cannot: str, bound: str) -> errors.Refused:
+    return errors.bad(
+        f"{cannot} {uuid}: Invalid inventory for '{name}' on resource provider '{uuid}'. "
+        f"The reserved value is {bound}."
+    )
+
+
+def record(name: str, figures: Mapping[str, Any], uuid: str, cannot: str) -> InventoryRecord:
+    """Return figures as they are kept, or refuse what they are, which Placement does not.
 
     :param cannot: how the refusal begins
     """
-    total, reserved = figures["total"], figures.get("reserved", 0)
-    least, most = figures.get("min_unit", 1), figures.get("max_unit", schemas.MOST)
-    bound = "greater than total" if asked.since(26) else "greater than or equal to total"
-    if reserved > total or (reserved == total and not asked.since(26)):
-        raise errors.bad(
-            f"{cannot} {uuid}: Invalid inventory for '{name}' on resource provider '{uuid}'. "
-            f"The reserved value is {bound}."
-        )
+    total, reserved = int(figures["total"]), int(figures.get("reserved", 0))
+    least, most = int(figures.get("min_unit", 1)), int(figures.get("max_unit", schemas.MOST))
     try:
         millionths = ratio.to_millionths(
             ratio.ratio_from_float_column(figures.get("allocation_ratio", 1))
         )
     except exceptions.InvalidInput as error:
         raise errors.bad(f"{cannot} {uuid}: {error}") from error
+    if reserved > total:
+        raise _invalid(name, uuid, cannot, "greater than total")
     if most > total:
         most = schemas.MOST
     if least > most:
         raise errors.bad(f"{cannot} {uuid}: the max_unit of {name} is less than its min_unit.")
     return InventoryRecord(
         *(name, total, reserved, least, None if most == schemas.MOST else most),
-        figures.get("step_size", 1),
+        int(figures.get("step_size", 1)),
         millionths,
         (total - reserved) * millionths // ratio.MILLION,
     )
@@ -201,11 +220,6 @@ def _with(one: ListedProvider, new: InventoryRecord) -> tuple[InventoryRecord, .
     return tuple((found | {new.resource_class: new}).values())
 
 
-def _check_class(asked: Asked, name: str) -> None:
-    if kept.unknown_classes(asked.ledger, [name]):
-        raise errors.bad(f"No such resource class {name}.")
-
-
 def check_plain(one: ListedProvider, touched: set[str]) -> None:
     """Refuse to change figures that a topology or devices stand for."""
     for kind in one.kinds:
@@ -216,16 +230,38 @@ def check_plain(one: ListedProvider, touched: set[str]) -> None:
             )
 
 
-def _change(asked: Asked, edit: Any) -> ListedProvider:
+def _given(asked: Asked, schema: schemas.Schema) -> Any:
+    """Return the body of a write; that there is no such provider is told before what is wrong."""
+    asked.takes_json()
+    kept.provider(asked.ledger, asked.path["uuid"])
+    return asked.body(schema)
+
+
+def _change(asked: Asked, edit: Edit) -> tuple[dict[str, InventoryRecord], int]:
+    """Write inventories; return them by class, and the generation that the write made."""
+    changed = _write(asked, edit)
+    assert changed.update is not None, "inventories are written, also as they were"
+    made = {one.resource_class: one for one in changed.update.definition.inventories}
+    return made, changed.generation(asked.ledger)
+
+
+def _write(asked: Asked, edit: Edit) -> kept.Changed:
     uuid = asked.path["uuid"]
     try:
         return kept.change(asked.ledger, uuid, edit)
     except exceptions.InventoryInUse as error:
+        # of one that is deleted Placement says concurrent_update: clients then try again for ever
         raise _in_use(uuid, [error.detail]) from error
     except exceptions.InvalidInput as error:
         raise errors.bad(f"Unable to update inventory for resource provider {uuid}: {error}") from (
             error
         )
+
+
+def _check_unused(uuid: str, gone: Iterable[InventoryRecord]) -> None:
+    used = [one.resource_class for one in gone if one.used]
+    if used:
+        raise _in_use(uuid, used)
 
 
 def _in_use(uuid: str, used: Iterable[str]) -> errors.Refused:

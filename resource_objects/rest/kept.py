@@ -20,10 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from resource_objects import exceptions, names
 from resource_objects.ledger import Ledger
+from resource_objects.ledger.store import pages_of
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -40,15 +43,14 @@ from resource_objects.resources import standard_resources
 from resource_objects.resources.traits import standard_traits
 from resource_objects.rest import errors
 
-ACTOR = "rest"
 UNKNOWN_TYPE = "unknown"
 #: Who has a consumer that was made before clients had to say so (microversion 1.8).
 INCOMPLETE = "00000000-0000-0000-0000-000000000000"
 
 
-def operation() -> Operation:
-    """Return a new operation of this service."""
-    return Operation(actor=ACTOR)
+def operation(ledger: Ledger) -> Operation:
+    """Return a new operation of who asks."""
+    return Operation(actor=ledger.actor)
 
 
 # --- providers ---
@@ -77,13 +79,12 @@ def generation(one: ListedProvider) -> int:
 
 def listed(ledger: Ledger, wanted: ProviderFilter) -> Iterator[ListedProvider]:
     """Yield the providers of a filter. Cost: a few statements for each 10,000."""
-    after = 0
-    while True:
-        page = ledger.backend.list_providers(wanted, MOST_ROWS, after)
+    read = partial(ledger.backend.list_providers, wanted)
+    for page in pages_of(lambda most, after: read(most, after or 0), _number, MOST_ROWS):
         yield from page
-        if len(page) < MOST_ROWS:
-            return
-        after = page[-1].number
+
+
+_number = attrgetter("number")
 
 
 def by_uuid(ledger: Ledger, uuids: Collection[str]) -> dict[str, ListedProvider]:
@@ -105,23 +106,13 @@ def provider(
     return found
 
 
-def definition(one: ListedProvider, **changed: Any) -> ProviderDefinition:
-    """Return the definition of a provider with other fields; shares, if any, stay as they are."""
-    fields: dict[str, Any] = {
-        "uuid": one.uuid,
-        "name": one.name,
-        "parent_uuid": one.parent_uuid,
-        "inventories": tuple(record.definition() for record in one.records),
-        "traits": one.traits,
-        "aggregates": one.aggregates,
-        "kinds": one.kinds,
-    }
-    return ProviderDefinition(**(fields | changed))
-
-
 def updated(one: ListedProvider, **changed: Any) -> ProviderUpdate:
-    """Return the update that gives a provider other fields, at the generation it was read at."""
-    return update_of(definition(one), definition(one, **changed), one.generation)
+    """Return the update that gives a provider other fields, at the generation it was read at.
+
+    Shares, if any, stay as they are.
+    """
+    before = one.definition()
+    return update_of(before, dataclasses.replace(before, **changed), one.generation)
 
 
 def change(
@@ -130,20 +121,41 @@ def change(
     edit: Callable[[ListedProvider], ProviderUpdate | None],
     said: str = "No resource provider with uuid {} found",
     disabling: Callable[[ListedProvider], tuple[DisableOrder, ...]] = lambda one: (),
-) -> ListedProvider:
+) -> Changed:
     """Read a provider, write what becomes of it (None: nothing), again if somebody was faster.
 
-    Returns it as it was read. Who demands a generation looks at it in ``edit``.
+    Who demands a generation looks at it in ``edit``.
     """
 
-    def attempt() -> ListedProvider:
+    def attempt() -> Changed:
         one = provider(ledger, uuid, said)
         update = edit(one)
         if update is not None:
             write(ledger, one.name, disabling(one), updates=(update,))
-        return one
+        return Changed(one, update)
 
     return ledger.retries.again(attempt, exceptions.StaleDefinition)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """A provider as it was read, and what was written of it (None: nothing)."""
+
+    before: ListedProvider
+    update: ProviderUpdate | None
+
+    def generation(self, ledger: Ledger) -> int:
+        """Return the generation that the write made. Cost: a statement if something was written.
+
+        Claims that came meanwhile count: they change nothing of what a client knows by it. Once
+        somebody else has written the definition again it is one that nobody is at any more.
+        """
+        if self.update is None:
+            return generation(self.before)
+        counted = self.before.definition_writes + self.update.writes
+        now = by_uuid(ledger, [self.before.uuid]).get(self.before.uuid)
+        is_last = now is not None and now.definition_writes == counted
+        return counted + (now if now and is_last else self.before).allocation_writes
 
 
 def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
@@ -169,7 +181,7 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
             for one in made.changes.updates
         )
         changes = dataclasses.replace(made.changes, updates=updates)
-        doing = Write(operation(), "reparent", uuid, changes, unchanged=made.unchanged)
+        doing = Write(operation(ledger), "reparent", uuid, changes, unchanged=made.unchanged)
         ledger.backend.commit(doing)
 
     ledger.retries.again(attempt, exceptions.StaleDefinition)
@@ -184,7 +196,7 @@ def write(
 ) -> None:
     """Write definitions."""
     made = DefinitionChanges(subject, **changes)
-    ledger.backend.commit(Write(operation(), "define", subject, made, disabling=disabling))
+    ledger.backend.commit(Write(operation(ledger), "define", subject, made, disabling=disabling))
 
 
 def remove(ledger: Ledger, one: ListedProvider) -> None:
@@ -216,14 +228,9 @@ def consumer_generation(kept: ConsumerRecord | None) -> int | None:
 
 def all_names(ledger: Ledger, kind: NameKind) -> list[str]:
     """Return the names of a kind: standard ones, then custom ones, each in order."""
-    found: list[str] = []
-    after: str | None = None
-    while True:
-        page = [one.name for one in ledger.backend.list_names(kind, MOST_ROWS, after)]
-        found += page
-        if len(page) < MOST_ROWS:
-            return sorted(found, key=name_order)
-        after = page[-1]
+    read = partial(ledger.backend.list_names, kind)
+    pages = pages_of(read, lambda one: one.name, MOST_ROWS)
+    return sorted((one.name for page in pages for one in page), key=name_order)
 
 
 def name_order(name: str) -> tuple[bool, str]:

@@ -11,7 +11,7 @@ from resource_objects import exceptions, names
 from resource_objects.providers.definition import ProviderDefinition, ProviderUpdate
 from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.rest import errors, kept, schemas, words
-from resource_objects.rest.asked import Asked
+from resource_objects.rest.asked import Asked, uuid_text
 
 _RULE = "placement:resource_providers:"
 #: Links to what a provider has, and since which microversion they are told.
@@ -19,11 +19,12 @@ _LINKS = {"inventories": 0, "usages": 0, "aggregates": 1, "traits": 6, "allocati
 
 
 def list_all(asked: Asked) -> webob.Response:
+    asked.tells_json()
     asked.query(schemas.providers_query(asked.version.minor))
     given = asked.http.GET
     wanted = ProviderFilter(
-        names=_known_names(given["name"]) if "name" in given else None,
-        uuids=frozenset([names.uuid_text(given["uuid"])]) if "uuid" in given else None,
+        names=_known_names(given["name"]) if given.get("name") else None,
+        uuids=frozenset([uuid_text(given["uuid"])]) if "uuid" in given else None,
         trees=frozenset([words.tree("in_tree", given["in_tree"])]) if "in_tree" in given else None,
     )
     if "member_of" in given:
@@ -38,7 +39,10 @@ def list_all(asked: Asked) -> webob.Response:
             wanted, required=traits.required, forbidden=traits.forbidden, any_of=traits.any_of
         )
     if "resources" in given:
-        room = words.resources(asked.ledger, given["resources"])
+        room = words.resources(given["resources"])
+        words.check_classes(asked.ledger, room)
+        if words.is_too_much(room):
+            return asked.reply(json={"resource_providers": []})
         wanted = dataclasses.replace(wanted, room=tuple(room.items()))
     found = [_told(asked, one) for one in kept.listed(asked.ledger, wanted)]
     return asked.reply(json={"resource_providers": found})
@@ -53,15 +57,16 @@ def _known_names(name: str) -> frozenset[str]:
 
 
 def show(asked: Asked) -> webob.Response:
+    asked.tells_json()
     return asked.reply(json=_told(asked, kept.provider(asked.ledger, asked.path["uuid"])))
 
 
 def create(asked: Asked) -> webob.Response:
     given = asked.body(schemas.new_provider(asked.version.minor))
     ledger, name = asked.ledger, given["name"]
-    uuid = names.uuid_text(given["uuid"]) if "uuid" in given else str(uuids.uuid4())
+    uuid = uuid_text(given["uuid"]) if "uuid" in given else str(uuids.uuid4())
     parent = given.get("parent_provider_uuid")
-    above = None if parent is None else names.uuid_text(parent)
+    above = None if parent is None else uuid_text(parent)
     cannot = f'Unable to create resource provider "{name}", {uuid}'
     kept_as = _kept_name(name, uuid, cannot)
     if above == uuid:
@@ -102,8 +107,9 @@ def _exists(asked: Asked, name: str, uuid: str) -> errors.Refused:
 def put(asked: Asked) -> webob.Response:
     """Give it another name, and another place in its tree or another one."""
     ledger, uuid = asked.ledger, asked.path["uuid"]
-    given = asked.body(schemas.provider(asked.version.minor))
+    asked.takes_json()
     one = kept.provider(ledger, uuid)
+    given = asked.body(schemas.provider(asked.version.minor))
     name = given["name"]
     cannot = f"Unable to save resource provider {uuid}"
     kept_as = _kept_name(name, one.uuid, cannot)
@@ -127,7 +133,7 @@ def _named(one: ListedProvider, name: str) -> ProviderUpdate | None:
 
 
 def _move(asked: Asked, one: ListedProvider, parent: str | None, name: str, cannot: str) -> None:
-    above = None if parent is None else names.uuid_text(parent)
+    above = None if parent is None else uuid_text(parent)
     if above == one.parent_uuid:
         return
     if not asked.since(37) and one.parent_uuid is not None:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import webob
 
 from resource_objects import exceptions
-from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
+from resource_objects.providers.orders import NameKind
 from resource_objects.rest import errors, kept, schemas
 from resource_objects.rest.asked import Asked, validate
 
-_KIND = NameKind.RESOURCE_CLASS
 _RULE = "placement:resource_classes:"
 
 
 def list_all(asked: Asked) -> webob.Response:
     asked.needs(2)
-    found = kept.all_names(asked.ledger, _KIND)
+    asked.tells_json()
+    found = kept.all_names(asked.ledger, NameKind.RESOURCE_CLASS)
     return asked.reply(json={"resource_classes": [_told(asked, name) for name in found]})
 
 
 def show(asked: Asked) -> webob.Response:
     asked.needs(2)
+    asked.tells_json()
     name = _there(asked)
     return asked.reply(json=_told(asked, name))
 
@@ -28,7 +29,7 @@ def show(asked: Asked) -> webob.Response:
 def create(asked: Asked) -> webob.Response:
     asked.needs(2)
     name = asked.body(schemas.RESOURCE_CLASS)["name"]
-    if name in kept.all_names(asked.ledger, _KIND):
+    if not kept.unknown_classes(asked.ledger, [name]):
         raise errors.conflict(f"Conflicting resource class already exists: {name}")
     asked.ledger.names.classes.ensure(name)
     return asked.reply(201, location=asked.url(f"/resource_classes/{name}"), cached=False)
@@ -43,7 +44,7 @@ def put(asked: Asked) -> webob.Response:
 def _ensure(asked: Asked) -> webob.Response:
     name = asked.path["name"]
     validate({"name": name}, schemas.RESOURCE_CLASS, "Invalid resource class name")
-    known = name in kept.all_names(asked.ledger, _KIND)
+    known = not kept.unknown_classes(asked.ledger, [name])
     if not known:
         asked.ledger.names.classes.ensure(name)
     url = asked.url(f"/resource_classes/{name}")
@@ -65,10 +66,8 @@ def _rename(asked: Asked) -> webob.Response:
 def delete(asked: Asked) -> webob.Response:
     asked.needs(2)
     name = _there(asked)
-    change = NameChange(_KIND, NameAction.DELETE, name)
-    write = Write(kept.operation(), "delete_class", name, names=(change,))
     try:
-        asked.ledger.backend.commit(write)
+        asked.ledger.names.classes.remove(name)
     except exceptions.StandardName as error:
         raise errors.bad(f"Cannot delete standard resource class: {name}") from error
     except exceptions.ClassInUse as error:
@@ -82,7 +81,7 @@ def delete(asked: Asked) -> webob.Response:
 
 def _there(asked: Asked) -> str:
     name = asked.path["name"]
-    if name not in kept.all_names(asked.ledger, _KIND):
+    if kept.unknown_classes(asked.ledger, [name]):
         raise errors.not_found(f"No such resource class: {name}")
     return name
 

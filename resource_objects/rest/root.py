@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import webob
 
-from resource_objects import exceptions
 from resource_objects.rest import errors
 from resource_objects.rest.asked import Asked
+from resource_objects.rest.native.discovery import DOCUMENT
 
 
 def versions(asked: Asked) -> webob.Response:
-    return asked.reply(
+    made = asked.reply(
         json={
             "versions": [
                 {
@@ -23,15 +23,15 @@ def versions(asked: Asked) -> webob.Response:
             ]
         }
     )
+    # RFC 8631; the body is compared by clients
+    made.headers["Link"] = f'<{asked.url(DOCUMENT)}>; rel="service-desc"'
+    return made
 
 
 def health(asked: Asked) -> webob.Response:
     """Ask the ledger for its time; of one that does not answer the status is 503."""
-    try:
-        now = asked.ledger.now()
-    except exceptions.LedgerError as error:
-        raise errors.Refused(503, f"The ledger does not answer: {error}") from error
-    return asked.reply(json={"now": now.isoformat()})
+    asked.tells_json()
+    return asked.reply(json={"now": asked.ledger.now().isoformat()})
 
 
 ROUTES = (("/", {"GET": (None, versions)}), ("/health", {"GET": (None, health)}))

@@ -44,7 +44,7 @@ RESOURCE_CLASS = _object(["name"], name=CUSTOM_NAME)
 TRAITS_QUERY = _object([], name={"type": "string"}, associated={"type": "string"})
 PROVIDER_TRAITS = _object(
     ["traits", "resource_provider_generation"],
-    traits={"type": "array", "items": {"type": "string", "pattern": CLASS}},
+    traits={"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}},
     resource_provider_generation=_GENERATION,
 )
 AGGREGATES: Schema = {"type": "array", "items": _UUID}
@@ -93,7 +93,12 @@ _FIGURES: Schema = {
     "step_size": {"type": "integer", "minimum": 1, "maximum": MOST},
     "allocation_ratio": {"type": "number", "maximum": 3.40282e38},
 }
-INVENTORIES = _mapping(CLASS, _object(["total"], **_FIGURES), 0)
+# of any name: one that no resource class can have is refused as one that none has, which is after
+# the generation is looked at
+INVENTORIES: Schema = {
+    "type": "object",
+    "patternProperties": {CLASS: _object(["total"], **_FIGURES)},
+}
 PUT_INVENTORIES = _object(
     ["resource_provider_generation", "inventories"],
     resource_provider_generation=_GENERATION,
@@ -130,14 +135,14 @@ def allocations(minor: int, *, put: bool) -> Schema:
         said["consumer_generation"] = _CONSUMER_GENERATION
         required.append("consumer_generation")
     if minor >= 34:
-        said["mappings"] = _mapping(
-            r"^[a-zA-Z0-9_-]{0,64}\Z",
-            {
-                "type": "array",
-                "minItems": 1,
-                "items": _UUID,
+        # for clients alone: it is not kept, and what a key is for is said of those with a letter
+        said["mappings"] = {
+            "type": "object",
+            "minProperties": 1,
+            "patternProperties": {
+                "[a-zA-Z0-9_-]": {"type": "array", "minItems": 1, "items": _UUID}
             },
-        )
+        }
     if minor >= 38:
         said["consumer_type"] = {
             "type": "string",
@@ -189,7 +194,7 @@ def usages_query(minor: int) -> Schema:
     if minor >= 38:
         more["consumer_type"] = {
             "type": "string",
-            "pattern": "^[A-Z0-9_]+$|^all$|^unknown$",
+            "pattern": "^[A-Z0-9_]+$|^all|^unknown$",  # as in Placement: nobody is of type allx
             "not": {"pattern": "\n"},
             "minLength": 1,
             "maxLength": 255,

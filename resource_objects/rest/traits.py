@@ -29,21 +29,24 @@ _OF_PROVIDER = "placement:resource_providers:traits:"
 
 def list_all(asked: Asked) -> webob.Response:
     asked.needs(6)
+    asked.tells_json()
     asked.query(schemas.TRAITS_QUERY)
     found = kept.all_names(asked.ledger, NameKind.TRAIT)
     said = asked.http.GET.get("name")
     if said is not None:
         kind, colon, value = said.partition(":")
-        if not colon or kind not in ("in", "startswith"):
+        if not colon:
             raise errors.bad(
                 "Badly formatted name parameter. Expected name query string parameter in form: "
                 f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{said}"'
             )
-        some = set(value.split(","))
-        by_name = some.__contains__ if kind == "in" else lambda name: name.startswith(value)
-        found = [name for name in found if by_name(name)]
+        if kind == "in":
+            found = [name for name in found if name in value.split(",")]
+        elif kind == "startswith":  # of any other word Placement lists them all
+            found = [name for name in found if name.startswith(value)]
     wanted = asked.http.GET.get("associated")
     if wanted is not None:
+        wanted = wanted.lower()
         if wanted not in ("true", "false"):
             raise errors.bad(
                 f'The query parameter "associated" only accepts "true" or "false". Got: "{wanted}"'
@@ -96,6 +99,7 @@ def _there(asked: Asked) -> str:
 
 def of_provider(asked: Asked) -> webob.Response:
     asked.needs(6)
+    asked.tells_json()
     one = kept.provider(asked.ledger, asked.path["uuid"])
     return _reply(asked, one.told_traits, kept.generation(one))
 
@@ -104,22 +108,18 @@ def set_of_provider(asked: Asked) -> webob.Response:
     asked.needs(6)
     given = asked.body(schemas.PROVIDER_TRAITS)
     wanted, at = frozenset(given["traits"]), given["resource_provider_generation"]
-    told = wanted
-    written = False
 
     def edit(one: ListedProvider) -> ProviderUpdate | None:
-        nonlocal written, told
         kept.check_generation(one, at, _STALE)
         unknown = kept.unknown_traits(asked.ledger, wanted)
         if unknown:
             raise errors.bad(f"No such trait {', '.join(unknown)}")
-        told = wanted | _lasting(one)
-        written = told != one.told_traits
-        return kept.updated(one, traits=wanted - {TRAIT}) if written else None
+        is_so = wanted | _lasting(one) == one.told_traits
+        return None if is_so else kept.updated(one, traits=wanted - {TRAIT})
 
     uuid = asked.path["uuid"]
-    one = kept.change(asked.ledger, uuid, edit, disabling=lambda one: _disabling(one, wanted))
-    return _reply(asked, told, kept.generation(one) + written)
+    made = kept.change(asked.ledger, uuid, edit, disabling=lambda one: _disabling(one, wanted))
+    return _reply(asked, wanted | _lasting(made.before), made.generation(asked.ledger))
 
 
 def clear_of_provider(asked: Asked) -> webob.Response:
@@ -137,7 +137,8 @@ def clear_of_provider(asked: Asked) -> webob.Response:
 def _lasting(one: ListedProvider) -> frozenset[str]:
     """Return the trait of a provider that was disabled otherwise than by it.
 
-    Clients cannot enable that: no generation that they know tells that it was disabled.
+    Clients cannot enable that: they take the trait away by what they know of a service of their
+    own, as Nova does whenever one starts, not of why an operator took the host out.
     """
     is_so = one.disabled is not None and one.disabled.reason != _REASON
     return frozenset([TRAIT]) if is_so else frozenset()

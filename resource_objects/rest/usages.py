@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import webob
 
+from resource_objects.ledger.store import pages_of
 from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.rest import kept, schemas
 from resource_objects.rest.asked import Asked
 
+#: The rule that is about the project that is asked about.
+OF_PROJECT = "placement:usages"
+
 
 def of_provider(asked: Asked) -> webob.Response:
+    asked.tells_json()
     one = kept.provider(asked.ledger, asked.path["uuid"])
     return asked.reply(
         json={
@@ -24,6 +30,7 @@ def of_provider(asked: Asked) -> webob.Response:
 def totals(asked: Asked) -> webob.Response:
     """What a project uses, or a user of it; from 1.38 on by the type of consumers."""
     asked.needs(9)
+    asked.tells_json()
     asked.query(schemas.usages_query(asked.version.minor))
     given = asked.http.GET
     if not all(given[name].isprintable() for name in ("project_id", "user_id") if name in given):
@@ -62,18 +69,13 @@ def _by_type(asked: Asked, wanted: ConsumerFilter, only: str | None) -> dict[str
 
 def _types(asked: Asked, wanted: ConsumerFilter) -> list[str]:
     """Return the type of each consumer. Cost: linear in them."""
-    found: list[str] = []
-    after: str | None = None
-    while True:
-        page = asked.ledger.backend.list_consumers(wanted, 1000, after)
-        found += [one.consumer_type or kept.UNKNOWN_TYPE for one in page]
-        if len(page) < 1000:
-            return found
-        after = page[-1].consumer
+    read = partial(asked.ledger.backend.list_consumers, wanted)
+    pages = pages_of(read, lambda one: one.consumer, 1000)
+    return [one.consumer_type or kept.UNKNOWN_TYPE for page in pages for one in page]
 
 
 ROUTES = (
-    ("/usages", {"GET": ("placement:usages", totals)}),
+    ("/usages", {"GET": (OF_PROJECT, totals)}),
     (
         "/resource_providers/{uuid}/usages",
         {"GET": ("placement:resource_providers:usages", of_provider)},

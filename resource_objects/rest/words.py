@@ -3,47 +3,52 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from resource_objects import names
 from resource_objects.ledger import Ledger
-from resource_objects.rest import errors, kept
-from resource_objects.rest.asked import Asked
+from resource_objects.rest import errors, kept, schemas
+from resource_objects.rest.asked import Asked, is_uuid, uuid_text
 
 _INVALID = "Invalid query string parameters"
-#: No amount that is asked for is larger: such a number fits nowhere.
-_MOST = 2**63 - 1
+#: No amount that is asked for is larger, and nobody gives so much at once.
+_MOST = schemas.MOST + 1
 
 
-def resources(ledger: Ledger, text: str) -> dict[str, int]:
+def resources(text: str) -> dict[str, int]:
     """Return the amounts of ``VCPU:1,MEMORY_MB:512``; of a class named twice the last counts."""
     form = (
         "Badly formed resources parameter. Expected resources query string parameter in form: "
         "?resources=VCPU:2,MEMORY_MB:1024. Got: "
     )
     if not text.strip():
-        raise errors.bad(f"{form}empty string.", errors.BAD_VALUE)
+        raise errors.bad(f"{form}empty string.")
     found: dict[str, int] = {}
     for item in text.split(","):
         name, colon, said = item.partition(":")
         if not colon:
-            raise errors.bad(f"{form}{item}.", errors.BAD_VALUE)
+            raise errors.bad(f"{form}{item}.")
         try:
             amount = int(said)
         except ValueError as error:
             raise errors.bad(
-                f"Requested resource {name} expected positive integer amount. Got: {said}.",
-                errors.BAD_VALUE,
+                f"Requested resource {name} expected positive integer amount. Got: {said}."
             ) from error
         if amount < 1:
-            raise errors.bad(
-                f"Requested resource {name} requires amount >= 1. Got: {amount}.", errors.BAD_VALUE
-            )
+            raise errors.bad(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
         found[name] = min(amount, _MOST)
-    unknown = kept.unknown_classes(ledger, found)
+    return found
+
+
+def is_too_much(amounts: Mapping[str, int]) -> bool:
+    """Return whether some amount is more than anybody gives at once, whatever there is."""
+    return any(amount > schemas.MOST for amount in amounts.values())
+
+
+def check_classes(ledger: Ledger, given: Iterable[str]) -> None:
+    """Refuse resource classes that there are not."""
+    unknown = kept.unknown_classes(ledger, given)
     if unknown:
         raise errors.bad(f"Invalid resource class in resources parameter: {', '.join(unknown)}")
-    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,15 +75,13 @@ def traits(asked: Asked, key: str, given: Iterable[str], sets: bool = True) -> T
     any_of: list[frozenset[str]] = []
     for text in values:
         refused = errors.bad(
-            f"{_INVALID}: Expected '{key}' parameter value of the form: {example}. Got: {text}",
-            errors.BAD_VALUE,
+            f"{_INVALID}: Expected '{key}' parameter value of the form: {example}. Got: {text}"
         )
         is_set = text.startswith("in:")
         if is_set and not asked.since(39):
             raise errors.bad(
                 f"{_INVALID}: The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since "
-                "microversion 1.39.",
-                errors.BAD_VALUE,
+                "microversion 1.39."
             )
         if is_set and not sets:
             raise refused
@@ -114,15 +117,14 @@ def aggregates(asked: Asked, key: str, given: Iterable[str]) -> Aggregates:
     """Return the aggregates of ``a``, ``in:a,b``, ``!a`` and ``!in:a,b``."""
     values = list(given)
     if len(values) > 1 and not asked.since(24):
-        raise errors.bad("Multiple member_of parameters are not supported", errors.DUPLICATE_KEY)
+        raise errors.bad("Multiple member_of parameters are not supported")
     required: list[frozenset[str]] = []
     forbidden: set[str] = set()
     for text in values:
         is_forbidden = text.startswith("!")
         if is_forbidden and not asked.since(32):
             raise errors.bad(
-                f"Forbidden {key} parameters are not supported in the specified microversion",
-                errors.BAD_VALUE,
+                f"Forbidden {key} parameters are not supported in the specified microversion"
             )
         rest = text.removeprefix("!")
         is_list = rest.startswith("in:")
@@ -130,15 +132,13 @@ def aggregates(asked: Asked, key: str, given: Iterable[str]) -> Aggregates:
         if len(items) > 1 and not is_list:
             raise errors.bad(
                 f"Multiple values for '{key}' must be prefixed with the 'in:' or '!in:' keyword "
-                "using the valid microversion.",
-                errors.BAD_VALUE,
+                "using the valid microversion."
             )
-        if not all(names.is_uuid(item) for item in items):
+        if not all(is_uuid(item) for item in items):
             raise errors.bad(
-                f"{_INVALID}: Expected '{key}' parameter to contain valid UUID(s). Got: {text}",
-                errors.BAD_VALUE,
+                f"{_INVALID}: Expected '{key}' parameter to contain valid UUID(s). Got: {text}"
             )
-        uuids = frozenset(names.uuid_text(item) for item in items)
+        uuids = frozenset(uuid_text(item) for item in items)
         if is_forbidden:
             forbidden |= uuids
         else:
@@ -146,10 +146,9 @@ def aggregates(asked: Asked, key: str, given: Iterable[str]) -> Aggregates:
     return Aggregates(tuple(required), frozenset(forbidden))
 
 
-def tree(key: str, text: str) -> str:
+def tree(key: str, said: str) -> str:
     """Return the uuid of a provider of a tree."""
-    if not names.is_uuid(text):
-        raise errors.bad(
-            f"Expected '{key}' parameter to be a format of uuid. Got: {text}", errors.BAD_VALUE
-        )
-    return names.uuid_text(text)
+    text = said.strip()
+    if not is_uuid(text):
+        raise errors.bad(f"Expected '{key}' parameter to be a format of uuid. Got: {text}")
+    return uuid_text(text)

@@ -9,7 +9,7 @@ from resource_objects.requests import Request
 from resource_objects.rest.exchanged import arrangements, exchanged, way_of
 
 
-def ways(request: Request, devices: int, limit: int | None = None) -> list[tuple[str, ...]]:
+def ways(request: Request, devices: int, limit: int = 100_000) -> list[tuple[str, ...]]:
     """Return who gives each group, of a host with so many equal devices."""
     with ro.connect("memory://") as ledger:
         host = ro.Provider("host0", "VCPU=8")

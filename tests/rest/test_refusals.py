@@ -16,7 +16,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
 from resource_objects.resources.pci import PCIInventory
-from resource_objects.rest import application, asked, kept
+from resource_objects.rest import application, asked, candidates, kept, native
 from resource_objects.rest.errors import Refused
 from resource_objects.rest.wsgi import Application
 from tests.rest.conftest import Client
@@ -31,7 +31,7 @@ TRAIT = "COMPUTE_STATUS_DISABLED"
 def shared(tmp_path: Path) -> Iterator[tuple[Ledger, Client]]:
     """A ledger that a program has, and a service on it."""
     url = f"sqlite:///{tmp_path}/lab.db"
-    app = application(url, policy="legacy")
+    app = application(url, auth="noauth2", policy="legacy")
     with ro.connect(url, actor="admin") as ledger:
         yield ledger, Client(app)
     app.close()
@@ -106,13 +106,19 @@ def test_a_body_in_chunks_is_bounded(client: Client, monkeypatch: pytest.MonkeyP
     assert client.ask("POST", "/resource_providers", body).status_int == 413
 
 
-def test_a_stale_put_of_traits_does_not_enable(shared: tuple[Ledger, Client]) -> None:
+def test_a_put_of_traits_does_not_enable_what_an_operator_disabled(
+    shared: tuple[Ledger, Client],
+) -> None:
+    """One from before is stale, for to disable is a write; one that knows of it leaves it so."""
     ledger, client = shared
     client.do("POST", "/resource_providers", {"uuid": HOST, "name": "host0"})
     url = f"/resource_providers/{HOST}/traits"
     at = client.do("GET", url)["resource_provider_generation"]
     ledger.disable("host0", reason="fan")
     body = {"traits": ["HW_CPU_X86_AVX"], "resource_provider_generation": at}
+    assert told(client.ask("PUT", url, body)) == (409, "placement.concurrent_update")
+    assert client.do("GET", url)["traits"] == [TRAIT]
+    body["resource_provider_generation"] = at + 1
     assert client.do("PUT", url, body)["traits"] == [TRAIT, "HW_CPU_X86_AVX"]
     client.do("DELETE", url)
     assert client.do("GET", url)["traits"] == [TRAIT]
@@ -142,6 +148,39 @@ def test_a_limit_or_policy_is_checked_however_often_it_is_said(
     client.provider(HOST, "host0", {"VCPU": {"total": 8}})
     response = client.ask("GET", f"/allocation_candidates?resources=VCPU:1&{query}")
     assert response.status_int == status, response.text
+
+
+def test_however_many_are_asked_for_so_many_are_told(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight groups by eight equal devices: 40,320 ways."""
+    client.provider(HOST, "host0", {"VCPU": {"total": 8}})
+    for number in range(8):
+        device = f"{CELL[:-1]}{number}"
+        client.provider(device, f"d{number}", {"PGPU": {"total": 1}}, parent_provider_uuid=HOST)
+    groups = "&".join(f"resources{number}=PGPU:1" for number in range(1, 9))
+    url = f"/allocation_candidates?resources=VCPU:1&{groups}&group_policy=isolate"
+    monkeypatch.setattr(candidates, "MOST", 100)
+    for limit, expected in (("", 100), ("&limit=7", 7), ("&limit=2147483647", 100)):
+        found = client.do("GET", f"{url}{limit}")["allocation_requests"]
+        ways = {json.dumps(one, sort_keys=True) for one in found}
+        assert len(ways) == len(found) == expected
+
+
+def test_a_search_that_takes_too_long_is_no_empty_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine amounts, of which no two go into one of eight devices."""
+    client.provider(HOST, "host0", {"VCPU": {"total": 8}})
+    for number in range(8):
+        device = f"{CELL[:-1]}{number}"
+        figures = {"total": 30 + number}
+        client.provider(device, f"d{number}", {"VGPU": figures}, parent_provider_uuid=HOST)
+    groups = "&".join(f"resources{number}=VGPU:{20 + number}" for number in range(1, 10))
+    monkeypatch.setattr(candidates, "BUDGET", 3)
+    response = client.ask("GET", f"/allocation_candidates?{groups}&group_policy=none")
+    assert response.status_int == 503
+    assert "The search was cut short, neither yes nor no" in response.text
 
 
 def test_a_name_ends_where_it_ends(client: Client) -> None:
@@ -215,6 +254,8 @@ def test_who_deletes_looks_again_after_a_change(
         (exceptions.DatabaseBusy("lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.DatabaseUnavailable("lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.LostConnection("lab.db", "x"), (503, "placement.undefined_code")),
+        (exceptions.DatabaseFull("lab.db", "x"), (503, "placement.undefined_code")),
+        (exceptions.ReadOnlyDatabase("lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.StaleDefinition("host0", "x"), (409, "placement.concurrent_update")),
     ],
 )
@@ -231,9 +272,48 @@ def test_what_may_go_better_soon_is_no_failure(
     assert told(client.ask("GET", f"/resource_providers/{HOST}")) == expected
 
 
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("/resource_providers", "placement.undefined_code"), ("/ro/providers", "InternalServerError")],
+)
+def test_a_failure_of_the_service_is_told_by_its_log_alone(
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    url: str,
+    code: str,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("of /etc/secret")
+
+    monkeypatch.setattr(Ledger, "providers", fail)
+    monkeypatch.setattr(kept, "listed", fail)
+    response = client.ask("GET", url)
+    assert told(response) == (500, code)
+    number = response.headers["x-openstack-request-id"]
+    assert response.json["errors"][0]["request_id"] == number
+    assert "secret" not in response.text
+    assert f"{number} failed" in caplog.text
+    assert "ZeroDivisionError: of /etc/secret" in caplog.text
+
+
+def test_a_failure_before_the_service_is_told_likewise(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("of /etc/secret")
+
+    monkeypatch.setattr(native.Beside, "__call__", fail)
+    client = Client(application("memory://", auth="noauth2"))
+    response = client.ask("GET", "/traits")
+    assert response.status_int == 500
+    assert "secret" not in response.text
+    assert "ZeroDivisionError: of /etc/secret" in caplog.text
+
+
 @pytest.mark.parametrize("origins", [(), ("https://lab.example",)])
 def test_an_application_is_closed(origins: tuple[str, ...]) -> None:
-    app = application("memory://", policy="legacy", cors_allowed_origin=origins)
+    app = application("memory://", auth="noauth2", policy="legacy", cors_allowed_origin=origins)
     assert isinstance(app, Application)
     client = Client(app)
     assert client.ask("GET", "/health").status_int == 200
