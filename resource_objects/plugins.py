@@ -25,6 +25,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "postgresql": "resource_objects.backends.sql.backend:SQLBackend",
         "mysql": "resource_objects.backends.sql.backend:SQLBackend",
         "mariadb": "resource_objects.backends.sql.backend:SQLBackend",
+        "placement": "resource_objects.backends.placement.backend:PlacementBackend",
     },
     "resource_objects.columns": {
         "VCPU": "resource_objects.host.columns:VCPUColumn",

@@ -60,7 +60,11 @@ def keep(placement: Placement, columns: Columns) -> Kept:
 def empty(placement: Placement) -> None:
     """Remove every provider and what is used of it; names of classes and traits stay."""
     with placement.engine.begin() as connection:
-        _clear(connection.exec_driver_sql)
+        if placement.engine.name != "sqlite":
+            for table in _TABLES:
+                connection.exec_driver_sql(f"DELETE FROM {table}")
+        else:
+            _clear(connection.exec_driver_sql)
 
 
 def _clear(run: Any) -> None:
@@ -97,7 +101,9 @@ def _numbers(run: Any, table: str, names: set[str]) -> dict[str, int]:
     known = {name: number for number, name in run(f"SELECT id, name FROM {table}")}
     last = max([10_000, *known.values()])
     new = {name: last + at for at, name in enumerate(sorted(names - set(known)), 1)}
-    _insert(run, table, "id, name", [(number, name) for name, number in new.items()])
+    # with a time: Placement does not compare names that have one with names that have none
+    rows = [(number, name, "2026-01-01 00:00:00") for name, number in new.items()]
+    _insert(run, table, "id, name, created_at", rows)
     return {**known, **new}
 
 

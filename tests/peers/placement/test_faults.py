@@ -533,6 +533,51 @@ def _usages_by_type(url: str) -> Iterator[tuple[int, str]]:
         yield status, str(body)
 
 
+def test_8_9_who_meets_others_is_given_what_is_not_left_on_postgresql() -> None:
+    """It tries again within the transaction that it has begun.
+
+    What it wrote the first time is still there, and counts as what was used before: so the second
+    time more than there is makes nothing worse, and is taken.
+    """
+    require_server("postgresql")
+    with servers.database("postgresql") as url:
+        [(answers, used)] = servers.in_a_process(_meeting, url)
+    assert answers == [204, 204]
+    assert used == 6  # of 4
+
+
+def _meeting(url: str) -> Iterator[tuple[list[int], int]]:
+    """Yield the answers to two who ask for 3 of 4, the second between two steps of the first."""
+    import tempfile
+
+    from placement.objects.resource_provider import ResourceProvider
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        placement = Placement(url, Path(folder))
+        host = _host(placement, VCPU=4)
+        answers: list[int] = []
+        count = ResourceProvider.increment_generation
+
+        def claim() -> None:
+            answers.append(_claim(placement, host, {"VCPU": 3})[0])
+
+        def met(self: Any) -> None:
+            with mock.patch.object(ResourceProvider, "increment_generation", count):
+                other = threading.Thread(target=claim)
+                other.start()
+                other.join()
+            ResourceProvider.increment_generation = count
+            count(self)
+
+        with mock.patch.object(ResourceProvider, "increment_generation", met):
+            claim()
+        [(used,)] = placement.rows("SELECT SUM(used) FROM allocations")
+        placement.reconnect()
+        yield answers, int(used)
+
+
 def test_8_8_deleting_an_inventory_in_use_says_concurrent_update(placement: Placement) -> None:
     host = _host(placement, VCPU=4)
     assert _claim(placement, host, {"VCPU": 1})[0] == 204

@@ -1,0 +1,440 @@
+"""Which rules of the conformance kit a remote Placement cannot keep, and why.
+
+What it cannot keep at all is an :class:`~resource_objects.providers.abilities.Ability`, refused by
+name; what it keeps otherwise is a :class:`Difference`. Names are those of the kit's tests; of some
+only with some parameters.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from resource_objects.providers.abilities import Ability
+
+
+class Difference(enum.Enum):
+    """What is kept there, and otherwise than a ledger keeps it."""
+
+    GENERATIONS = "claims raise generations: a definition that was read before one is stale"
+    AGAIN = "a consumer that comes again is the same one, and its generation begins again"
+    NAMES = "names that are no uuids are known to the process that gave them"
+    RULES = "unit rules bind what a consumer keeps, too, not only what grows"
+    UNITS31 = "amounts have 31 bits"
+    COUNTS = "writes of definitions and of allocations are counted in one number"
+    PARTS = "definitions of several providers are several requests"
+    PICTURE = "what changed is found by looking: not how often, nor all of it at one moment"
+    MEMBERS = "an aggregate without members is not there"
+    FLOATS = "capacity is a product of floats"
+    OVER = "who meets others there is given what is not left (PostgreSQL)"
+    UNANSWERED = "its answer may be 500 where two write at once: what was done is not known"
+    OPERATIONS = "operations are known to the process that did them"
+
+
+#: 100 of 1.15 are 114.99999999999999 there.
+FLOATS = ("test_ratios_are_exact[VCPU=100:allocation_ratio=1.15-115]",)
+
+#: By what stands against them, the rules that cannot be kept.
+CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
+    Ability.UNITS: (
+        "test_a_full_place_swaps_its_units",
+        "test_a_repeated_write_says_what_it_said_whatever_came_after",
+        "test_a_unit_belongs_to_one_consumer",
+        "test_a_unit_goes_to_one_of_many",
+        "test_a_unit_is_handed_over_within_one_write",
+        "test_allocations_are_read_only_if_they_are_asked_for",
+        "test_giving_back_everything_gives_back_the_units",
+        "test_many_units_are_one_write",
+        "test_no_free_unit_is_taken_of_it",
+        "test_nobody_gives_back_a_unit_of_others",
+        "test_released_units_can_be_had_again",
+        "test_replacing_keeps_gives_and_takes_units",
+        "test_two_in_one_write_cannot_take_one_unit",
+        "test_units_are_given_back_and_taken_one_by_one",
+        "test_units_are_held_by_name",
+        "test_units_follow_who_holds_them",
+        "test_units_go_with_a_provider_that_is_renamed_and_moved",
+        "test_units_of_other_providers_are_others",
+        "test_units_that_look_alike_differ",
+        "test_who_gives_back_some_says_which",
+    ),
+    Ability.TOPOLOGIES: (
+        "test_a_card_alone_can_be_disabled",
+        "test_a_card_and_a_function_change_places",
+        "test_a_card_that_comes_back_is_still_out_of_service",
+        "test_a_card_that_is_taken_takes_its_functions",
+        "test_a_claim_goes_where_it_goes_for_who_never_looked",
+        "test_a_device_is_back_when_its_time_is_over",
+        "test_a_function_that_is_taken_keeps_its_card",
+        "test_a_kind_changes_and_goes",
+        "test_a_kind_is_still_whole_when_its_class_is_renamed",
+        "test_a_kind_of_several_records_is_kept_whole",
+        "test_a_topology_changes_places_in_one_write",
+        "test_a_tree_that_is_read_again_is_as_it_is_now",
+        "test_an_update_of_something_else_leaves_kinds",
+        "test_cells_come_back_whole",
+        "test_consumers_may_exchange_a_device",
+        "test_devices_change_hands_in_one_write",
+        "test_devices_come_back_whole",
+        "test_huge_pages_are_of_their_cell_alone",
+        "test_it_stays_where_a_device_comes_back",
+        "test_many_cpus_are_taken_in_one_write_or_none",
+        "test_no_thread_is_given_a_device_after_it_was_disabled",
+        "test_nobody_is_given_a_device_that_is_disabled_alone",
+        "test_of_a_device_it_is_told_and_said_again",
+        "test_one_write_may_disable_several_devices",
+        "test_the_host_as_a_whole_bounds_its_cells",
+        "test_the_tighter_of_a_limit_and_what_is_in_service_is_told",
+        "test_the_view_is_the_inventory_that_consumed_the_same",
+        "test_threads_get_a_card_or_its_functions",
+        "test_threads_never_get_one_cpu_twice",
+        "test_threads_never_get_one_device_twice",
+        "test_what_is_expected_of_a_device_is_so_or_nothing_is_done",
+        "test_what_is_given_back_can_be_had_whole_again",
+        "test_what_is_no_device_there_cannot_be_disabled",
+        "test_what_is_taken_of_cells_is_the_hosts_too",
+        "test_what_went_is_forgotten_when_it_is_enabled_or_goes_with_its_host",
+        "test_who_has_a_device_keeps_it_and_gives_it_back",
+        "test_who_lacks_a_disabled_device_is_told_who_holds_the_others",
+        "test_who_takes_a_disabled_device_is_recorded",
+    ),
+    Ability.SHARES: (
+        "test_a_change_says_what_is_used_where",
+        "test_a_full_target_refuses",
+        "test_a_limit_binds_what_others_share_too",
+        "test_a_listed_provider_is_told_in_full",
+        "test_a_new_share_of_what_is_empty_may_use_nothing",
+        "test_a_renamed_class_keeps_all_that_is_counted_in_it",
+        "test_a_shared_target_is_never_over_full",
+        "test_a_target_in_use_stays",
+        "test_a_target_that_somebody_shares_stays",
+        "test_a_unit_may_use_several_of_several",
+        "test_an_empty_set_matches_nobody",
+        "test_consumers_are_filtered_as_loops_would",
+        "test_handles_may_be_uuids",
+        "test_nobody_shares_what_is_gone",
+        "test_of_what_shares_something_disabled_nobody_takes",
+        "test_over_full_through_a_share_is_seen_and_may_not_grow",
+        "test_pages_of_consumers_cover_each_once",
+        "test_pages_of_providers_cover_each_once",
+        "test_providers_are_filtered_as_loops_would",
+        "test_providers_are_found_by_uuid",
+        "test_room_is_what_the_targets_have_too",
+        "test_several_are_judged_together_at_the_target",
+        "test_sharer_and_target_may_go_together",
+        "test_shares_are_flat",
+        "test_shares_that_change_count_for_what_moves",
+        "test_the_filled_ledger_has_a_bit_of_everything",
+        "test_totals_are_what_loops_would_sum",
+        "test_unit_rules_of_the_target_bind_only_who_takes_there",
+        "test_units_and_shares_go_together",
+        "test_what_is_in_use_already_is_adopted_above_the_capacity",
+        "test_what_is_shared_while_it_is_used_counts_at_once",
+        "test_what_is_taken_is_used_at_the_target_too",
+        "test_who_says_again_what_it_holds_is_counted",
+        "test_writes_of_allocations_are_counted",
+    ),
+    Ability.EXPIRY: (
+        "test_a_claim_that_is_replaced_stays_that_claim",
+        "test_a_consumer_is_told_in_full",
+        "test_a_renewal_changes_expiry_and_state_and_nothing_else",
+        "test_a_renewal_may_demand_a_claim",
+        "test_an_expired_claim_is_held_until_somebody_releases_it",
+        "test_every_write_of_a_consumer_moves_its_generation",
+        "test_many_consumers_are_written_at_once",
+        "test_who_takes_has_what_others_release_in_the_same_write",
+    ),
+    Ability.CONFIRMING: (
+        "test_a_renewal_changes_nothing_that_is_read",
+        "test_a_renewal_names_the_consumer_alone",
+        "test_an_order_at_an_old_generation_is_refused[renew]",
+        "test_every_kind_of_write_happens_once",
+        "test_every_write_is_told_once",
+        "test_one_refused_order_of_many_refuses_all",
+        "test_who_holds_nothing_has_nothing_to_renew_or_release[renew]",
+    ),
+    Ability.CLAIM_IDS: (
+        "test_a_claim_is_told_in_full",
+        "test_the_id_of_a_claim_is_one_claims",
+        "test_the_id_of_a_claim_that_is_taken_is_not_told_as_anothers_of_the_same_write",
+    ),
+    Ability.REQUESTS: (
+        "test_each_of_several_keeps_its_request",
+        "test_the_request_is_kept_with_the_claim",
+    ),
+    Ability.LIMITS: (
+        "test_a_limit_is_of_one_write_alone",
+        "test_a_limit_of_what_is_not_touched_refuses_nothing",
+        "test_a_limit_refuses_what_is_over_it_and_names_it",
+        "test_below_what_is_used_a_limit_refuses_more_and_never_less",
+        "test_of_many_inventories_each_has_its_limit",
+        "test_the_tighter_of_limit_and_capacity_is_named",
+        "test_threads_keep_a_limit",
+        "test_what_several_take_is_judged_under_one_limit",
+    ),
+    Ability.UNCHANGED: (
+        "test_a_claim_may_demand_unchanged_definitions",
+        "test_claims_are_no_change_of_a_definition",
+        "test_no_generation_comes_twice",
+        "test_what_is_gone_is_not_unchanged",
+    ),
+    Ability.AGGREGATES_ALONE: (
+        "test_a_deleted_name_may_be_made_anew",
+        "test_a_name_is_ensured_once[aggregate]",
+        "test_a_name_that_is_not_there_is_not_found[aggregate]",
+        "test_a_new_aggregate_gets_its_level_in_the_same_write",
+        "test_a_new_name_that_is_taken_is_refused[aggregate]",
+        "test_a_renamed_name_keeps_its_number[aggregate]",
+        "test_a_renamed_name_keeps_who_has_it[aggregate]",
+        "test_names_are_listed_by_their_code_points_in_pages",
+        "test_one_refused_change_of_names_refuses_all",
+        "test_others_see_that_a_name_is_gone",
+        "test_what_is_used_cannot_be_deleted[aggregate]",
+        "test_who_follows_has_what_is_kept",
+    ),
+    Ability.LEVELS: ("test_an_aggregate_has_a_level_or_none",),
+    Ability.RENAMED_TRAITS: (
+        "test_a_rename_beside_other_changes_names_whom_it_touched",
+        "test_a_name_that_is_not_there_is_not_found[trait]",
+        "test_a_new_name_that_is_taken_is_refused[trait]",
+        "test_a_renamed_name_keeps_its_number[trait]",
+        "test_a_renamed_name_keeps_who_has_it[trait]",
+        "test_a_standard_name_stays[trait-HW_CPU_X86_AVX2]",
+    ),
+    Ability.CONSUMER_TYPES: ("test_replacing_makes_a_consumer",),
+    Ability.ADOPTING: (
+        "test_a_host_may_be_made_and_adopted_and_report_at_once",
+        "test_unit_rules_do_not_bind_who_stands_for_many",
+        "test_when_a_host_was_adopted_is_noted_once_and_is_no_report",
+    ),
+    Ability.REPORTS: (
+        "test_a_report_comes_with_its_figures_or_not_at_all",
+        "test_a_report_is_no_change_of_a_definition",
+        "test_nobody_reports_for_what_is_not_there",
+        "test_stale_reports_are_listed",
+        "test_who_reports_is_noted_with_the_time",
+    ),
+    Ability.DISABLING: (
+        "test_a_repetition_does_it_once",
+        "test_an_order_may_override_it_and_the_feed_tells",
+        "test_consumers_may_exchange_what_they_hold_of_it",
+        "test_it_comes_back_with_its_provider",
+        "test_it_ends_by_itself",
+        "test_it_is_a_write_of_the_definition",
+        "test_it_is_kept_who_when_and_why",
+        "test_it_stays_across_definitions_and_what_comes_inherits_it",
+        "test_lists_know_it_as_a_trait",
+        "test_new_room_of_the_same_write_is_out_of_service_too",
+        "test_nobody_takes_of_what_is_disabled_nor_below_it",
+        "test_the_feed_tells_it",
+        "test_the_longer_of_two_holds",
+        "test_what_a_write_makes_it_puts_out_of_service",
+        "test_what_gets_another_parent_is_out_of_service_with_that",
+        "test_what_is_disabled_below_leaves_the_rest",
+        "test_what_is_expected_of_its_service_is_so_or_nothing_is_done",
+        "test_what_is_held_there_stays_and_can_shrink_and_go",
+        "test_what_is_over_or_not_there_is_refused",
+        "test_what_moves_out_is_in_service_and_what_moves_in_is_not",
+        "test_who_says_what_is_in_use_already_is_not_refused",
+    ),
+    Ability.SERVER_GROUPS: (
+        "test_a_consumer_stays_in_its_group_until_it_is_gone",
+        "test_a_group_that_asks_something_else_is_refused",
+        "test_a_group_that_is_not_there_has_no_members_and_is_not_removed",
+        "test_a_group_with_members_stays",
+        "test_a_host_is_the_whole_tree_and_a_pool_is_none",
+        "test_a_repetition_tells_the_group",
+        "test_all_that_stands_against_it_is_told",
+        "test_chance_steps_are_as_a_naive_account_has_them",
+        "test_groups_are_made_once_listed_by_name_and_removed",
+        "test_members_that_are_to_be_apart_are",
+        "test_members_that_are_to_be_together_are",
+        "test_of_threads_that_claim_for_one_group_at_once_one_has_the_place",
+        "test_several_are_judged_by_where_all_are_in_the_end",
+        "test_soft_policies_refuse_nothing",
+        "test_the_refusal_says_it_in_words",
+        "test_what_stays_where_it_is_is_not_judged_again",
+        "test_who_is_in_a_group_is_told_wherever_it_is_read",
+    ),
+    Ability.FEED: (
+        "test_a_busy_shard_does_not_starve_others",
+        "test_a_cursor_ahead_of_the_feed_has_expired",
+        "test_a_cursor_survives_as_text",
+        "test_a_cursor_that_is_no_good_is_refused",
+        "test_a_cursor_that_needs_nothing_forgotten_is_good",
+        "test_a_new_ledger_has_nothing_to_tell",
+        "test_a_place_in_another_history_is_noticed",
+        "test_a_provider_that_changes_its_tree_is_told_in_both",
+        "test_a_reader_that_follows_sees_each_change_once",
+        "test_a_write_is_told_in_full",
+        "test_a_write_that_touches_no_tree_is_told_too",
+        "test_changes_outlive_the_backend",
+        "test_definitions_tell_whom_they_changed",
+        "test_each_tree_is_told_of_what_touches_it",
+        "test_forgetting_disturbs_nobody",
+        "test_no_generation_is_repeated_after_pruning",
+        "test_nothing_younger_is_pruned",
+        "test_pages_cover_everything_once",
+        "test_pruning_forgets_what_was_done_and_nothing_of_what_is",
+        "test_reading_is_not_told",
+        "test_what_is_older_than_a_ledger_keeps_is_forgotten_by_those_who_write",
+        "test_what_was_pruned_expires_the_cursors_before_it",
+        "test_what_was_refused_or_repeated_is_not_told",
+        "test_who_reads_and_goes_on_from_there_misses_nothing",
+    ),
+    Ability.WAITING: (
+        "test_all_that_is_said_of_a_waiter_is_told",
+        "test_many_who_come_at_once_have_a_number_each",
+        "test_of_another_tree_nobody_stands_before_you",
+        "test_of_thousands_of_trees_it_is_found_who_waits",
+        "test_pages_go_on_after_a_number",
+        "test_the_queue_is_no_part_of_the_feed",
+        "test_the_queue_is_that_of_a_list",
+        "test_those_stand_before_you_who_wait_for_one_of_your_classes",
+        "test_what_cannot_wait_is_refused",
+        "test_who_does_not_renew_is_gone",
+        "test_who_enters_again_keeps_its_place",
+        "test_who_leaves_is_gone_and_the_others_stay",
+        "test_who_renews_stays_where_it_is",
+        "test_who_waits_for_something_else_comes_last",
+        "test_who_waits_is_told_in_the_order_of_arrival",
+    ),
+    Ability.STATISTICS: (
+        "test_a_description_is_that_of_who_declared_last",
+        "test_a_name_means_one_thing",
+        "test_a_name_that_is_forgotten_may_mean_another_thing",
+        "test_a_value_is_since_it_became_that",
+        "test_all_who_tell_at_once_are_heard",
+        "test_each_source_speaks_for_itself",
+        "test_every_value_is_read_as_it_was_put",
+        "test_many_providers_are_one_write",
+        "test_nothing_is_written_where_a_provider_is_missing",
+        "test_some_are_forgotten",
+        "test_some_are_read_by_provider_and_by_name",
+        "test_statistics_are_those_of_a_dict",
+        "test_they_are_no_part_of_the_feed_nor_of_a_definition",
+        "test_they_go_with_their_provider",
+        "test_those_of_a_provider_that_goes_meanwhile_are_refused",
+        "test_what_is_not_said_any_more_is_gone",
+        "test_what_is_put_is_declared",
+        "test_what_the_source_says_of_the_moment_is_kept",
+        "test_who_reported_is_told",
+    ),
+    Ability.USE_OVER_TIME: (
+        "test_a_class_and_a_provider_that_are_removed_stay_told",
+        "test_a_class_that_is_removed_is_known_as_long_as_its_use",
+        "test_a_class_that_is_removed_keeps_its_name_whoever_has_it_then",
+        "test_a_class_that_is_renamed_goes_by_its_name",
+        "test_a_move_changes_nothing",
+        "test_a_release_ends_it_and_leaves_it_told",
+        "test_a_repetition_counts_once",
+        "test_a_write_that_is_refused_records_nothing",
+        "test_another_user_or_project_counts_from_then_on",
+        "test_filters_and_groups",
+        "test_it_begins_with_what_is_held_and_invents_no_past",
+        "test_it_ends_when_it_is_switched_off",
+        "test_it_is_the_integral_of_what_was_held",
+        "test_sums_are_exact_beyond_64_bits",
+        "test_what_is_older_is_forgotten_by_those_who_write",
+        "test_what_is_to_come_cannot_be_asked",
+        "test_what_two_hold_at_once_counts_for_both",
+        "test_what_was_forgotten_is_not_said_to_be_there",
+    ),
+    Difference.GENERATIONS: (
+        "test_a_provider_in_use_is_told_before_an_inventory_in_use",
+        "test_a_reshape_of_what_was_changed_is_refused",
+        "test_an_inventory_becomes_a_shared_one",
+        "test_an_inventory_moves_with_all_who_hold_it",
+        "test_claims_leave_definitions_alone",
+        "test_definitions_and_claims_do_not_disturb_each_other",
+        "test_replacing_counts_what_is_given_back",
+        "test_replacing_with_the_same_changes_nothing_but_the_generation",
+        "test_shares_change_under_those_who_claim",
+        "test_there_and_back",
+        "test_who_does_not_fit_refuses_all",
+        "test_who_gives_back_all_is_forgotten",
+        "test_who_is_left_behind_refuses_all",
+    ),
+    Difference.AGAIN: (
+        "test_a_generation_is_never_repeated",
+        "test_who_released_may_claim_again_as_somebody_new",
+    ),
+    Difference.NAMES: (
+        "test_others_see_a_new_name_at_once",
+        "test_two_backends_of_one_ledger_agree",
+        "test_what_is_kept_outlives_the_backend",
+    ),
+    Difference.RULES: (
+        "test_unit_rules_bind_what_grows",
+        "test_unit_rules_do_not_bind_what_is_given_back",
+    ),
+    Difference.UNITS31: ("test_the_largest_figures_are_exact",),
+    Difference.COUNTS: (
+        "test_a_release_is_counted_where_it_says_so",
+        "test_the_counter_never_goes_back",
+        "test_writes_of_a_definition_are_counted",
+    ),
+    Difference.PARTS: (
+        "test_providers_may_swap_their_names",
+        "test_who_compares_again_loses_no_change",
+    ),
+    Difference.PICTURE: (
+        "test_a_rename_on_its_own_touches_everybody",
+        "test_more_changes_than_asked_for_are_not_read",
+        "test_who_follows_sees_each_write_whole",
+    ),
+    Difference.MEMBERS: ("test_who_says_nothing_of_aggregates_leaves_them",),
+    Difference.OPERATIONS: ("test_operations_outlive_the_backend",),
+}
+
+#: What the real Placement cannot keep besides, by the database that it is on.
+REAL_CANNOT: dict[str, dict[Difference, tuple[str, ...]]] = {
+    "sqlite": {
+        Difference.FLOATS: FLOATS,
+        Difference.UNANSWERED: (
+            "test_a_class_is_renamed_under_those_who_claim",
+            "test_a_name_is_deleted_under_those_who_use_it",
+            "test_an_inventory_moves_under_those_who_claim",
+            "test_changes_of_one_consumer_add_up",
+            "test_of_those_who_read_the_same_generation_one_writes",
+            "test_one_consumer_claims_once",
+            "test_one_name_is_made_by_many",
+            "test_one_of_many_makes_a_tree",
+            "test_swaps_in_opposite_orders_do_not_stop_each_other",
+            "test_threads_never_take_more_than_there_is",
+            "test_writes_of_many_consumers_meet_in_any_order",
+        ),
+    },
+    "postgresql": {
+        Difference.FLOATS: FLOATS,
+        Difference.OVER: ("test_threads_never_take_more_than_there_is",),
+        Difference.UNANSWERED: (  # after a deadlock
+            "test_changes_of_one_consumer_add_up",
+            "test_writes_of_many_consumers_meet_in_any_order",
+        ),
+    },
+}
+
+#: Where it is chance whether a rule fails: who writes first.
+BY_CHANCE = frozenset({Difference.UNANSWERED, Difference.OVER})
+
+#: Rules that are not run, for they would wait for what is refused.
+NOT_RUN: dict[str, Ability] = {
+    "test_no_write_slips_by_while_it_is_switched": Ability.USE_OVER_TIME,
+    "test_no_thread_claims_after_it_was_disabled": Ability.DISABLING,
+    "test_any_admitted_name_is_kept": Ability.UNITS,
+}
+
+_WHY = {name: why for why, names in CANNOT.items() for name in names}
+
+
+def why_of(name: str, function: str) -> Ability | Difference | None:
+    """Return why a test of the kit cannot pass, None if it has to.
+
+    :param name: with its parameters
+    """
+    return _WHY.get(name, _WHY.get(function))
+
+
+def real_why_of(name: str, database: str) -> Difference | None:
+    """Return why a test cannot pass on the real Placement alone, None if it is not that."""
+    return next((why for why, names in REAL_CANNOT[database].items() if name in names), None)
