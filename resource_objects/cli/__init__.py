@@ -12,9 +12,10 @@
 ``completion``         what a shell completes
 ``tour``               the tour on this machine
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
-                       ``consumer``, ``hosts``, ``job``, ``ledger``, ``names``, ``provider``,
-                       ``schedule``, ``serve``, ``server_groups``, ``service``, ``simulate``,
-                       ``site``, ``statistic`` and ``use_over_time``
+                       ``capacity`` (how many, how much, when), ``consumer``, ``explain``,
+                       ``hosts``, ``job``, ``ledger``, ``names``, ``provider``, ``schedule``,
+                       ``serve``, ``server_groups``, ``service``, ``simulate``, ``site``,
+                       ``statistic``, ``use_over_time`` and ``what_if``
 =====================  ============================================================================
 
 A module of commands is imported for its help too: what takes long to import is imported when a

@@ -328,6 +328,14 @@ class Many(FormattableColumn[list[Any]]):
         return ", ".join(map(str, self._value))
 
 
+class Lines(Many):
+    """Several lines of text: a list for programs, one below the other for people."""
+
+    def human_readable(self) -> str:
+        """Return the lines."""
+        return "\n".join(map(str, self._value))
+
+
 class Pairs(FormattableColumn[dict[str, Any]]):
     """Names with values: a mapping for programs, ``name value, ...`` for people."""
 

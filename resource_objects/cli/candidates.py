@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
@@ -199,52 +199,12 @@ def _document(
     explained = is_explained or not listed
     return {
         "request": str(found.request),
-        "candidates": [_candidate(one) for one in listed],
+        "candidates": [one.to_dict() for one in listed],
         "providers": {
-            name: _provider(one) for name, one in sorted(_providers(ledger, listed).items())
+            name: one.to_dict() for name, one in sorted(_providers(ledger, listed).items())
         },
         "cut_short": found.cut_short,
         "steps": found.steps,
         "explanation": found.explain().to_dict() if explained else None,
-        "claim": claim and {
-            "id": claim.id,
-            "consumer": claim.consumer,
-            "allocations": list(_allocations(claim.allocations)),
-        },
-    }  # fmt: skip
-
-
-def _candidate(one: Candidate) -> dict[str, Any]:
-    return {
-        "host": one.host,
-        "allocations": list(_allocations(one.allocations)),
-        "mappings": {suffix: list(names) for suffix, names in one.mappings.items()},
-        "located": {kind.name: kind.format_amount(amount) for kind, amount in one.located.items()},
-    }
-
-
-def _allocations(allocations: Iterable[Allocation]) -> Iterator[dict[str, Any]]:
-    for one in allocations:
-        for record in one.amount.to_records(one.resource_class):
-            yield {
-                "provider": one.provider,
-                "uuid": one.provider_uuid,
-                "resource_class": record.resource_class,
-                "amount": record.amount,
-                "units": list(one.units),
-            }
-
-
-def _provider(one: ListedProvider) -> dict[str, Any]:
-    return {
-        "uuid": one.uuid,
-        "root": one.root,
-        "parent": one.parent,
-        "generation": one.generation,
-        "inventories": {
-            record.resource_class: {"used": record.used, "capacity": record.capacity}
-            for record in one.records
-        },
-        "traits": sorted(one.traits),
-        "aggregates": sorted(one.aggregates),
+        "claim": None if claim is None else claim.to_dict(),
     }

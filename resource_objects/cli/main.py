@@ -124,7 +124,7 @@ class Program(cliff.app.App):
         except BrokenPipeError:
             return NOBODY_READS
         except Refused as answer:
-            self.complain(f"{answer}:")
+            self.complain(f"{answer}:" if answer.reasons else str(answer))
             self.stderr.writelines(f"  {reason}\n" for reason in answer.reasons)
             return answer.status
         except Misused as error:
@@ -363,7 +363,13 @@ BUILT_IN = {
     "simulate": "resource_objects.cli.simulate:Simulate",
     "simulate replay": "resource_objects.cli.simulate:SimulateReplay",
     "candidates": "resource_objects.cli.candidates:ListCandidates",
+    "explain": "resource_objects.cli.explain:Explain",
     "allocation candidate list": "resource_objects.cli.candidates:ListCandidates",
+    "what-if": "resource_objects.cli.what_if:WhatIf",
+    "plan apply": "resource_objects.cli.what_if:ApplyPlan",
+    "how-many": "resource_objects.cli.capacity:HowMany",
+    "report": "resource_objects.cli.capacity:Report",
+    "when": "resource_objects.cli.capacity:When",
     "schedule": "resource_objects.cli.schedule:Schedule",
     "filters": "resource_objects.cli.schedule:ListFilters",
     "weighers": "resource_objects.cli.schedule:ListWeighers",

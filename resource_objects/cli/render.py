@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from resource_objects.names import natural_order
 from resource_objects.providers import Provider
@@ -35,6 +35,11 @@ class Glyphs:
 
 UNICODE = Glyphs(full="█", empty="░", branch="├─ ", last="└─ ", pass_by="│  ")
 ASCII = Glyphs(full="#", empty=".", branch="|- ", last="`- ", pass_by="|  ")
+
+#: What stands before a remark.
+MARK = "<- "
+#: What is remarked of inventories, by provider and class; of a provider itself by ``""``.
+Marks: TypeAlias = Mapping[tuple[str, str], Sequence[str]]
 
 
 def glyphs_for(encoding: str | None) -> Glyphs:
@@ -67,8 +72,13 @@ def bar(used: int, capacity: int, glyphs: Glyphs = UNICODE, width: int = BAR) ->
     return glyphs.full * cells + glyphs.empty * (width - cells)
 
 
-def usage_tree(usage: Usage, glyphs: Glyphs = UNICODE) -> str:
+_NO_MARKS: Marks = {}
+
+
+def usage_tree(usage: Usage, glyphs: Glyphs = UNICODE, marks: Marks = _NO_MARKS) -> str:
     """Return who uses how much of what, tree by tree, one line per inventory.
+
+    :param marks: remarks, at the end of the lines that they are about
 
     >>> from resource_objects.providers import Provider
     >>> use = InventoryUsage("box", 0, "VCPU", 4, 0, 4, 1, (("job-1", 1),))
@@ -79,33 +89,49 @@ def usage_tree(usage: Usage, glyphs: Glyphs = UNICODE) -> str:
     uses: dict[str, list[InventoryUsage]] = {}
     for use in usage:
         uses.setdefault(use.provider, []).append(use)
-    rows = list(_usage_rows(usage.providers, uses, glyphs))
+    rows = list(_usage_rows(usage.providers, uses, glyphs, marks))
     label = max((len(text) for text, use in rows if use), default=0)
     figures = max((len(_figures(use)) for _, use in rows if use), default=0)
     return "\n".join(
-        text if use is None else _usage_line(text.ljust(label), use, figures, glyphs)
+        text
+        if use is None
+        else _marked(
+            _usage_line(text.ljust(label), use, figures, glyphs),
+            marks.get((use.provider, use.resource_class), ()),
+        )
         for text, use in rows
     )
 
 
 def _usage_rows(
-    providers: Iterable[Provider], uses: Mapping[str, list[InventoryUsage]], glyphs: Glyphs
+    providers: Iterable[Provider],
+    uses: Mapping[str, list[InventoryUsage]],
+    glyphs: Glyphs,
+    marks: Marks,
 ) -> Iterator[tuple[str, InventoryUsage | None]]:
     for root in providers:
-        yield _called(root), None
-        yield from _usage_below(root, uses, glyphs, "")
+        yield _marked(_called(root), marks.get((root.name, ""), ())), None
+        yield from _usage_below(root, uses, glyphs, "", marks)
 
 
 def _usage_below(
-    provider: Provider, uses: Mapping[str, list[InventoryUsage]], glyphs: Glyphs, indent: str
+    provider: Provider,
+    uses: Mapping[str, list[InventoryUsage]],
+    glyphs: Glyphs,
+    indent: str,
+    marks: Marks,
 ) -> Iterator[tuple[str, InventoryUsage | None]]:
     own: Sequence[InventoryUsage | Provider] = [*uses.get(provider.name, ()), *provider.children]
     for item, edge, inner in _edges(own, glyphs, indent):
         if isinstance(item, InventoryUsage):
             yield f"{edge}{item.resource_class}", item
         else:
-            yield f"{edge}{_called(item)}", None
-            yield from _usage_below(item, uses, glyphs, inner)
+            yield _marked(f"{edge}{_called(item)}", marks.get((item.name, ""), ())), None
+            yield from _usage_below(item, uses, glyphs, inner, marks)
+
+
+def _marked(line: str, remarks: Sequence[str]) -> str:
+    return f"{line}  {MARK}{'; '.join(remarks)}" if remarks else line
 
 
 def _edges(items: Sequence[_T], glyphs: Glyphs, indent: str) -> Iterator[tuple[_T, str, str]]:

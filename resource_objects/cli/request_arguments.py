@@ -290,6 +290,25 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "host0:VCPU=20,MEMORY_MB=65536; may be repeated")  # fmt: skip
 
 
+def add_bounds(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a question that looks for no candidate to take: budget and limits."""
+    words = parser.add_argument_group("the search")
+    add = words.add_argument
+    add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
+    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[],
+        help="the most that may be used in all of a provider, whatever it has; may be "
+        "repeated")  # fmt: skip
+
+
+def parse_bounds(said: argparse.Namespace) -> dict[str, Any]:
+    """Return the budget and the limits that are given.
+
+    :raises InvalidInput: naming the word, what was said and what was expected
+    """
+    given = {"budget": said.budget, "limits": _limits(said.limits) or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def add_order(words: argparse._ActionsContainer) -> None:
     """Add the options of the order in which hosts are looked at."""
     add = words.add_argument

@@ -116,7 +116,7 @@ class Schedule(Lister):
                 raise Misused(f"{word} means nothing beside --gang: members say what they ask")
         with misused():
             arguments.refuse_words(said, "--gang")
-            gangs, order = _gangs(said.gang), arguments.parse_order(said)
+            gangs, order = read_gangs(said.gang), arguments.parse_order(said)
             pipeline = pipeline_of(said)
             words = _words(said)
         with self.open_ledger() as ledger:
@@ -160,7 +160,7 @@ def _words(said: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _gangs(name: str) -> list[Gang]:
+def read_gangs(name: str) -> list[Gang]:
     """Return the gangs of a file, in the order of preference."""
     nodes, top = _read(name)
     if top.kind == "map" and [key.value for key in top.value[::2]] == ["alternatives"]:

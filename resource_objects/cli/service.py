@@ -9,7 +9,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions
-from resource_objects.cli.base import Age, Command, Lister, Misused, add_actor, add_name
+from resource_objects.cli.base import (
+    Age,
+    Command,
+    Drawing,
+    Lister,
+    Misused,
+    Refused,
+    SearchCutShort,
+    add_actor,
+    add_name,
+)
+from resource_objects.cli.what_if import (
+    REHEARSED,
+    add_changes,
+    rehearsed,
+    rehearsed_rows,
+    rehearsed_trees,
+)
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -129,7 +146,9 @@ class DrainProvider(_OutOfService, Lister):
     """Take a host, or any other provider, out of service, and list who still holds something there.
 
     Nobody is moved. Of one that is disabled already no reason is given; once the list is empty,
-    nobody is there any more.
+    nobody is there any more. With --dry-run nothing is written: listed is where each would find
+    another place, by the request it was made for, or why it would find none (exit status 1 if
+    somebody would not, 3 if that is not known). --tree draws where it fails.
     """
 
     columns = ("consumer", "since", "holds")
@@ -137,11 +156,48 @@ class DrainProvider(_OutOfService, Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
-        return _add_why(self.add_name(super().get_parser(prog_name)), required=False)
+        parser = _add_why(self.add_name(super().get_parser(prog_name)), required=False)
+        add = parser.add_argument
+        add("--dry-run", action="store_true", help="only tell who would find which other place")
+        add(
+            "--also",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="with --dry-run: another one that goes with it; may be repeated",
+        )
+        add(
+            "--tree",
+            action="store_true",
+            help="with --dry-run: draw the nearest hosts of who finds no place, the failing places "
+            "marked",
+        )
+        add("--plan", metavar="FILE", help="with --dry-run: write it there, for plan apply")
+        add_changes(parser)
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """List them; the status of a dry run says whether all find a place."""
+        self._status = 0
+        super().run(parsed_args)
+        return self._status
 
     def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
         """Disable it, and read who is there."""
-        return _drained(self, self.meant, parsed_args)
+        if not parsed_args.dry_run:
+            for word in ("also", "tree", "plan", "change", "script"):
+                if getattr(parsed_args, word):
+                    raise Misused(f"--{word}: only with --dry-run")
+            return _drained(self, self.meant, parsed_args)
+        if parsed_args.reason or parsed_args.until:
+            raise Misused("--dry-run disables nothing: say no --reason and no --until")
+        with self.open_ledger(parsed_args.actor) as ledger:
+            done = rehearsed(self, ledger, parsed_args)
+        if done.stuck:
+            self._status = Refused.status if done.is_certain else SearchCutShort.status
+        if parsed_args.tree:
+            return (), Drawing.of("\n".join(rehearsed_trees(done, self.glyphs)))
+        return REHEARSED, rehearsed_rows(done)
 
 
 def _drained(

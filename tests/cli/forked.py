@@ -128,6 +128,7 @@ def _main(
         sys.stdout.reconfigure(line_buffering=True)
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may ignore it: nohup
     warnings.simplefilter("error")
     os.environ.clear()
     os.environ.update(environ)
