@@ -145,6 +145,19 @@ def _tells_more(case: Case, found: Differing) -> bool:
     return found.is_reasons and not found.before and case["kind"] in ("search", "claims")
 
 
+def _tells_of_cells_beside(case: Case, found: Differing) -> bool:
+    asked = _topology(case)
+    is_picky = any(asked.get(field) for field in ("one_socket", "physnets", "tunneled"))
+    told = found.now if found.is_reasons and not found.before else []
+    return is_picky and bool(told) and all("cell " in text for _, text in told)
+
+
+def _tells_of_groups(case: Case, found: Differing) -> bool:
+    if not found.is_reasons or case["kind"] not in ("search", "claims"):
+        return False
+    return all(" group _" in text for _, text in (*found.before, *found.now))
+
+
 def _says_no_options_of_where(case: Case, found: Differing) -> bool:
     return case["kind"] == "amounts" and found.before == f"{found.now}, on, emulator_cpu"
 
@@ -174,6 +187,12 @@ DIFFERENCES = [
             found.rules[0] <= {"TOGETHER"}
             and "ONE_SOCKET" in found.rules[1] <= {"ONE_SOCKET", "SOCKET_UNKNOWN"}
         ),
+    ),
+    Difference(
+        "cells_beside_are_told",
+        "Where cells are to be of one socket, or next to a network, it is told what those lack "
+        "that would be.",
+        _tells_of_cells_beside,
     ),
     Difference(
         "least_is_drawn",
@@ -210,6 +229,12 @@ DIFFERENCES = [
         "each_condition",
         "Each condition that excludes a host by itself is told, and each count that it lacks.",
         _tells_more,
+    ),
+    Difference(
+        "groups_are_told_of_hosts",
+        "What keeps named groups out is told of a host as a whole: the conditions that exclude "
+        "everybody, else what all those have together who meet them, and who is there.",
+        _tells_of_groups,
     ),
     Difference(
         "had_is_not_missing",
