@@ -2,12 +2,12 @@
 
 ``python -m benchmarks`` takes some seconds, and writes ``benchmarks/results/benchmarks.json``.
 Figures are of one noisy machine: believe the ratios. Only where they are named with ``--only``
-run ``placement``, ``candidates`` (both with Placement installed), ``growth``, ``schedulers`` and
-``scheduling``, which take minutes, ``gangs`` and ``prompt``, which take one, ``jobs`` and
-``refreshes``, which older versions can run too, and ``numa``, ``pci`` and ``tracker``; these three
-and ``scheduling`` have a peer where Nova is installed. They write a file only where ``--write``
-names one. ``--against REVISION`` measures this checkout and an older one in turn instead, see
-:mod:`benchmarks.against`.
+run ``placement``, ``candidates``, ``service`` (with Placement installed), ``remote``, ``growth``,
+``schedulers`` and ``scheduling``, which take minutes, ``gangs``, ``explain``, ``what_if``,
+``answers`` and ``prompt``, which take one, ``jobs`` and ``refreshes``, which older versions can run
+too, and ``numa``, ``pci`` and ``tracker``; these three and ``scheduling`` have a peer where Nova is
+installed. They write a file only where ``--write`` names one. ``--against REVISION`` measures this
+checkout and an older one in turn instead, see :mod:`benchmarks.against`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ from benchmarks.measure import Row
 
 PARTS = ("algebra", "objects", "imports", "ledgers")
 #: Parts with a peer: ``tox -e placement``, ``tox -e nova``.
-PEERS = ("placement", "candidates", "numa", "pci", "tracker")
+PEERS = ("placement", "candidates", "service", "numa", "pci", "tracker")
 #: Parts that take minutes, or are for ``--against``.
-LONG = ("growth", "schedulers", "scheduling", "jobs", "refreshes", "prompt", "gangs")
+LONG = (
+    *("growth", "schedulers", "scheduling", "jobs", "refreshes", "prompt", "gangs"),
+    *("explain", "what_if", "remote", "answers"),
+)
 RESULTS = pathlib.Path(__file__).parent / "results"
 _VERSIONS = ("resource_objects", "oslo.versionedobjects", "oslo.db", "SQLAlchemy", "numpy")
 #: Told where they are installed.

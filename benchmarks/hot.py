@@ -18,6 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from benchmarks import peer
+
 PROCESSES = 8
 SECONDS = 4.0
 
@@ -29,6 +31,11 @@ class Result(NamedTuple):
     errors: int
     seconds: float
     kinds: dict[str, int]  #: errors by their kind
+    times: list[float] = []  #: seconds that calls took which ended without an error
+
+    def within(self, part: float) -> float:
+        """Return the seconds in which a part of these calls ended, such as 0.99 of them."""
+        return sorted(self.times)[min(int(len(self.times) * part), len(self.times) - 1)]
 
     @property
     def rate(self) -> float:
@@ -52,24 +59,24 @@ def ours(url: str, provider: str, resources: dict[str, int], tag: str) -> Callab
 
 def theirs(url: str, provider: str, resources: dict[str, int], tag: str) -> Callable[[int], Any]:
     """Return what claims through Placement's WSGI application."""
-    from benchmarks import peer
-
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:  # its configuration is read once
         service = peer.Placement(url, pathlib.Path(folder), sync=False)
     return lambda number: service.claim(provider, resources)
 
 
-def run(side: Callable[..., Any], *args: Any, seconds: float = SECONDS) -> Iterator[Result]:
+def run(
+    side: Callable[..., Any], *args: Any, seconds: float = SECONDS, processes: int = PROCESSES
+) -> Iterator[Result]:
     """Yield one result. To be called in a process that has no connections: it forks."""
     warnings.simplefilter("ignore")
     _import(side)
     fork = multiprocessing.get_context("fork")
-    barrier = fork.Barrier(PROCESSES)
+    barrier = fork.Barrier(processes)
     results: Any = fork.SimpleQueue()
     children = [
         fork.Process(target=_claim, args=(side, args, str(uuid.uuid4()), barrier, results, seconds))
-        for _ in range(PROCESSES)
+        for _ in range(processes)
     ]
     for child in children:
         child.start()
@@ -84,6 +91,7 @@ def run(side: Callable[..., Any], *args: Any, seconds: float = SECONDS) -> Itera
         sum(one.errors for one in found),
         max(one.seconds for one in found),
         dict(kinds),
+        [each for one in found for each in one.times],
     )
 
 
@@ -113,15 +121,17 @@ def _claim(
         claims = 0
         kinds: Counter[str] = Counter()
         number = 0
+        times = []
         while now < start + seconds:
             number += 1
             error = _failed(once, number)
+            before, now = now, time.perf_counter()
             if error is None:
                 claims += 1
+                times.append(now - before)
             else:
                 kinds[error] += 1
-            now = time.perf_counter()
-        results.put(Result(claims, kinds.total(), now - start, dict(kinds)))
+        results.put(Result(claims, kinds.total(), now - start, dict(kinds), times))
     except BaseException:
         barrier.abort()
         results.put(Result(0, 1, seconds, {traceback.format_exc(): 1}))
@@ -131,6 +141,8 @@ def _failed(once: Callable[[int], Any], number: int) -> str | None:
     """Return what kind of error there was, None if none."""
     try:
         once(number)
+    except peer.Refused as error:
+        return str(error.status)
     except Exception as error:
         return type(error).__name__
     return None

@@ -66,6 +66,11 @@ class Placement:
         """The engine of its database."""
         return self._engine
 
+    @property
+    def application(self) -> Any:
+        """Its WSGI application."""
+        return self._app
+
     def reconnect(self) -> None:
         """Close the connections that wait in its pool."""
         self._engine.dispose()

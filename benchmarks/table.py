@@ -17,9 +17,13 @@ _PAGES = ROOT / "doc" / "source" / "explanation"
 #: Of which result files each is made.
 TABLES = {
     _PAGES / "benchmarks_table.txt": (
-        *("benchmarks", "prompt", "jobs", "tracker", "numa", "pci", "placement"),
+        *("benchmarks", "prompt", "jobs", "tracker", "numa", "pci", "placement", "service"),
     ),
-    _PAGES / "candidates_table.txt": ("candidates", "schedulers", "scheduling", "gangs"),
+    _PAGES / "candidates_table.txt": (
+        *("candidates", "schedulers", "scheduling", "gangs", "explain"),
+    ),
+    _PAGES / "answers_table.txt": ("answers", "what_if"),
+    _PAGES.parent / "howto" / "remote_placement_table.txt": ("remote",),
     _PAGES / "against_table.txt": (
         *("against_7ca3d86", "against_7ca3d86_ledgers", "against_5fcb39e", "against_4e2f1f3"),
         "against_4e2f1f3_numa",

@@ -14,6 +14,7 @@ from tests.peers.nova import (
     pci_differences,
     tracker_differences,
 )
+from tests.peers.placement import peer_differences
 
 
 @pytest.mark.parametrize("path", table.TABLES, ids=[path.stem for path in table.TABLES])
@@ -40,8 +41,8 @@ def test_the_picture_of_the_documentation_is_of_the_committed_results(drawn: Mod
 
 @pytest.mark.parametrize(
     "told",
-    [filter_differences, numa_differences, pci_differences, tracker_differences],
-    ids=["filter", "numa", "pci", "tracker"],
+    [filter_differences, numa_differences, pci_differences, peer_differences, tracker_differences],
+    ids=["filter", "numa", "pci", "placement", "tracker"],
 )
 def test_the_table_of_differences_is_of_tests_that_there_are(told: ModuleType) -> None:
     assert told.TABLE.read_text() == told.text(), f"run python -m {told.__name__}"
