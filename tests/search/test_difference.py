@@ -10,7 +10,6 @@ import re
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from tests.support.wsgi_transport import WSGITransport, session_for
 
 import resource_objects as ro
 from resource_objects import exceptions
@@ -22,6 +21,7 @@ from resource_objects.rest import application
 from resource_objects.search import Snapshot
 from tests.search.doors import WORLDS, Doors, counted, kept, told
 from tests.support.lengths import examples
+from tests.support.wsgi_transport import WSGITransport, session_for
 
 #: Each example begins where the one before left the ledger: from any picture to any other.
 _ONE_LEDGER = [HealthCheck.function_scoped_fixture]
