@@ -46,7 +46,8 @@ from __future__ import annotations
 
 import abc
 import datetime
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from resource_objects import exceptions
@@ -58,6 +59,7 @@ from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
+    Description,
     ListedName,
     ListedProvider,
     ProviderFilter,
@@ -73,6 +75,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
+from resource_objects.providers.selection import count_by
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import (
     StatisticFilter,
@@ -253,6 +256,18 @@ class Backend(abc.ABC):
         With ``provider`` or ``tree`` only what they use there. Groups that use nothing are not
         in it.
         """
+
+    def count_consumers(self, wanted: ConsumerFilter, by: Description) -> Mapping[str | None, int]:
+        """Return how many consumers of a filter there are, by what describes them (None: nothing).
+
+        This default lists them all. A backend that can count does, which costs less.
+        """
+        found: Counter[str | None] = Counter()
+        page = self.list_consumers(wanted, PAGE)
+        while page:
+            found += count_by(page, by)
+            page = self.list_consumers(wanted, PAGE, page[-1].consumer)
+        return found
 
     @abc.abstractmethod
     def held(self, consumer: str) -> ConsumerRecord | None:

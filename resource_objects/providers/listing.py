@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import enum
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.fields import FrozenDict
@@ -182,6 +182,10 @@ class By(enum.StrEnum):
     USER = "user"
     CONSUMER_TYPE = "consumer_type"
     GROUP = "group"  #: the server group
+
+
+#: What describes a consumer, whatever it holds.
+Description: TypeAlias = Literal[By.PROJECT, By.USER, By.CONSUMER_TYPE, By.GROUP]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ itself; both are held to the same tests.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from resource_objects.providers import decision
@@ -28,6 +29,7 @@ from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
+    Description,
     ListedProvider,
     ProviderFilter,
     Total,
@@ -143,14 +145,23 @@ def _is_in_tree(held: Use, wanted: ConsumerFilter, root_of: Callable[[str], str 
     return wanted.tree is None or root_of(wanted.tree) == root_of(held.provider_uuid)
 
 
-_GROUPS: Mapping[By, Callable[[ConsumerRecord, Use], str | None]] = {
-    By.RESOURCE_CLASS: lambda record, held: None,
-    By.PROVIDER: lambda record, held: held.provider,
-    By.PROJECT: lambda record, held: record.project,
-    By.USER: lambda record, held: record.user,
-    By.CONSUMER_TYPE: lambda record, held: record.consumer_type,
-    By.GROUP: lambda record, held: record.group,
+_DESCRIPTIONS: Mapping[By, Callable[[ConsumerRecord], str | None]] = {
+    By.PROJECT: attrgetter("project"),
+    By.USER: attrgetter("user"),
+    By.CONSUMER_TYPE: attrgetter("consumer_type"),
+    By.GROUP: attrgetter("group"),
 }
+
+
+def count_by(records: Iterable[ConsumerRecord], by: Description) -> Counter[str | None]:
+    """Return how many consumers each description has."""
+    return Counter(map(_DESCRIPTIONS[by], records))
+
+
+def _group(record: ConsumerRecord, held: Use, by: By) -> str | None:
+    if by is By.RESOURCE_CLASS:
+        return None
+    return held.provider if by is By.PROVIDER else _DESCRIPTIONS[by](record)
 
 
 def totals_of(
@@ -165,7 +176,7 @@ def totals_of(
     for record in select_consumers(records, wanted, root_of):
         for held in record.held:
             if _is_at(held, wanted) and _is_in_tree(held, wanted, root_of):
-                group = _GROUPS[by](record, held), held.resource_class
+                group = _group(record, held, by), held.resource_class
                 used[group] += held.amount
                 users[group].add(record.consumer)
     return sorted_totals([Total(*key, amount, len(users[key])) for key, amount in used.items()])

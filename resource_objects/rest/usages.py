@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections import Counter
 from typing import Any
 
 import webob
 
-from resource_objects.ledger.store import pages_of
 from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.rest import kept, schemas
 from resource_objects.rest.asked import Asked
@@ -47,31 +46,25 @@ def totals(asked: Asked) -> webob.Response:
 
 
 def _by_type(asked: Asked, wanted: ConsumerFilter, only: str | None) -> dict[str, Any]:
-    counts: dict[str, int] = {}
-    for kind in _types(asked, wanted):
-        counts[kind] = counts.get(kind, 0) + 1
-    if only is not None and only != "all":
-        counts = {kind: count for kind, count in counts.items() if kind == only}
+    backend = asked.ledger.backend
+    counts: Counter[str] = Counter()
+    for said, count in backend.count_consumers(wanted, By.CONSUMER_TYPE).items():
+        kind = said or kept.UNKNOWN_TYPE
+        if only in (None, "all", kind):
+            counts[kind] += count
     by_type: dict[str, Any] = {}
     if only == "all":
         if counts:
-            found = asked.ledger.backend.totals(wanted, By.RESOURCE_CLASS)
+            found = backend.totals(wanted, By.RESOURCE_CLASS)
             by_type["all"] = {one.resource_class: one.used for one in found}
-            by_type["all"]["consumer_count"] = sum(counts.values())
+            by_type["all"]["consumer_count"] = counts.total()
         return by_type
-    for one in asked.ledger.backend.totals(wanted, By.CONSUMER_TYPE):
+    for one in backend.totals(wanted, By.CONSUMER_TYPE):
         kind = one.group or kept.UNKNOWN_TYPE
         if kind in counts:
             told = by_type.setdefault(kind, {"consumer_count": counts[kind]})
             told[one.resource_class] = told.get(one.resource_class, 0) + one.used
     return by_type
-
-
-def _types(asked: Asked, wanted: ConsumerFilter) -> list[str]:
-    """Return the type of each consumer. Cost: linear in them."""
-    read = partial(asked.ledger.backend.list_consumers, wanted)
-    pages = pages_of(read, lambda one: one.consumer, 1000)
-    return [one.consumer_type or kept.UNKNOWN_TYPE for page in pages for one in page]
 
 
 ROUTES = (

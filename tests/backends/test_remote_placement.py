@@ -19,7 +19,7 @@ from keystoneauth1 import session as ksa_session
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.placement.backend import PlacementBackend
-from resource_objects.providers.listing import ConsumerFilter
+from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.rest import application
@@ -580,6 +580,8 @@ def test_lists_are_what_is_there(ledger: ro.Ledger) -> None:
     assert [one.name for one in ledger.consumers(limit=1, after="a")] == ["b"]
     assert {one.group: one.used for one in ledger.totals(by="provider")} == {"host0": 3, "host1": 4}
     assert {one.group: one.used for one in ledger.totals(by="project")} == {"p": 2, "q": 5}
+    assert ledger.backend.count_consumers(EVERYBODY, By.PROJECT) == {"p": 1, "q": 1}
+    assert ledger.backend.count_consumers(ConsumerFilter(provider="host1"), By.USER) == {None: 1}
     assert "CUSTOM_A" not in [one.name for one in ledger.names.traits.list()]
     ledger.names.traits.ensure("CUSTOM_A")
     assert "CUSTOM_A" in [one.name for one in ledger.names.traits.list()]

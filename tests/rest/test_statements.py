@@ -113,3 +113,12 @@ def test_a_search_asks_whether_something_was_written_and_reads_that(
         sent("PUT", f"/allocations/{uuid.uuid4()}", holding(some))
         written.append(sent("GET", f"{path}10", status=200))
     assert written[0] == written[1] <= looked[1] + 2, (looked, written)
+
+
+def test_a_usage_by_type_costs_the_same_for_many_consumers(
+    sent: Callable[..., int], hosts: list[str]
+) -> None:
+    few = sent("GET", "/usages?project_id=lab", status=200)
+    for _ in range(3):
+        sent("PUT", f"/allocations/{uuid.uuid4()}", holding(hosts))
+    assert sent("GET", "/usages?project_id=lab", status=200) == few <= 3

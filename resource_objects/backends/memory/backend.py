@@ -47,6 +47,7 @@ from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
+    Description,
     ListedName,
     ListedProvider,
     ProviderFilter,
@@ -173,6 +174,11 @@ class MemoryBackend(Backend):
         """Return what the consumers of a filter use (see the contract)."""
         with self._lock:
             return reading.totals_of_consumers(self._open(), self._order, wanted, by)
+
+    def count_consumers(self, wanted: ConsumerFilter, by: Description) -> Mapping[str | None, int]:
+        """Return how many consumers of a filter there are (see the contract)."""
+        with self._lock:
+            return reading.counts_of_consumers(self._open(), self._order, wanted, by)
 
     def held(self, consumer: str) -> ConsumerRecord | None:
         """Return what a consumer holds, None if nothing."""

@@ -6,6 +6,7 @@ import bisect
 import dataclasses
 import datetime
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from resource_objects import clock
@@ -28,13 +29,19 @@ from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
+    Description,
     ListedName,
     ListedProvider,
     ProviderFilter,
     Total,
 )
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind
-from resource_objects.providers.selection import select_consumers, select_providers, totals_of
+from resource_objects.providers.selection import (
+    count_by,
+    select_consumers,
+    select_providers,
+    totals_of,
+)
 from resource_objects.providers.settle import Place
 from resource_objects.resources.records import inventory_row
 
@@ -355,3 +362,11 @@ def totals_of_consumers(
 ) -> tuple[Total, ...]:
     """Return what the consumers of a filter use. Cost: linear in the consumers looked at."""
     return totals_of(_claims(state, order, wanted, None), wanted, by, _root_of(state))
+
+
+def counts_of_consumers(
+    state: State, order: PageOrder, wanted: ConsumerFilter, by: Description
+) -> Counter[str | None]:
+    """Return how many consumers of a filter there are. Cost: linear in those looked at."""
+    found = _claims(state, order, wanted, None)
+    return count_by(select_consumers(found, wanted, _root_of(state)), by)

@@ -56,6 +56,7 @@ from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
+    Description,
     ListedName,
     ListedProvider,
     ProviderFilter,
@@ -274,6 +275,10 @@ class SQLBackend(Backend):
         return self._reading(
             lambda connection: lists.totals(connection, self._catalogue, wanted, by)
         )
+
+    def count_consumers(self, wanted: ConsumerFilter, by: Description) -> Mapping[str | None, int]:
+        """Return how many consumers of a filter there are (see the contract). Cost: one query."""
+        return self._reading(lambda connection: lists.count_consumers(connection, wanted, by))
 
     def held(self, consumer: str) -> ConsumerRecord | None:
         """Return what a consumer holds, None if nothing."""

@@ -29,6 +29,7 @@ from resource_objects.providers.disabled import FOREVER, TRAIT, Disabled
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
+    Description,
     ListedProvider,
     ProviderFilter,
     Total,
@@ -459,15 +460,14 @@ _providers = tables.resource_providers.c
 _consumers = tables.consumers.c
 _allocations = tables.allocations.c
 
-#: What is summed up by, None where it is only the class.
-_GROUPS = {
-    By.RESOURCE_CLASS: None,
-    By.PROVIDER: _providers.name,
+_DESCRIPTIONS = {
     By.PROJECT: _consumers.project_id,
     By.USER: _consumers.user_id,
     By.CONSUMER_TYPE: _consumers.consumer_type,
     By.GROUP: _consumers.server_group,
 }
+#: What is summed up by, None where it is only the class.
+_GROUPS = {By.RESOURCE_CLASS: None, By.PROVIDER: _providers.name, **_DESCRIPTIONS}
 
 
 def totals(
@@ -500,3 +500,15 @@ def _query(wanted: ConsumerFilter, by: By) -> sa.Select[*tuple[Any, ...]]:
         query = query.join(tables.resource_providers, _providers.id == _allocations.provider_id)
     query = query.where(*of_consumers(wanted), *of_places(wanted))
     return query.group_by(_allocations.class_id, *(() if group is None else (group,)))
+
+
+def count_consumers(
+    connection: Connection, wanted: ConsumerFilter, by: Description
+) -> dict[str | None, int]:
+    """Return how many consumers of a filter there are (see the contract). Cost: one query."""
+    if is_empty(wanted):
+        return {}
+    described = _DESCRIPTIONS[by]
+    query = sa.select(described, sa.func.count()).select_from(tables.consumers)
+    query = query.where(*of_consumers(wanted), *holders(wanted)).group_by(described)
+    return dict(connection.execute(query).all())

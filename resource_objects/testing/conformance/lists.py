@@ -13,7 +13,7 @@ import random
 import uuid as uuids
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,6 +31,7 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
+    Description,
     ListedProvider,
     ProviderFilter,
     Total,
@@ -549,6 +550,35 @@ class ListRules(Kit):
         found = filled.totals(thinned, by)
         assert set(found) == wanted_totals(rows, records, thinned, by)
         assert found == sorted_totals(found)
+
+    @_rarely
+    @given(
+        wanted=_consumer_filters,
+        conditions=_consumer_conditions,
+        by=st.sampled_from(get_args(Description)),
+    )
+    def test_consumers_are_counted_as_loops_would(
+        self,
+        filled: Backend,
+        rows: dict[str, NamedProvider],
+        records: list[ConsumerRecord],
+        wanted: ConsumerFilter,
+        conditions: frozenset[str],
+        by: Description,
+    ) -> None:
+        thinned = ConsumerFilter(**{name: getattr(wanted, name) for name in conditions})
+        named = wanted_consumers(rows, records, thinned)
+        counted: dict[str | None, int] = {}
+        for record in records:
+            if record.consumer in named:
+                described = {
+                    By.PROJECT: record.project,
+                    By.USER: record.user,
+                    By.CONSUMER_TYPE: record.consumer_type,
+                    By.GROUP: record.group,
+                }[by]
+                counted[described] = counted.get(described, 0) + 1
+        assert filled.count_consumers(thinned, by) == counted
 
     def test_handles_may_be_uuids(self, filled: Backend) -> None:
         found = picture(filled).providers
