@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -400,6 +401,31 @@ def test_whoever_begins_ends_or_repeats_a_move_gets_what_is_equal(
             )
         for consumer in holdings(lab):
             lab.release(consumer)
+
+
+@pytest.mark.law(6)
+@pytest.mark.parametrize("asked", [SMALL, "VCPU=1"])
+@pytest.mark.parametrize("verb", ["confirm_move", "revert_move", "release"])
+def test_a_move_that_took_nothing_more_is_known_by_where_it_went(
+    lab: ro.Ledger, asked: str, verb: str
+) -> None:
+    def begun(host: str) -> Migration:
+        return tracker(lab).move("vm", host, asked, kind=MigrationKind.RESIZE, migration="m")
+
+    vm(lab)
+    assert begun("box-0").to_host == "box-0"
+    if verb == "release":
+        tracker(lab).release("vm")
+    else:
+        getattr(tracker(lab), verb)("vm", "m")
+        lab.renew("vm", expires_at=datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC))
+    ended = begun("box-0")
+    wanted = MigrationState.CONFIRMED if verb == "confirm_move" else MigrationState.REVERTED
+    assert (ended.state, ended.from_host, ended.to_host) == (wanted, "box-0", "box-0")
+    kept = None if verb == "release" else lab.held("vm")
+    assert (ended.source or ended.destination) == kept
+    with pytest.raises(exceptions.InvalidMove, match="box-0, where it went already"):
+        begun("box-1")
 
 
 def test_an_agent_that_starts_again_finds_its_moves(lab: ro.Ledger) -> None:

@@ -512,6 +512,9 @@ class Moves:
             leaving, claim = kept.get(migration_of(consumer)), kept.get(consumer)
         told = {} if begun is None else {o.consumer: written_claim_of(o) for o in begun.claims}
         first, left = told.get(consumer), told.get(migration_of(consumer))
+        if first is not None and left is not None and not first.allocations:
+            # a ledger tells what a write took: nothing, so the consumer stayed where it was
+            first = first.replace(allocations=left.allocations)
         if leaving is not None and leaving.id == migration:
             kind, state = _kind_of(leaving), MigrationState.MOVING
             made = left, first
