@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
 import resource_objects as ro
@@ -173,6 +173,7 @@ def is_free(snapshot: Snapshot, found: When, names: list[str]) -> bool:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([counted, device_fleets.fleet, numa_fleets.fleet]))
+@example(918, counted)  # it asks for a tree that there is not
 @settings(max_examples=examples(200))
 def test_it_is_the_first_time_at_which_a_search_finds_one(
     seed: int, made: Callable[[int], tuple[ro.Ledger, Request]]
@@ -189,6 +190,10 @@ def test_it_is_the_first_time_at_which_a_search_finds_one(
             right = naive(snapshot, asked, ends)
         except (exceptions.SearchLimitReached, exceptions.InvalidInput):
             assume(False)
+        except exceptions.ProviderNotFound as error:  # a tree that there is not
+            with pytest.raises(exceptions.ProviderNotFound, match=error.subject):
+                snapshot.when(asked, ends)
+            return
         found = snapshot.when(asked, ends)
         event("now" if found.now else "later" if found else "never")
         assert (START if found.now else found.at) == right

@@ -204,7 +204,7 @@ class TopologyMachine(LocatedMachine):
         self.claim(amount)
 
     def _declare(self, cells: list[HostCell]) -> None:
-        """Sync the host with other cells, and let the model have them."""
+        """Sync the host with other cells, and let the model have them, and who holds something."""
         before, self.model = self.model, self.model.obj_clone()
         self.model.update(cells=cells)
         after = host_of(self.host, self.model)
@@ -217,6 +217,15 @@ class TopologyMachine(LocatedMachine):
         }
         room = {name: left + more[name] for name, left in (before.room or {}).items()}
         self.model.update(room=room)
+        # who shares CPUs runs on those that are shared now
+        shared = {cell.id: cell.shared for cell in cells}
+        for name, held in self.held.items():
+            if held.kind == self.kind:
+                placed = [
+                    one.replace(shared=shared[one.cell]) if one.shared else one
+                    for one in held.amount.placed
+                ]
+                self.held[name] = held._replace(amount=held.amount.replace(placed=placed))
 
     # --- without a topology ---
 
