@@ -22,6 +22,7 @@ import importlib
 import os
 import shutil
 import sys
+import types
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ pytest.register_assert_rewrite("tests.support")
 
 import resource_objects as ro  # noqa: E402
 from resource_objects import exceptions  # noqa: E402
+from resource_objects.backends.sql import backend as sql_backend  # noqa: E402
 from resource_objects.backends.sql import feed  # noqa: E402
 from resource_objects.backends.sql.backend import SQLBackend  # noqa: E402
 from tests import databases  # noqa: E402
@@ -169,6 +171,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def nobody_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no write forget what is old: one in many does, by lot, and sends more statements."""
     monkeypatch.setattr(feed, "EVERY", sys.maxsize)
+    # the last lot: of the first ones as many forget as a write has orders
+    lots = types.SimpleNamespace(randbits=lambda bits: 2**bits - 1)
+    monkeypatch.setattr(sql_backend, "secrets", lots)
 
 
 @pytest.fixture(scope="session")
