@@ -52,6 +52,23 @@ def test_a_small_house(tmp_path: Path) -> None:
     assert found.room("resource_objects.two.c") == "two/"
 
 
+def test_a_package_beyond_its_budget_fails_the_check(tmp_path: Path) -> None:
+    package = tmp_path / "resource_objects" / "one"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('"""Return what."""\n')
+    budget = tmp_path / house.BUDGET
+    budget.parent.mkdir()
+    budget.write_text("# Ceilings.\n")
+    assert not house.check(tmp_path)  # a new package has no budget
+    house.lower(tmp_path)
+    assert budget.read_text().startswith("# Ceilings.\n")
+    assert house.check(tmp_path)
+    (package / "__init__.py").write_text('"""Return what."""\nkept = 1\n')
+    assert not house.check(tmp_path)
+    house.lower(tmp_path)  # which raises no budget
+    assert not house.check(tmp_path)
+
+
 @pytest.mark.long
 def test_it_runs_on_this_checkout() -> None:
     ran = subprocess.run(

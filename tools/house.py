@@ -5,6 +5,8 @@
     .venv/bin/python tools/house.py            # everything, in about a minute
     .venv/bin/python tools/house.py --static   # without the walks, in seconds
     .venv/bin/python tools/house.py --short    # one line per figure
+    .venv/bin/python tools/house.py --check    # compare each package with its budget
+    .venv/bin/python tools/house.py --lower    # lower the budgets to the figures of today
 
 Figures are places to look, never targets to be met by moving lines: a long file that tells one
 story is better than six that cannot be read alone, and a circle hidden by an import inside a
@@ -23,10 +25,23 @@ import pathlib
 import statistics
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 PACKAGE = "resource_objects"
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # also where it is imported
+
+import prose  # noqa: E402
+
+BUDGET = "tools/budget.toml"
+#: The folders that have a budget, in addition to the packages below the library.
+SURROUNDINGS = ("benchmarks", "doc", "tests")
+#: Figures of size, counted in files of Python and, for lines, of documentation.
+SIZES = ("lines", "modules", "classes")
+#: Figures of :mod:`prose`, in its order; a line of a docstring that is "free" begins with a clause.
+RATES = ("vague", "dialect", "clause", "names")
+
 #: A class of more public methods is told.
 MANY_METHODS = 20
 
@@ -390,6 +405,85 @@ def _loop(node: Any, request: Any) -> None:
             node.inventories[resource].consume(amount)
 
 
+# --- budgets ---
+
+
+def figures(root: pathlib.Path) -> dict[str, dict[str, float]]:
+    """Return the figures of each package of the library and of each folder around it.
+
+    ``resource_objects`` stands for the modules that are in no package below it. The language of
+    documentation is measured in its pages, that of all else in docstrings and comments.
+    """
+    top = root / PACKAGE
+    packages = sorted(path for path in top.iterdir() if (path / "__init__.py").exists())
+    library = {f"{PACKAGE}/{path.name}": _files(path) for path in packages}
+    around = {name: _files(root / name) for name in SURROUNDINGS if (root / name).is_dir()}
+    return {
+        name: _figures(files, language=".rst" if name == "doc" else ".py")
+        for name, files in {PACKAGE: sorted(top.glob("*.py")), **library, **around}.items()
+    }
+
+
+def _files(folder: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(path for kind in ("*.py", "*.rst") for path in folder.rglob(kind))
+
+
+def _figures(files: list[pathlib.Path], language: str) -> dict[str, float]:
+    modules = [path for path in files if path.suffix == ".py"]
+    text = prose.Figures()
+    for path in files:
+        if path.suffix == language:
+            (prose.of_module if language == ".py" else prose.of_rst)(path, text, str(path))
+    sizes = (
+        sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files),
+        len(modules),
+        sum(
+            isinstance(node, ast.ClassDef)
+            for path in modules
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        ),
+    )
+    measured = {name: rate for name, rate in zip(RATES, text.rates(), strict=True) if rate}
+    return {**dict(zip(SIZES, sizes, strict=True)), **measured}
+
+
+def check(root: pathlib.Path) -> bool:
+    """Print each package with its figures and budgets; return True if no budget is exceeded.
+
+    A package without a budget, and a figure without one, exceeds it with its first line.
+    """
+    budgets = tomllib.loads((root / BUDGET).read_text())
+    within = True
+    for package, measured in figures(root).items():
+        pairs = {
+            name: (actual, budgets.get(package, {}).get(name, 0))
+            for name, actual in measured.items()
+        }
+        exceeded = any(actual > budget for actual, budget in pairs.values())
+        within &= not exceeded
+        cells = ", ".join(
+            f"{name} {actual} of {budget}{'!' if actual > budget else ''}"
+            for name, (actual, budget) in pairs.items()
+        )
+        print(f"{'EXCEEDED' if exceeded else 'ok':8} {package:26} {cells}")
+    return within
+
+
+def lower(root: pathlib.Path) -> None:
+    """Write each budget that is above its figure as that figure; raise none.
+
+    The first comment of the file stays. A package without a budget gets its figures as one.
+    """
+    text = (root / BUDGET).read_text()
+    budgets = tomllib.loads(text)
+    blocks = [text.partition("\n[")[0].rstrip()]
+    for package, measured in figures(root).items():
+        of_package = budgets.get(package, measured)
+        pairs = (f"{name} = {min(n, of_package.get(name, 0))}" for name, n in measured.items())
+        blocks.append("\n".join((f'["{package}"]', *pairs)))
+    (root / BUDGET).write_text("\n\n".join(blocks) + "\n")
+
+
 # --- tell ---
 
 
@@ -458,7 +552,13 @@ def main() -> None:
     parser.add_argument("--static", action="store_true", help="without the walks")
     parser.add_argument("--short", action="store_true", help="one line per figure")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parents[1])
+    parser.add_argument("--check", action="store_true", help="compare each package with its budget")
+    parser.add_argument("--lower", action="store_true", help="lower the budgets to the figures")
     given = parser.parse_args()
+    if given.lower:
+        lower(given.root.resolve())
+    if given.check or given.lower:
+        sys.exit(not check(given.root.resolve()))
     house = House(given.root.resolve())
     if not given.short:
         tell_rooms(house)
