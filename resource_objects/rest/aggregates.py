@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import reprlib
 
 import webob
 
@@ -31,12 +30,13 @@ def put(asked: Asked) -> webob.Response:
     given = asked.body(schemas.AGGREGATES_1_19 if asked.since(19) else schemas.AGGREGATES)
     told = given["aggregates"] if asked.since(19) else given
     if len(set(told)) < len(told):  # JSON Schema's uniqueItems compares each with each
-        raise errors.bad(f"JSON does not validate: {reprlib.repr(told)} has non-unique elements")
+        raise errors.bad(f"JSON does not validate: {told} has non-unique elements")
     wanted = frozenset(uuid_text(one) for one in told)
 
     def edit(one: ListedProvider) -> ProviderUpdate | None:
         if asked.since(19):
-            kept.check_generation(one, given["resource_provider_generation"])
+            at = given["resource_provider_generation"]
+            kept.check_generation(one, at, kept.GENERATION_CHANGED)
             return kept.updated(one, aggregates=wanted)
         if wanted == one.aggregates:
             return None

@@ -65,7 +65,8 @@ def show(asked: Asked) -> webob.Response:
 
 def of_provider(asked: Asked) -> webob.Response:
     asked.tells_json()
-    one = kept.provider(asked.ledger, asked.path["uuid"])
+    missing = f"Resource provider '{{uuid}}' not found: {kept.NOT_FOUND}"
+    one = kept.provider(asked.ledger, asked.path["uuid"], missing)
     allocations: dict[str, Any] = {}
     for record in _holders(asked, one.uuid):
         here = [use for use in record.held if use.provider_uuid == one.uuid]
@@ -90,7 +91,8 @@ def _holders(asked: Asked, provider: str) -> Iterator[ConsumerRecord]:
 def put(asked: Asked) -> webob.Response:
     """Let a consumer hold this and nothing else."""
     given = asked.body(schemas.allocations(asked.version.minor, put=True))
-    write(asked, {_consumer(asked.path["uuid"]): given})
+    consumer = _consumer(asked.path["uuid"])
+    write(asked, {consumer: given}, f"Unable to allocate inventory for consumer {consumer}:")
     return asked.reply(204, cached=False)
 
 
@@ -98,7 +100,8 @@ def post(asked: Asked) -> webob.Response:
     """Let several consumers hold this and nothing else, all of them or none."""
     asked.needs(13)
     given = asked.body(schemas.many_allocations(asked.version.minor))
-    write(asked, {_consumer(uuid): one for uuid, one in given.items()})
+    consumers = {_consumer(uuid): one for uuid, one in given.items()}
+    write(asked, consumers, "Unable to allocate inventory")
     return asked.reply(204, cached=False)
 
 
@@ -120,12 +123,15 @@ def delete(asked: Asked) -> webob.Response:
 def write(
     asked: Asked,
     given: Mapping[str, Mapping[str, Any]],
+    unknown_class: str,
     definitions: DefinitionChanges | None = None,
 ) -> None:
     """Let consumers hold what is said, in one write, with changes of definitions.
 
     Where no generation of a consumer is said (before 1.28) it is tried again if somebody was
     faster.
+
+    :param unknown_class: how the text of the error about an unknown resource class begins
     """
     if definitions is None and _are_new(asked, given) and _is_claimed(asked, given):
         return
@@ -133,7 +139,7 @@ def write(
     new = {update.definition.uuid: update.definition.inventories for update in updates}
 
     def attempt() -> None:
-        orders = tuple(_orders(asked, given, new))
+        orders = tuple(_orders(asked, given, new, unknown_class))
         if not orders and definitions is None:
             return
         if definitions is not None:
@@ -152,7 +158,9 @@ def write(
             f"consumer generation conflict - {error}", errors.CONCURRENT_UPDATE
         ) from error
     except exceptions.CapacityException as error:
-        raise native.with_reasons(asked, _refused(error), error) from error
+        places = kept.by_uuid(asked.ledger, {u.provider_uuid for u in _all_uses(given)})
+        uuids = {one.name: one.uuid for one in places.values()}
+        raise native.with_reasons(asked, _refused(error, uuids), error) from error
     except exceptions.ProviderNotFound as error:
         raise errors.bad(
             f"Allocation for resource provider '{error.subject}' that does not exist."
@@ -198,15 +206,17 @@ def _orders(
     asked: Asked,
     given: Mapping[str, Mapping[str, Any]],
     new: Mapping[str, Iterable[InventoryRecord]],
+    unknown_class: str,
 ) -> Iterator[ConsumerOrder]:
     """Yield what each consumer shall hold, as orders; of one that shall hold nothing a release.
 
     :param new: inventories that providers get in the same write
+    :param unknown_class: how the text of the error about an unknown resource class begins
     """
     held = asked.ledger.backend.held_by(given)
     check_consumers(asked, given, held)
     wanted = {consumer: _uses(one["allocations"]) for consumer, one in given.items()}
-    _check_places(asked, [use for uses in wanted.values() for use in uses], [*given], new)
+    _check_places(asked, _all_uses(given), new, unknown_class)
     for consumer, one in given.items():
         kept_now = held.get(consumer)
         if not wanted[consumer]:
@@ -248,9 +258,9 @@ def check_consumers(
 def _check_generation(given: int | None, now: ConsumerRecord | None) -> None:
     is_at = kept.consumer_generation(now)
     if given != is_at:
-        expected, got = ("null" if one is None else one for one in (is_at, given))
+        expected = "null" if is_at is None else is_at
         raise errors.conflict(
-            f"consumer generation conflict - expected {expected} but got {got}",
+            f"consumer generation conflict - expected {expected} but got {given}",
             errors.CONCURRENT_UPDATE,
         )
 
@@ -273,6 +283,10 @@ def _uses(given: Any) -> list[Use]:
     ]
 
 
+def _all_uses(given: Mapping[str, Mapping[str, Any]]) -> list[Use]:
+    return [use for one in given.values() for use in _uses(one["allocations"])]
+
+
 def _with_units(uses: tuple[Use, ...], now: ConsumerRecord) -> tuple[Use, ...]:
     """Return uses with the units by name that are held already, where as much stays held."""
     had = {use.key: use for use in now.held if use.units}
@@ -285,8 +299,8 @@ def _with_units(uses: tuple[Use, ...], now: ConsumerRecord) -> tuple[Use, ...]:
 def _check_places(
     asked: Asked,
     uses: list[Use],
-    consumers: list[str],
     new: Mapping[str, Iterable[InventoryRecord]],
+    unknown_class: str,
 ) -> None:
     """Refuse what is of no resource class or provider, or against unit rules.
 
@@ -296,12 +310,9 @@ def _check_places(
     there = kept.by_uuid(asked.ledger, places)
     for uuid in sorted(places - there.keys()):
         raise errors.bad(f"Allocation for resource provider '{uuid}' that does not exist.")
-    unknown = kept.unknown_classes(asked.ledger, {use.resource_class for use in uses})
+    unknown = kept.unknown_classes(asked.ledger, [use.resource_class for use in uses])
     if unknown:
-        raise errors.bad(
-            f"Unable to allocate inventory for consumer {', '.join(consumers)}: "
-            f"No such resource class {', '.join(unknown)}."
-        )
+        raise errors.bad(f"{unknown_class} No such resource class {unknown[0]}.")
     records = {
         (uuid, record.resource_class): record
         for uuid, one in there.items()
@@ -322,23 +333,25 @@ def _keeps_rules(amount: int, record: InventoryRecord) -> bool:
     return record.min_unit <= amount <= most and amount % record.step_size == 0
 
 
-def _refused(error: exceptions.CapacityException) -> errors.Refused:
-    """Return why something does not fit, with the reasons of the ledger."""
-    rules = {reason.rule for reason in error.reasons}
+def _refused(error: exceptions.CapacityException, uuids: Mapping[str, str]) -> errors.Refused:
+    """Return the refusal of allocations: Placement's text, followed by the reasons of the ledger.
+
+    :param uuids: of providers by name
+    """
     reasons = "; ".join(map(str, error.reasons)) or str(error)
-    where = ", ".join(sorted({str(reason.where) for reason in error.reasons}))
+    names = sorted({str(reason.where) for reason in error.reasons})
+    where = ", ".join(uuids.get(name, name) for name in names)
     classes = ", ".join(sorted({str(reason.resource) for reason in error.reasons}))
-    begin = f"Unable to allocate inventory: Unable to create allocation for '{classes}' on {where}"
+    cannot = "Unable to allocate inventory:"
+    of_class = f"'{classes}' on resource provider '{where}'"
     if isinstance(error, exceptions.InventoryNotFound):
-        said = f"Inventory for '{classes}' on resource provider '{where}' invalid"
-        return errors.conflict(f"Unable to allocate inventory: {said}: {reasons}")
+        return errors.conflict(f"{cannot} Inventory for {of_class} invalid. {reasons}")
+    cannot += f" Unable to create allocation for {of_class}."
     if isinstance(error, exceptions.UnitRuleViolated):
-        return errors.conflict(f"{begin}: it would violate inventory constraints: {reasons}")
-    if Rule.CAPACITY in rules:
-        return errors.conflict(
-            f"{begin}: The requested amount would exceed the capacity: {reasons}"
-        )
-    return errors.conflict(f"{begin}: {reasons}")
+        cannot += " The requested amount would violate inventory constraints."
+    elif any(reason.rule is Rule.CAPACITY for reason in error.reasons):
+        cannot += " The requested amount would exceed the capacity."
+    return errors.conflict(f"{cannot} {reasons}")
 
 
 def _consumer(text: str) -> str:

@@ -197,7 +197,9 @@ def validate(
     found = jsonschema.Draft202012Validator(schema, format_checker=formats).iter_errors(given)
     error = jsonschema.exceptions.best_match(itertools.islice(found, _MOST_ERRORS))
     if error is not None:
-        error.message = errors.shortened(error.message, errors.MAX_DETAIL // 2)
+        # clients know the patterns with a $, which would also match before a newline at the end
+        message = error.message.replace(r"\\Z'", "$'")
+        error.message = errors.shortened(message, errors.MAX_DETAIL // 2)
         error.instance = reprlib.repr(error.instance)  # it may be all that was sent
         raise errors.bad(f"{what}: {error}") from error
 

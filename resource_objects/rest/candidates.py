@@ -90,14 +90,22 @@ def request_of(asked: Asked) -> Request | None:
         _check_linked(groups, frozenset().union(*subtrees))
     else:
         _check_orphans(asked, groups)
-    for suffix, one in said.items():
-        _check_conflict(f"required{suffix}", one.traits, errors.UNDEFINED)
+    conflicts = [
+        f"required{suffix}: ({', '.join(names)})"
+        for suffix, one in said.items()
+        for names in one.traits.conflicts()
+    ]
+    if conflicts:
+        raise errors.bad(
+            "Conflicting required and forbidden traits found in the following traits keys: "
+            + ", ".join(sorted(conflicts))
+        )
     if sum(map(bool, groups)) > 1 and "group_policy" not in given:
         raise errors.bad(
             'The "group_policy" parameter is required when specifying more than one '
             '"resources{N}" parameter.'
         )
-    words.check_classes(asked.ledger, {name for one in said.values() for name in one.amounts})
+    words.check_classes(asked.ledger, [name for one in said.values() for name in one.amounts])
     words.check_traits(asked.ledger, root.all().union(*(one.traits.all() for one in said.values())))
     if any(one.is_nowhere for one in said.values()):
         return None
@@ -150,11 +158,11 @@ class _Said:
 
 def _said(asked: Asked, suffix: str, given: Mapping[str, list[str]]) -> _Said:
     amounts = [words.resources(text) for text in given.get("resources", ())]
-    trees = [words.tree(f"in_tree{suffix}", text) for text in given.get("in_tree", ())]
+    trees = [words.tree(text) for text in given.get("in_tree", ())]
     return _Said(
         amounts[-1] if amounts else {},
-        words.traits(asked, f"required{suffix}", given.get("required", ())),
-        words.aggregates(asked, f"member_of{suffix}", given.get("member_of", ())),
+        words.traits(asked, given.get("required", ())),
+        words.aggregates(asked, given.get("member_of", ()), suffix),
         trees[-1] if trees else None,
     )
 
@@ -181,46 +189,43 @@ def _check_linked(groups: Mapping[str, Mapping[str, list[str]]], linked: Set[str
     if alone:
         raise errors.bad(
             "Resourceless suffixed group request should be specified in `same_subtree` query "
-            f"param: bad group(s) - {', '.join(alone)}.",
+            f"param: bad group(s) - {sorted(alone)}.",
             errors.BAD_VALUE,
         )
     unknown = sorted(linked - groups.keys())
     if unknown:
         raise errors.bad(
             "Real suffixes should be specified in `same_subtree`: "
-            f"{', '.join(unknown)} not found in {', '.join(sorted(groups))}.",
+            f"{unknown} not found in {list(groups)}.",
             errors.BAD_VALUE,
         )
 
 
 def _check_orphans(asked: Asked, groups: Mapping[str, Mapping[str, list[str]]]) -> None:
     """Refuse groups that ask for nothing, as there were none before 1.36."""
-    for name, said_as in (("required", "traits"), ("member_of", "member_of")):
+    for name, text in (
+        (
+            "required",
+            "All traits parameters must be associated with resources.  "
+            "Found the following orphaned traits keys: ",
+        ),
+        (
+            "member_of",
+            "All member_of parameters must be associated with resources. "
+            "Found the following orphaned member_of keys: ",
+        ),
+    ):
         orphans = [
             name + suffix
             for suffix, said in groups.items()
             if name in said and "resources" not in said
         ]
-        if orphans and name == "member_of" and asked.since(32):
-            raise errors.bad("All member_of parameters must be associated with resources")
         if orphans:
-            raise errors.bad(
-                f"Found the following orphaned {said_as} keys: {', '.join(sorted(orphans))}"
-            )
+            raise errors.bad(text + ", ".join(orphans))
     if not all("resources" in said for said in groups.values()):
         raise errors.bad("All request groups must specify resources.")
     if not groups:
         raise errors.bad("At least one request group (`resources` or `resources{$S}`) is required.")
-
-
-def _check_conflict(key: str, traits: words.Traits, code: str) -> None:
-    any_of = (some for some in traits.any_of if some <= traits.forbidden)
-    both = (traits.required & traits.forbidden).union(*any_of)
-    if both:
-        raise errors.bad(
-            f"Conflicting required and forbidden traits found in {key}: {', '.join(sorted(both))}",
-            code,
-        )
 
 
 def _root_traits(asked: Asked, given: Mapping[str, list[str]]) -> words.Traits:
@@ -229,8 +234,14 @@ def _root_traits(asked: Asked, given: Mapping[str, list[str]]) -> words.Traits:
         raise errors.bad(
             "Query parameter 'root_required' may be specified only once.", errors.DUPLICATE_KEY
         )
-    found = words.traits(asked, "root_required", said, sets=False)
-    _check_conflict("root_required", found, errors.BAD_VALUE)
+    found = words.traits(asked, said, sets=False)
+    conflicts = sorted(found.required & found.forbidden)
+    if conflicts:
+        raise errors.bad(
+            "Conflicting required and forbidden traits found in root_required: "
+            + ", ".join(conflicts),
+            errors.BAD_VALUE,
+        )
     return found
 
 

@@ -15,20 +15,24 @@ from resource_objects.rest import errors, kept, schemas
 from resource_objects.rest.asked import Asked
 
 _RULE = "placement:resource_providers:inventories:"
+_NOT_FOUND = f"{kept.NOT_FOUND} : {kept.NOT_FOUND}"
+
+#: How the refusal of a changed set of inventories begins.
+_CONFLICT = "update conflict: "
 
 Edit: TypeAlias = Callable[[ListedProvider], ProviderUpdate]
 
 
 def list_all(asked: Asked) -> webob.Response:
     asked.tells_json()
-    one = kept.provider(asked.ledger, asked.path["uuid"])
+    one = kept.provider(asked.ledger, asked.path["uuid"], _NOT_FOUND)
     return _reply_all(asked, one.records, kept.generation(one))
 
 
 def show(asked: Asked) -> webob.Response:
     asked.tells_json()
     uuid, name = asked.path["uuid"], asked.path["name"]
-    one = kept.provider(asked.ledger, uuid)
+    one = kept.provider(asked.ledger, uuid, _NOT_FOUND)
     found = record_of(one, name)
     if found is None:
         raise errors.not_found(f"No inventory of class {name} for {uuid}")
@@ -45,13 +49,13 @@ def put_all(asked: Asked) -> webob.Response:
         if unknown:
             raise errors.bad(
                 f"Unknown resource class in inventory for resource provider {uuid}: "
-                f"No such resource class {', '.join(unknown)}."
+                f"No such resource class {unknown[0]}."
             )
         cannot = f"Unable to update inventory for resource provider {uuid}"
         for name, figures in given["inventories"].items():
             _check_capacity(asked, name, figures, uuid, cannot)
         gone = [r for r in one.records if r.resource_class not in given["inventories"]]
-        _check_unused(uuid, gone)
+        _check_unused(uuid, gone, _CONFLICT)
         records = tuple(
             record(name, figures, uuid, cannot) for name, figures in given["inventories"].items()
         )
@@ -74,7 +78,8 @@ def put_one(asked: Asked) -> webob.Response:
             raise errors.not_found(f"No such resource class {name}.")
         if record_of(one, name) is None:
             raise errors.bad(
-                f"No inventory record with resource class for resource provider {uuid}: {name}"
+                f"No inventory record with resource class for resource provider {uuid}: "
+                f"No inventory of class {name} found."
             )
         check_plain(one, {name})
         made = record(name, given, uuid, cannot)
@@ -91,9 +96,9 @@ def create(asked: Asked) -> webob.Response:
     name = given["resource_class"]
 
     def edit(one: ListedProvider) -> ProviderUpdate:
-        if kept.unknown_classes(asked.ledger, [name]):
-            raise errors.bad(f"No such resource class {name}.")
         cannot = f"Unable to create inventory for resource provider {uuid}"
+        if kept.unknown_classes(asked.ledger, [name]):
+            raise errors.bad(f"{cannot}: No such resource class {name}.")
         _check_capacity(asked, name, given, uuid, cannot)
         if record_of(one, name) is not None:
             raise errors.conflict(
@@ -116,12 +121,15 @@ def delete_one(asked: Asked) -> webob.Response:
 
     def edit(one: ListedProvider) -> ProviderUpdate:
         if record_of(one, name) is None:
-            raise errors.not_found(f"No inventory of class {name} found for delete")
+            missing = f"No inventory of class {name} found for delete"
+            unknown = kept.unknown_classes(asked.ledger, [name])
+            why = f"No such resource class {name}." if unknown else missing
+            raise errors.not_found(f"{missing}: {why}")
         check_plain(one, {name})
         left = (r.definition() for r in one.records if r.resource_class != name)
         return kept.updated(one, inventories=tuple(left))
 
-    _write(asked, edit)
+    _write(asked, edit, f"Unable to delete inventory of class {name}: ")
     return asked.reply(204, cached=False)
 
 
@@ -129,17 +137,17 @@ def delete_all(asked: Asked) -> webob.Response:
     if not asked.since(5):
         raise errors.Refused(
             405,
-            "The method DELETE is not allowed for this resource.",
+            "",  # what WebOb puts before the text is all of it
             headers={"Allow": "GET, PUT, POST"},
         )
     uuid = asked.path["uuid"]
 
     def edit(one: ListedProvider) -> ProviderUpdate:
-        _check_unused(uuid, one.records)
+        _check_unused(uuid, one.records, "")
         check_plain(one, {record.resource_class for record in one.records})
         return kept.updated(one, inventories=())
 
-    _write(asked, edit)
+    _write(asked, edit, "")
     return asked.reply(204, cached=False)
 
 
@@ -166,7 +174,7 @@ def _check_capacity(
 
 def _invalid(name: str, uuid: str, cannot: str, bound: str) -> errors.Refused:
     return errors.bad(
-        f"{cannot} {uuid}: Invalid inventory for '{name}' on resource provider '{uuid}'. "
+        f"{cannot}: Invalid inventory for '{name}' on resource provider '{uuid}'. "
         f"The reserved value is {bound}."
     )
 
@@ -183,13 +191,13 @@ def record(name: str, figures: Mapping[str, Any], uuid: str, cannot: str) -> Inv
             ratio.ratio_from_float_column(figures.get("allocation_ratio", 1))
         )
     except exceptions.InvalidInput as error:
-        raise errors.bad(f"{cannot} {uuid}: {error}") from error
+        raise errors.bad(f"{cannot}: {error}") from error
     if reserved > total:
         raise _invalid(name, uuid, cannot, "greater than total")
     if most > total:
         most = schemas.MOST
     if least > most:
-        raise errors.bad(f"{cannot} {uuid}: the max_unit of {name} is less than its min_unit.")
+        raise errors.bad(f"{cannot}: the max_unit of {name} is less than its min_unit.")
     return InventoryRecord(
         *(name, total, reserved, least, None if most == schemas.MOST else most),
         int(figures.get("step_size", 1)),
@@ -245,28 +253,36 @@ def _change(asked: Asked, edit: Edit) -> tuple[dict[str, InventoryRecord], int]:
     return made, changed.generation(asked.ledger)
 
 
-def _write(asked: Asked, edit: Edit) -> kept.Changed:
+def _write(asked: Asked, edit: Edit, conflict: str = _CONFLICT) -> kept.Changed:
+    """Write inventories.
+
+    :param conflict: how the text of the refusal to remove an inventory in use begins
+    """
     uuid = asked.path["uuid"]
     try:
         return kept.change(asked.ledger, uuid, edit)
     except exceptions.InventoryInUse as error:
         # of one that is deleted Placement says concurrent_update: clients then try again for ever
-        raise _in_use(uuid, [error.detail]) from error
+        raise in_use(uuid, [error.detail], conflict) from error
     except exceptions.InvalidInput as error:
         raise errors.bad(f"Unable to update inventory for resource provider {uuid}: {error}") from (
             error
         )
 
 
-def _check_unused(uuid: str, gone: Iterable[InventoryRecord]) -> None:
+def _check_unused(uuid: str, gone: Iterable[InventoryRecord], conflict: str) -> None:
     used = [one.resource_class for one in gone if one.used]
     if used:
-        raise _in_use(uuid, used)
+        raise in_use(uuid, used, conflict)
 
 
-def _in_use(uuid: str, used: Iterable[str]) -> errors.Refused:
+def in_use(uuid: str, used: Iterable[str], conflict: str = _CONFLICT) -> errors.Refused:
+    """Return the refusal to remove the inventories of some classes.
+
+    :param conflict: how its text begins
+    """
     return errors.conflict(
-        f"Inventory for '{', '.join(used)}' on resource provider '{uuid}' in use.",
+        f"{conflict}Inventory for '{', '.join(used)}' on resource provider '{uuid}' in use.",
         errors.INVENTORY_IN_USE,
     )
 

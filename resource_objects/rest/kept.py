@@ -86,6 +86,14 @@ def listed(ledger: Ledger, wanted: ProviderFilter) -> Iterator[ListedProvider]:
 
 _number = attrgetter("number")
 
+#: The text of Placement's error for a provider that does not exist; some routes put more before it.
+NOT_FOUND = "No resource provider with uuid {uuid} found"
+#: The texts of Placement's errors for a stale generation, by route.
+GENERATION_CONFLICT = "resource provider generation conflict: actual: {actual}, given: {given}"
+GENERATION_CHANGED = (
+    "Resource provider's generation already changed. Please update the generation and try again."
+)
+
 
 def by_uuid(ledger: Ledger, uuids: Collection[str]) -> dict[str, ListedProvider]:
     """Return providers by uuid; those that are not there are left out."""
@@ -95,14 +103,15 @@ def by_uuid(ledger: Ledger, uuids: Collection[str]) -> dict[str, ListedProvider]
     return {one.uuid: one for one in listed(ledger, wanted)}
 
 
-def provider(
-    ledger: Ledger, uuid: str, said: str = "No resource provider with uuid {} found"
-) -> ListedProvider:
-    """Return a provider, or refuse the request."""
+def provider(ledger: Ledger, uuid: str, said: str = NOT_FOUND) -> ListedProvider:
+    """Return a provider, or refuse the request.
+
+    :param said: the text of the refusal, with ``{uuid}`` in it
+    """
     key = names.uuid_text(uuid) if names.is_uuid(uuid) else None
     found = None if key is None else by_uuid(ledger, [key]).get(key)
     if found is None:
-        raise errors.not_found(said.format(uuid))
+        raise errors.not_found(said.format(uuid=uuid))
     return found
 
 
@@ -119,7 +128,7 @@ def change(
     ledger: Ledger,
     uuid: str,
     edit: Callable[[ListedProvider], ProviderUpdate | None],
-    said: str = "No resource provider with uuid {} found",
+    said: str = NOT_FOUND,
     disabling: Callable[[ListedProvider], tuple[DisableOrder, ...]] = lambda one: (),
 ) -> Changed:
     """Read a provider, write what becomes of it (None: nothing), again if somebody was faster.
@@ -173,8 +182,10 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
         if uuid not in found:
             raise errors.not_found(f"No resource provider with uuid {uuid} found")
         if parent is not None and parent not in found:
-            cannot = f"Unable to save resource provider {uuid}"
-            raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
+            raise errors.bad(
+                f"Unable to save resource provider {uuid}: Object action create failed because: "
+                "parent provider UUID does not exist."
+            )
         made = moved(roots, found[uuid], None if parent is None else found[parent])
         updates = tuple(
             dataclasses.replace(one, counts=0, definition=_called(one.definition, uuid, name))
@@ -205,12 +216,15 @@ def remove(ledger: Ledger, one: ListedProvider) -> None:
     write(ledger, one.name, removals=(gone,))
 
 
-def check_generation(one: ListedProvider, given: int, said: str | None = None) -> None:
-    """Refuse a request that was made of a provider as it was at another generation."""
+def check_generation(one: ListedProvider, given: int, said: str = GENERATION_CONFLICT) -> None:
+    """Refuse a request that was made of a provider as it was at another generation.
+
+    :param said: the text of the refusal, with ``{uuid}``, ``{actual}`` and ``{given}`` in it
+    """
     now = generation(one)
     if given != now:
         raise errors.conflict(
-            said or f"resource provider generation conflict: actual: {now}, given: {given}",
+            said.format(uuid=one.uuid, actual=now, given=given),
             errors.CONCURRENT_UPDATE,
         )
 
@@ -239,18 +253,22 @@ def name_order(name: str) -> tuple[bool, str]:
 
 
 def unknown_classes(ledger: Ledger, given: Iterable[str]) -> list[str]:
-    """Return those of some names that no resource class has.
+    """Return those of some names that no resource class has, in their order.
 
     Cost: nothing where all are standard, else a statement.
     """
     standard = {one.name for one in standard_resources()}
-    return _unknown(ledger, NameKind.RESOURCE_CLASS, set(given) - standard)
+    return _unknown(ledger, NameKind.RESOURCE_CLASS, given, standard)
 
 
 def unknown_traits(ledger: Ledger, given: Iterable[str]) -> list[str]:
     """Return those of some names that no trait has; cost as of classes."""
-    return _unknown(ledger, NameKind.TRAIT, set(given) - standard_traits())
+    return _unknown(ledger, NameKind.TRAIT, sorted(given), standard_traits())
 
 
-def _unknown(ledger: Ledger, kind: NameKind, rest: set[str]) -> list[str]:
-    return sorted(rest.difference(all_names(ledger, kind))) if rest else []
+def _unknown(
+    ledger: Ledger, kind: NameKind, given: Iterable[str], standard: Collection[str]
+) -> list[str]:
+    custom = dict.fromkeys(name for name in given if name not in standard)
+    known = frozenset(all_names(ledger, kind)) if custom else ()
+    return [name for name in custom if name not in known]

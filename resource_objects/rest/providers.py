@@ -14,6 +14,10 @@ from resource_objects.rest import errors, kept, schemas, words
 from resource_objects.rest.asked import Asked, uuid_text
 
 _RULE = "placement:resource_providers:"
+#: Parts of Placement's errors.
+_CREATE_FAILED = "Object action create failed because"
+_UPDATE_FAILED = "Object action update failed because"
+_NO_PARENT = "parent provider UUID does not exist."
 #: Links to what a provider has, and since which microversion they are told.
 _LINKS = {"inventories": 0, "usages": 0, "aggregates": 1, "traits": 6, "allocations": 11}
 
@@ -25,16 +29,16 @@ def list_all(asked: Asked) -> webob.Response:
     wanted = ProviderFilter(
         names=_known_names(given["name"]) if given.get("name") else None,
         uuids=frozenset([uuid_text(given["uuid"])]) if "uuid" in given else None,
-        trees=frozenset([words.tree("in_tree", given["in_tree"])]) if "in_tree" in given else None,
+        trees=frozenset([words.tree(given["in_tree"])]) if "in_tree" in given else None,
     )
     if "member_of" in given:
-        told = words.aggregates(asked, "member_of", given.getall("member_of"))
+        told = words.aggregates(asked, given.getall("member_of"))
         wanted = dataclasses.replace(
             wanted, aggregates=told.required, forbidden_aggregates=told.forbidden
         )
     if "required" in given:
-        traits = words.traits(asked, "required", given.getall("required"))
-        words.check_traits(asked.ledger, traits.all())
+        traits = words.traits(asked, given.getall("required"))
+        words.check_traits(asked.ledger, traits.all(), 'Invalid trait(s) in "required" parameter: ')
         wanted = dataclasses.replace(
             wanted, required=traits.required, forbidden=traits.forbidden, any_of=traits.any_of
         )
@@ -70,16 +74,19 @@ def create(asked: Asked) -> webob.Response:
     cannot = f'Unable to create resource provider "{name}", {uuid}'
     kept_as = _kept_name(name, uuid, cannot)
     if above == uuid:
-        raise errors.bad(f"{cannot}: parent provider UUID cannot be same as UUID.")
+        raise errors.bad(
+            f"{cannot}: {_CREATE_FAILED}: parent provider UUID cannot be same as UUID. Please set "
+            "parent provider UUID to None if there is no parent."
+        )
     if above is not None and not kept.by_uuid(ledger, [above]):
-        raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
+        raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}")
     made = ProviderDefinition(uuid, kept_as, above, (), frozenset())
     try:
         kept.write(ledger, kept_as, creates=(made,))
     except exceptions.ProviderExists as error:
         raise _exists(asked, name, uuid) from error
     except exceptions.StaleDefinition as error:
-        raise errors.bad(f"{cannot}: parent provider UUID does not exist.") from error
+        raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}") from error
     except exceptions.InvalidInput as error:
         raise errors.bad(f"{cannot}: {error}") from error
     location = asked.url(f"/resource_providers/{uuid}")
@@ -97,8 +104,7 @@ def _kept_name(name: str, uuid: str, cannot: str) -> str:
 
 
 def _exists(asked: Asked, name: str, uuid: str) -> errors.Refused:
-    same = list(kept.listed(asked.ledger, ProviderFilter(names=_known_names(name))))
-    clash = f"name: {name}" if same else f"uuid: {uuid}"
+    clash = f"uuid: {uuid}" if kept.by_uuid(asked.ledger, [uuid]) else f"name: {name}"
     return errors.conflict(
         f"Conflicting resource provider {clash} already exists.", errors.DUPLICATE_NAME
     )
@@ -138,13 +144,15 @@ def _move(asked: Asked, one: ListedProvider, parent: str | None, name: str, cann
         return
     if not asked.since(37) and one.parent_uuid is not None:
         what = "un-parenting" if above is None else "re-parenting"
-        raise errors.bad(f"{cannot}: {what} a provider is not currently allowed.")
+        raise errors.bad(f"{cannot}: {_UPDATE_FAILED}: {what} a provider is not currently allowed.")
     if above is not None and not kept.by_uuid(asked.ledger, [above]):
-        raise errors.bad(f"{cannot}: parent provider UUID does not exist.")
+        raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}")  # "create" in Placement, too
     try:
         kept.move(asked.ledger, one.uuid, above, name)
     except exceptions.InvalidTree as error:
-        raise errors.bad(f"{cannot}: creating loop in the provider tree is not allowed.") from error
+        raise errors.bad(
+            f"{cannot}: {_UPDATE_FAILED}: creating loop in the provider tree is not allowed."
+        ) from error
 
 
 def delete(asked: Asked) -> webob.Response:
@@ -156,7 +164,7 @@ def delete(asked: Asked) -> webob.Response:
     )
 
     def attempt() -> None:
-        one = kept.provider(ledger, uuid, "No resource provider with uuid {} found for delete")
+        one = kept.provider(ledger, uuid, f"{kept.NOT_FOUND} for delete")
         if any(other.parent_uuid == one.uuid for other in _tree(asked, one)):
             raise is_parent
         kept.remove(ledger, one)

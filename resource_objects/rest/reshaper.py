@@ -22,22 +22,31 @@ def reshape(asked: Asked) -> webob.Response:
     for uuid, one in wanted.items():
         if uuid not in there:
             raise errors.bad(
-                f"Resource provider {uuid} in inventories not found.", errors.PROVIDER_NOT_FOUND
+                f"Resource provider {uuid} in inventories not found: "
+                + kept.NOT_FOUND.format(uuid=uuid),
+                errors.PROVIDER_NOT_FOUND,
             )
-        kept.check_generation(there[uuid], one["resource_provider_generation"])
+        kept.check_generation(
+            there[uuid],
+            one["resource_provider_generation"],
+            "resource provider generation conflict for provider {uuid}: actual: {actual}, "
+            "given: {given}",
+        )
     consumers = {uuid_text(uuid): one for uuid, one in given["allocations"].items()}
     allocations.check_consumers(asked, consumers, asked.ledger.backend.held_by(consumers))
     unknown = kept.unknown_classes(
-        asked.ledger, {name for one in wanted.values() for name in one["inventories"]}
+        asked.ledger, [name for one in wanted.values() for name in one["inventories"]]
     )
     if unknown:
-        raise errors.bad(f"No such resource class {', '.join(unknown)}.")
+        raise errors.bad(f"malformed reshaper data: No such resource class {unknown[0]}.")
     updates = tuple(_update(there[uuid], one) for uuid, one in wanted.items())
     changes = DefinitionChanges(updates[0].definition.name, updates=updates)
     try:
-        allocations.write(asked, consumers, changes)
+        allocations.write(asked, consumers, "malformed reshaper data:", changes)
     except exceptions.InventoryInUse as error:
-        raise errors.conflict(f"update conflict: {error}", errors.INVENTORY_IN_USE) from error
+        uuids = {one.name: one.uuid for one in there.values()}
+        uuid = uuids.get(error.subject, error.subject)
+        raise inventories.in_use(uuid, [error.detail]) from error
     except exceptions.StaleDefinition as error:
         raise errors.conflict(
             f"resource provider generation conflict: {error}", errors.CONCURRENT_UPDATE
@@ -46,7 +55,7 @@ def reshape(asked: Asked) -> webob.Response:
 
 
 def _update(one: ListedProvider, given: dict[str, Any]) -> ProviderUpdate:
-    cannot = "Unable to reshape the inventory of resource provider"
+    cannot = f"Unable to reshape the inventory of resource provider {one.uuid}"
     records = tuple(
         inventories.record(name, figures, one.uuid, cannot)
         for name, figures in given["inventories"].items()

@@ -43,7 +43,7 @@ def put(asked: Asked) -> webob.Response:
 
 def _ensure(asked: Asked) -> webob.Response:
     name = asked.path["name"]
-    validate({"name": name}, schemas.RESOURCE_CLASS, "Invalid resource class name")
+    validate({"name": name}, schemas.RESOURCE_CLASS, "JSON does not validate")
     known = not kept.unknown_classes(asked.ledger, [name])
     if not known:
         asked.ledger.names.classes.ensure(name)
@@ -69,20 +69,23 @@ def delete(asked: Asked) -> webob.Response:
     try:
         asked.ledger.names.classes.remove(name)
     except exceptions.StandardName as error:
-        raise errors.bad(f"Cannot delete standard resource class: {name}") from error
+        raise errors.bad(
+            f"Error in delete resource class: Cannot delete standard resource class {name}."
+        ) from error
     except exceptions.ClassInUse as error:
         raise errors.conflict(
-            f"Error in delete resource class: Class is in use in inventory: {name}"
+            f"Error in delete resource class: Cannot delete resource class {name}. "
+            "Class is in use in inventory."
         ) from error
     except exceptions.ClassNotFound as error:
-        raise errors.not_found(f"No such resource class: {name}") from error
+        raise errors.not_found(f"No such resource class {name}.") from error
     return asked.reply(204, cached=False)
 
 
 def _there(asked: Asked) -> str:
     name = asked.path["name"]
     if kept.unknown_classes(asked.ledger, [name]):
-        raise errors.not_found(f"No such resource class: {name}")
+        raise errors.not_found(f"No such resource class {name}.")
     return name
 
 

@@ -18,9 +18,6 @@ _INVALID = (
     "The trait is invalid. A valid trait must be no longer than 255 characters, start with the "
     'prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
 )
-_STALE = (
-    "Resource provider's generation already changed. Please update the generation and try again."
-)
 #: Why a provider is out of service that a client of this API took out of it.
 _REASON = f"{TRAIT} was set"
 _RULE = "placement:traits:"
@@ -48,9 +45,7 @@ def list_all(asked: Asked) -> webob.Response:
     if wanted is not None:
         wanted = wanted.lower()
         if wanted not in ("true", "false"):
-            raise errors.bad(
-                f'The query parameter "associated" only accepts "true" or "false". Got: "{wanted}"'
-            )
+            raise errors.bad('The query parameter "associated" only accepts "true" or "false"')
         had = asked.ledger.snapshot().fleet.traits
         found = [name for name in found if (name in had) == (wanted == "true")]
     return asked.reply(json={"traits": found})
@@ -100,7 +95,7 @@ def _there(asked: Asked) -> str:
 def of_provider(asked: Asked) -> webob.Response:
     asked.needs(6)
     asked.tells_json()
-    one = kept.provider(asked.ledger, asked.path["uuid"])
+    one = kept.provider(asked.ledger, asked.path["uuid"], f"{kept.NOT_FOUND}: {kept.NOT_FOUND}")
     return _reply(asked, one.told_traits, kept.generation(one))
 
 
@@ -110,7 +105,7 @@ def set_of_provider(asked: Asked) -> webob.Response:
     wanted, at = frozenset(given["traits"]), given["resource_provider_generation"]
 
     def edit(one: ListedProvider) -> ProviderUpdate | None:
-        kept.check_generation(one, at, _STALE)
+        kept.check_generation(one, at, kept.GENERATION_CHANGED)
         unknown = kept.unknown_traits(asked.ledger, wanted)
         if unknown:
             raise errors.bad(f"No such trait {', '.join(unknown)}")

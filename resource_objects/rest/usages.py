@@ -17,7 +17,7 @@ OF_PROJECT = "placement:usages"
 
 def of_provider(asked: Asked) -> webob.Response:
     asked.tells_json()
-    one = kept.provider(asked.ledger, asked.path["uuid"])
+    one = kept.provider(asked.ledger, asked.path["uuid"], f"{kept.NOT_FOUND}: {kept.NOT_FOUND}")
     return asked.reply(
         json={
             "resource_provider_generation": kept.generation(one),

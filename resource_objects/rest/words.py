@@ -25,7 +25,7 @@ def resources(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in text.split(","):
         name, colon, said = item.partition(":")
-        if not colon:
+        if not colon or ":" in said:
             raise errors.bad(f"{form}{item}.")
         try:
             amount = int(said)
@@ -48,7 +48,9 @@ def check_classes(ledger: Ledger, given: Iterable[str]) -> None:
     """Refuse resource classes that there are not."""
     unknown = kept.unknown_classes(ledger, given)
     if unknown:
-        raise errors.bad(f"Invalid resource class in resources parameter: {', '.join(unknown)}")
+        raise errors.bad(
+            f"Invalid resource class in resources parameter: No such resource class {unknown[0]}."
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,46 +65,63 @@ class Traits:
         """Return all of them."""
         return self.required.union(self.forbidden, *self.any_of)
 
+    def conflicts(self) -> list[list[str]]:
+        """Return the required traits and sets of them that are forbidden, too."""
+        required = [*({trait} for trait in self.required), *self.any_of]
+        return [sorted(traits) for traits in required if traits <= self.forbidden]
 
-def traits(asked: Asked, key: str, given: Iterable[str], sets: bool = True) -> Traits:
-    """Return the traits of ``T1,!T2`` and ``in:T1,T2``; before 1.39 only the last value counts."""
+
+def traits(asked: Asked, given: Iterable[str], sets: bool = True) -> Traits:
+    """Return the traits of ``T1,!T2`` and ``in:T1,T2``; before 1.39 only the last value counts.
+
+    Errors name the parameter ``required`` in each group, as those of Placement do.
+
+    :param sets: whether ``in:`` is allowed at all
+    """
     values = list(given)
     if not asked.since(39):
         values = values[-1:]
-    example = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if asked.since(22) else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    form = "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    expected = f"{_INVALID}: Expected 'required' parameter value of the form: "
     required: set[str] = set()
     forbidden: set[str] = set()
     any_of: list[frozenset[str]] = []
     for text in values:
-        refused = errors.bad(
-            f"{_INVALID}: Expected '{key}' parameter value of the form: {example}. Got: {text}"
-        )
         is_set = text.startswith("in:")
-        if is_set and not asked.since(39):
+        if is_set and not (asked.since(39) and sets):
             raise errors.bad(
-                f"{_INVALID}: The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since "
-                "microversion 1.39."
+                f"{_INVALID}: The format 'in:{form}' only supported since microversion 1.39. "
+                f"Got: {text}"
             )
-        if is_set and not sets:
-            raise refused
         items = [item.strip() for item in text.removeprefix("in:").split(",")]
-        for item in items:
-            is_forbidden = item.startswith("!")
-            if not item.lstrip("!") or (is_forbidden and (is_set or not asked.since(22))):
-                raise refused
+        if not all(item.lstrip("!") for item in items):
+            example = f"in:{form}" if is_set else form
+            if not is_set and asked.since(22):
+                example = "HW_CPU_X86_VMX,!CUSTOM_MAGIC"
+            raise errors.bad(f"{expected}{example}. Got an empty trait in: {text}")
+        unwanted = {item.lstrip("!") for item in items if item.startswith("!")}
+        if unwanted and is_set:
+            raise errors.bad(
+                f"{_INVALID}: The format 'in:{form}' does not support forbidden traits. Got: {text}"
+            )
+        if unwanted and not asked.since(22):
+            raise errors.bad(f"{expected}{form}. Got: {text}")
         if is_set:
             any_of.append(frozenset(items))
             continue
-        forbidden |= {item.lstrip("!") for item in items if item.startswith("!")}
+        forbidden |= unwanted
         required |= {item for item in items if not item.startswith("!")}
     return Traits(frozenset(required), frozenset(forbidden), tuple(any_of))
 
 
-def check_traits(ledger: Ledger, given: Iterable[str]) -> None:
-    """Refuse traits that there are not."""
+def check_traits(ledger: Ledger, given: Iterable[str], cannot: str = "") -> None:
+    """Reject traits that do not exist.
+
+    :param cannot: how the text of the error begins
+    """
     unknown = kept.unknown_traits(ledger, given)
     if unknown:
-        raise errors.bad(f"No such trait(s): {', '.join(unknown)}.")
+        raise errors.bad(f"{cannot}No such trait(s): {', '.join(unknown)}.")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,30 +132,35 @@ class Aggregates:
     forbidden: frozenset[str] = frozenset()
 
 
-def aggregates(asked: Asked, key: str, given: Iterable[str]) -> Aggregates:
-    """Return the aggregates of ``a``, ``in:a,b``, ``!a`` and ``!in:a,b``."""
+def aggregates(asked: Asked, given: Iterable[str], suffix: str = "") -> Aggregates:
+    """Return the aggregates of ``a``, ``in:a,b``, ``!a`` and ``!in:a,b``.
+
+    :param suffix: of the group; some of the errors name it, as those of Placement do
+    """
     values = list(given)
     if len(values) > 1 and not asked.since(24):
-        raise errors.bad("Multiple member_of parameters are not supported")
+        raise errors.bad(f"Multiple member_of{suffix} parameters are not supported")
     required: list[frozenset[str]] = []
     forbidden: set[str] = set()
     for text in values:
         is_forbidden = text.startswith("!")
         if is_forbidden and not asked.since(32):
             raise errors.bad(
-                f"Forbidden {key} parameters are not supported in the specified microversion"
+                f"Forbidden member_of{suffix} parameters are not supported in the specified "
+                "microversion"
             )
         rest = text.removeprefix("!")
         is_list = rest.startswith("in:")
         items = rest.removeprefix("in:").split(",")
         if len(items) > 1 and not is_list:
             raise errors.bad(
-                f"Multiple values for '{key}' must be prefixed with the 'in:' or '!in:' keyword "
-                "using the valid microversion."
+                f"Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' "
+                f"keyword using the valid microversion. Got: {text}"
             )
-        if not all(is_uuid(item) for item in items):
+        bad = next((item for item in items if not is_uuid(item)), None)
+        if bad is not None:
             raise errors.bad(
-                f"{_INVALID}: Expected '{key}' parameter to contain valid UUID(s). Got: {text}"
+                f"{_INVALID}: Expected 'member_of' parameter to contain valid UUID(s). Got: {bad}"
             )
         uuids = frozenset(uuid_text(item) for item in items)
         if is_forbidden:
@@ -146,9 +170,10 @@ def aggregates(asked: Asked, key: str, given: Iterable[str]) -> Aggregates:
     return Aggregates(tuple(required), frozenset(forbidden))
 
 
-def tree(key: str, said: str) -> str:
+def tree(text: str) -> str:
     """Return the uuid of a provider of a tree."""
-    text = said.strip()
-    if not is_uuid(text):
-        raise errors.bad(f"Expected '{key}' parameter to be a format of uuid. Got: {text}")
-    return uuid_text(text)
+    if not is_uuid(text.strip()):
+        raise errors.bad(
+            f"{_INVALID}: Expected 'in_tree' parameter to be a format of uuid. Got: {text}"
+        )
+    return uuid_text(text.strip())

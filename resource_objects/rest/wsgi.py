@@ -246,7 +246,7 @@ class Service:
         if request.method not in methods:
             raise errors.Refused(
                 405,
-                f"The method {request.method} is not allowed for this resource.",
+                "The method specified is not allowed for this resource.",
                 headers={"Allow": ", ".join(methods)},
             )
         rule, handler = methods[request.method]
