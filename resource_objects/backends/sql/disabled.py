@@ -26,6 +26,7 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.feed import FeedRows
+from resource_objects.backends.sql.names import description_of
 from resource_objects.backends.sql.statements import (
     Insert,
     Sized,
@@ -305,7 +306,7 @@ def _kinds_of(connection: Connection, uuids: Iterable[str]) -> dict[str, list[tu
     kinds: dict[str, list[tuple[str, str]]] = {}
     for part in chunks(sorted(uuids)):
         for uuid, kind, body in _KINDS_OF.rows(connection, uuids=part):
-            kinds.setdefault(uuid, []).append((kind, body or ""))
+            kinds.setdefault(uuid, []).append((kind, description_of(kind, body)))
     return kinds
 
 

@@ -15,6 +15,7 @@ import functools
 import importlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -138,11 +139,18 @@ class Catalogue:
 
 # --- kinds ----------------------------------------------------------------------------------------
 #
-# Kind records: what structured inventories are beside their figures.
+# Kind records: what structured inventories are beside their figures. The text with which a kind
+# describes an inventory has no version; the stored form of it has one, which this module alone
+# writes and reads.
 
 
 _structures = tables.structures.c
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+#: The version of stored descriptions. Rows of the time before there were versions have none.
+_STORED = 1
+#: Begins and ends a stored description. MySQL, which formats JSON anew, formats it like this.
+_BEGIN, _END = f'{{"version": {_STORED}, "description": ', "}"
+_VERSION = re.compile(r'\{"version": ([^,}]*), "description": ')
 _EVERY = Statement(
     sa.select(_structures.provider_id, _structures.name, _structures.classes, _structures.body)
 )
@@ -158,7 +166,7 @@ def insert_kinds(connection: Connection, kept: Mapping[int, Iterable[KindRecord]
             "provider_id": number,
             "name": record.resource_class,
             "classes": _ENCODER.encode(record.classes),
-            "body": record.body or None,
+            "body": f"{_BEGIN}{record.body}{_END}" if record.body else None,
         }
         for number, records in kept.items()
         for record in records
@@ -173,8 +181,40 @@ def drop_kinds(connection: Connection, providers: Sequence[int]) -> None:
 
 
 def kind_record(name: str, classes: str, body: str | None) -> KindRecord:
-    """Return a kind record as it was kept."""
-    return KindRecord(name, tuple(json.loads(classes)), body or "")
+    """Return the kind record of a row.
+
+    :raises UnsupportedVersion: if a newer library described the inventory
+    """
+    return KindRecord(name, tuple(json.loads(classes)), description_of(name, body))
+
+
+def description_of(name: str, body: str | None) -> str:
+    """Return the description of an inventory from its stored form, "" for none.
+
+    A row that was written without a version is its own description.
+
+    :param name: the resource class of the inventory
+    :raises UnsupportedVersion: if a newer library described the inventory
+
+    >>> description_of("TRAY", '{"version": 1, "description": {"slots": 4}}')
+    '{"slots": 4}'
+    >>> description_of("TRAY", '{"slots": 4}')
+    '{"slots": 4}'
+    >>> description_of("TRAY", '{"version": 2, "description": {"slots": 4}}')
+    Traceback (most recent call last):
+    resource_objects.exceptions.UnsupportedVersion: stored description of TRAY: version 2, ...
+    """
+    if not body:
+        return ""
+    if body.startswith(_BEGIN):
+        return body[len(_BEGIN) : -len(_END)]
+    newer = _VERSION.match(body)
+    if newer is not None:
+        raise exceptions.UnsupportedVersion(
+            f"stored description of {name}: version {newer[1]}, this library reads version "
+            f"{_STORED}: use the library that wrote it, or a newer one"
+        )
+    return body
 
 
 def rename_kinds(connection: Connection, names: Mapping[str, str]) -> set[int]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from resource_objects.backends.sql import feed, tables
 from resource_objects.backends.sql.disabled import in_force
-from resource_objects.backends.sql.names import Catalogue, NameNumbers
+from resource_objects.backends.sql.names import Catalogue, NameNumbers, description_of
 from resource_objects.backends.sql.statements import (
     Sized,
     Statement,
@@ -405,7 +405,10 @@ class _Numbered:
 def _structures(rows: _Rows) -> list[Sequence[Any]]:
     """Return the rows of structures as columns."""
     return _turned(
-        [(number, n, tuple(json.loads(some)), body or "") for number, n, some, body in rows]
+        [
+            (number, name, tuple(json.loads(classes)), description_of(name, body))
+            for number, name, classes, body in rows
+        ]
     )
 
 
