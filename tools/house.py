@@ -4,6 +4,7 @@
 
     .venv/bin/python tools/house.py            # everything, in about a minute
     .venv/bin/python tools/house.py --static   # without the walks, in seconds
+    .venv/bin/python tools/house.py --walks    # the walks alone
     .venv/bin/python tools/house.py --short    # one line per figure
     .venv/bin/python tools/house.py --check    # compare each package with its budget
     .venv/bin/python tools/house.py --lower    # lower the budgets to the figures of today
@@ -550,6 +551,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--static", action="store_true", help="without the walks")
+    parser.add_argument("--walks", action="store_true", help="the walks alone")
     parser.add_argument("--short", action="store_true", help="one line per figure")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parents[1])
     parser.add_argument("--check", action="store_true", help="compare each package with its budget")
@@ -559,6 +561,9 @@ def main() -> None:
         lower(given.root.resolve())
     if given.check or given.lower:
         sys.exit(not check(given.root.resolve()))
+    if given.walks:
+        tell_walks()
+        return
     house = House(given.root.resolve())
     if not given.short:
         tell_rooms(house)
