@@ -253,6 +253,15 @@ class Affine(_Kind):
         return _NO_DEVICES
 
 
+class PartialRequest(NamedTuple):
+    """An amount that is requested several times, each time of some parts of an inventory."""
+
+    resource_class: str
+    amount: Amount | int  #: one that locates, or a count of units of the class
+    parts: Collection[int]  #: ids of the parts that may provide it
+    times: int
+
+
 class Identified(_Kind):
     """An inventory each unit of which is a thing with an identity (a device).
 
@@ -272,6 +281,13 @@ class Identified(_Kind):
         """Return whether an amount asks for what a unit is, or for what it goes with.
 
         By its kind alone, whoever has it; a kind that does not tell says yes.
+        """
+        return True
+
+    def may_provide_all(self, requested: Iterable[PartialRequest]) -> bool:
+        """Return False if these amounts cannot all be provided at once.
+
+        Host cells that units have to be near do not count. A kind that cannot tell returns True.
         """
         return True
 

@@ -7,6 +7,7 @@ those that bind what a gang gets lie within each other, so that they are a tree.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -18,20 +19,24 @@ from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request
 from resource_objects.requests.gang import HOST, Gang, Member
-from resource_objects.resources import IntegerAmount
+from resource_objects.resources import Amount, IntegerAmount
 from resource_objects.resources.budget import Budget
+from resource_objects.resources.located import Identified, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidates import Candidate
-from resource_objects.search.conditions.amounts import FleetDemand
+from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, members
 from resource_objects.search.conditions.base import LaysFilter, pools_of
-from resource_objects.search.conditions.located import most_of_parts
+from resource_objects.search.conditions.located import LocatedCondition, most_of_parts
 from resource_objects.search.dealing import Bound, Place, Portion, Room, bounded, largest
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.host_usage import counted
 from resource_objects.search.problem import Problem, counts_alone, lay, possible
 from resource_objects.search.tree_search import ClassShare, candidate, counted_candidate
+from resource_objects.search.views import View
 
 _NOTHING = integers(())
+#: Steps of the budget for one decision about the devices of a host.
+_DEVICES_OF_HOST = 8
 
 #: The aggregates of each level.
 Levels: TypeAlias = Mapping[str, Collection[str]]
@@ -123,6 +128,34 @@ def _times(rows: ClassRows, gives: Booleans, amount: int, trees: int) -> Integer
     found = np.zeros(trees, dtype=np.int64)
     np.add.at(found, rows.tree, np.where(gives, rows.free // amount, 0).clip(0))
     return found
+
+
+def requested_of(problem: Problem, view: View) -> Iterator[PartialRequest]:
+    """Yield what a request needs of the devices of a host, with the parts that may provide it.
+
+    A count that other providers may provide, too, is left out.
+    """
+    fleet, tree, provider = problem.fleet, view.tree, problem.fleet.inventories.provider
+    found: list[tuple[str, Amount | int, list[int], int]] = []
+    for one, sources in problem.traits.sources(tree).items():
+        if isinstance(one, LocatedCondition):
+            if one.name == view.kind:
+                places = one.of_tree(tree).only(sources).providers
+                found.append((one.name, one.demand.amount, places, 1))
+        elif isinstance(one, ClassCondition):
+            here = one.of_tree(tree)
+            places = [int(provider[here.numbers[at]]) for at in members(here, sources)]
+            found.append((one.name, one.demand.amount, places, 1))
+    for kind in problem.named.kinds:
+        places = problem.named.options(kind, tree)
+        for name, (_, count) in zip(kind.names, kind.classes, strict=True):
+            found.append((name, count, places, kind.count))
+    id_of = dict(zip(view.places, view.located.inventory.part_ids(), strict=True))
+    for name, amount, places, count in found:
+        if name == view.kind or all(
+            fleet.views.of_devices(place, name) == view.kind for place in places
+        ):
+            yield PartialRequest(name, amount, [id_of[place] for place in places], count)
 
 
 class CountSource:
@@ -391,12 +424,61 @@ class GangFleet:
         )
         self._refused: dict[int, list[Portion]] = defaultdict(list)
         self._links_of: dict[str, Integers] = {}
+        located = {one.name for kind in self.kinds for one in kind.problem.located}
+        #: the resources of devices that members request by more than a count
+        self._devices = [name for name, _ in fleet.views.devices if name in located]
+        self._provided: dict[tuple[int, Portion], bool] = {}
         every = np.ones(len(fleet.hosts), dtype=np.bool_)
         self._sets(every)  # which refuses places of levels that cross
 
     def refuse(self, tree: int, portion: Portion) -> None:
         """Note that a host cannot hold a portion."""
         self._refused[tree].append(portion)
+        numbers = [number for number, count in enumerate(portion) if count]
+        if len(numbers) == 1:
+            most = self.kinds[numbers[0]].most
+            most[tree] = min(most[tree], portion[numbers[0]] - 1)
+
+    def has_devices(self, tree: int, portion: Portion, budget: Budget) -> bool:
+        """Return whether a host may have the devices for a portion.
+
+        If not, note the smallest part of the portion for which it lacks devices.
+        """
+        if self._may_provide(tree, portion, budget):
+            return True
+        for number, count in enumerate(portion):
+            fewer = [(*portion[:number], n, *portion[number + 1 :]) for n in range(count)]
+            least = bisect.bisect_left(
+                fewer, True, key=lambda some: not self._may_provide(tree, some, budget)
+            )
+            portion = fewer[least] if least < count else portion
+        self.refuse(tree, portion)
+        return False
+
+    def _may_provide(self, tree: int, portion: Portion, budget: Budget) -> bool:
+        key = tree, portion
+        if key not in self._provided:
+            self._provided[key] = all(
+                self._may_provide_of(name, tree, portion, budget) for name in self._devices
+            )
+        return self._provided[key]
+
+    def _may_provide_of(self, name: str, tree: int, portion: Portion, budget: Budget) -> bool:
+        budget.spend(_DEVICES_OF_HOST)
+        try:
+            view = self.fleet.views.of_tree(name, tree)
+        except exceptions.InvalidInventory:  # nothing is known of its devices
+            return True
+        if view is None:
+            return True
+        inventory = view.located.inventory
+        assert isinstance(inventory, Identified), "it is one of devices"
+        return inventory.may_provide_all(
+            one._replace(times=one.times * count)
+            for kind, count in zip(self.kinds, portion, strict=True)
+            if count
+            for one in requested_of(kind.problem, view)
+        )
 
     def rooms(self, need: Portion) -> Rooms:
         """Return what places of levels may get, for who gives members one after the other."""

@@ -11,6 +11,7 @@ hosts are tried. In the end the gang fits, or it does not, or the budget is spen
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import itertools
@@ -179,7 +180,10 @@ class Fitting:
 
     def fit(self) -> GangFit:
         """Return where it fits, or what it lacks."""
-        given = self.fitted(self.need)
+        try:
+            given = self.fitted(self.need)
+        except SearchLimitReached:  # maybe of a budget that was lent
+            raise SearchLimitReached(self.budget.spent) from None
         if given is None:
             self.budget = Budget(self.options.budget)  # it is known that it does not fit
             return GangFit(self.gang, {}, tuple(self._shortages()))
@@ -265,18 +269,30 @@ class Fitting:
         trees = self.order[can[self.order]]
         looked_at = self._likely(trees, most, need)
         while True:
-            root = self.within.root(trees[:looked_at].tolist(), most, self.budget)
-            dealt = deal(root, need, self.budget)
+            dealt = self._dealt(trees[:looked_at].tolist(), most, need)
             if dealt is None:
                 if looked_at >= len(trees):
                     return None
                 looked_at = len(trees)
                 continue
-            given, has_learned = self._tried({int(name): some for name, some in dealt.items()})
+            given, has_learned = self._tried(dealt)
             if given is not None:
                 return given
             if not has_learned:
                 return self._searched(trees.tolist(), most, need, self.within.rooms(need))
+
+    def _dealt(
+        self, trees: Sequence[int], most: Sequence[Integers], need: Portion
+    ) -> dict[int, Portion] | None:
+        """Return what each host gets, None if hosts cannot hold it by what is known of them."""
+        while True:
+            dealt = deal(self.within.root(trees, most, self.budget), need, self.budget)
+            if dealt is None:
+                return None
+            found = {int(name): some for name, some in dealt.items()}
+            has = [self.within.has_devices(*one, self.budget) for one in found.items()]
+            if all(has):
+                return found
 
     def _most(self, kind: Kind, trees: Integers) -> Integers:
         """Return how many of a kind each tree may get, where it may go to some."""
@@ -457,7 +473,7 @@ class Fitting:
         if found is None and any(
             self.kinds[k].problem.located for k, count in enumerate(portion) if count
         ):
-            raise SearchLimitReached(self.budget.allowed)
+            raise SearchLimitReached(self.budget.spent)
         return found
 
     def _may_hold(self, tree: int, portion: Portion) -> bool:
@@ -600,17 +616,36 @@ class Fitting:
         fits = min([most_of(root, self.need, number), *count.values()])
         if fits >= asked:
             return None
+        scarce = min(count, key=lambda name: count[name], default=None)
+        is_enough = scarce is None or count[scarce] >= asked
+        if is_enough and kind.problem.located:  # hosts may have devices, but not of its kind
+            fits = self._dealt_at_most(number, fits, trees.tolist(), most)
         told = Shortage(kind.label, asked, fits, explanation=self._explained(kind))
         stage = None if kind.most.any() else self._explained(kind).emptied
         if stage is not None and stage.requested is None:  # it is no question of amounts
             return dataclasses.replace(told, stage=stage)
-        scarce = min(count, key=lambda name: count[name], default=None)
-        if scarce is None or count[scarce] >= asked:
+        if scarce is None or is_enough:
             bounds = FrozenDict({**self.gang.at_most, **kind.like.at_most})
             return dataclasses.replace(told, at_most=bounds)  # what is free would do
         return dataclasses.replace(
             told, resource=scarce, requested=asked * each[scarce], free=free[scarce]
         )
+
+    def _dealt_at_most(
+        self, number: int, bound: int, trees: Sequence[int], most: Sequence[Integers]
+    ) -> int:
+        """Return how many of a kind hosts can hold by what is known of them, within a bound."""
+
+        def is_short(count: int) -> bool:
+            alone = tuple(count if k == number else 0 for k in range(len(self.need)))
+            return self._dealt(trees, most, alone) is None
+
+        try:
+            if is_short(bound):
+                return bisect.bisect_left(range(bound), True, key=is_short) - 1
+        except SearchLimitReached:
+            pass  # so many at most
+        return bound
 
     def _explained(self, kind: Kind) -> Explanation:
         """Return why hosts may not take one of a kind."""

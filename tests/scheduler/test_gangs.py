@@ -285,3 +285,21 @@ def test_a_filter_that_fails_is_told_of(ledger: ro.Ledger) -> None:
     assert "no file" in placed.skipped["Broken"]
     with pytest.raises(exceptions.FilterFailed):
         Scheduler(ledger, filters=[Broken()]).place_gang(workers(2), "other")
+
+
+def test_a_gang_by_product_is_refused_by_how_many_there_are(ledger: ro.Ledger) -> None:
+    for name in ("lab-0", "lab-1"):
+        made = ro.Provider(name, "VCPU=4")
+        cards = [
+            ro.Device(f"0000:0{bus}:00.0", "10de", product, resource_class="PGPU")
+            for bus, product in enumerate(("aaaa", "bbbb"))
+        ]
+        made.add_parts("DEVICES", ro.PCIInventory(cards))
+        ledger.sync(made)
+    wanted = ro.Request({"DEVICES": ro.devices("10de:bbbb")})
+    three, two = (Gang([Member("m", wanted, count)]) for count in (3, 2))
+    with pytest.raises(exceptions.NoCandidates, match="m asked 3, fits 2"):
+        Scheduler(ledger).place_gang(three, "job")
+    placed = Scheduler(ledger).place_gang([three, two], "job")
+    assert placed.alternative == 1
+    assert hosts_of(placed) == {"m-0": "lab-0", "m-1": "lab-1"}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.requests import Gang, Member
+from resource_objects.requests import Gang, Member, RequestGroup
+from resource_objects.resources.pci import DeviceSpec
 from resource_objects.search.conditions.base import Cut
 from resource_objects.search.gangs import GangFit
 from resource_objects.testing.conformance.suite import host_of
@@ -288,6 +289,109 @@ def test_of_what_is_on_two_cells_each_is_counted(ledger: ro.Ledger) -> None:
     refused = fit_of(ledger, Gang([two]))
     assert str(refused) == "worker asked 2, fits 1"
     assert fit_of(ledger, Gang([dataclasses.replace(two, count=1), pinned("b", 4)]))
+
+
+# --- devices that match by more than their class --------------------------------------------------
+
+
+DEVICES = "DEVICES"
+
+
+def products(*found: str) -> ro.PCIInventory:
+    """Return GPUs of one class; those of product ``bbbb`` have a trait."""
+    return ro.PCIInventory(
+        ro.Device(
+            f"0000:{bus:02x}:00.0",
+            "10de",
+            product,
+            resource_class="PGPU",
+            numa_node=0,
+            traits=["CUSTOM_B"] if product == "bbbb" else [],
+        )
+        for bus, product in enumerate(found)
+    )
+
+
+def lab(name: str, *found: str) -> ro.Provider:
+    made = ro.Provider(name, "VCPU=8")
+    made.add_parts(DEVICES, products(*found))
+    return made
+
+
+def asking(kind: Any, count: int = 1, *required: str, **also: Any) -> ro.Request:
+    return ro.Request({DEVICES: ro.devices(kind, count), **also}, required=required)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        asking("10de:bbbb"),
+        asking(DeviceSpec(resource_class="PGPU", traits=["CUSTOM_B"])),
+        asking(DeviceSpec(vendor_id="10de", traits=["CUSTOM_B"]), VCPU=2),
+        asking("PGPU", 1, "CUSTOM_B"),
+        asking("10de:*", 1, "CUSTOM_B", VCPU=1),
+        asking(["10de:bbbb", "8086:bbbb"]),
+    ],
+    ids=["product", "class and trait", "vendor and trait", "required", "required of one", "either"],
+)
+def test_of_devices_of_a_class_only_those_that_match_are_counted(
+    ledger: ro.Ledger, wanted: ro.Request
+) -> None:
+    ledger.sync(lab("lab-0", "aaaa", "bbbb"), lab("lab-1", "bbbb", "aaaa"))
+    for count in (3, 4, 5):
+        refused = fit_of(ledger, Gang([Member("m", wanted, count)]))
+        assert str(refused) == f"m asked {count}, fits 2"
+    refused = fit_of(ledger, Gang([Member("m", wanted, 2)], together="host"))
+    assert str(refused) == "host lab-0: m asked 2, fits 1"
+    scenario = ledger.snapshot().fork()
+    scenario.add(lab("lab-2", "bbbb"))
+    assert scenario.snapshot.fit_gang(Gang([Member("m", wanted, 3)]))
+    fit = fit_of(ledger, Gang([Member("m", wanted, 2)]))
+    assert set(hosts_of(fit).values()) == {"lab-0", "lab-1"}
+    ledger.claim_all(fit.candidates)
+    assert not fit_of(ledger, Gang([Member("m", wanted)]))
+
+
+def test_devices_of_a_host_are_divided_between_unlike_members(ledger: ro.Ledger) -> None:
+    ledger.sync(lab("lab-0", "aaaa", "bbbb", "bbbb"))
+    two = Member("b", asking("10de:bbbb"), 2)
+    fit = fit_of(ledger, Gang([Member("some", "PGPU=1"), two]))
+    assert {name: one.allocations[0].units for name, one in fit.candidates.items()} == {
+        "some": ("0000:00:00.0",),
+        "b-0": ("0000:01:00.0",),
+        "b-1": ("0000:02:00.0",),
+    }
+    group = RequestGroup("PGPU=1", suffix="_1")
+    for other in (ro.Request("PGPU=1"), asking("10de:*"), ro.Request(groups=[group])):
+        assert not fit_of(ledger, Gang([Member("some", other, 2), two]))
+        assert fit_of(ledger, Gang([Member("some", other), two]))
+
+
+def test_a_function_that_is_taken_whole_has_no_parts_left(ledger: ro.Ledger) -> None:
+    devices = []
+    for card in ("0000:01", "0000:02"):
+        whole = f"{card}:00.0"
+        devices.append(ro.Device(whole, "8086", "1572", "type-PF", resource_class="CUSTOM_CARD"))
+        devices += [
+            ro.Device(f"{card}:02.{n}", "8086", "154c", "type-VF", parent=whole) for n in range(2)
+        ]
+    made = ro.Provider("h")
+    made.add_parts(DEVICES, ro.PCIInventory(devices))
+    ledger.sync(made)
+    whole = Member("whole", asking(DeviceSpec(product_id="1572", types=["type-PF"])))
+    part = Member("part", asking("8086:154c"), 2)
+    assert fit_of(ledger, Gang([whole, part]))
+    refused = fit_of(ledger, Gang([whole, dataclasses.replace(part, count=3)]))
+    assert str(refused) == "part asked 3, fits 2 beside whole"
+
+
+def test_members_with_a_topology_are_refused_for_devices_of_a_product(ledger: ro.Ledger) -> None:
+    made = cells("lab-0", 8)
+    made.add_parts(DEVICES, products("aaaa", "bbbb"))
+    ledger.sync(made)
+    wanted = asking("10de:bbbb", NUMA_TOPOLOGY=ro.numa(1, dedicated=2))
+    assert fit_of(ledger, Gang([Member("m", wanted)]))
+    assert str(fit_of(ledger, Gang([Member("m", wanted, 2)]))) == "m asked 2, fits 1"
 
 
 # --- what is told ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions, search
 from resource_objects.requests import Gang, Member, Request, RequestGroup
+from resource_objects.resources.pci import DeviceSpec
 from resource_objects.search.how_many import Count, HowMany
 from resource_objects.testing.conformance.suite import host_of
 from tests.search import generated
@@ -204,6 +205,30 @@ def test_devices_are_placed_one_by_one(ledger: ro.Ledger) -> None:
     assert str(snapshot.how_many(asked)) == "1"
     found = snapshot.how_many("VCPU=1,PGPU=2")
     assert found.total == Count(2, 2)
+    assert claimed(ledger, found) == 2
+
+
+@pytest.mark.parametrize("kind", ["10de:bbbb", DeviceSpec(traits=["CUSTOM_B"])])
+def test_devices_are_counted_by_what_is_requested_of_them(
+    ledger: ro.Ledger, kind: str | DeviceSpec
+) -> None:
+    """Of a class there are four, of the product two: no bound is left between them."""
+    for name in ("lab-0", "lab-1"):
+        host = ro.Provider(name, "VCPU=8")
+        cards = [
+            ro.Device("0000:01:00.0", "10de", "aaaa", resource_class="PGPU"),
+            ro.Device("0000:02:00.0", "10de", "bbbb", resource_class="PGPU", traits=["CUSTOM_B"]),
+        ]
+        host.add_parts("DEVICES", ro.PCIInventory(cards))
+        ledger.sync(host)
+    asked = Request({"DEVICES": ro.devices(kind)})
+    found = ledger.snapshot().how_many(asked)
+    assert found.total == Count(2, 2)
+    assert found.by_host == {"lab-0": Count(1, 1), "lab-1": Count(1, 1)}
+    mix = Gang([Member("b", asked), Member("any", "PGPU=1")])
+    assert ledger.snapshot().how_many(mix).total == Count(2, 2)
+    pair = Gang([Member("b", asked), Member("any", "PGPU=1", 2)])
+    assert ledger.snapshot().how_many(pair).total == Count(1, 1)
     assert claimed(ledger, found) == 2
 
 

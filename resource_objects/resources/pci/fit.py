@@ -52,6 +52,30 @@ def place(
     return with_devices(shelf, amount, assigned(shelf, amount, chosen, where))
 
 
+def may_meet_all(
+    shelf: Devices, requested: Iterable[tuple[PCIAmount, Collection[str], int]]
+) -> bool:
+    """Return False if several amounts cannot be met at once, wherever their host cells are.
+
+    :param requested: each amount, the addresses that it may use, and how many times it is requested
+    """
+    shelf = shelf.apart()
+    demands: list[DeviceDemand] = []
+    within: list[Collection[str]] = []
+    for amount, addresses, count in requested:
+        for demand in demands_of(shelf, amount):
+            demands.append(demand._replace(needed=demand.needed * count))
+            within.append(addresses)
+    problem = lay(shelf, demands, None)
+    may = [list(groups) for groups in problem.may]
+    for number, addresses in enumerate(within):  # devices that a limit leaves free come after these
+        may[number] = [group for group in may[number] if problem.free[group][0] in addresses]
+    try:
+        return divide(problem._replace(may=may)) is not None
+    except exceptions.SearchLimitReached:
+        return True
+
+
 def names_addresses(amount: PCIAmount) -> bool:
     """Return whether an amount asks for a device by its address."""
     return any(spec.address for request in amount.requests for spec in request.specs)

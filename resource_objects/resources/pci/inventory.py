@@ -16,10 +16,10 @@ from resource_objects.resources.context import (
     ChosenCells,
     Context,
 )
-from resource_objects.resources.located import Affine, Identified, Located
+from resource_objects.resources.located import Affine, Identified, Located, PartialRequest
 from resource_objects.resources.pci import storage, usage
 from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
-from resource_objects.resources.pci.amount import PCIAmount, given
+from resource_objects.resources.pci.amount import PCIAmount, devices, given
 from resource_objects.resources.pci.device import (
     PF,
     SPENT,
@@ -41,6 +41,7 @@ from resource_objects.resources.pci.fit import (
     demands_of,
     divide,
     lay,
+    may_meet_all,
     names_addresses,
     place,
     reasons,
@@ -483,6 +484,14 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         whole = None if device.parent is None else self._known.devices.get(device.parent)
         family = [one for one in (device, whole) if one is not None]
         return any(request.matches(one) for request in amount.requests for one in family)
+
+    def may_provide_all(self, requested: Iterable[PartialRequest]) -> bool:
+        """Return False if these amounts cannot all be provided at once."""
+        found: list[tuple[PCIAmount, Collection[str], int]] = []
+        for name, asked, parts, times in requested:
+            amount = devices(name, asked) if isinstance(asked, int) else given(asked)
+            found.append((amount, self._addresses(parts), times))
+        return may_meet_all(self._known, found)
 
     def some_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()

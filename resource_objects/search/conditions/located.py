@@ -115,9 +115,14 @@ class LocatedTreeDemand:
         """Return the same asked of some parts, whatever their traits."""
         return dataclasses.replace(self, allowed=parts, with_trait=())
 
+    @property
+    def providers(self) -> list[int]:
+        """The providers of the parts that it may be on."""
+        return [place for bit, place in enumerate(self.places) if self.allowed >> bit & 1]
+
     def spots(self, parts: int) -> list[int] | None:
         """Return which spots of the view some parts are, None for all of them."""
-        wanted = {place for bit, place in enumerate(self.places) if parts >> bit & 1}
+        wanted = set(self.only(parts).providers)
         found = [spot for spot, place in enumerate(self.view.places) if place in wanted]
         return None if len(found) == len(self.view.places) else found
 
