@@ -291,6 +291,115 @@ def test_no_fewer_cells_would_do(chance: random.Random) -> None:
         ledger.claim("job", found)
 
 
+# --- distances ------------------------------------------------------------------------------------
+
+#: Cells 0 and 2 are close, and so are 1 and 3.
+PAIRS = ((10, 21, 11, 21), (21, 10, 21, 11), (11, 21, 10, 21), (21, 11, 21, 10))
+
+
+def with_distances(
+    distances: Sequence[Sequence[int | None]],
+    cpus: Sequence[int] = (4, 4, 4, 4),
+    memory_mb: Sequence[int] = (1024, 1024, 1024, 1024),
+    gpus: Iterable[int] = (),
+) -> ro.Provider:
+    """Return a host whose cells are so far apart; None is a distance that is not reported."""
+    root = ro.Provider("a", f"VCPU={sum(cpus)},MEMORY_MB={sum(memory_mb)}")
+    cells = [
+        ro.HostCell(
+            n,
+            shared=range(8 * n, 8 * n + cpus[n]),
+            memory_mb=memory_mb[n],
+            distances={to: apart for to, apart in enumerate(row) if apart is not None},
+        )
+        for n, row in enumerate(distances)
+    ]
+    root.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+    devices = [
+        ro.Device(f"0000:{n + 16:02x}:00.0", "10de", "2330", resource_class="PGPU", numa_node=cell)
+        for n, cell in enumerate(gpus)
+    ]
+    if devices:
+        root.add_parts("DEVICES", ro.PCIInventory(devices))
+    return root
+
+
+def cells_found(ledger: ro.Ledger, amounts: str, **conditions: Any) -> list[int]:
+    """Return the cells of the first candidate."""
+    first = ledger.snapshot().candidates(ro.Request(amounts, near="numa", **conditions))[0]
+    names = [one.provider.removeprefix("a/numa") for one in first.allocations]
+    return sorted({int(name) for name in names if name.isdecimal()})
+
+
+def test_of_equally_few_cells_the_closest_are_used(ledger: ro.Ledger) -> None:
+    ledger.sync(with_distances(PAIRS))
+    assert cells_found(ledger, "VCPU=6") == [0, 2]
+    assert ledger.claim("x", {"a/numa0": "VCPU=1"})
+    assert cells_found(ledger, "VCPU=6") == [0, 2]
+    assert cells_found(ledger, "VCPU=8") == [1, 3]
+    assert cells_found(ledger, "VCPU=4") == [1]
+    assert cells_found(ledger, "VCPU=12") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("order", "cells"), [("name", {0, 2}), ("pack", {1, 3}), ("spread", {0, 2})]
+)
+def test_the_order_decides_between_equally_close_cells(
+    ledger: ro.Ledger, order: str, cells: set[int]
+) -> None:
+    ledger.sync(with_distances(PAIRS))
+    ledger.claim("x", {"a/numa1": "VCPU=1"})
+    found = ledger.snapshot().candidates(ro.Request("VCPU=7", near="numa"), order=order)[0]
+    assert {int(one.provider.removeprefix("a/numa")) for one in found.allocations} == cells
+
+
+def test_a_cell_without_cpus_is_used_with_the_cell_it_is_closest_to(ledger: ro.Ledger) -> None:
+    apart = ((10, 32, 40, 15), (32, 10, 15, 40), (40, 15, 10, 50), (15, 40, 50, 10))
+    ledger.sync(with_distances(apart, cpus=(4, 4, 0, 0), memory_mb=(64, 64, 4096, 4096)))
+    assert cells_found(ledger, "VCPU=2,MEMORY_MB=2048") == [0, 3]
+    ledger.claim("x", {"a/numa0": "VCPU=4"})
+    assert cells_found(ledger, "VCPU=2,MEMORY_MB=2048") == [1, 2]
+
+
+def test_a_device_is_used_with_the_closest_cell_that_has_cpus(ledger: ro.Ledger) -> None:
+    ledger.sync(with_distances(PAIRS, gpus=[3]))
+    ledger.claim("x", {"a/numa3": "VCPU=4"})
+    assert cells_found(ledger, "VCPU=2,PGPU=1") == [1]
+    assert cells_found(ledger, "VCPU=2,DEVICES=1*PGPU") == [1]
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_equally_few_cells_are_closer(chance: random.Random) -> None:
+    """Distances may be asymmetric, or missing in one direction or in both."""
+    ledger, count = ro.connect("memory://"), chance.choice([3, 4, 5])
+    apart = [
+        [10 if n == to else chance.choice([11, 12, 20, 21, None]) for to in range(count)]
+        for n in range(count)
+    ]
+    cpus = [chance.choice([0, 2, 3]) for _ in range(count)]
+    if not sum(cpus):
+        return
+    ledger.sync(with_distances(apart, cpus, [64] * count))
+    wanted = chance.randint(1, sum(cpus))
+    enough = [
+        some
+        for size in range(1, count + 1)
+        for some in itertools.combinations(range(count), size)
+        if sum(cpus[n] for n in some) >= wanted and all(cpus[n] for n in some)
+    ]
+    closest = min(enough, key=lambda some: (len(some), distance(apart, some), some))
+    assert cells_found(ledger, f"VCPU={wanted}") == list(closest)
+
+
+def distance(apart: Sequence[Sequence[int | None]], cells: Sequence[int]) -> float:
+    """Return the sum over each two cells, both ways; one way stands for the other."""
+    total = 0.0
+    for one, other in itertools.combinations(cells, 2):
+        ways = [way for way in (apart[one][other], apart[other][one]) if way is not None]
+        total += ways[0] + ways[-1] if ways else 10.0**9
+    return total
+
+
 def cell_of(one: Any, gpus: Sequence[int]) -> int:
     name = one.provider.removeprefix("a/")
     return int(name[4:]) if name.startswith("numa") else gpus[int(name[5:7], 16) - 16]

@@ -428,13 +428,25 @@ def host_cells(
     """Return the host cell to take for each guest cell, None if there is no placement.
 
     The placement draws least on the host as a whole: the fewest CPUs, those left empty included,
-    then the least ordinary memory. Of equal ones, the set of host cells is the first by ``ranking``
+    then the least ordinary memory. Of equal ones, the host cells are the closest to each other: the
+    sum of the distances of each two is the least, both ways; where one way is not known it is as
+    the other, and where neither is they are farther apart than any others. Of equally close ones,
+    the set of host cells is the first by ``ranking``
     (their ids, best first), read as a word whose letters are the places of its cells in it,
     ascending. Of the ways to use this set, the one is taken that gives guest cell 0 the lowest id,
     then guest cell 1, and so on.
     """
     place = {cell: number for number, cell in enumerate(ranking)}
     host = _Host.of(inventory, limit, within)
+
+    def between(one: int, other: int) -> int:
+        there = dict(host.cells[one].facts.distances).get(other)
+        back = dict(host.cells[other].facts.distances).get(one)
+        known = [way for way in (there, back) if way is not None] or [10**12]
+        return known[0] + known[-1]
+
+    def apart(chosen: Sequence[int]) -> int:
+        return sum(between(*pair) for pair in itertools.combinations(chosen, 2))
 
     def draw(chosen: Sequence[int]) -> tuple[int, int]:
         least = [
@@ -445,7 +457,10 @@ def host_cells(
 
     return min(
         _choices(host, amount),
-        key=lambda chosen: (draw(chosen), sorted(place[cell] for cell in chosen), chosen),
+        key=lambda chosen: (
+            *(draw(chosen), apart(chosen)),
+            *(sorted(place[cell] for cell in chosen), chosen),
+        ),
         default=None,
     )
 

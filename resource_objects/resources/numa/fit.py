@@ -25,6 +25,11 @@ from resource_objects.exceptions import CapacityException, Reason, Rule, SearchL
 from resource_objects.resources import matching
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import AffinityConstraint, Context
+from resource_objects.resources.distances import (
+    distance_table,
+    sets_by_distance,
+    total_distance,
+)
 from resource_objects.resources.numa.amount import NUMATopologyAmount, PlacedCell
 from resource_objects.resources.numa.cell_fit import (
     CellChoice,
@@ -69,7 +74,7 @@ def place(
     if hosts is None:
         is_alone = not context.near or not _may_fit(problem._replace(constraints=()))
         raise CapacityException.of(reasons(problem) if is_alone else far(context.near))
-    return _assigned(problem, hosts)
+    return _assigned(problem, _closest(problem, hosts))
 
 
 def _may_fit(problem: CellProblem) -> bool:
@@ -194,6 +199,44 @@ def _in_part(
         if hosts is not None:
             return hosts
     return None
+
+
+def _closest(problem: CellProblem, hosts: list[int]) -> list[int]:
+    """Return the placement on the host cells that are closest to each other.
+
+    It draws as much on the host as a whole as ``hosts``, a placement that was found, and it is
+    ``hosts`` unless there is a closer one. Of equally close sets of host cells the best one by the
+    ranking is used.
+    """
+    if not 1 < len(hosts) < len(problem.cells):
+        return hosts
+    facts = [cell.facts for cell in problem.cells]
+    table = distance_table([one.id for one in facts], {one.id: one.distances for one in facts})
+    if table is None:
+        return hosts
+    distance, drawn = total_distance(table, hosts), draw_of(problem, hosts)
+    varies = draw_varies(problem)
+    ranking = _ranking(problem)
+    rank = {place: at for at, place in enumerate(ranking)}
+    parts = list(_parts(problem, ranking))
+    may = problem.may(problem.allowed)
+    conditions = RequiredCells(problem, may, problem.allowed, ranking, Budget(DECISION))
+    for closer, sets in sets_by_distance(table, len(hosts)):
+        if closer >= distance:
+            break
+        for places in sorted(sets, key=lambda some: sorted(rank[place] for place in some)):
+            mask = sum(1 << place for place in places)
+            if all(mask & ~part for part in parts) or not conditions.is_enough(mask):
+                continue
+            within = [allowed & mask for allowed in may]
+            if not matching.is_complete(within):
+                continue
+            if not varies:
+                return matching.first_assignment(within, mask)
+            found = least_draw(problem, within, ranking, ())
+            if found is not None and draw_of(problem, found) == drawn:
+                return found
+    return hosts
 
 
 def _chosen(

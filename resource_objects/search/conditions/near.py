@@ -30,6 +30,12 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.requests.request import CELLS
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
+from resource_objects.resources.distances import (
+    DistanceTable,
+    distance_table,
+    sets_by_distance,
+)
+from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition, TreeDemand, bits
 from resource_objects.search.conditions.base import Condition, Cut, Partial
@@ -232,6 +238,7 @@ class TreePlaces:
     ) -> None:
         """:param sign: -1 for the fullest places first, 1 for the emptiest, 0 for their order"""
         self._near = near
+        self._tree = tree
         self._asks = asks
         self._located = located
         self._options = [near.named.options(kind, tree) for kind in near.named.kinds]
@@ -342,9 +349,22 @@ class TreePlaces:
     def sets(self, count: int, budget: Budget) -> Iterator[frozenset[int]]:
         """Yield the sets of so many places that seem to have enough. Cost: a step for each tried.
 
+        Sets of cells are in the order of the distances between their cells, the closest first. Sets
+        that are equally close, and sets of more cells than can be sorted, are in the order of the
+        places.
+
         :raises SearchLimitReached: if the budget runs out first
         """
         places = self._places
+        table = self._distances if 1 < count < len(places) else None
+        by_distance = sets_by_distance(table, count) if table is not None else ()
+        if by_distance:
+            for _, sets in by_distance:
+                for chosen in sets:
+                    budget.spend()
+                    if self._reaches(chosen, count):
+                        yield frozenset(places[number] for number in chosen)
+            return
 
         def expand(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...] | Solution[frozenset[int]]]:
             first = chosen[-1] + 1 if chosen else 0
@@ -358,6 +378,17 @@ class TreePlaces:
         start: tuple[int, ...] = ()
         if count <= len(places):
             yield from solutions(start, expand, budget)
+
+    @functools.cached_property
+    def _distances(self) -> DistanceTable | None:
+        """The distances between the cells that the places are, None if they do not differ."""
+        near, cells = self._near, self._near.places.cell[self._places].tolist()
+        for kind in near.fleet.views.parts if max(cells) >= 0 else ():
+            view = near.fleet.views.of_tree(kind, self._tree)
+            known = None if view is None else cell_map_of(view.located.inventory)
+            if known is not None:
+                return distance_table(cells, known.distances)
+        return None
 
     def best(self, places: Iterable[int]) -> int:
         """Return the place that comes nearest to giving everything.

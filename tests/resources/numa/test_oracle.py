@@ -96,6 +96,17 @@ def test_the_matcher_takes_the_best_set_of_host_cells_then_the_lowest() -> None:
     assert host_cells(inventory, numa(2, dedicated=6), [3, 1, 2, 0]) is None
 
 
+def test_the_matcher_takes_the_closest_set_of_host_cells() -> None:
+    inventory = host(*(plain(i, [2 * i, 2 * i + 1], distances=PAIRS[i]) for i in range(4)))
+    asked = numa(2, dedicated=4)
+    assert host_cells(inventory, asked, [3, 2, 1, 0]) == (1, 3)
+    assert host_cells(inventory, asked, [0, 1, 2, 3]) == (0, 2)
+
+
+#: Cells 0 and 2 are close, and so are 1 and 3.
+PAIRS = [{to: 11 if (n + to) % 2 == 0 else 21 for to in range(4) if to != n} for n in range(4)]
+
+
 BUSY = host(
     cored(0, (0, 4), (1, 5), shared=[2, 6], physnets=["red"], socket=0, memory_mb=64),
     cored(1, (8, 12), (9, 13), socket=1, memory_mb=64),
