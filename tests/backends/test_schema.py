@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
@@ -224,6 +226,76 @@ def test_an_upgrade_that_was_cut_short_goes_on(
     assert ("resource_providers" in left) == (database_kind == "mysql")
     assert len(SQLBackend.upgrade_database(database_url)) == 1
     _check_tables(engine)
+
+
+def _description() -> Iterator[str]:
+    """Yield a line for each table, column, constraint and index, with the types per database."""
+    dialects = [load() for load in (sqlite.dialect, postgresql.dialect, mysql.dialect)]
+    for table in tables.metadata.sorted_tables:
+        yield f"{table.name} {sorted(table.dialect_kwargs.items())}"
+        for column in table.columns:
+            types = [column.type.compile(dialect=dialect) for dialect in dialects]
+            default = column.server_default and str(column.server_default.arg)  # type: ignore[attr-defined]
+            yield f"{column.name} {types} {column.nullable} {column.autoincrement} {default}"
+        for constraint in sorted(table.constraints, key=lambda one: str(one.name)):
+            names = list(constraint.columns.keys()) if hasattr(constraint, "columns") else []
+            rule = str(getattr(constraint, "sqltext", ""))
+            keys = [
+                (key.target_fullname, key.ondelete) for key in getattr(constraint, "elements", ())
+            ]
+            yield f"{type(constraint).__name__} {constraint.name} {names} {rule} {keys}"
+        for index in sorted(table.indexes, key=lambda one: str(one.name)):
+            where = index.dialect_options["sqlite"]["where"]
+            yield f"{index.name} {index.columns.keys()} {index.unique} {where}"
+
+
+def test_the_fingerprint_is_that_of_the_tables() -> None:
+    # until 0.1.0 is tagged: put the fingerprint that the failure shows into ``migrations``
+    text = "\n".join(_description())
+    assert hashlib.sha256(text.encode()).hexdigest()[:32] == migrations.FINGERPRINT
+
+
+def test_tables_of_an_unreleased_version_are_refused_by_name(database_url: str) -> None:
+    SQLBackend.upgrade_database(database_url)
+    _run(database_url, "UPDATE ledger_schema SET fingerprint = 'another'")
+    _check_refused_as_unreleased(database_url)
+
+
+def _check_refused_as_unreleased(url: str) -> None:
+    for use in (SQLBackend.open, SQLBackend.upgrade_database):
+        with pytest.raises(exceptions.DatabaseUnavailable, match="unreleased version"):
+            use(url)
+    assert "unreleased version" in SQLBackend.database_status(url)["status"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE consumers DROP COLUMN writes",
+        "ALTER TABLE resource_providers ADD COLUMN another INTEGER",
+        "DROP TABLE server_groups",
+    ],
+)
+def test_tables_without_a_fingerprint_are_compared(database_url: str, change: str) -> None:
+    SQLBackend.upgrade_database(database_url)
+    _run(database_url, "DROP TABLE ledger_schema", change)
+    _check_refused_as_unreleased(database_url)
+
+
+def test_the_same_tables_without_a_fingerprint_are_upgraded(
+    database_kind: str, database_url: str
+) -> None:
+    SQLBackend.upgrade_database(database_url)
+    _run(database_url, "DROP TABLE ledger_schema")
+    assert "lacks tables" in SQLBackend.database_status(database_url)["status"]
+    if database_kind == "sqlite":  # which opening does
+        SQLBackend.open(database_url).close()
+    else:
+        with pytest.raises(exceptions.SchemaTooOld, match="db upgrade"):
+            SQLBackend.open(database_url)
+        assert len(SQLBackend.upgrade_database(database_url)) == 1
+    assert SQLBackend.upgrade_database(database_url) == []
+    assert ask(database_url, "SELECT fingerprint FROM ledger_schema") == [(migrations.FINGERPRINT,)]
 
 
 def test_a_newer_database_that_admits_this_library_is_used(database_url: str) -> None:

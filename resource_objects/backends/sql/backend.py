@@ -179,7 +179,7 @@ class SQLBackend(Backend):
         found = self._reading(migrations.standing)
         if found is Standing.TOO_NEW:
             raise exceptions.SchemaTooNew(self._database.where, found.value)
-        if found in (Standing.FOREIGN, Standing.BEFORE):
+        if found in (Standing.FOREIGN, Standing.BEFORE, Standing.UNRELEASED):
             raise exceptions.DatabaseUnavailable(self._database.where, found.value)
         return found
 

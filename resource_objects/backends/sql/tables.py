@@ -129,6 +129,14 @@ ledger_info = _table(
     sa.CheckConstraint("id = 1", name="one_row"),
 )
 
+#: One row: the fingerprint of the tables (see ``migrations``).
+ledger_schema = _table(
+    "ledger_schema",
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.CheckConstraint("id = 1", name="one_row"),
+)
+
 resource_classes = _table(
     "resource_classes",
     _id(),

@@ -7,7 +7,7 @@ import secrets
 import sqlalchemy as sa
 from alembic import op
 
-from resource_objects.backends.sql import tables
+from resource_objects.backends.sql import migrations, tables
 from resource_objects.providers.backend import RETENTION
 
 revision = "0001"
@@ -38,6 +38,7 @@ def upgrade() -> None:
                 retention=int(RETENTION.total_seconds()),
             )
         )
+    migrations.store_fingerprint(connection)
 
 
 def downgrade() -> None:
