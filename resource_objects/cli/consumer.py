@@ -553,7 +553,7 @@ def _bounds(
         }
     root = None if tree is None else ledger.usage(tree).providers[0].name
     kept = ledger.snapshot(root)
-    return {(None, name): (max(0, kept.free(name)), kept.capacity(name)) for name in kept.classes}
+    return {(None, name): (kept.free(name), kept.capacity(name)) for name in kept.classes}
 
 
 def add_environment(parser: argparse.ArgumentParser) -> None:

@@ -88,13 +88,12 @@ class HostStates(Mapping[str, "HostState"]):
         return self.fleet.totals(resource_class)[0]
 
     def free(self, resource_class: str) -> Integers:
-        """Return how much of a class could be taken of each host; negative after a shrink."""
-        return self.fleet.totals(resource_class)[1]
+        """Return how much of a class can be allocated of each host, over all its providers."""
+        return self.fleet.totals(resource_class)[2]
 
     def used(self, resource_class: str) -> Integers:
         """Return how much of a class is used of each host, or not free because of shares."""
-        capacity, free = self.fleet.totals(resource_class)
-        return capacity - free
+        return self.fleet.totals(resource_class)[1]
 
     def having(self, *traits: str) -> Booleans:
         """Return which hosts have one of some traits, themselves or by a provider below."""
@@ -193,7 +192,7 @@ class HostState:
         return int(self.beside.capacity(resource_class)[self.tree])
 
     def free(self, resource_class: str) -> int:
-        """Return how much of a class could be taken of it."""
+        """Return how much of a class can be allocated of it."""
         return int(self.beside.free(resource_class)[self.tree])
 
     def used(self, resource_class: str) -> int:

@@ -39,7 +39,6 @@ from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.counting import meeting
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_fleet import places_of_level
-from resource_objects.search.host_usage import counted
 from resource_objects.search.how_many import Count, HowMany
 from resource_objects.search.problem import Problem, lay
 
@@ -342,13 +341,13 @@ class _OfClass:
     def __init__(self, fleet: Fleet, kept: Fleet, name: str, is_out: Booleans) -> None:
         rows = fleet.rows(name)
         self.name, self._rows, trees = name, rows, len(fleet.hosts)
-        some = counted(fleet, rows) & ~rows.is_part
+        some = fleet.counted(rows)
         if fleet.within is not None:
             some = some & (rows.tree == fleet.within)
         self._some = some
         out = is_out[rows.provider]
         before = kept.rows(name)
-        self._free = np.where(some & ~out, rows.free, 0).clip(0)
+        self._free = fleet.free(rows)
         disabled = np.where(out, rows.capacity - rows.used, 0).clip(0)
         disabled = disabled + (before.capacity - rows.capacity)  # units that are out alone
         self.sums = {

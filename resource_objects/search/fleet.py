@@ -249,27 +249,62 @@ class Fleet:
         """Of which classes no tree has two, as far as somebody asked."""
         return {}
 
-    def totals(self, resource_class: str) -> tuple[Integers, Integers]:
-        """Return how much of a class each tree has, and how much could be taken of it.
+    def counted(self, rows: ClassRows) -> Booleans:
+        """Return True for the inventories of a class that are not a part of another of their tree.
 
-        What is used elsewhere because of shares is not free here either. Cost: a pass over the
-        class the first time; it goes on to the next fleet where only use changes.
+        A cell's CPUs, for example, are a part of the host's.
         """
-        (capacity, free), touched = self._totals.get(resource_class, (_NO_TOTALS, ()))
-        if capacity is _NO_TOTALS[0]:
+        end = rows.first + len(rows.tree)
+        here = self.shares.entries(rows.first, end)
+        source, target = self.shares.source[here], self.shares.target[here]
+        tree = self.inventories.tree
+        is_part = (rows.first <= target) & (target < end) & (tree[source] == tree[target])
+        found = ~rows.is_part
+        found[source[is_part] - rows.first] = False
+        return found
+
+    def free(self, rows: ClassRows) -> Integers:
+        """Return how much can be allocated of each inventory of a class; sums are of this.
+
+        0 for a part of another inventory of its tree, for a disabled provider, and for one that is
+        over its capacity: its excess does not reduce what another provider can give.
+        """
+        is_free, disabled = self.counted(rows), self.out_of_service()
+        if disabled is not None:
+            is_free &= ~disabled[rows.provider]
+        found: Integers = np.where(is_free, rows.free, 0).clip(0)
+        return found
+
+    def totals(self, resource_class: str) -> tuple[Integers, Integers, Integers]:
+        """Return by tree the capacity of a class, how much is used, and how much is free.
+
+        What cannot be allocated because of shares counts as used. Cost: a pass over the class the
+        first time; it goes on to the next fleet where only use changes.
+        """
+        totals, touched = self._totals.get(resource_class, (None, ()))
+        if totals is None:
             rows, trees = self.rows(resource_class), len(self.hosts)
-            counts = ~rows.is_part
-            capacity, free = np.zeros(trees, dtype=np.int64), np.zeros(trees, dtype=np.int64)
-            np.add.at(capacity, rows.tree[counts], rows.capacity[counts])
-            np.add.at(free, rows.tree[counts], rows.free[counts])
+            counts, sums = ~rows.is_part, []
+            of_inventories = (
+                np.where(counts, rows.capacity, 0),
+                np.where(counts, rows.capacity - rows.free, 0),
+                self.free(rows),
+            )
+            for column in of_inventories:
+                total = np.zeros(trees, dtype=np.int64)
+                np.add.at(total, rows.tree, column)
+                sums.append(total)
+            capacity, used, free = sums
         elif touched:
-            rows, free = self.rows(resource_class), free.copy()
+            rows = self.rows(resource_class)
+            capacity, used, free = totals[0], totals[1].copy(), totals[2].copy()
             for tree in touched:
-                here = rows.of_tree(tree)
-                free[tree] = rows.free[here][~rows.is_part[here]].sum()
+                here = rows.part(rows.of_tree(tree))
+                used[tree] = (here.capacity - here.free)[~here.is_part].sum()
+                free[tree] = self.free(here).sum()
         else:
-            return capacity, free
-        found = frozen(capacity), frozen(free)
+            return totals
+        found = frozen(capacity), frozen(used), frozen(free)
         self._totals[resource_class] = found, ()  # two threads may both do it, alike
         return found
 
@@ -296,15 +331,15 @@ class Fleet:
         weights, asked = key[0], dict(key[1])
         full: Figures = np.zeros(len(self.hosts))[trees]  # as full as each other, by no class
         for name, weight in weights:
-            capacity, free = (one[trees] for one in self.totals(name))
-            used = capacity - free + asked.get(name, 0)
+            capacity, used, _ = (one[trees] for one in self.totals(name))
+            used = used + asked.get(name, 0)
             part = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
             full += weight * part
         full /= sum(weight for _, weight in weights) or 1.0
         return full
 
     @functools.cached_property
-    def _totals(self) -> dict[str, tuple[tuple[Integers, Integers], tuple[int, ...]]]:
+    def _totals(self) -> dict[str, tuple[tuple[Integers, Integers, Integers], tuple[int, ...]]]:
         """Totals by class, each with the trees that were touched since they were worked out."""
         return {}
 
@@ -699,7 +734,6 @@ def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
 
 _NO_FIGURES: Integers = frozen(integers(()))
 _NO_FLAGS: Booleans = frozen(np.zeros(0, dtype=np.bool_))
-_NO_TOTALS = (_NO_FIGURES, _NO_FIGURES)
 _NO_COLUMNS: dict[str, Any] = {
     one: _NO_FLAGS if one.startswith("is_") else _NO_FIGURES for one in CLASS_COLUMNS
 }

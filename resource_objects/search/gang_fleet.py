@@ -29,7 +29,6 @@ from resource_objects.search.conditions.base import LaysFilter, pools_of
 from resource_objects.search.conditions.located import LocatedCondition, most_of_parts
 from resource_objects.search.dealing import Bound, Place, Portion, Room, bounded, largest
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.host_usage import counted
 from resource_objects.search.problem import Problem, counts_alone, lay, possible
 from resource_objects.search.tree_search import ClassShare, candidate, counted_candidate
 from resource_objects.search.views import View
@@ -307,7 +306,7 @@ class Supply:
         """Return by tree what it has of a class itself, its pools not among it."""
         if name not in self._own:
             rows = self.fleet.rows(name)
-            some = counted(self.fleet, rows) & ~self.fleet.is_pool[rows.provider]
+            some = self.fleet.counted(rows) & ~self.fleet.is_pool[rows.provider]
             free = np.where(some, rows.free, 0).clip(0)
             found = np.zeros(len(self.fleet.hosts), dtype=np.int64)
             np.add.at(found, rows.tree, free)

@@ -237,18 +237,6 @@ class Devices:
 # --- classes --------------------------------------------------------------------------------------
 
 
-def counted(fleet: Fleet, rows: ClassRows) -> Booleans:
-    """Return which inventories of a class are not a part of another of their tree."""
-    end = rows.first + len(rows.tree)
-    here = fleet.shares.entries(rows.first, end)
-    source, target = fleet.shares.source[here], fleet.shares.target[here]
-    tree = fleet.inventories.tree
-    is_part = (rows.first <= target) & (target < end) & (tree[source] == tree[target])
-    found = np.ones(len(rows.tree), dtype=np.bool_)
-    found[source[is_part] - rows.first] = False
-    return found
-
-
 def _classes(devices: Devices, disabled: Booleans | None) -> dict[int, list[ClassUsage]]:
     """Return the classes of each tree, devices first."""
     fleet = devices.fleet
@@ -258,7 +246,7 @@ def _classes(devices: Devices, disabled: Booleans | None) -> dict[int, list[Clas
     for name, is_thing in told:
         rows = fleet.classes[name]
         here = slice(rows.first, rows.first + len(rows.tree))
-        some = counted(fleet, rows) & ~devices.is_part[here] & ~rows.is_part
+        some = fleet.counted(rows) & ~devices.is_part[here]
         entries = np.flatnonzero(some)
         if not len(entries):
             continue
@@ -266,9 +254,7 @@ def _classes(devices: Devices, disabled: Booleans | None) -> dict[int, list[Clas
         whole = devices.is_whole[here][entries]
         used = rows.used[entries].copy()
         used[whole & (used == 0) & (rows.free[entries] <= 0)] = 1
-        free = devices.now.classes[name].free[entries].clip(0)
-        if disabled is not None:
-            free[disabled[rows.provider[entries]]] = 0
+        free = devices.now.free(devices.now.rows(name))[entries]
         parts: dict[int, list[Fraction]] = {}
         if whole.any():
             for entry in entries[whole & (rows.used[entries] == 0) & (used == 1)].tolist():

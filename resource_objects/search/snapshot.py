@@ -607,19 +607,17 @@ class Snapshot:
         return sum(rows.used[counted].tolist())
 
     def free(self, key: Resource | str) -> int:
-        """Return how much of a resource could be taken, over all providers: at most so much.
+        """Return how much of a resource can be allocated: the sum of what each provider can give.
 
-        :meth:`capacity` less :meth:`used`, or where what is taken is used elsewhere too, what there
-        is room for there if that is less: a device of which others have a part is not free. Where
-        several providers draw on one inventory, each counts with all that is left of it. What is
-        out of service gives nothing: none of it counts as free, and all of it as capacity.
+        A provider gives its capacity minus what is used, and no more than is left of what an
+        allocation there uses elsewhere: a device of which a part is allocated is not free. A
+        provider that is disabled, or used above its capacity after a shrink, gives 0. Where several
+        providers draw on one inventory, each counts with all that is left of it.
         """
-        _, counted = self._counted(key)
         fleet = self._fleet.in_force()
-        rows, out = fleet.rows(resource(key).name), fleet.out_of_service()
-        if out is not None:
-            counted = counted & ~out[rows.provider]
-        return sum(rows.free[counted].tolist())
+        rows = fleet.rows(resource(key).name)
+        free = fleet.free(rows)
+        return int(free.sum() if fleet.within is None else free[rows.tree == fleet.within].sum())
 
     def usage(self, *hosts: str) -> Usage:
         """Return who uses how much of what, provider by provider, as ``ledger.usage`` tells it.
@@ -692,7 +690,7 @@ class Snapshot:
         """Return the inventories of a resource, and which of them are not a part of another."""
         fleet = self._fleet
         rows = fleet.rows(resource(key).name)
-        counted = host_usage.counted(fleet, rows)
+        counted = fleet.counted(rows)
         return rows, counted if fleet.within is None else counted & (rows.tree == fleet.within)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

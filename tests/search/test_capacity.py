@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import pytest
@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions, search
+from resource_objects.providers import partitions
 from resource_objects.requests import Gang, Member, Request
+from resource_objects.scheduler.states import HostStates
 from resource_objects.scheduler.weighers.fragmentation import Fragmentation, _fragmentation
 from resource_objects.search.how_many import Count
 from tests.search.test_how_many import world
@@ -52,6 +54,70 @@ def test_a_device_that_is_out_of_service_is_not_free(ledger: ro.Ledger) -> None:
     ledger.disable("h0/gpu1", reason="ecc")
     one = ledger.snapshot().report().whole.classes["PGPU"]
     assert (one.capacity, one.free, one.disabled, one.largest) == (2, 1, 1, 1)
+
+
+def _over_capacity(ledger: ro.Ledger) -> None:
+    """Shrink one of two hosts, one of its devices and a pool below their use."""
+    sizes = (("VCPU=10", 4, "DISK_GB=100"), ("VCPU=4", 1, "DISK_GB=50"))
+    for cpus, devices, disk in sizes:
+        host = ro.Provider("n", cpus, aggregates=["row"])
+        host.add("n/a", f"PGPU={devices}")
+        host.add("n/b", "PGPU=3")
+        pool = ro.Provider("p", disk, aggregates=["row"], traits=["MISC_SHARES_VIA_AGGREGATE"])
+        ledger.sync(host, ro.Provider("m", "VCPU=2"), pool)
+        if cpus == "VCPU=10":
+            ledger.claim("a", {"n": "VCPU=8", "n/a": "PGPU=4", "p": "DISK_GB=60"})
+
+
+def _partly_disabled(ledger: ro.Ledger) -> None:
+    """Disable a host, and a device of another one."""
+    ledger.sync(gpus("h0", 4, 2), gpus("h1", 8, 2))
+    ledger.disable("h0/gpu1", reason="ecc")
+    ledger.disable("h1", reason="fan")
+
+
+def _in_parts(ledger: ro.Ledger) -> None:
+    """Allocate a part of one of two devices."""
+    host = gpus("h0", 4, 1)
+    partitions.thousandths(host.add("h0/gpu1", "PGPU=1"))
+    ledger.sync(host)
+    ledger.claim("a", {"h0/gpu1": "CUSTOM_PGPU_THOUSANDTHS=500"})
+
+
+def _of_one_class_twice(ledger: ro.Ledger) -> None:
+    """Define a host whose child provides a part of the host's own inventory."""
+    host = ro.Provider("h0", "VCPU=8")
+    cpus = ro.Share(resource_class="VCPU", of="h0", of_class="VCPU")
+    host.add("h0/cell", "VCPU=4", shares=[cpus])
+    ledger.sync(host)
+    ledger.claim("a", {"h0/cell": "VCPU=3"})
+
+
+@pytest.mark.parametrize(
+    ("build", "free"),
+    [
+        (_over_capacity, {"VCPU": 2, "PGPU": 3, "DISK_GB": 0}),
+        (_partly_disabled, {"VCPU": 4, "PGPU": 1}),
+        (_in_parts, {"VCPU": 4, "PGPU": 1, "CUSTOM_PGPU_THOUSANDTHS": 500}),
+        (_of_one_class_twice, {"VCPU": 5}),
+    ],
+)
+def test_free_capacity_has_one_definition(
+    ledger: ro.Ledger, build: Callable[[ro.Ledger], None], free: dict[str, int]
+) -> None:
+    build(ledger)
+    snapshot = ledger.snapshot()
+    report, states = snapshot.report(), HostStates(snapshot.fleet)
+    assert {name: snapshot.free(name) for name in snapshot.classes} == free
+    assert {name: one.free for name, one in report.whole.classes.items()} == free
+    assert {name: int(states.free(name).sum()) for name in snapshot.classes} == free
+    assert {name: sum(states[host].free(name) for host in states) for name in free} == free
+    of_pools = {"DISK_GB", "CUSTOM_PGPU_THOUSANDTHS"}  # in no line of a host
+    lines = [one for line in snapshot.host_usage() for one in line.classes]
+    for name in free.keys() - of_pools:
+        assert sum(one.free for one in lines if one.resource_class == name) == free[name]
+        assert snapshot.how_many(f"{name}=1").total.at_most == free[name]
+    assert {name: snapshot.fork().snapshot.free(name) for name in free} == free
 
 
 def test_racks_and_hosts_add_up(ledger: ro.Ledger) -> None:

@@ -25,11 +25,11 @@ class FreeDevices:
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the more, the fewer devices are free."""
         classes = filter(is_device, host.beside.fleet.classes)
-        return 1 + MOST - min(MOST, sum(max(0, host.free(name)) for name in classes))
+        return 1 + MOST - min(MOST, sum(host.free(name) for name in classes))
 
     def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
         """Return the more for each host, the fewer devices are free there."""
         free = np.zeros(len(hosts), dtype=np.int64)
         for name in filter(is_device, hosts.fleet.classes):
-            free += np.maximum(hosts.free(name), 0)
+            free += hosts.free(name)
         return (1 + MOST - np.minimum(free, MOST)).astype(np.float64)

@@ -85,8 +85,9 @@ class Fragmentation:
         """Return how little more of a host's devices is lost: 0, or below."""
         task = self.task(spec.resources)
         counts = {name: host.free(name) for name in self._classes(task)}
-        rows = host.beside.fleet.rows(self._part or self._whole)
-        free = rows.free[rows.of_tree(host.tree)].clip(0).tolist()
+        fleet = host.beside.fleet
+        rows = fleet.rows(self._part or self._whole)
+        free = fleet.free(rows.part(rows.of_tree(host.tree))).tolist()
         before = _fragmentation(counts, free, self._tasks)
         then = {name: counts[name] - task.counts.get(name, 0) for name in counts}
         ways = [_fragmentation(then, after, self._tasks) for after in _ways(free, task)]
@@ -102,7 +103,7 @@ class Fragmentation:
         first = rows.tree.searchsorted(np.arange(len(hosts)))
         place = np.arange(len(rows.tree)) - first[rows.tree]
         devices = np.full((len(hosts), int(place.max(initial=0)) + 1), -1)
-        devices[rows.tree, place] = rows.free.clip(0)
+        devices[rows.tree, place] = hosts.fleet.free(rows)
         usual = Usual.of(self._tasks, classes)
         grown, _ = growth(task, less, counts, devices, usual, self._parts)
         found: Figures = -np.where(np.isinf(grown), devices.clip(0).sum(1), grown)
