@@ -8,7 +8,9 @@ Rules, in the order they are looked at for each consumer and place:
 
 1. nobody gives back more than it holds;
 2. the inventory exists;
-3. unit rules bind all that one consumer will hold at a place, when that grows;
+3. unit rules bind all that one consumer will hold at a place, when that grows. They do not bind an
+   amount that another consumer of the same write had allocated there before: a move leaves it to
+   the migration, and a revert restores it, also where the rules of the host are tighter by now;
 4. ``used`` of an inventory is the sum of the allocations there and of those that share it, times
    their shares. It may not grow beyond the capacity; what is judged is the net change of all orders
    together, so two consumers may swap full places. Nor may it grow beyond a limit that came with
@@ -31,7 +33,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -459,17 +461,24 @@ def _totals(
     """
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()
+    in_use = _in_use(drafts)
     for draft in drafts:
         for change in draft.changes:
             if change.key[0] not in names:
                 raise exceptions.ProviderNotFound(change.key[0])
+            has_rules = not draft.order.aggregate
+            if in_use[change.key, change.after] and change.after > change.before:
+                in_use[change.key, change.after] -= 1
+                has_rules = False
             # what nobody else changes is decided once, unit rules and totals together; the rest
             # is judged by its net below, so that consumers may swap full places
             alone = nets[change.key] == change.after - change.before
             limit = limits.get(change.key) if limits else None
             out = len(left[change.key]) if change.key in left else 0
             place = places.get(change.key)
-            for reason in _refusals(draft.order, change, place, names, alone, limit, out):
+            for reason in _refusals(
+                draft.order, change, place, names, alone, limit, out, has_rules=has_rules
+            ):
                 reasons[change.key, reason] = None
             if alone:
                 decided.add(change.key)
@@ -484,6 +493,14 @@ def _totals(
     return list(_with_holders(reasons, holders)) if reasons else []
 
 
+def _in_use(drafts: Sequence[_Draft]) -> Counter[tuple[Key, int]]:
+    """Return the amounts that the consumers of a write had before it, where there are several."""
+    if len(drafts) == 1:
+        return Counter()
+    kept = (draft.kept for draft in drafts if draft.kept is not None)
+    return Counter((use.key, use.amount) for record in kept for use in record.held)
+
+
 def _refusals(
     order: ConsumerOrder,
     change: Change,
@@ -492,8 +509,13 @@ def _refusals(
     alone: bool,
     limit: int | None,
     out: int,
+    *,
+    has_rules: bool,
 ) -> Iterable[Reason]:
-    """Return why one change does not fit, totals included where it is the whole net change."""
+    """Return why one change does not fit, totals included where it is the whole net change.
+
+    :param has_rules: whether the unit rules of the inventory bind the consumer
+    """
     (uuid, kind), net = change.key, change.after - change.before
     if change.after < 0:
         return [decision.not_held(kind, net, change.before, names[uuid])]
@@ -501,18 +523,17 @@ def _refusals(
         return [decision.absent(kind, net, names[uuid])]
     if net <= 0 or order.adopts:
         return []
-    aggregate = order.aggregate
     if alone:
         return decision.refusals(
             place.record,
             net,
             place.provider,
             change.before,
-            aggregate=aggregate,
+            aggregate=not has_rules,
             limit=limit,
             out=out,
         )
-    if aggregate:
+    if not has_rules:
         return []
     # totals are judged by the net of all: of an empty inventory the unit rules alone are left
     emptied = dataclasses.replace(place.record, used=0)

@@ -12,6 +12,8 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.tracker import ClaimState, Migration, MigrationKind, MigrationState
 from resource_objects.host.tracker.moves import migration_id, migration_of
+from resource_objects.providers.orders import ConsumerOrder, Use
+from resource_objects.providers.plan import Plan
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.tracker.labs import WHOLE, box, holdings, tracker, used
 
@@ -667,3 +669,112 @@ def test_who_holds_something_of_two_hosts_says_what_it_wants(lab: ro.Ledger) -> 
     lab.claim("vm", {"box-0": "VCPU=1", "box-1": "VCPU=1"})
     with pytest.raises(exceptions.InvalidMove, match="holds something of box-0, box-1"):
         tracker(lab).move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION)
+
+
+# --- hosts that shrank below their use ---
+
+#: Figures of a host of which a consumer uses VCPU=3, each against a unit rule or below the use.
+SHRUNK = [
+    "VCPU=4:max_unit=2",
+    "VCPU=4:min_unit=4",
+    "VCPU=4:step_size=2",
+    "VCPU=2:max_unit=2:allocation_ratio=2.0",
+    "VCPU=2:max_unit=2",
+    "VCPU=4:reserved=2:max_unit=2",
+]
+
+
+def shrink(ledger: ro.Ledger, host: str, figures: str) -> None:
+    """Change the VCPU inventory of a host."""
+    tree = ledger.provider(host)
+    now = {**dict(tree.inventories.by_name()), **dict(ro.Inventories(figures).by_name())}
+    tree.update(inventories=ro.Inventories(now))
+    ledger.sync(tree)
+
+
+@pytest.mark.law(3)
+@each_leaving
+@pytest.mark.parametrize("figures", SHRUNK)
+def test_a_host_that_shrank_below_its_use_can_be_left_and_restored(
+    lab: ro.Ledger, figures: str, kind: MigrationKind, host: str, request_: str | None
+) -> None:
+    if host == "box-0":
+        host, request_ = "box-1", "VCPU=2,DISK_GB=20"
+    vm(lab, asked=LARGE)
+    before = holdings(lab)
+    shrink(lab, "box-0", figures)
+    for end in ("revert_move", "confirm_move"):
+        tracker(lab).move("vm", host, request_, kind=kind, migration=end)
+        assert ro.Amounts(lab.held("vm/migration").amounts) == ro.Amounts(LARGE)
+        getattr(tracker(lab), end)("vm", end)
+        if end == "revert_move":
+            assert holdings(lab) == before
+    assert lab.held("vm").by_provider() == {host: ro.Amounts(request_ or LARGE)}
+
+
+@pytest.mark.parametrize("end", ["confirm_move", "revert_move"])
+def test_a_host_that_shrank_while_a_consumer_moved_within_it(lab: ro.Ledger, end: str) -> None:
+    vm(lab, asked="VCPU=2,DISK_GB=10")
+    tracker(lab).move("vm", "box-0", "VCPU=1,DISK_GB=20", migration="m")
+    shrink(lab, "box-0", "VCPU=1:max_unit=1")
+    getattr(tracker(lab), end)("vm", "m")
+    kept = "VCPU=1,DISK_GB=20" if end == "confirm_move" else "VCPU=2,DISK_GB=10"
+    assert lab.held("vm").by_provider() == {"box-0": ro.Amounts(kept)}
+
+
+@pytest.mark.law(3)
+def test_a_resize_within_a_host_that_shrank_keeps_what_was_used(lab: ro.Ledger) -> None:
+    vm(lab, asked="VCPU=2,DISK_GB=10")
+    shrink(lab, "box-0", "VCPU=4:max_unit=1")
+    tracker(lab).move("vm", "box-0", "VCPU=1,DISK_GB=20", migration="m")
+    assert used(lab)["box-0", "VCPU"] == 3
+    tracker(lab).revert_move("vm", "m")
+    assert lab.held("vm").by_provider() == {"box-0": ro.Amounts("VCPU=2,DISK_GB=10")}
+
+
+def test_a_rebuild_is_judged_by_the_unit_rules_of_what_changes(lab: ro.Ledger) -> None:
+    vm(lab, asked="VCPU=3,DISK_GB=10")
+    shrink(lab, "box-0", "VCPU=4:max_unit=2,DISK_GB=100:max_unit=20")
+    for asked in ("VCPU=4,DISK_GB=10", "VCPU=3,DISK_GB=21"):
+        with pytest.raises(exceptions.CapacityException, match="one claim takes at most"):
+            tracker(lab).move("vm", "box-0", asked, kind=MigrationKind.REBUILD)
+    tracker(lab).move("vm", "box-0", "VCPU=3,DISK_GB=20", kind=MigrationKind.REBUILD)
+    assert lab.held("vm").by_provider() == {"box-0": ro.Amounts("VCPU=3,DISK_GB=20")}
+    tracker(lab).move("vm", None, kind=MigrationKind.SHELVE)
+    with pytest.raises(exceptions.CapacityException, match="one claim takes at most 2"):
+        tracker(lab).claim("vm", "box-0", "VCPU=3")
+
+
+@pytest.mark.law(3)
+def test_topology_and_device_are_left_whatever_the_unit_rules(lab: ro.Ledger) -> None:
+    vm(lab, asked=WHOLE + ",VCPU=3")
+    before = holdings(lab)
+    shrink(lab, "box-0", "VCPU=2:max_unit=2")
+    tracker(lab).move("vm", "box-1", kind=MigrationKind.LIVE_MIGRATION, migration="m")
+    tracker(lab).revert_move("vm", "m")
+    assert holdings(lab) == before
+    bigger = WHOLE.replace("DISK_GB=10", "DISK_GB=20") + ",VCPU=3"
+    tracker(lab).move("vm", "box-0", bigger, kind=MigrationKind.REBUILD)
+    assert lab.held("vm").amounts["DISK_GB"] == ro.Amounts("DISK_GB=20")["DISK_GB"]
+
+
+@pytest.mark.law(5)
+def test_unit_rules_bind_what_no_consumer_of_the_write_had(lab: ro.Ledger) -> None:
+    lab.claim("vm", {"box-0": "VCPU=3"})
+    shrink(lab, "box-0", "VCPU=4:max_unit=2:allocation_ratio=4.0")
+    at = lab.provider("box-0").uuid or ""
+
+    def use(amount: int) -> tuple[Use, ...]:
+        return (Use(at, "VCPU", amount),)
+
+    gone = ConsumerOrder.release("vm")
+    for orders in (
+        [gone, ConsumerOrder.claim("left", use(4))],
+        [gone, ConsumerOrder.claim("left", use(3)), ConsumerOrder.claim("other", use(3))],
+    ):
+        with pytest.raises(exceptions.UnitRuleViolated, match="one claim takes at most 2"):
+            lab.apply(Plan(orders=tuple(orders)))
+    lab.move("vm", {"box-1": "VCPU=1"}, leaving="left")
+    lab.claim("other", {"box-1": "VCPU=1"})
+    lab.swap("left", "other")
+    assert holdings(lab)["other"] == "VCPU=3 of box-0"
