@@ -275,18 +275,19 @@ def _write_definition(
     :raises CapacityException: if what is pending would not fit afterwards; nothing was written
     :raises InvalidInventory: for cells that a ledger cannot keep
     """
-    tries = binding.ledger.retries.definitions
-    while True:
-        plan, host_uuid = _definition_plan(binding, edits, pending, own, uuid)
+
+    def plan() -> tuple[Plan, str]:
+        return _definition_plan(binding, edits, pending, own, uuid)
+
+    def write(planned: tuple[Plan, str]) -> tuple[DefinitionChanges, str, Claim | None]:
+        plan, host_uuid = planned
         changes = plan.definitions
         assert changes is not None, "it was made with some, or none that change anything"
-        try:
-            adopted = binding.ledger.apply(plan) if changes else ()
-            return changes, host_uuid, adopted[0] if adopted else None
-        except (exceptions.StaleDefinition, exceptions.ProviderExists):
-            tries -= 1
-            if tries <= 0:
-                raise
+        adopted = binding.ledger.apply(plan) if changes else ()
+        return changes, host_uuid, adopted[0] if adopted else None
+
+    faster = exceptions.StaleDefinition, exceptions.ProviderExists
+    return binding.ledger.retries.write(plan, write, *faster)
 
 
 def _definition_plan(
@@ -368,9 +369,9 @@ def _adopt(binding: Binding) -> Claim | None:
     :raises ProviderNotFound: if the host is gone
     :raises InvalidRow: if the record says of devices what nobody can read
     """
-    backend, tries = binding.ledger.backend, binding.ledger.retries.definitions
-    while True:
-        holder = unattributed(binding.provider)
+    backend, holder = binding.ledger.backend, unattributed(binding.provider)
+
+    def adopting() -> Write | None:
         # read first: whoever adopts in between writes it
         kept = backend.held(holder)
         found = binding.read()
@@ -391,14 +392,15 @@ def _adopt(binding: Binding) -> Claim | None:
             orders = (order,)
         uuid = found.uuid
         doing = Operation(actor=binding.ledger.actor)
-        try:
-            backend.commit(Write(doing, "adopt", uuid, orders=orders, adopted=(uuid,)))
-        except _FASTER:
-            if tries <= 0:
-                raise
-            tries -= 1
-        else:
-            return binding.ledger.held(holder) if orders else None
+        return Write(doing, "adopt", uuid, orders=orders, adopted=(uuid,))
+
+    def write(adopting: Write | None) -> Claim | None:
+        if adopting is None:
+            return None
+        backend.commit(adopting)
+        return binding.ledger.held(holder) if adopting.orders else None
+
+    return binding.ledger.retries.write(adopting, write, *_FASTER)
 
 
 # --- whether it fits ------------------------------------------------------------------------------

@@ -96,10 +96,26 @@ class RetryPolicy:
         :param faster: the errors that tell that somebody did
         :param tries: how many times again; None: ``definitions``
         """
+        return self.write(lambda: None, lambda _: attempt(), *faster, tries=tries)
+
+    def write(
+        self,
+        read: Callable[[], _A],
+        write: Callable[[_A], _T],
+        *faster: type[exceptions.ResourceObjectsError],
+        tries: int | None = None,
+    ) -> _T:
+        """Read, then write; read and write again if another process wrote in between.
+
+        :param write: called with what ``read`` returned. An error of ``read`` is not tried again
+        :param faster: the errors of ``write`` that report that another process wrote
+        :param tries: the number of repetitions; None: ``definitions``
+        """
         tries = self.definitions if tries is None else tries
         while True:
+            found = read()
             try:
-                return attempt()
+                return write(found)
             except faster:
                 if tries <= 0:
                     raise

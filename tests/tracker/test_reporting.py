@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import resource_objects as ro
 from resource_objects import clock, exceptions
+from resource_objects.host.compute_node import ComputeNode
 from resource_objects.host.tracker import FindingKind, ResourceTracker
+from resource_objects.host.tracker.adopting import Adopter
+from resource_objects.ledger import RetryPolicy
 from resource_objects.providers import Backend
 from resource_objects.providers.statistics import StatisticsOrder, StatisticType
+from tests.host.used_hosts import row
 from tests.tracker.agents import Agent
+from tests.tracker.test_adopting import Rows
 
 LOAD = StatisticType("cpu.percent", "decimal", "%")
 BUILDS = StatisticType("failed_builds", "integer")
@@ -206,3 +212,70 @@ def test_a_host_that_somebody_removes_meanwhile_keeps_nobody_from_telling(
     monkeypatch.undo()
     tracker.update_available_resource()
     assert values(ledger) == {**_b(3), "a": {"cpu.percent": 1}}
+
+
+# --- how often a write is repeated ---
+
+
+def _sync(ledger: ro.Ledger) -> None:
+    ledger.sync(ro.Provider("host1", "VCPU=16"))
+
+
+def _update(ledger: ro.Ledger) -> None:
+    agent = Agent(host1="VCPU=16")
+    ResourceTracker(ledger, agent).update_available_resource()
+    raise exceptions.StaleDefinition("host1", "it became a finding")
+
+
+def _save_definition(ledger: ro.Ledger) -> None:
+    node = ComputeNode.load(ledger, "host1")
+    node.inventories["VCPU"].total = 16
+    node.save()
+
+
+def _adopt_record(ledger: ro.Ledger) -> None:
+    row().bind(ledger).save()
+
+
+def _adopt_host(ledger: ro.Ledger) -> None:
+    Adopter(ledger, Rows(host1=row())).adopt("host1")
+
+
+def _report_statistics(ledger: ro.Ledger) -> None:
+    agent = Agent(host1="VCPU=8")
+    agent.tells = {"host1": [LOAD(1)]}
+    ResourceTracker(ledger, agent).update_available_resource()
+
+
+@pytest.mark.parametrize("repetitions", [0, 1, 5])
+@pytest.mark.parametrize(
+    ("write", "method", "error"),
+    [
+        (_sync, "commit", exceptions.StaleDefinition),
+        (_update, "commit", exceptions.StaleDefinition),
+        (_save_definition, "commit", exceptions.StaleDefinition),
+        (_adopt_record, "commit", exceptions.StaleConsumer),
+        (_adopt_host, "commit", exceptions.StaleDefinition),
+        (_report_statistics, "put_statistics", exceptions.ProviderNotFound),
+    ],
+)
+def test_the_policy_counts_repetitions_in_each_loop(
+    ledger: ro.Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[ro.Ledger], None],
+    method: str,
+    error: type[exceptions.ResourceObjectsError],
+    repetitions: int,
+) -> None:
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
+    attempts = []
+
+    def refused(order: Any) -> None:
+        attempts.append(order)
+        raise error("host1", "changed by another process")
+
+    policy = RetryPolicy(definitions=repetitions)
+    monkeypatch.setattr(ledger.backend, method, refused)
+    with pytest.raises(error):
+        write(ro.Ledger(ledger.backend, retries=policy))
+    assert len(attempts) == 1 + repetitions

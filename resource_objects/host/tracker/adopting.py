@@ -111,21 +111,20 @@ class Adopter:
             return () if host in self._adopted else self._adopt(host)
 
     def _adopt(self, host: str) -> tuple[Claim, ...]:
-        tries = self._ledger.retries.definitions
-        while True:
+        def plan() -> Plan | None:
             record = self._records.read(host)
             if record is None:
+                return None
+            return adoption_plan(self._ledger, host, record, self._records.consumers(host))
+
+        def write(plan: Plan | None) -> tuple[Claim, ...]:
+            if plan is None:
                 return ()
-            plan = adoption_plan(self._ledger, host, record, self._records.consumers(host))
-            try:
-                claims = self._ledger.apply(plan)
-            except _FASTER:
-                if tries <= 0:
-                    raise
-                tries -= 1
-            else:
-                self._adopted.add(host)
-                return claims
+            claims = self._ledger.apply(plan)
+            self._adopted.add(host)
+            return claims
+
+        return self._ledger.retries.write(plan, write, *_FASTER)
 
     def forget(self, *hosts: str) -> None:
         """Forget that hosts were adopted: somebody may have removed them since."""

@@ -371,17 +371,16 @@ class Reconciler:
         operation = new_operation()
         self._own.add(operation)
         subject = subject_of_roots([look.host for look in looks])
-        tries = 2 if len(looks) == 1 else 1
-        while True:
-            try:
-                write = self._ledger.definitions.write
-                write("define", subject, operation, lambda: self._compared(looks))
-            except (exceptions.InventoryInUse, exceptions.ProviderInUse):
-                tries -= 1
-                if not tries:  # else somebody may have taken it since it was read
-                    raise
-            else:
-                return
+        write = functools.partial(
+            self._ledger.definitions.write,
+            "define",
+            subject,
+            operation,
+            lambda: self._compared(looks),
+        )
+        # another process may have allocated something since the host was read
+        in_use = exceptions.InventoryInUse, exceptions.ProviderInUse
+        self._ledger.retries.again(write, *in_use, tries=1 if len(looks) == 1 else 0)
 
     def _refused(self, look: _Look, error: exceptions.ResourceObjectsError) -> Finding:
         """Return the finding of an error; with the holders, if something that is gone is held."""

@@ -85,24 +85,27 @@ class Reporting:
         self, said: Mapping[str, tuple[Statistic, ...]], reported: Collection[str]
     ) -> list[Finding]:
         """Write in one transaction what can be, and return what cannot."""
-        findings: list[Finding] = []
         statistics = self._ledger.statistics
-        tries = max(2, self._ledger.retries.definitions)
-        while True:
+
+        def attempt() -> list[Finding]:
             there = self._ledger.backend.uuids([*said, *reported])
-            values = {there[host]: some for host, some in said.items() if host in there}
             heard = [there[host] for host in reported if host in there]
-            try:
+
+            def put(some: Mapping[str, tuple[Statistic, ...]]) -> None:
+                values = {there[host]: of_host for host, of_host in some.items() if host in there}
                 statistics.put(values, reported=heard)
-            except (exceptions.ProviderNotFound, exceptions.StatisticConflict) as error:
-                tries -= 1
-                if not tries:
-                    raise
-                if isinstance(error, exceptions.StatisticConflict):
-                    said, findings = _agreeing(said, statistics.types())
-                # else a host was removed since: again, without it
-            else:
+
+            try:
+                put(said)
+            except exceptions.StatisticConflict:  # without those that are declared otherwise
+                agreeing, findings = _agreeing(said, statistics.types())
+                put(agreeing)
                 return findings
+            return []
+
+        # a host may be removed meanwhile, or a statistic declared
+        faster = exceptions.ProviderNotFound, exceptions.StatisticConflict
+        return self._ledger.retries.again(attempt, *faster)
 
 
 def _agreeing(
