@@ -17,9 +17,10 @@ What libvirt does not tell is unknown: free pages, revisions and subsystems of d
 GPUs. A device whose class it does not tell, as older versions do not, has the class ``000000``: it
 is unclassified. A CPU without siblings is offline. The machine's memory is that of its cells.
 
-One bad fact does not cost the machine. Without a ``<topology>``, CPUs or the memory of a cell there
-is none; but pages that are more than the memory of their cell, distances that are not one per cell,
-and a device that does not say what it is or went away meanwhile are left out, and a
+One bad fact does not cost the machine. Without ``<cells>`` and a CPU that is online there is no
+machine. A cell without ``<memory>`` has none (libvirt leaves the element out), and one without
+``<cpus>`` has no CPUs. Pages that are more than the memory of their cell, distances that are not one
+per cell, and a device that does not describe itself or was removed meanwhile are left out, and a
 :class:`~resource_objects.host.facts.DiscoveryFinding` names each.
 
 XML comes from another process: a document type, and so every entity, is refused before anything
@@ -292,7 +293,7 @@ class _Cells:
 
     def _cpus(self, number: int, cell: Element) -> Iterator[_CPU]:
         subject = f"{_CAPABILITIES}: cell {number}"
-        for one in _child(subject, cell, "cpus").findall("cpu"):
+        for one in cell.findall("cpus/cpu"):
             cpu = _attribute(subject, one, "id")
             said = one.get("siblings")
             siblings: tuple[int, ...] = ()
@@ -330,8 +331,8 @@ class _Cells:
         near: Mapping[int, tuple[int, ...]],
     ) -> NUMACell:
         subject = f"{_CAPABILITIES}: cell {number}"
-        memory = _child(subject, cell, "memory")
-        size = _size(subject, memory, memory.text, "memory")
+        memory = cell.find("memory")  # libvirt leaves it out where a node has none
+        size = 0 if memory is None else _size(subject, memory, memory.text, "memory")
         online = [cpu for cpu in cpus if cpu.siblings]
         packages = {cpu.package_id for cpu in online}
         return NUMACell(

@@ -108,6 +108,40 @@ def test_what_is_offered_of_it_is_as_of_a_machine_that_is_read_from_its_files() 
     ]
 
 
+BARE_CELLS = """<capabilities><host><topology><cells>
+  <cell id='0'><memory unit='KiB'>1048576</memory>
+    <pages unit='KiB' size='4'>262144</pages>
+    <cpus><cpu id='0' siblings='0'/><cpu id='1' siblings='1'/></cpus></cell>
+  <cell id='1'>{memory}<cpus><cpu id='2' siblings='2'/></cpus></cell>
+  <cell id='2'>{memory}</cell>
+</cells></topology></host></capabilities>"""
+
+
+@pytest.mark.parametrize("memory", ["", "<memory unit='KiB'>0</memory>"])
+def test_a_cell_without_memory_has_0_mib(memory: str) -> None:
+    machine = parse_machine(BARE_CELLS.format(memory=memory), hostname="compute-0")
+    assert machine.memory_mb == 1024
+    assert [(cell.id, cell.cpus, cell.memory_bytes) for cell in machine.cells] == [
+        (0, (0, 1), 1024 * MIB),
+        (1, (2,), 0),
+        (2, (), 0),
+    ]
+    assert machine.findings == ()
+    assert list(map(str, provider_tree(machine, numa=True).walk())) == [
+        "compute-0: VCPU=3,MEMORY_MB=1024",
+        "compute-0/numa0: NUMA_TOPOLOGY=cell 0: 2 shared CPUs 1024 MiB",
+        "compute-0/numa1: NUMA_TOPOLOGY=cell 1: 1 shared CPUs",
+        "compute-0/numa2: NUMA_TOPOLOGY=cell 2: ",
+    ]
+
+
+def test_pages_of_a_cell_without_memory_are_left_out() -> None:
+    pages = "<pages unit='KiB' size='4'>1</pages>"
+    machine = parse_machine(BARE_CELLS.format(memory=pages))
+    assert [cell.pages for cell in machine.cells] == [(Pages(4096, 262144),), (), ()]
+    assert len(machine.findings) == 2
+
+
 # --- what is left out, and told ---
 
 
@@ -230,7 +264,6 @@ REFUSED = {
     "no host": ("<capabilities/>", "no <host> in <capabilities>"),
     "no topology": ("<capabilities><host/></capabilities>", "no <topology> in <host>"),
     "no cells": (GOOD.replace("cells", "rooms"), "no <cells> in <topology>"),
-    "no memory": (GOOD.replace("memory", "disk"), "no <memory> in <cell>"),
     "no CPUs": (GOOD.replace("<cpu id=", "<gpu id="), "no <cpu> with siblings"),
     "all offline": (GOOD.replace(" siblings=", " was="), "no <cpu> with siblings"),
     "a CPU without an id": (GOOD.replace("<cpu id='2'", "<cpu"), "id of <cpu> is None"),
