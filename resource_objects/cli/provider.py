@@ -326,7 +326,7 @@ class SetInventories(Command):
             stays = dict(provider.inventories) if parsed_args.amend else _parts(provider)
             _check_counts(provider, given)
             if stays:
-                given = Inventories({**stays, **dict(given)})
+                given = Inventories(stays).amended(parsed_args.inventories)
                 generation = provider.generation if generation is None else generation
             self.say(str(ledger.change(parsed_args.name, inventories=given, generation=generation)))
 

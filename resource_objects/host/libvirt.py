@@ -19,9 +19,9 @@ is unclassified. A CPU without siblings is offline. The machine's memory is that
 
 One bad fact does not cost the machine. Without ``<cells>`` and a CPU that is online there is no
 machine. A cell without ``<memory>`` has none (libvirt leaves the element out), and one without
-``<cpus>`` has no CPUs. Pages that are more than the memory of their cell, distances that are not one
-per cell, and a device that does not describe itself or was removed meanwhile are left out, and a
-:class:`~resource_objects.host.facts.DiscoveryFinding` names each.
+``<cpus>`` has no CPUs. Pages that are more than the memory of their cell, distances that are not
+one per cell, and a device that does not describe itself or was removed meanwhile are left out, and
+a :class:`~resource_objects.host.facts.DiscoveryFinding` names each.
 
 XML comes from another process: a document type, and so every entity, is refused before anything
 else of the text is read.

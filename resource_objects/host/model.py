@@ -24,7 +24,7 @@ The same facts and arguments give the same tree, so syncing twice changes nothin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
@@ -33,7 +33,7 @@ from resource_objects.host.facts import MIB, Machine
 from resource_objects.host.numa import CPUSet, CPUSplit, ReservedPages, cpu_sets, numa_inventory
 from resource_objects.host.rules import DeviceRule
 from resource_objects.providers import Provider
-from resource_objects.resources import Amounts, resource, text
+from resource_objects.resources import Amounts, Inventory, resource, text
 from resource_objects.resources.catalog import by_name
 from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyInventory
 from resource_objects.resources.numa.host import KIB
@@ -44,6 +44,9 @@ __all__ = ["TreeSettings", "is_discovered", "provider_tree"]
 
 _SMT = "HW_CPU_HYPERTHREADING"
 _ARCHITECTURE = "HW_ARCH_"
+
+#: What is used in place of an invalid inventory of a class.
+OnInvalid = Callable[[str, InvalidInput], Inventory | None]
 
 
 class TreeSettings(TypedDict, total=False):
@@ -74,6 +77,7 @@ def provider_tree(
     reserved_pages: ReservedPages = None,
     physnets: Mapping[int, Iterable[str]] | None = None,
     tunneled: Iterable[int] = (),
+    on_invalid: OnInvalid | None = None,
 ) -> Provider:
     """Return what a machine offers, as a tree of providers. Pure; O(devices x rules + CPUs).
 
@@ -88,6 +92,8 @@ def provider_tree(
     :param numa: whether its NUMA cells can be asked for; a machine without cells has none
     :param reserved_pages: with ``numa``, as :func:`~resource_objects.host.numa.numa_inventory`
         has it; so are ``physnets`` and ``tunneled``
+    :param on_invalid: called with the class and the error of an inventory of the host that is
+        invalid; returns the one to use instead, None for none. By default the error is raised
     :raises InvalidName: if there is no host name and no ``name`` either
     :raises InvalidInventory: if more is reserved than there is, an argument is about a resource
         that the host itself does not offer, CPUs are not online or in both sets, or pages or
@@ -125,7 +131,7 @@ def provider_tree(
     inventory = _cells(machine, numa, sets, rates, cells)
     takeable = machine_devices(machine, rules)
     kept_mb = _huge_pages_mb(machine) + _kept_ordinary_mb(inventory)
-    inventories = _inventories(_totals(machine, sets), kept_mb, reserved, rates)
+    inventories = _inventories(_totals(machine, sets), kept_mb, reserved, rates, on_invalid)
     root = Provider(host, inventories, traits=_traits(machine))
     if takeable.devices:
         for part in root.add_parts(DEVICES, PCIInventory(takeable.devices)):
@@ -161,7 +167,11 @@ def _cells(
 
 
 def _inventories(
-    totals: Mapping[str, int], kept_mb: int, reserved: Any, ratios: Mapping[str, Any]
+    totals: Mapping[str, int],
+    kept_mb: int,
+    reserved: Any,
+    ratios: Mapping[str, Any],
+    on_invalid: OnInvalid | None,
 ) -> dict[str, Any]:
     """Return the inventories of the host itself, by class."""
     figures: dict[str, dict[str, Any]] = {kind: {} for kind in totals}
@@ -178,10 +188,15 @@ def _inventories(
         figures[name]["allocation_ratio"] = ratio
         # given out more often than it exists: one consumer still cannot use more than exists
         figures[name]["max_unit"] = totals[name]
-    return {
-        name: resource(name).make_inventory(total, **figures[name])
-        for name, total in totals.items()
-    }
+    found: dict[str, Any] = {}
+    for name, total in totals.items():
+        try:
+            found[name] = resource(name).make_inventory(total, **figures[name])
+        except InvalidInput as error:
+            if on_invalid is None:
+                raise
+            found[name] = on_invalid(name, error)
+    return {name: inventory for name, inventory in found.items() if inventory is not None}
 
 
 def _totals(machine: Machine, sets: CPUSplit) -> dict[str, int]:

@@ -63,7 +63,7 @@ def take_over(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the inventories of a node, saved and now, with what is stated taken over.
 
-    :param wanted: as of :func:`by_resource`; None for what there is none of
+    :param wanted: as of :func:`by_resource`; None for a resource that the node does not have
     :param row: the record that the node was read from, None if its inventories are a ledger's
     :raises InvalidInventory: for what no column says, or a ledger does not
     """
@@ -176,7 +176,8 @@ def _labelled(name: str, given: Any) -> Inventory | None:
     kind = resource(name).inventory_kind
     if not isinstance(given, kind):
         raise exceptions.InvalidInventory(name, given, f"{kind.__name__}, or None")
-    return Inventories({name: given})[name]
+    found: Inventory | None = Inventories({name: given}).get(name)
+    return found
 
 
 def _state_count(

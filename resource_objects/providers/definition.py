@@ -308,13 +308,17 @@ def definition_of(
 def to_records(
     inventories: Inventories,
 ) -> tuple[tuple[InventoryRecord, ...], tuple[KindRecord, ...]]:
-    """Return inventories as they are kept, without what is used: figures, and kinds beside them.
+    """Return inventories as they are stored, without usage: figures, and the records of kinds.
+
+    An inventory whose total became 0 is not stored.
 
     :raises InvalidInventory: if two of them are counted in one class
     """
     figures: dict[str, InventoryRecord] = {}
     kinds: list[KindRecord] = []
     for name, inventory in inventories.by_name():
+        if inventory.is_empty:
+            continue
         records = [record.definition() for record in inventory.to_records()]
         classes = tuple(record.resource_class for record in records)
         body = inventory.describe()

@@ -333,8 +333,8 @@ def _of_part(host: Provider, kind: Resource, part: InventoryPart) -> Provider:
 def kept_classes(inventories: Inventories) -> Iterator[str]:
     """Yield the classes that inventories are counted in."""
     for _, inventory in inventories.by_name():
-        for record in inventory.to_records():
-            yield record.resource_class
+        if not inventory.is_empty:
+            yield from (record.resource_class for record in inventory.to_records())
 
 
 def _tuple(given: Iterable[_T]) -> tuple[_T, ...]:

@@ -415,8 +415,7 @@ class IntegerResource(abstract.Resource):
     @on_class_or_instance
     def make_inventory(this: Any, /, total: int = 0, **figures: Any) -> IntegerInventory:  # noqa: N805
         """Return an inventory; ``figures`` as :class:`IntegerInventory` has them."""
-        label = None if isinstance(this, type) else this.name
-        return IntegerInventory(total, **{"resource_class": label, **figures})
+        return _inventory_of_figures(this, total, figures)
 
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> IntegerInventory:
         """Return the inventory of one record."""
@@ -485,7 +484,7 @@ class SlotResource(abstract.Resource):
 
     def make_empty(self) -> IntegerInventory:
         """Return the inventory of a place without slots."""
-        return self.make_inventory(0, max_unit=None)
+        return self.make_inventory(0)
 
     @on_class_or_instance
     def make_amount(this: Any, /, value: int = 1) -> IntegerAmount:  # noqa: N805
@@ -495,8 +494,8 @@ class SlotResource(abstract.Resource):
     @on_class_or_instance
     def make_inventory(this: Any, /, total: int = 1, **figures: Any) -> IntegerInventory:  # noqa: N805
         """Return an inventory of one slot, of which a claim takes at most one."""
-        label = None if isinstance(this, type) else this.name
-        return IntegerInventory(total, **{"resource_class": label, "max_unit": 1, **figures})
+        most = None if total == 0 else 1
+        return _inventory_of_figures(this, total, {"max_unit": most, **figures})
 
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> IntegerInventory:
         """Return the inventory of one record."""
@@ -520,6 +519,20 @@ class SlotResource(abstract.Resource):
 
 
 # --- what is counted, as it is kept and as text ---------------------------------------------------
+
+
+def _inventory_of_figures(resource: Any, total: int, figures: dict[str, Any]) -> IntegerInventory:
+    """Return the inventory of a resource; an error about a figure names the resource.
+
+    :param resource: a resource, or its class, which has no name
+    """
+    if isinstance(resource, type):
+        return IntegerInventory(total, **figures)
+    try:
+        return IntegerInventory(total, **{"resource_class": resource.name, **figures})
+    except (exceptions.InvalidField, exceptions.InvalidRatio) as error:
+        field = error.what.removeprefix("IntegerInventory.")
+        raise type(error)(f"{resource.name} {field}", error.value, error.expected) from error
 
 
 def _inventory_of_records(records: Sequence[InventoryRecord]) -> IntegerInventory:

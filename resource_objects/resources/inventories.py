@@ -24,7 +24,7 @@ _NO_LIMITS = Limits()
 
 
 def _labelled(resource: Resource, inventory: Any) -> Inventory:
-    """Return a copy of the inventory that knows what it is of (a plain value is a total)."""
+    """Return a copy of the inventory, labelled with its resource (a plain value is a total)."""
     if not isinstance(inventory, Inventory):
         inventory = resource.make_inventory(inventory)
     if inventory.resource_class not in (None, resource.name):
@@ -47,10 +47,20 @@ def _check_kind(resource: Resource, inventory: Inventory) -> None:
             inventory,
             f"of the kind {resource.inventory_kind.__name__}",
         )
-    if inventory.is_empty:
-        raise exceptions.InvalidInventory(
-            f"inventory of {resource.name}", inventory, "something: what is not there is left out"
-        )
+
+
+def _read(given: Any) -> dict[str, Inventory]:
+    """Return inventories by name, also those of total 0."""
+    if isinstance(given, str):
+        pairs = text.pairs(given, "inventories")
+        return by_name(pairs, lambda resource, part: resource.parse_inventory(part), "inventory")
+    if isinstance(given, Mapping):
+        return by_name(given, _labelled, "inventories")
+    raise exceptions.InvalidInventory("inventories", given, "a mapping of resources or text")
+
+
+def _present(by_class: dict[str, Inventory]) -> dict[str, Inventory]:
+    return {name: inventory for name, inventory in by_class.items() if not inventory.is_empty}
 
 
 @base.register
@@ -60,10 +70,10 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     It owns its inventories: what is put in is copied, what is taken out is the live one, so that
     ``inventories[resource].consume(amount)`` counts. What is not there is an empty inventory, as an
     absent amount is zero: it says no; ``in``, ``len``, ``get`` and iteration show only what is
-    there. Making: from a mapping, keywords or text,
-    where a plain integer is a total. Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving
-    back, all or nothing: :meth:`consume`. Changing: ``inventories[resource] = inventory``,
-    ``del inventories[resource]``.
+    there. An inventory of total 0 is left out. Making: from a mapping, keywords or text, where a
+    plain integer is a total. Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving back, all
+    or nothing: :meth:`consume`. Changing: ``inventories[resource] = inventory``,
+    ``del inventories[resource]``, :meth:`amended`.
 
     >>> host = Inventories("VCPU=8:allocation_ratio=2,MEMORY_MB=16384")
     >>> host.can_provide("VCPU=16,MEMORY_MB=1024")
@@ -83,7 +93,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     def __init__(self, given: Any = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
             raise exceptions.DuplicateKey("inventories", given, "either a mapping or keywords")
-        super().__init__(by_class=self._read(named or given))
+        super().__init__(by_class=_present(_read(named or given)))
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -108,15 +118,13 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             raise exceptions.InvalidText("inventories", text_form, "text such as VCPU=8,DISK_GB=9")
         return cls(text_form)
 
-    def _read(self, given: Any) -> dict[str, Inventory]:
-        if isinstance(given, str):
-            pairs = text.pairs(given, "inventories")
-            return by_name(
-                pairs, lambda resource, part: resource.parse_inventory(part), "inventory"
-            )
-        if isinstance(given, Mapping):
-            return by_name(given, _labelled, "inventories")
-        raise exceptions.InvalidInventory("inventories", given, "a mapping of resources or text")
+    def amended(self, given: Any) -> Self:
+        """Return a copy in which the inventories of ``given`` replace these; total 0 removes one.
+
+        >>> print(Inventories("VCPU=8,DISK_GB=9").amended("VCPU=4,DISK_GB=0"))
+        VCPU=4
+        """
+        return type(self)({**dict(self.by_name()), **_read(given)})
 
     @classmethod
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
@@ -126,7 +134,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     def update(self, **values: Any) -> bool:
         """Set ``by_class`` to a copy of what is given; return whether anything changed."""
         if "by_class" in values:
-            values["by_class"] = self._read(values["by_class"])
+            values["by_class"] = _present(_read(values["by_class"]))
         return super().update(**values)
 
     def _validate(self) -> None:
@@ -134,6 +142,8 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         for name, kept in self.by_name():
             resource = catalog.resource(name)  # a class that is not known fails here
             _check_kind(resource, kept)
+            if kept.is_empty:
+                raise exceptions.InvalidInventory(f"inventory of {name}", 0, "a total of 1 or more")
             if kept.resource_class != name:
                 labelled[name] = _labelled(resource, kept)
         if labelled:
@@ -168,6 +178,8 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     def __setitem__(self, key: Resource | str, inventory: Any) -> None:
         resource = catalog.resource(key)
         kept = {**self._obj_by_class, resource.name: _labelled(resource, inventory)}
+        if kept[resource.name].is_empty:
+            del kept[resource.name]
         self._put(kept)
 
     def __delitem__(self, key: Resource | str) -> None:

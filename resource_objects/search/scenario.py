@@ -49,7 +49,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.plan import Plan
 from resource_objects.requests import Request
-from resource_objects.resources import Inventories, resource
+from resource_objects.resources import resource
 from resource_objects.search.candidates import Candidate, Candidates, Chosen
 from resource_objects.search.difference import difference
 from resource_objects.search.fleet import Fleet
@@ -388,7 +388,7 @@ class Scenario(Generic[P]):
         self._redefine(columns, Plan(with_move(changes, move)))
 
     def resize(self, provider: str, inventories: Any) -> None:
-        """Give a provider other inventories of some classes; its others stay.
+        """Give a provider other inventories of some classes, none for total 0; its others stay.
 
         Less than is used may be said: free is negative then, until enough is released.
 
@@ -396,10 +396,7 @@ class Scenario(Generic[P]):
         :raises ProviderNotFound: if it is not there
         """
         _, _, one = self._tree_of(provider)
-        kept = {str(resource): inventory for resource, inventory in one.inventories.items()}
-        given = Inventories(inventories)
-        kept |= {str(resource): inventory for resource, inventory in given.items()}
-        self.change(provider, inventories=kept)
+        self.change(provider, inventories=one.inventories.amended(inventories))
 
     def reparent(self, provider: str, parent: str | None) -> None:
         """Put a provider, with all below it, below another one; None makes it a root.

@@ -93,6 +93,11 @@ def test_what_a_provider_has_is_set_at_its_generation(lab, rows, refused):
     assert (only["resource_class"], only["total"], only["capacity"]) == ("VCPU", 16, 15)
     lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
     assert len(rows("provider", "inventory", "list", "host0")) == 2
+    lab("provider", "inventory", "set", "host0", "PGPU=0,FPGA=0", "--amend")
+    assert [one["resource_class"] for one in rows("provider", "inventory", "list", "host0")] == [
+        "VCPU"
+    ]
+    lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
     said = refused("provider", "inventory", "set", "host0", "VCPU=1", "--generation", "0")
     assert "was changed since it was read" in said
     lab("provider", "inventory", "delete", "host0", "--resource-class", "PGPU")

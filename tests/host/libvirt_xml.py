@@ -89,9 +89,10 @@ def _cell(machine: Machine, cell: NUMACell, offline: list[int]) -> str:
     core_of = {cpu: core for core in machine.cores for cpu in core.cpus}
     cpus = "".join(_cpu(cpu, core_of[cpu]) for cpu in cell.cpus)
     cpus += "".join(f"            <cpu id='{cpu}'/>\n" for cpu in offline)
-    memory = f"          <memory unit='KiB'>{cell.memory_bytes // 1024}</memory>\n"
+    kib = cell.memory_bytes // 1024
+    memory = f"          <memory unit='KiB'>{kib}</memory>\n" if kib else ""
     return f"""        <cell id='{cell.id}'>
-{memory if cell.memory_bytes else ""}{pages}{distances}          <cache level='1' associativity='direct' policy='writeback'>
+{memory}{pages}{distances}          <cache level='1' associativity='direct' policy='writeback'>
             <size value='10' unit='KiB'/>
             <line value='8' unit='B'/>
           </cache>

@@ -233,6 +233,13 @@ def test_none_says_that_there_is_none_any_more():
     assert compute_node.update_inventories({"DISK_GB": None}) is False
 
 
+def test_a_total_of_0_says_the_same_as_none():
+    compute_node = node()
+    assert compute_node.update_inventories({"DISK_GB": ro.IntegerInventory(0)}) is True
+    assert compute_node.local_gb == 0 and "DISK_GB" not in compute_node.inventories
+    assert compute_node.update_inventories({"DISK_GB": ro.IntegerInventory(0)}) is False
+
+
 def test_what_was_none_can_come_back():
     compute_node = node(local_gb=0, local_gb_used=0)
     assert "DISK_GB" not in compute_node.inventories

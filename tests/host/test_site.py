@@ -422,6 +422,25 @@ def test_end_and_reason_are_changed_and_pruned(ledger):
     assert str(apply_site(ledger, Site.parse("machines: {lab-0: {}}"), prune=True)) == "1 enabled"
 
 
+@pytest.mark.parametrize(
+    "inventories",
+    ["VCPU=8,DISK_GB=0", "{VCPU: 8, DISK_GB: 0}", "{VCPU: {total: 8}, DISK_GB: {total: 0}}"],
+)
+def test_a_resource_of_total_0_is_not_there(ledger, inventories):
+    site = Site.parse(f"machines:\n  lab-0:\n    inventories: {inventories}")
+    apply_site(ledger, site)
+    assert str(ledger.provider("lab-0")) == "lab-0: VCPU=8"
+    assert Site.parse(str(site)) == site
+
+
+def test_a_machine_may_have_nothing_of_any_resource(ledger):
+    apply_site(ledger, Site.parse("machines: {lab-0: {inventories: VCPU=8}}"))
+    site = Site.parse("machines: {lab-0: {inventories: VCPU=0}}")
+    assert str(apply_site(ledger, site)) == "1 updated"
+    assert not ledger.provider("lab-0").inventories
+    assert Site.parse(str(site)) == site and Site.from_dict(site.to_dict()) == site
+
+
 # --- faults ---------------------------------------------------------------------------------------
 
 
@@ -432,10 +451,21 @@ def test_end_and_reason_are_changed_and_pruned(ledger):
         ("machines:\n  a: {}\n  a: {}", 3, "each once: line 2"),
         ("machines:\n  a-[0-1]: {}\n  a-1: {}", 3, "line 2 has it"),
         ("machines:\n  a: {}\npools:\n  a: {}", 4, "line 2 has it"),
+        ("machines:\n  a:\n    children: {g: {}}\n  b:\n    children: {g: {}}", 5, "line 3 has it"),
+        ("machines:\n  'a-[0-1]':\n    children:\n      g: {}", 4, "got 'g', expected /g, which"),
+        ("machines:\n  'a-[0-1]':\n    children:\n      'g[0-7]': {}", 4, "expected /g[0-7],"),
+        ("machines:\n  a:\n    children:\n      '/b[0-1]':\n        children: {c: {}}", 5, "/c,"),
+        ("machines:\n  'a-[0-1,1]': {}", 2, "got 'a-1', expected each number once"),
+        ("machines:\n  a: {children: {'g[0,0]': {}}}", 2, "each number once"),
+        ("machines: {'a-[0-1]': {}, a-1: {}}", 1, "line 1 has it"),
         ("machines:\n  a: &x {}\n  b: *x", 2, "no anchor"),
         ("machines:\n  a: !!python/object:os.system {}", 2, "no tag"),
         ("machines:\n  a:\n    inventory: VCPU=1", 3, "one of inventories"),
         ("machines:\n  a:\n    inventories: VCPU=x", 3, "VCPU"),
+        ("machines:\n  a:\n    inventories: VCPU=-1", 3, "inventories, VCPU total: got -1, exp"),
+        ("machines:\n  a:\n    inventories: {VCPU: -1}", 3, "inventories, VCPU total: got -1, exp"),
+        ("machines:\n  a:\n    inventories: VCPU=4:reserved=5", 3, "VCPU reserved: got 5"),
+        ("machines:\n  a:\n    inventories: VCPU=0:reserved=1", 3, "VCPU reserved: got 1"),
         ("machines:\n  a:\n    inventories:\n      VCPU: {reserved: 1}", 4, "a total"),
         ("machines:\n  a:\n    traits:\n    - CUSTOM_A\n    - FAST", 5, "FAST"),
         ("machines:\n  a:\n    traits: CUSTOM_A", 3, "a list"),

@@ -272,7 +272,7 @@ def test_putting_and_removing() -> None:
     assert str(place) == "VCPU=4"
     with pytest.raises(KeyError):
         del place["DISK_GB"]
-    for key, value in (("NOPE", 1), ("vcpu", 1), (3, 1), ("VCPU", "8"), ("VCPU", 0)):
+    for key, value in (("NOPE", 1), ("vcpu", 1), (3, 1), ("VCPU", "8"), ("VCPU", -1)):
         with pytest.raises(exceptions.InvalidInput):
             place[key] = value  # type: ignore[index]
     assert str(place) == "VCPU=4"
@@ -286,7 +286,8 @@ def test_putting_and_removing() -> None:
         3,
         ["VCPU"],
         {"VCPU": "8"},
-        {"VCPU": 0},
+        {"VCPU": -1},
+        {"VCPU": False},
         {"VCPU": None},
         {"VCPU": IntegerAmount(8)},
         {"NOPE": 8},
@@ -295,7 +296,8 @@ def test_putting_and_removing() -> None:
         {resource("VCPU"): 1, "VCPU": 2},
         "VCPU",
         "VCPU=",
-        "VCPU=0",
+        "VCPU=-1",
+        "VCPU=0:reserved=1",
         "VCPU=8:",
         "VCPU=8:colour=1",
         "VCPU=8:used",
@@ -392,10 +394,47 @@ def test_a_word_that_is_no_class_is_named() -> None:
         Inventories("VCPU=8")[8]  # type: ignore[index]
 
 
-def test_nothing_is_kept_nowhere() -> None:
-    place = Inventories("VCPU=8")
-    for name in ("DISK_GB", "NUMA_TOPOLOGY"):
-        with pytest.raises(exceptions.InvalidInventory, match="what is not there is left out"):
-            place[name] = resource(name).make_inventory()
+@pytest.mark.parametrize(
+    "given",
+    [
+        "VCPU=8,DISK_GB=0",
+        {"VCPU": 8, "DISK_GB": 0},
+        {"VCPU": 8, "DISK_GB": IntegerInventory(0)},
+        {"VCPU": 8, "CUSTOM_FPGA": 0, SlotResource("CUSTOM_SLOT"): 0},
+        {"VCPU": 8, "NUMA_TOPOLOGY": resource("NUMA_TOPOLOGY").make_inventory()},
+    ],
+)
+def test_an_inventory_of_total_0_is_left_out(given: Any) -> None:
+    place = Inventories(given)
+    assert str(place) == "VCPU=8" and list(place.names()) == ["VCPU"]
+    place.update(by_class=given)
+    assert list(place.names()) == ["VCPU"]
+    place["DISK_GB"] = 9
+    place["DISK_GB"] = 0
+    assert str(place) == "VCPU=8"
+
+
+@pytest.mark.parametrize("given", ["VCPU=0,DISK_GB=0", {"VCPU": 0}, "", {}])
+def test_inventories_may_all_be_of_total_0(given: Any) -> None:
+    assert len(Inventories(given)) == 0 and str(Inventories(given)) == ""
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ("-1", "VCPU total: got -1, expected an integer from 0"),
+        ("8:reserved=9", "VCPU reserved: got 9, expected at most the total of 8"),
+        ("0:reserved=1", "VCPU reserved: got 1, expected at most the total of 0"),
+        ("8:min_unit=3:max_unit=2", "VCPU max_unit: got 2, expected from the min_unit of 3"),
+        ("8:min_unit=0", "VCPU min_unit: got 0, expected an integer from 1"),
+        ("8:allocation_ratio=0", "VCPU allocation_ratio: got '0', expected a decimal above 0"),
+    ],
+)
+def test_a_wrong_figure_is_refused_with_its_class_and_value(figures: str, message: str) -> None:
+    with pytest.raises(exceptions.InvalidInput, match=message):
+        Inventories(f"VCPU={figures},DISK_GB=9")
+
+
+def test_an_empty_inventory_has_no_records() -> None:
     with pytest.raises(exceptions.InvalidInventory, match="total"):
-        place["DISK_GB"].to_records()
+        Inventories("VCPU=8")["DISK_GB"].to_records()

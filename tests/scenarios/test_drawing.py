@@ -164,7 +164,7 @@ WRONG = {
     "indented": ("a\n    b", 2, "a branch before the name"),
     "no total": ("a  VCPU", 1, "how much there is of VCPU"),
     "a total of words": ("a  VCPU many", 1, "how much there is of VCPU"),
-    "a total of nothing": ("a  VCPU 0", 1, "something: what is not there is left out"),
+    "a negative total": ("a  VCPU -1", 1, "how much there is of VCPU"),
     "figures that contradict": ("a  VCPU 8 max 9", 1, "from the min_unit of 1"),
     "an unknown figure": ("a  VCPU 8 most 9", 1, "one of reserved, ratio, min"),
     "a figure twice": ("a  VCPU 8 min 2 min 3", 1, "each figure once"),

@@ -125,6 +125,14 @@ def test_a_confined_snapshot_is_changed_within_its_tree(lab):
     assert told(scenario.snapshot) == before
 
 
+def test_a_resize_to_total_0_removes_the_inventory(lab):
+    scenario = lab.snapshot().fork()
+    scenario.resize("host0/gpu0", "PGPU=0")
+    assert not scenario.candidates("PGPU=1")
+    lab.apply(scenario.diff())
+    assert not lab.provider("host0/gpu0").inventories
+
+
 def test_a_gang_is_taken_as_a_whole_or_not_at_all(lab):
     scenario = lab.snapshot().fork()
     found = scenario.candidates("VCPU=2")

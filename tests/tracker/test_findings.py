@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid as uuids
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,14 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import clock
+from resource_objects.host.facts import MIB, Core, Machine, NUMACell, PCIDevice
 from resource_objects.host.tracker import FindingKind, HostReport, ResourceTracker
+from resource_objects.host.tracker.drivers import MachineDriver
+from resource_objects.host.tracker.extending import ExtendedDriver, HostResource
 from resource_objects.host.tracker.reconcile import CONTESTED
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
+from resource_objects.resources.pci import PCIInventory
 from tests.tracker.agents import Agent, Word
 
 pytestmark = pytest.mark.law(2)
@@ -103,6 +108,144 @@ def test_a_wrong_host_is_a_finding_and_stays_as_it_was(
     driver.has.update(bad="VCPU=9")
     assert tracker.update_available_resource().changed == ("bad",)
     assert not tracker.update_available_resource()
+
+
+#: What is wrong with the inventory of DISK_GB.
+WRONG_DISKS: dict[str, tuple[Word, str]] = {
+    "negative": ({"VCPU": 8, "DISK_GB": -1}, "DISK_GB total: got -1"),
+    "a float": ({"VCPU": 8, "DISK_GB": 1.5}, "DISK_GB total: got 1.5"),
+    "text": ("VCPU=8,DISK_GB=much", "total of DISK_GB: got 'much'"),
+    "reserved above total": ("VCPU=8,DISK_GB=4:reserved=5", "DISK_GB reserved: got 5"),
+    "reserved of nothing": ("VCPU=8,DISK_GB=0:reserved=5", "DISK_GB reserved: got 5"),
+    "units": ("VCPU=8,DISK_GB=4:min_unit=3:max_unit=2", "DISK_GB max_unit: got 2"),
+    "ratio of 0": ("VCPU=8,DISK_GB=4:allocation_ratio=0", "DISK_GB allocation_ratio: got '0'"),
+    "another kind": ({"VCPU": 8, "DISK_GB": PCIInventory([])}, "inventory of DISK_GB"),
+}
+
+
+@pytest.mark.parametrize(("word", "message"), WRONG_DISKS.values(), ids=WRONG_DISKS)
+def test_an_invalid_inventory_is_a_finding_and_the_rest_of_the_host_is_stored(
+    ledger: ro.Ledger, word: Word, message: str
+) -> None:
+    driver = Agent(box=word)
+    tracker = ResourceTracker(ledger, driver)
+    report = tracker.update_available_resource()
+    assert [(one.host, one.kind) for one in report.findings] == [("box", K.INVALID)]
+    assert message in str(report.findings[0])
+    assert report.changed == ("box",) and report.hosts[0].is_heard
+    assert str(ledger.provider("box")) == "box: VCPU=8"
+    [again] = tracker.update_available_resource().findings  # for as long as it is so
+    assert again == report.findings[0] and driver.edits == 1
+
+    driver.has["box"] = "VCPU=8,DISK_GB=100"
+    assert not tracker.update_available_resource().findings
+    driver.has["box"] = {"VCPU": 9, "DISK_GB": -3}
+    [later] = tracker.update_available_resource().findings
+    assert (later.kind, str(later.error)[:22]) == (K.INVALID, "DISK_GB total: got -3,")
+    assert str(ledger.provider("box")) == "box: VCPU=9,DISK_GB=100"
+    driver.has["box"] = "VCPU=9,DISK_GB=50"
+    assert not tracker.update_available_resource().findings
+    assert str(ledger.provider("box")) == "box: VCPU=9,DISK_GB=50"
+
+
+def test_an_unknown_class_is_a_finding_and_the_rest_of_the_host_is_stored(
+    ledger: ro.Ledger,
+) -> None:
+    driver = Agent(box={"VCPU": 8, "SPAGHETTI": 1}, lab="SPAGHETTI=1,VCPU=4")
+    report = ResourceTracker(ledger, driver).update_available_resource()
+    assert [(one.host, one.kind) for one in report.findings] == [
+        ("box", K.INVALID),
+        ("lab", K.INVALID),
+    ]
+    assert [*map(str, ledger.trees())] == ["box: VCPU=8", "lab: VCPU=4"]
+
+
+@pytest.mark.parametrize("word", ["VCPU=8,DISK_GB=0", {"VCPU": 8, "DISK_GB": 0}])
+def test_a_resource_of_total_0_is_not_there_and_no_finding(ledger: ro.Ledger, word: Word) -> None:
+    driver = Agent(box=word)
+    tracker = ResourceTracker(ledger, driver)
+    assert not tracker.update_available_resource().findings
+    assert str(ledger.provider("box")) == "box: VCPU=8"
+    driver.has["box"] = "VCPU=8,DISK_GB=9"
+    tracker.update_available_resource()
+    driver.has["box"] = word
+    assert not tracker.update_available_resource().findings
+    assert str(ledger.provider("box")) == "box: VCPU=8"
+
+
+def test_a_host_may_have_nothing_of_any_resource(ledger: ro.Ledger) -> None:
+    driver = Agent(box={"VCPU": 0, "DISK_GB": 0})
+    assert not ResourceTracker(ledger, driver).update_available_resource().findings
+    assert str(ledger.provider("box")) == "box: "
+
+
+def test_cells_and_devices_are_stored_next_to_an_invalid_inventory(ledger: ro.Ledger) -> None:
+    gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200", numa_node=0)
+    machine = Machine(
+        hostname="box",
+        cpus=(0, 1),
+        cores=(Core(0, 0, (0, 1)),),
+        memory_bytes=1024 * MIB,
+        devices=(gpu,),
+        cells=(NUMACell(0, (0, 1), 1024 * MIB), NUMACell(1, (), 0)),
+    )
+    driver = MachineDriver(lambda: machine, rules=["10de:*=PGPU"], numa=True, reserved="VCPU=3")
+    tracker = ResourceTracker(ledger, driver)
+    [finding] = tracker.update_available_resource().findings
+    assert str(finding) == ("box: invalid: VCPU reserved: got 3, expected at most the total of 2")
+    names = ["box", "box/0000:3b:00.0", "box/numa0", "box/numa1"]
+    assert [one.name for one in ledger.providers()] == names
+    assert str(ledger.provider("box")) == "box: MEMORY_MB=1024"
+
+    enough = MachineDriver(lambda: machine, rules=["10de:*=PGPU"], numa=True, reserved="VCPU=1")
+    assert not ResourceTracker(ledger, enough).update_available_resource().findings
+    machine = dataclasses.replace(machine, memory_bytes=512 * MIB)
+    [finding] = ResourceTracker(ledger, driver).update_available_resource().findings
+    assert finding.kind is K.INVALID
+    assert str(ledger.provider("box")) == "box: VCPU=2:reserved=1,MEMORY_MB=512"
+    assert [one.name for one in ledger.providers()] == names
+
+
+def test_more_reserved_by_a_setting_than_there_is_is_a_finding(ledger: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=8,MEMORY_MB=256", lab="VCPU=8,MEMORY_MB=4096")
+    tracker = ResourceTracker(ledger, driver, reserved="MEMORY_MB=512")
+    [finding] = tracker.update_available_resource().findings
+    assert (finding.host, finding.kind) == ("box", K.INVALID)
+    assert "MEMORY_MB reserved: got 512, expected at most the total of 256" in str(finding)
+    assert [*map(str, ledger.trees())] == ["box: VCPU=8", "lab: VCPU=8,MEMORY_MB=4096:reserved=512"]
+    driver.has["lab"] = "VCPU=4,MEMORY_MB=128"
+    tracker.update_available_resource()
+    assert str(ledger.provider("lab")) == "lab: VCPU=4,MEMORY_MB=4096:reserved=512"
+
+
+def test_a_plug_in_and_an_invalid_inventory_of_its_driver(ledger: ro.Ledger) -> None:
+    class Watts(HostResource):
+        resource_classes = ("CUSTOM_WATT",)
+
+        def inventories(self, host: str) -> str:
+            return "CUSTOM_WATT=1200"
+
+    driver = Agent(box={"VCPU": 8, "DISK_GB": -1})
+    tracker = ResourceTracker(ledger, ExtendedDriver(driver, [Watts()]))
+    [finding] = tracker.update_available_resource().findings
+    assert (finding.host, finding.kind) == ("box", K.INVALID)
+    assert str(ledger.provider("box")) == "box: VCPU=8,CUSTOM_WATT=1200"
+
+
+def test_children_may_have_nothing_of_a_resource(ledger: ro.Ledger) -> None:
+    def edit(tree: Provider) -> None:
+        tree.update(
+            inventories=ro.Inventories({"VCPU": 8, "DISK_GB": 0}),
+            children=[Provider("box/gpu0", "PGPU=0,VGPU=4"), Provider("box/gpu1", {"PGPU": 0})],
+        )
+
+    tracker = ResourceTracker(ledger, Agent(box=edit))
+    assert not tracker.update_available_resource().findings
+    assert [*map(str, next(iter(ledger.trees("box"))).walk())] == [
+        "box: VCPU=8",
+        "box/gpu0: VGPU=4",
+        "box/gpu1: ",
+    ]
 
 
 def test_names_that_cannot_be_or_are_said_twice(ledger: ro.Ledger) -> None:

@@ -47,7 +47,7 @@ class Reader:
         self._nodes = NodeReader(file)
         self._file = file
         self._had = PartInventories()
-        self._lines: dict[str, int] = {}
+        self._named: dict[str, SitePart] = {}
 
     def read(self, node: Node) -> tuple[tuple[SitePart, ...], tuple[SitePart, ...]]:
         found: dict[str, tuple[SitePart, ...]] = {}
@@ -71,11 +71,16 @@ class Reader:
             names.provider_name(name)
         except exceptions.InvalidInput as error:
             raise fault_at(self._file, part.line, error) from error
-        if name in self._lines:
-            first = self._lines[name]
-            expected = f"each provider once: line {first} has it"
+        if name in self._named:
+            first = self._named[name]
+            if first is not part:
+                expected = f"each provider once: line {first.line} has it"
+            elif [*expanded(part.name, "")].count(name) > 1:
+                expected = "each number once in the ranges of a name"
+            else:  # several parents have a child of this name
+                expected = f"/{part.name}, which names one child of each parent"
             raise InvalidSite(f"{self._file}, line {part.line}, name", name, expected)
-        self._lines[name] = part.line
+        self._named[name] = part
         for child in part.children:
             for below in expanded(child.name, name):
                 self._once(below, child)

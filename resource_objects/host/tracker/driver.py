@@ -6,11 +6,11 @@ import abc
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resource_objects.exceptions import ResourceObjectsError
+from resource_objects.exceptions import DuplicateKey, InvalidInput, ResourceObjectsError
 from resource_objects.providers import Provider
 from resource_objects.providers.reshape import Move
 from resource_objects.providers.statistics import Statistic
-from resource_objects.resources import Amounts, Inventories
+from resource_objects.resources import Amounts, Inventories, Resource, text
 
 
 class Driver(abc.ABC):
@@ -26,6 +26,7 @@ class Driver(abc.ABC):
     :meth:`accept`                    whether it takes what somebody claimed, or other units of it
     :meth:`consumers`                 who runs there
     :meth:`remarks`                   what is worth telling of one, and holds nothing up
+    :meth:`invalid_inventories`       which inventories of one were invalid and left as they were
     :meth:`statistics`                what else a scheduler may want to know of it
     ================================  =============================================================
 
@@ -67,6 +68,10 @@ class Driver(abc.ABC):
     def update_provider_tree(self, tree: Provider, available: Any) -> Iterable[Move] | None:
         """Edit the tree of a host, by default so that the root has what is available.
 
+        By default an inventory that is invalid, such as a negative total, leaves the one that the
+        root has in the tree, and :meth:`invalid_inventories` returns the error. Only if all of
+        them are invalid is the first error raised.
+
         What it makes of the tree follows from its two arguments. It may be called several times.
 
         Where something is counted elsewhere from now on, such as in GPUs that become providers of
@@ -80,8 +85,25 @@ class Driver(abc.ABC):
             provider. What is not touched stays: providers, traits and aggregates of others
         :param available: what :meth:`get_available_resource` said just now
         """
-        tree.update(inventories=Inventories(available))
+        found, errors = valid_inventories(available, tree.inventories)
+        tree.update(inventories=found)
+        self.note_invalid(tree.name, errors)
         return None
+
+    def note_invalid(self, host: str, errors: Iterable[InvalidInput]) -> None:
+        """Record the errors that :meth:`invalid_inventories` returns of a host from now on."""
+        noted = self.__dict__.setdefault("_invalid", {})  # subclasses need not call __init__
+        noted[host] = tuple(errors)
+        if not noted[host]:
+            del noted[host]
+
+    def invalid_inventories(self, host: str) -> Iterable[InvalidInput]:
+        """Return the errors of single inventories in the last :meth:`update_provider_tree`.
+
+        Each is a finding (``INVALID``) about the host, which is in step but for these classes.
+        """
+        errors: tuple[InvalidInput, ...] = self.__dict__.get("_invalid", {}).get(host, ())
+        return errors
 
     def identity(self, host: str) -> str | None:
         """Return the uuid that the machine itself says it has, None if it says none.
@@ -150,3 +172,41 @@ class Driver(abc.ABC):
         is in step all the same.
         """
         return None
+
+
+def valid_inventories(
+    given: Any, stored: Inventories
+) -> tuple[Inventories, tuple[InvalidInput, ...]]:
+    """Return what a report says a provider has, and the errors of its invalid inventories.
+
+    In place of an invalid inventory stands the stored one, if there is one.
+
+    :param given: what ``Inventories`` takes
+    :raises InvalidInput: if it is neither text nor a mapping, or every inventory is invalid
+
+    >>> found, errors = valid_inventories("VCPU=8,DISK_GB=-1", Inventories("VCPU=4,DISK_GB=9"))
+    >>> print(found, *errors)
+    VCPU=8,DISK_GB=9 DISK_GB total: got -1, expected an integer from 0 to 2147483647
+    """
+    try:
+        return Inventories(given), ()
+    except InvalidInput:
+        if not isinstance(given, str | Mapping):
+            raise
+        pairs = text.pairs(given, "inventories") if isinstance(given, str) else given
+        found: dict[str, Any] = {}
+        errors: list[InvalidInput] = []
+        for key, value in pairs.items():
+            name = key.name if isinstance(key, Resource) else key
+            one = f"{key}={value}" if isinstance(given, str) else {key: value}
+            try:
+                if name in found:
+                    raise DuplicateKey("inventories", name, "each resource once") from None
+                found[name] = Inventories(one).get(name)
+            except InvalidInput as error:
+                errors.append(error)
+                found.setdefault(name, stored.get(name))
+        if len(errors) == len(pairs):
+            raise
+        there = {name: inventory for name, inventory in found.items() if inventory is not None}
+        return Inventories(there), tuple(errors)

@@ -266,6 +266,7 @@ class ExtendedDriver(Driver):
     # what else a driver says is what the one that is extended says
     identity = _handed_on(Driver.identity)
     is_renamed = _handed_on(Driver.is_renamed)
+    invalid_inventories = _handed_on(Driver.invalid_inventories)
     overhead = _handed_on(Driver.overhead)
     accept = _handed_on(Driver.accept)
     consumers = _handed_on(Driver.consumers)

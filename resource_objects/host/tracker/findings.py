@@ -30,7 +30,8 @@ class FindingKind(enum.StrEnum):
     REMARK = "remark"
     #: The driver raised something.
     DRIVER_FAILED = "driver failed"
-    #: The driver said what cannot be: a negative figure, a float, an unknown class.
+    #: The driver reported an invalid value: a negative figure, a float, an unknown class. If single
+    #: inventories are invalid, these stay as they were, and the rest of the host is in step.
     INVALID = "invalid"
     #: What the driver made is no tree: a loop, a name twice, a share that leads nowhere.
     INVALID_TREE = "invalid tree"

@@ -505,12 +505,14 @@ class Reconciler:
             moves = self._driver.update_provider_tree(look.tree, look.said.available)
             look.moves = merge_moves(() if moves is None else moves)
             remarks = tuple(self._driver.remarks(look.host))
+            invalid = tuple(self._driver.invalid_inventories(look.host))
         if (look.tree.name, look.tree.uuid) != (look.host, uuid):
             raise exceptions.InvalidTree("root", look.tree.name, f"{look.host} with its uuid")
         look.tree.check()
-        self._settings.apply(look.tree, look.kept)
+        invalid += self._settings.apply(look.tree, look.kept)
         wrong = self._configured.now.add(look.tree)
         look.remarks = (
+            *(Finding(look.host, FindingKind.INVALID, error) for error in invalid),
             *(Finding(look.host, FindingKind.CONFIGURATION, error) for error in wrong),
             *(Finding(look.host, FindingKind.REMARK, error) for error in remarks),
         )

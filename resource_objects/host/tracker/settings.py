@@ -69,18 +69,21 @@ class HostSettings:
     def __bool__(self) -> bool:
         return bool(self.ratios or self.initial_ratios or self.reserved)
 
-    def apply(self, tree: Provider, kept: Provider | None) -> None:
-        """Set them in a tree.
+    def apply(self, tree: Provider, kept: Provider | None) -> tuple[exceptions.InvalidInput, ...]:
+        """Set them in a tree; return the errors of inventories in which they are invalid.
 
-        :param kept: the tree as the ledger has it, None of a new one
-        :raises InvalidInventory: if more is reserved than there is
+        Such an inventory, of which more is reserved than there is, stays as it is stored; a new one
+        is left out.
+
+        :param kept: the stored tree, None of a new host
         """
         if not self:
-            return
+            return ()
         before = {} if kept is None else {one.name: one for one in kept.walk()}
-        self._set_counts(tree, before.get(tree.name))
+        errors = self._set_counts(tree, before.get(tree.name))
         for child in tree.children:
             self._set_cells(child, before.get(child.name))
+        return tuple(errors)
 
     def _ratio(self, name: str, kept: Decimal | None, said: Decimal) -> Decimal:
         set_to = self.ratios.get(name)
@@ -90,9 +93,10 @@ class HostSettings:
             return said
         return self.initial_ratios.get(name, said) if kept is None else kept
 
-    def _set_counts(self, host: Provider, kept: Provider | None) -> None:
+    def _set_counts(self, host: Provider, kept: Provider | None) -> list[exceptions.InvalidInput]:
         found: dict[Any, Any] = dict(host.inventories.by_name())
-        for name in {*self.ratios, *self.initial_ratios, *self.reserved} & {*found}:
+        errors: list[exceptions.InvalidInput] = []
+        for name in sorted({*self.ratios, *self.initial_ratios, *self.reserved} & {*found}):
             inventory = found[name]
             if not isinstance(inventory, IntegerInventory):
                 continue
@@ -106,8 +110,14 @@ class HostSettings:
                 most = inventory.max_unit
                 figures["max_unit"] = min(inventory.total, most or inventory.total) or None
             found[name] = inventory.obj_clone()
-            found[name].update(**figures)
-        host.update(inventories=Inventories(found))
+            try:
+                found[name].update(**figures)
+            except exceptions.InvalidInput as error:
+                errors.append(error)
+                found[name] = before
+        there = {name: inventory for name, inventory in found.items() if inventory is not None}
+        host.update(inventories=Inventories(there))
+        return errors
 
     def _set_cells(self, child: Provider, kept: Provider | None) -> None:
         for name, inventory in child.inventories.by_name():

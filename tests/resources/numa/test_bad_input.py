@@ -52,7 +52,6 @@ CELL = plain(0, range(4))
 
 HOSTS = [
     case(InvalidInventory, lambda: host().to_records(), "", "no cells to keep"),
-    case(InvalidInventory, lambda: Inventories({"NUMA_TOPOLOGY": host()}), "", "no cells"),
     case(
         InvalidInventory,
         lambda: host(plain(0, [0]), plain(0, [1])),

@@ -152,9 +152,20 @@ class MachineDriver(Driver):
             yield InvalidDevice(what, one.device.address, f"one that can be taken: {one.reason}")
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
-        """Put what is found into a tree, as :func:`put_found` does."""
+        """Put what is found into a tree, as :func:`put_found` does.
+
+        An inventory of the host that is invalid, such as one of which more is reserved than there
+        is, stays as it is stored (:meth:`~Driver.invalid_inventories`).
+        """
         settings: TreeSettings = {**self._settings, "name": tree.name}
-        wanted = put_found(tree, provider_tree(available, **settings))
+        errors: list[InvalidInput] = []
+
+        def stored(name: str, error: InvalidInput) -> Inventory | None:
+            errors.append(error)
+            return dict(tree.inventories.by_name()).get(name)
+
+        wanted = put_found(tree, provider_tree(available, **settings, on_invalid=stored))
+        self.note_invalid(tree.name, errors)
         tree.update(inventories=wanted.inventories, traits=wanted.traits, children=wanted.children)
 
 
