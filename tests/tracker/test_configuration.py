@@ -145,6 +145,36 @@ def test_a_most_that_nobody_can_come_to_is_none(figures: str, found: str) -> Non
     assert ProviderConfiguration.parse(text).entries[0].inventories == f"CUSTOM_A={found}"
 
 
+@pytest.mark.parametrize(
+    ("additional", "found"),
+    [
+        ("[CUSTOM_A: {total: 4.0, reserved: 1.0}]", "CUSTOM_A=4:reserved=1"),
+        ("[CUSTOM_A: {total: 0x10, allocation_ratio: 1.0e+1}]", "CUSTOM_A=16:allocation_ratio=10"),
+        ("[CUSTOM_A: {total: 1_000}]", "CUSTOM_A=1000"),
+        ("[CUSTOM_A: {total: 0}, CUSTOM_B: {total: 2}]", "CUSTOM_B=2"),
+        ("[CUSTOM_A: {total: 0, max_unit: 2}, CUSTOM_B: {total: 2}]", "CUSTOM_B=2"),
+        ("[CUSTOM_A: {total: 4}, CUSTOM_A: {total: 5}]", "CUSTOM_A=5"),
+        ("[CUSTOM_A: {total: 4}, CUSTOM_B: {total: 2}, CUSTOM_A: {total: 0}]", "CUSTOM_B=2"),
+    ],
+)
+def test_figures_that_nova_reads_are_read_as_there(additional: str, found: str) -> None:
+    text = NAMED + f"inventories: {{additional: {additional}}}"
+    (entry,) = ProviderConfiguration.parse(text).entries
+    assert entry.inventories == found
+
+
+def test_a_trait_may_be_listed_twice() -> None:
+    text = NAMED + "traits: {additional: [CUSTOM_B, CUSTOM_A, CUSTOM_B]}"
+    assert ProviderConfiguration.parse(text).entries[0].traits == ("CUSTOM_A", "CUSTOM_B")
+
+
+def test_an_entry_of_classes_that_are_not_there_adds_nothing() -> None:
+    text = NAMED + "inventories: {additional: [CUSTOM_A: {total: 0}]}"
+    found = ProviderConfiguration.parse(text)
+    assert not found.entries
+    assert found.ignored == ("provider.yaml, line 3: name box adds nothing",)
+
+
 FIGURES = st.fixed_dictionaries(
     {"total": st.integers(100, 2**31 - 1)},
     optional={"max_unit": st.integers(1, 100), "allocation_ratio": st.sampled_from(["1.5", "16"])},
@@ -217,9 +247,24 @@ WRONG = {
         NAMED + "inventories: {additional: [CUSTOM_a: {total: 4}]}",
         "line 4, resource class: got 'CUSTOM_a'",
     ),
-    "a class twice": (
-        NAMED + "inventories: {additional: [CUSTOM_A: {total: 4}, CUSTOM_A: {total: 5}]}",
-        "line 4, inventory: got 'CUSTOM_A', expected each class once",
+    "a class twice in one mapping": (
+        NAMED + "inventories: {additional: [{CUSTOM_A: {total: 4}, CUSTOM_A: {total: 5}}]}",
+        "line 4, key: got 'CUSTOM_A', expected each once",
+    ),
+    "a name of nothing": (PROVIDER + "identification: {name: null}", "name: got 'null', expected"),
+    "a name left out": (PROVIDER + "identification: {name: }", "name: got None, expected text"),
+    "a uuid of nothing": (PROVIDER + "identification: {uuid: ~}", "line 3, uuid: got '~'"),
+    "a broken number": (
+        NAMED + "inventories: {additional: [CUSTOM_A: {total: 4.5}]}",
+        "line 4, total of CUSTOM_A: got '4.5'",
+    ),
+    "a number that is endless": (
+        NAMED + "inventories: {additional: [CUSTOM_A: {total: .inf}]}",
+        "line 4, total of CUSTOM_A: got '.inf'",
+    ),
+    "reserved of nothing": (
+        NAMED + "inventories: {additional: [CUSTOM_A: {total: 0, reserved: 1}]}",
+        "line 4, CUSTOM_A reserved: got 1, expected at most the total of 0",
     ),
     "no total": (NAMED + "inventories: {additional: [CUSTOM_A: {reserved: 4}]}", "a total"),
     "figures as text": (NAMED + "inventories: {additional: [CUSTOM_A: 4]}", "line 4, inventory"),
@@ -253,7 +298,6 @@ WRONG = {
         "line 4, traits, trait: got 'HW_CPU_X86_AVX', expected one of CUSTOM_",
     ),
     "a trait that is none": (NAMED + "traits: {additional: [CUSTOM_a]}", "line 4, traits"),
-    "a trait twice": (NAMED + "traits: {additional: [CUSTOM_A, CUSTOM_A]}", "each once"),
     "traits that are no list": (NAMED + "traits: {additional: CUSTOM_A}", "a list, such as"),
     "a provider twice": (
         NAMED + "traits: {additional: [CUSTOM_A]}\n"

@@ -179,20 +179,27 @@ class NodeReader:
         return list(node.value)
 
     def words(
-        self, node: Node, what: str, such: str, check: Callable[[str], object]
+        self,
+        node: Node,
+        what: str,
+        such: str,
+        check: Callable[[str], object],
+        *,
+        is_once: bool = True,
     ) -> tuple[str, ...]:
         """Return the texts of a list, in order, each once and checked.
 
-        :param such: one such text, for who writes no list
+        :param such: an example of such a text, for the error about a value that is no list
+        :param is_once: whether a text that the list has twice is refused
         """
         found: list[str] = []
         for one in self.items(node, what, f"a list, such as [{such}]"):
             text = self.text(one)
             self.checked(what, one, lambda _, text=text: check(text))  # type: ignore[misc]
-            if text in found:
+            if is_once and text in found:
                 raise self.fault(one, what, text, "each once")
             found.append(text)
-        return tuple(sorted(found))
+        return tuple(sorted(set(found)))
 
     def data(self, node: Node) -> Any:
         """Return plain data as JSON has it: what is quoted is text."""
@@ -212,15 +219,18 @@ class NodeReader:
         except ValueError:  # Python reads no integer of more than some thousand digits
             raise self.fault(node, "number", node.value, "fewer digits") from None
 
-    def figures(self, node: Node) -> str:
-        """Return the figures of an inventory as text: ``64:reserved=2``."""
+    def figures(self, node: Node, read: Callable[[Node], str] | None = None) -> str:
+        """Return the figures of an inventory as text: ``64:reserved=2``.
+
+        :param read: reads one figure; None: as its text
+        """
         if node.kind == "text" and not node.is_nothing:
             return str(node.value)
         said = {}
         for key, value in self.pairs(node, "figures of an inventory"):
             if key.value not in _FIGURES:
                 raise self.fault(key, "figure", key.value, f"one of {', '.join(_FIGURES)}")
-            said[key.value] = "none" if value.is_nothing else self.text(value)
+            said[key.value] = "none" if value.is_nothing else (read or self.text)(value)
         if "total" not in said:
             raise self.fault(node, "inventory", said, "a total")
         return ":".join([said.pop("total"), *(f"{key}={text}" for key, text in said.items())])

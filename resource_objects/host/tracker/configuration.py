@@ -13,13 +13,15 @@
         traits:
           additional: [CUSTOM_RACK_7]
 
-The format is Nova's, and files that Nova takes are taken. An entry is about one provider of a
-host's tree, by its uuid or its name, or with ``$COMPUTE_NODE`` about the root of each host of the
-agent that no other entry names. The rules:
+The format is Nova's. An entry is about one provider of a host's tree, by its uuid or its name, or
+with ``$COMPUTE_NODE`` about the root of each host of the agent that no other entry names. The
+rules:
 
 * ``schema_version`` is ``1.`` and any number: later minor versions add keys, and keys that are not
   known are passed over, but for those of an ``identification`` and of an inventory.
-* Classes and traits are ``CUSTOM_`` ones, each once of a provider.
+* Classes and traits are ``CUSTOM_`` ones. Of a class that an entry lists twice the last counts, as
+  in Nova; a trait may be listed twice. A class of ``total: 0`` is not there.
+* Figures are numbers as YAML reads them, such as ``4.0``.
 * The files of a folder that end in ``.yaml`` are read in the order of their names. A uuid or name
   that two entries have is refused, wherever they stand; so is all of it, for one fault. An entry
   that adds nothing is passed over, and kept in ``ignored``.
@@ -30,23 +32,41 @@ agent that no other entry names. The rules:
 * A provider that is in no tree of the agent is a finding, once until it was there again.
 * What no file says any more goes again: :meth:`ProviderConfiguration.following`.
 
+Some files that Nova reads are refused here, naming the line:
+
+* with an anchor, an alias, a tag, or a key that a mapping has twice (Nova uses the last);
+* with figures for which Placement refuses the whole report of Nova: a negative or too large one,
+  more reserved than the total, units below 1, a ratio of 0;
+* with figures that are invalid here only: a ``max_unit`` above the total and below the capacity, a
+  ``min_unit`` above the ``max_unit`` or the total, a ratio above 4000 or of more than six decimal
+  places;
+* with a provider name that has characters which cannot be printed, or spaces at its ends;
+* with the class ``CUSTOM_`` or trait ``CUSTOM_``, or a class of a plug-in that is not counted;
+* that are not UTF-8, have more than 2^28 characters, or more than 220 nested levels;
+* with two entries whose uuids differ in upper and lower case only.
+
 Sources: Nova's specification *provider-config-file*, ``nova/compute/provider_config.py`` and the
 tracker's ``_merge_provider_configs``. There a conflict with the driver's classes is an error by
 which the host is not reported at all, though the specification has it passed over; a trait stays
-for ever; an inventory that an entry says twice is the last one; and on a provider that the driver
-leaves alone what the file itself added is taken for a conflict the next time.
+for ever; and on a provider that the driver leaves alone what the file itself added is taken for a
+conflict the next time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import decimal
 import functools
 import json
+import math
 import os
 import pathlib
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Self
+
+import yaml
 
 from resource_objects import names
 from resource_objects.exceptions import (
@@ -65,7 +85,7 @@ __all__ = ["COMPUTE_NODE", "ProviderConfiguration", "ProviderEntry"]
 COMPUTE_NODE = "$COMPUTE_NODE"
 #: What this library writes, and the versions that it reads.
 VERSION = "1.0"
-_VERSION = re.compile(r"1\.(0|[1-9][0-9]{0,8})")
+_VERSION = re.compile(r"1\.(0|[1-9][0-9]*)")
 _MOST = re.compile(r":max_unit=([0-9]{1,18})(?![^:])")
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 
@@ -343,6 +363,8 @@ class _Reader:
             raise self._nodes.fault(node, "identification", given, "either uuid or name")
         key, value = pairs[0]
         text = self._nodes.text(value)
+        if value.is_nothing:
+            raise self._nodes.fault(value, str(key.value), value.value or None, "text")
         if key.value == "uuid" and text == COMPUTE_NODE:
             return "uuid", text
         check = names.uuid_text if key.value == "uuid" else names.provider_name
@@ -354,15 +376,25 @@ class _Reader:
             for key, value in self._nodes.pairs(one, "a class with its figures"):
                 if value.kind != "map":
                     raise self._nodes.fault(value, "inventory", value.value, "a mapping of figures")
-                text = f"{key.value}={self._nodes.figures(value)}"
-                if key.value in found:
-                    raise self._nodes.fault(key, "inventory", key.value, "each class once")
+                text = f"{key.value}={self._nodes.figures(value, self._figure)}"
                 read = functools.partial(_inventory, key.value, text)
                 found[key.value] = self._nodes.checked("", key, read)
-        return ",".join(found[name] for name in sorted(found))
+        return ",".join(found[name] for name in sorted(found) if found[name])
+
+    def _figure(self, node: Node) -> str:
+        """Return the number that YAML reads as text, ``4`` for ``4.0``; what is no number as is."""
+        text = self._nodes.text(node)
+        number: object = text
+        if node.is_plain:
+            with contextlib.suppress(yaml.YAMLError, ValueError):
+                number = yaml.safe_load(text)  # type: ignore[no-untyped-call]
+        if type(number) is float and math.isfinite(number):
+            return f"{decimal.Decimal(repr(number)):f}".removesuffix(".0")
+        return str(number) if type(number) is int else text
 
     def _traits(self, node: Node) -> tuple[str, ...]:
-        return self._nodes.words(node, "traits", "CUSTOM_RACK_7", _custom_trait)
+        words = functools.partial(self._nodes.words, node, "traits", "CUSTOM_RACK_7")
+        return words(_custom_trait, is_once=False)
 
     def _keys(self, node: Node, expected: str) -> dict[str, Node]:
         return {key.value: value for key, value in self._nodes.pairs(node, expected)}
