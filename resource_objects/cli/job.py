@@ -213,6 +213,8 @@ class MakeClaim(Lister):
             raise Misused(f"--operation: got {said.operation!r}, expected a uuid")
         asked = _Asked(said, said.consumer)
         with self.open_ledger(said.actor) as ledger:
+            if said.env and said.host is not None:
+                ledger.provider(said.host)  # an unknown host is refused before anything is claimed
             done = asked.take(ledger, lambda: _claim(ledger, asked, said))
             if said.operation:
                 _require_held(ledger, done, said.operation)
@@ -227,6 +229,8 @@ class MakeClaim(Lister):
             except exceptions.ResourceObjectsError:
                 if self._made is not None:
                     _release(ledger, self._made)
+                else:
+                    self.app.stderr.write(f"resource-objects: claimed all the same: {done}\n")
                 raise
             return (), Text([export_lines(found)])
 

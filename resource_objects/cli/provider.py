@@ -242,18 +242,16 @@ class SetProvider(Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Move it, then rename it."""
-        given, name = parsed_args.generation, parsed_args.name
-        moves = parsed_args.no_parent or parsed_args.parent_provider is not None
+        """Move and rename it, in one write."""
+        parent = parsed_args.parent_provider
         with self.open_ledger() as ledger:
-            uuid = ledger.provider(name).uuid or name
-            if moves:
-                self.say(
-                    str(ledger.change(uuid, parent=parsed_args.parent_provider, generation=given))
-                )
-                given = None if given is None else given + 1
-            if parsed_args.new is not None:
-                self.say(str(ledger.change(uuid, name=parsed_args.new, generation=given)))
+            done = ledger.change(
+                parsed_args.name,
+                name=parsed_args.new,
+                parent=... if parent is None and not parsed_args.no_parent else parent,
+                generation=parsed_args.generation,
+            )
+        self.say(str(done))
 
 
 class DeleteProvider(Command):

@@ -83,6 +83,30 @@ def test_a_claim_whose_devices_cannot_be_told_is_taken_back(lab, ledger):
     assert holders(ledger) == []
 
 
+OPERATION = "7f6f2d6c-5d3d-4c2c-9ad5-3f2c7b0f6b11"
+
+
+@pytest.mark.parametrize("option", [(), ("--replace",), ("--operation", OPERATION)])
+def test_an_unknown_host_of_the_environment_is_refused_before_the_claim(lab, ledger, option):
+    done = lab("claim", "job-1", "VCPU=1", "--env", "--host", "nowhere", *option)
+    assert (done.status, done.out) == (1, "")
+    assert done.err == "resource-objects: nowhere is not a provider of this ledger\n"
+    assert holders(ledger) == []
+
+
+def test_a_claim_that_stays_although_its_environment_is_unknown_is_reported(lab, ledger):
+    ledger.sync(ro.Provider("counted", "PGPU=4"))
+    asked = ("claim", "job-1", "PGPU=3", "--at", "counted", "--env")
+    done = lab(*asked, "--operation", OPERATION)
+    assert (done.status, done.out) == (1, "")
+    claimed, why = done.err.splitlines()
+    assert claimed.startswith(
+        "resource-objects: claimed all the same: job-1 holds PGPU=3 of counted"
+    )
+    assert "does not say which" in why
+    assert holders(ledger) == ["job-1"]
+
+
 def test_one_claim_says_groups_owner_project_and_expiry(lab, ledger):
     done = lab(
         *("claim", "job-1", "VCPU=2", "--group", "_GPU", "--resource", "PGPU=1"),

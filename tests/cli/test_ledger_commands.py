@@ -87,6 +87,29 @@ def test_a_provider_is_created_moved_renamed_and_removed(lab, rows, refused):
     assert "gpu0" in refused("provider", "show", "gpu0")
 
 
+def test_a_provider_is_moved_and_renamed_in_one_write(lab, rows, refused):
+    lab("provider", "create", "gpu", "PGPU=1", "--parent-provider", "host0")
+    generation = str(rows("provider", "list", "--name", "gpu")[0]["generation"])
+    asked = ("--no-parent", "--name", "gpu0", "--generation", generation)
+    writes = len(rows("changes"))
+    lab("provider", "set", "gpu", *asked)
+    (root,) = rows("provider", "list", "--name", "gpu0")
+    assert (root["parent"], root["inventories"]) == ("", "PGPU=1")
+    kinds = {row["kind"] for row in rows("changes")[writes:]}
+    assert len(kinds) == 1
+
+
+def test_a_provider_that_changed_is_neither_moved_nor_renamed(lab, rows, refused):
+    lab("provider", "create", "gpu", "PGPU=1", "--parent-provider", "host0")
+    for option in ("--no-parent", "--parent-provider=host1"):
+        said = refused("provider", "set", "gpu", option, "--name", "gpu0", "--generation", "1")
+        assert "was changed since it was read" in said
+    assert "exists already" in refused("provider", "set", "gpu", "--no-parent", "--name", "host1")
+    assert "host0" in refused("provider", "set", "host0", "--generation", "1")
+    (child,) = rows("provider", "list", "--name", "gpu")
+    assert child["parent"] == "host0"
+
+
 def test_what_a_provider_has_is_set_at_its_generation(lab, rows, refused):
     lab("provider", "inventory", "set", "host0", "VCPU=16:reserved=1")
     [only] = rows("provider", "inventory", "list", "host0")
