@@ -25,6 +25,7 @@ from resource_objects import exceptions
 
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
+    from resource_objects.exceptions import Reason
     from resource_objects.host.facts import Machine
     from resource_objects.ledger import Ledger
     from resource_objects.resources import Inventories
@@ -373,15 +374,15 @@ class Figure(Maybe):
 
 
 class Age(FormattableColumn[Any]):
-    """How long something has been, or is to come: ``(time, now)``; the time for programs.
+    """How long something has been: ``(time, now)``; the time for programs.
 
     None in the place of the time is nothing.
     """
 
     def human_readable(self) -> str:
-        """Return the time between, as people say it."""
+        """Return the time since then, as people say it."""
         time, now = self._value
-        return "" if time is None else age_text(abs(now - time))
+        return "" if time is None else age_text(now - time)
 
     def machine_readable(self) -> str | None:
         """Return the time itself, to the second."""
@@ -396,6 +397,18 @@ class Ago(Age):
         """Return the time since then, as people say it."""
         said = super().human_readable()
         return said and f"{said} ago"
+
+
+class Expiry(Age):
+    """When a claim expires, or how long ago it did: ``(time, now)``; the time for programs."""
+
+    def human_readable(self) -> str:
+        """Return the time until then, or that the claim has expired and since when."""
+        time, now = self._value
+        if time is not None and time >= now:
+            return age_text(time - now)
+        age = super().human_readable()
+        return age and f"expired {age} ago"
 
 
 def age_text(age: datetime.timedelta) -> str:
@@ -414,6 +427,22 @@ def age_text(age: datetime.timedelta) -> str:
 
 _DAY = 24 * 60 * 60
 _UNITS = ((_DAY, "days"), (60 * 60, "h"), (60, "min"))
+
+
+def expired_lines(
+    ledger: Ledger, reasons: Iterable[Reason], option: str = "claim --release-expired"
+) -> list[str]:
+    """Return a line for each consumer of a refusal whose claim has expired.
+
+    :param option: the option that releases it; empty if it was in use already
+    """
+    now = ledger.now()
+    hint = f"; {option} releases it" if option else ""
+    return [
+        f"{claim.consumer}: its claim expired {age_text(now - claim.expires_at)} ago{hint}"
+        for claim in ledger.expired(now, reasons=reasons)
+        if claim.expires_at is not None
+    ]
 
 
 class Ids(FormattableColumn[list[int]]):

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.cli import request_arguments as arguments
-from resource_objects.cli.base import Busy, Lister, Many, Refused, SearchCutShort, Text, misused
+from resource_objects.cli.base import (
+    Busy,
+    Lister,
+    Many,
+    Refused,
+    SearchCutShort,
+    Text,
+    expired_lines,
+    misused,
+)
 from resource_objects.cli.consumer import COLUMNS, allocation_rows
 from resource_objects.cli.job import refused
 
@@ -108,7 +117,9 @@ class ListCandidates(Lister):
         answer = f"nobody can give {whose}{found.request}"
         if found.cut_short:
             answer = f"the budget of {found.budget} steps ran out on {whose}{found.request}"
-        raise kind(answer, str(found.explain()).splitlines())
+        why = found.explain()
+        expired = expired_lines(ledger, why.reasons)
+        raise kind(answer, [*str(why).splitlines(), *expired])
 
     def _note(
         self, found: Candidates, listed: Sequence[Candidate], said: argparse.Namespace

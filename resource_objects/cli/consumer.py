@@ -16,6 +16,7 @@ from resource_objects.cli.base import (
     Command,
     Dicts,
     Drawing,
+    Expiry,
     Figure,
     Lister,
     Many,
@@ -26,6 +27,7 @@ from resource_objects.cli.base import (
     Text,
     add_actor,
     add_name,
+    expired_lines,
     records_of,
 )
 from resource_objects.cli.hosts import add_user, consumers_of, user_of
@@ -101,7 +103,7 @@ class ListConsumers(Lister):
                 Maybe(one.consumer_type),
                 one.state,
                 Age((one.created_at, now)),
-                Age((one.expires_at, now)),
+                Expiry((one.expires_at, now)),
                 str(one.claim.amounts),
             )
             for one in found
@@ -244,14 +246,20 @@ class SetAllocations(Lister):
             wanted[name] = wanted[name] + more if name in wanted else more
         overrides = parsed_args.override_disabled
         with self.open_ledger(parsed_args.actor) as ledger:
-            claim = ledger.replace(
-                parsed_args.consumer,
-                wanted,
-                generation=parsed_args.generation,
-                release_expired=parsed_args.release_expired,
-                override_disabled=overrides,
-                **whose(parsed_args),
-            )
+            try:
+                claim = ledger.replace(
+                    parsed_args.consumer,
+                    wanted,
+                    generation=parsed_args.generation,
+                    release_expired=parsed_args.release_expired,
+                    override_disabled=overrides,
+                    **whose(parsed_args),
+                )
+            except exceptions.CapacityException as refusal:
+                option = "" if parsed_args.release_expired else "--release-expired"
+                raise Refused(
+                    str(refusal), expired_lines(ledger, refusal.reasons, option)
+                ) from refusal
         return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
 
 
@@ -344,7 +352,9 @@ class MoveConsumer(Lister):
             refused = f"{parsed_args.to} cannot give {consumer} {request}"
             found = ledger.snapshot(parsed_args.to).candidates(request)
             if not found and not release_expired:
-                raise Refused(refused, str(found.explain()).splitlines())
+                why = found.explain()
+                expired = expired_lines(ledger, why.reasons, "--release-expired")
+                raise Refused(refused, [*str(why).splitlines(), *expired])
             try:
                 claim = ledger.move(
                     consumer,

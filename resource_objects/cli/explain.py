@@ -18,6 +18,7 @@ from resource_objects.cli.base import (
     Pairs,
     SearchCutShort,
     Text,
+    expired_lines,
     misused,
 )
 
@@ -87,7 +88,9 @@ class Explain(Lister):
             if parsed_args.tree:
                 return (), Drawing.of("\n".join(self._drawn(ledger, told, nearest)))
             if self.is_brief:
-                return (), Text.of("\n".join(_brief(told, nearest, _helps(snapshot, found))))
+                lines = _brief(told, nearest, _helps(snapshot, found))
+                expired = expired_lines(ledger, told.reasons)
+                return (), Text.of("\n".join([*lines, *([""] if expired else []), *expired]))
             return self.columns, list(_rows(told))
 
     def _check(self, found: Candidates, told: Explanation) -> None:

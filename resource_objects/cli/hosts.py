@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
-from resource_objects.cli.base import Age, Ago, Dicts, Lister, Misused, Text, age_text, login
+from resource_objects.cli.base import (
+    Age,
+    Ago,
+    Dicts,
+    Expiry,
+    Lister,
+    Misused,
+    Text,
+    age_text,
+    login,
+)
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -142,7 +152,7 @@ class Mine(Lister):
             for holder in host.holders:
                 on_hosts[holder.consumer].append((host.host, Holding((host, holder))))
         return self.columns, [
-            (one.name, host, held, Age((one.created_at, now)), Age((one.expires_at, now)))
+            (one.name, host, held, Age((one.created_at, now)), Expiry((one.expires_at, now)))
             for one in mine
             for host, held in on_hosts[one.name] or [("", str(one.claim.amounts))]
         ]

@@ -28,6 +28,7 @@ from resource_objects.cli.base import (
     Text,
     add_actor,
     duration,
+    expired_lines,
     misused,
 )
 from resource_objects.cli.consumer import (
@@ -89,6 +90,8 @@ class _Asked:
         self.described = whose(said)
         self.override_disabled: bool = said.override_disabled
         self.replaces: bool = getattr(said, "replace", False)
+        #: expired claims block no job and no claim that waits
+        self.release_expired: bool = getattr(said, "release_expired", True) or said.wait is not None
 
     def search(self, ledger: Ledger, snapshot: Snapshot) -> Candidates:
         """Return who could give it, of hosts that its server group allows."""
@@ -115,7 +118,8 @@ class _Asked:
             if not self.replaces and next(ledger.consumers(name=self.consumer), None):
                 raise exceptions.ConsumerExists(self.consumer) from refusal
             found = self.search(ledger, ledger.snapshot(self.at))
-            raise refused(ledger, self.consumer, found, refusal) from refusal
+            option = "" if self.release_expired else "--release-expired"
+            raise refused(ledger, self.consumer, found, refusal, option) from refusal
 
 
 @contextlib.contextmanager
@@ -141,9 +145,16 @@ def _end(number: int, frame: object) -> None:
 
 
 def refused(
-    ledger: Ledger, consumer: str, found: Candidates, refusal: exceptions.CapacityException
+    ledger: Ledger,
+    consumer: str,
+    found: Candidates,
+    refusal: exceptions.CapacityException,
+    option: str = "claim --release-expired",
 ) -> Refused:
-    """Return what a refusal means: not now, or not at all."""
+    """Return what a refusal means: not now, or not at all.
+
+    :param option: the option that releases expired claims; empty if it was in use already
+    """
     answer, lines = f"nobody can give {consumer} {found.request}", []
     last: exceptions.CapacityException | None = refusal
     if isinstance(refusal, exceptions.WaitTimedOut):
@@ -154,6 +165,7 @@ def refused(
     if last is not None:
         told = last.args[1] if isinstance(last, exceptions.NoCandidates) else last
         lines += str(told).splitlines()
+        lines += expired_lines(ledger, last.reasons, option)
     is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.could_ever(found)
     return (Busy if is_busy else Refused)(answer, lines)
 
@@ -253,7 +265,7 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
     kept = next(ledger.consumers(name=asked.consumer), None) if said.replace else None
     options = {
         **asked.described,
-        "release_expired": said.release_expired,
+        "release_expired": asked.release_expired,
         "override_disabled": asked.override_disabled,
         "wait": asked.wait,
     }
@@ -476,7 +488,7 @@ class RunJob(Command):
                     asked.consumer,
                     asked.search(ledger, ledger.snapshot(asked.at)),
                     expires_in=said.lease,
-                    release_expired=True,
+                    release_expired=asked.release_expired,
                     override_disabled=asked.override_disabled,
                     wait=asked.wait,
                     **asked.described,

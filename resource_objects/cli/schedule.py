@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, plugins
 from resource_objects.cli import request_arguments as arguments
-from resource_objects.cli.base import Lister, Many, Misused, Refused, misused, read_input
+from resource_objects.cli.base import (
+    Lister,
+    Many,
+    Misused,
+    Refused,
+    expired_lines,
+    misused,
+    read_input,
+)
 
 if TYPE_CHECKING:
     from resource_objects.host.site.nodes import Node, NodeReader
@@ -100,6 +108,7 @@ class Schedule(Lister):
             except exceptions.NoCandidates as refusal:
                 answer, *reasons = str(refusal).splitlines()
                 what, _, first = answer.partition(": ")
+                reasons += expired_lines(ledger, refusal.reasons)
                 raise Refused(what, [first, *reasons]) from refusal
         for consumer in found.missing:
             self.app.stderr.write(f"no host for {consumer}\n")
@@ -126,6 +135,7 @@ class Schedule(Lister):
                     placed = scheduler.place_gang(gangs, said.claim, seed=said.seed, **words)
             except exceptions.NoCandidates as refusal:
                 what, *reasons = str(refusal).splitlines()
+                reasons += expired_lines(ledger, refusal.reasons)
                 raise Refused(what.removesuffix(":"), reasons) from refusal
         prefix = "" if said.claim is None else f"{said.claim}/"
         return [

@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import enum
 import functools
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Allocation, Claim
+from resource_objects.providers.abilities import Ability
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import AllocationColumns, Columns
@@ -609,11 +611,22 @@ class Claims:
         return tuple(map(written_claim_of, records))
 
     def expired(
-        self, now: datetime.datetime | None, limit: int | None, after: str | None
+        self,
+        now: datetime.datetime | None,
+        limit: int | None,
+        after: str | None,
+        reasons: Iterable[exceptions.Reason] | None = None,
     ) -> Iterator[Claim]:
         last = None if after is None else names.consumer_name(after)
-        pages = self._store.consumers(self._over_at(now), any_limit(limit), last)
-        return (claim_of(record) for records in pages for record in records)
+        over, most = self._over_at(now), any_limit(limit)
+        if reasons is None:
+            pages = self._store.consumers(over, most, last)
+            return (claim_of(record) for records in pages for record in records)
+        can_expire = Ability.EXPIRY not in self._store.backend.lacks
+        holders = self._holders(reasons, over) if can_expire else set()
+        pages = self._store.consumers(over, None, last) if holders else iter(())
+        every = (record for records in pages for record in records if record.consumer in holders)
+        return map(claim_of, itertools.islice(every, most))
 
     def release_expired(
         self, now: datetime.datetime | None, limit: int | None
@@ -835,14 +848,24 @@ class Claims:
         """Return those of a refusal's holders whose claims have expired and may be released."""
         backend = self._store.backend
         now = backend.now()
-        holders = {name for reason in refusal.reasons for name, _ in reason.holders}
-        for reason in refusal.reasons:
-            if len(reason.holders) >= MOST_HOLDERS:  # there may be more than it tells
-                there = ConsumerFilter(tree=reason.where, expires_before=now)
-                holders |= {one.consumer for page in self._store.consumers(there) for one in page}
+        holders = self._holders(refusal.reasons, ConsumerFilter(expires_before=now))
         holders &= attempt.taking.expired - {one.consumer for one in attempt.released}
         kept = backend.held_by(sorted(holders))
         return tuple(one for one in kept.values() if one.expires_at and one.expires_at < now)
+
+    def _holders(self, reasons: Iterable[exceptions.Reason], over: ConsumerFilter) -> set[str]:
+        """Return the consumers of a refusal; where a reason names only the largest, those of its
+        tree whose claims have expired, too.
+
+        :param over: the consumers whose claims have expired
+        """
+        holders: set[str] = set()
+        for reason in reasons:
+            holders.update(name for name, _ in reason.holders)
+            if len(reason.holders) >= MOST_HOLDERS:
+                there = dataclasses.replace(over, tree=reason.where)
+                holders |= {one.consumer for page in self._store.consumers(there) for one in page}
+        return holders
 
     def _picture(self, expired: frozenset[str], at: str | None) -> Snapshot:
         """Return a snapshot in which what expired is gone."""

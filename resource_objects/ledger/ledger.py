@@ -317,7 +317,8 @@ class Ledger:
     ) -> When:
         """Return when a request would fit if all claims end when they expire, and nothing comes.
 
-        The earliest such moment, with the claims whose end makes it so: an estimate. Claims are
+        The earliest such moment, with the claims whose end makes it so: an estimate. A claim that
+        has expired ends now, since a claim with ``release_expired`` may release it. Claims are
         given back by whoever cleans up (:meth:`release_expired`), nobody keeps what they leave, and
         who extends one or comes first changes the answer. Cost: a snapshot, the claims that expire
         read once, and some searches.
@@ -347,7 +348,8 @@ class Ledger:
         }
         more = {} if budget is None else {"budget": budget}
         asked = self.snapshot() if snapshot is None else checked_snapshot(snapshot, "when")
-        return asked.when(request, ends, limits=limits, **more)
+        found = asked.when(request, ends, limits=limits, **more)
+        return found if found.at is None else found.as_of(self.now())
 
     # --- out of service ---
 
@@ -836,6 +838,7 @@ class Ledger:
         *,
         limit: int | None = None,
         after: str | None = None,
+        reasons: Iterable[exceptions.Reason] | None = None,
     ) -> Iterator[Claim]:
         """Yield the claims whose time is over and that are still held, by consumer.
 
@@ -845,8 +848,10 @@ class Ledger:
             ledger's database
         :param limit: at most so many
         :param after: only those of consumers after this name
+        :param reasons: only the consumers of these reasons of a refusal, such as ``error.reasons``:
+            the same claim with ``release_expired`` may release them
         """
-        return self._claims.expired(now, limit, after)
+        return self._claims.expired(now, limit, after, reasons)
 
     def release_expired(
         self, now: datetime.datetime | None = None, *, limit: int | None = None

@@ -55,7 +55,7 @@ class When:
     """When a request would fit, if nothing else came. True if that is known.
 
     =================  ==========================================
-    it fits now        ``now`` is True, ``at`` None
+    it fits now        ``now`` is True, ``at`` None; ``because``: expired claims to release
     later              ``at`` is when, ``because`` says whose ends
     not by ends alone  ``at`` is None, ``why`` says why
     not known          ``cut_short`` is True
@@ -63,7 +63,7 @@ class When:
     """
 
     request: Request
-    now: bool = False  #: whether it fits without any end
+    now: bool = False  #: whether it fits without any end that is still to come
     at: datetime.datetime | None = None  #: the earliest end after which it fits
     #: what it would be given then; None if it is not known that it ever is
     candidate: Candidate | None = None
@@ -78,9 +78,16 @@ class When:
     def __bool__(self) -> bool:
         return self.now or self.at is not None
 
+    def as_of(self, moment: datetime.datetime) -> When:
+        """Return the same answer at a moment: ends before it are over."""
+        if self.at is None or self.at >= moment:
+            return self
+        return dataclasses.replace(self, now=True, at=None, not_after=None)
+
     def __str__(self) -> str:
         if self.now:
-            return "now"
+            expired = ", ".join(f"{one.consumer}, expired {one.at}" for one in self.because)
+            return f"now, without {expired}" if expired else "now"
         if self.at is not None:
             return f"{self.at}, when {', '.join(map(str, self.because))}"
         if self.cut_short:

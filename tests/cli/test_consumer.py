@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 
 import pytest
 
@@ -97,7 +98,12 @@ def test_expired_claims_in_the_way_are_released_on_request(lab, held, url):
     with ro.connect(url) as ledger:
         over = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
         ledger.claim("old", {"small/gpu0": "PGPU=1", "small": "VCPU=4"}, expires_at=over)
-    assert lab("claim", "job-1", "PGPU=2").status == 75
+    refused = lab("claim", "job-1", "PGPU=2")
+    assert refused.status == 75
+    assert re.fullmatch(
+        r"  old: its claim expired \d+ days ago; --release-expired releases it",
+        refused.err.splitlines()[-1],
+    )
     done = lab("claim", "job-1", "VCPU=1,PGPU=3", "--release-expired")
     assert (done.status, done.out) == (1, "")
     assert done.err == (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import re
 
 import pytest
 
 import resource_objects as ro
+from resource_objects.cli.base import Age, Expiry
 
 
 def build(ledger: ro.Ledger) -> None:
@@ -192,11 +194,19 @@ def test_expired_claims_are_released_for_allocations_on_request(lab, rows, refus
         ledger.claim("one", {"host0": "VCPU=8"}, expires_at=over)
         ledger.claim("two", {"host1": "VCPU=8"}, expires_at=over)
     wanted = ("allocation", "set", "job", "--allocation", "host0,VCPU=6")
-    assert "(one holds 8)" in refused(*wanted)
+    why = refused(*wanted)
+    assert "(one holds 8)" in why
+    assert re.search(
+        r"\n  one: its claim expired \d+ days ago; --release-expired releases it\n", why
+    )
     lab(*wanted, "--release-expired")
     assert [row["consumer"] for row in rows("consumer", "list")] == ["job", "two"]
     there = ("allocation", "move", "job", "--to", "host1")
-    assert "(two holds 8)" in refused(*there)
+    why = refused(*there)
+    assert "(two holds 8)" in why
+    assert re.search(
+        r"\n  two: its claim expired \d+ days ago; --release-expired releases it\n", why
+    )
     lab(*there, "--release-expired")
     assert [row["consumer"] for row in rows("consumer", "list")] == ["job"]
     assert {row["provider"] for row in rows("allocation", "show", "job")} == {"host1"}
@@ -206,6 +216,70 @@ def test_expired_claims_are_released_for_allocations_on_request(lab, rows, refus
         "resource-objects: host0 cannot give job VCPU=6:\n"
         "  host0: VCPU asked 6, free 0 of 8 (three holds 8)\n"
     )
+
+
+SPANS = {
+    "3 s": datetime.timedelta(seconds=3.9),
+    "3 min": datetime.timedelta(minutes=3.5),
+    "3 h": datetime.timedelta(hours=3.5),
+    "3 days": datetime.timedelta(days=3.5),
+}
+
+
+def test_an_expired_claim_is_listed_as_expired_and_since_when():
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    for text, span in SPANS.items():
+        left, over = Expiry((now + span, now)), Expiry((now - span, now))
+        assert (left.human_readable(), over.human_readable()) == (text, f"expired {text} ago")
+        assert over.machine_readable() == (now - span).isoformat(timespec="seconds")
+    assert Expiry((now, now)).human_readable() == "0 s"
+    assert (Expiry((None, now)).human_readable(), Expiry((None, now)).machine_readable()) == (
+        "",
+        None,
+    )
+    ahead = Age((now + SPANS["3 h"], now))  # by the clock of another machine
+    assert ahead.human_readable() == "0 s"
+
+
+def test_consumer_list_and_mine_show_that_a_claim_has_expired(lab, rows, url):
+    with ro.connect(url) as ledger:
+        now = ledger.now()
+        over, later = (now - datetime.timedelta(hours=3.5), now + datetime.timedelta(hours=3.5))
+        ledger.claim("old", {"host0": "VCPU=1"}, user="ann", expires_at=over)
+        ledger.claim("new", {"host0": "VCPU=1"}, user="ann", expires_at=later)
+    for command in (("consumer", "list"), ("mine", "--user", "ann")):
+        columns = ("-c", "consumer", "-c", "expires")
+        shown = lab(*command, *columns, "--max-width", "200").lines
+        cells = dict(tuple(map(str.strip, line.strip("|").split("|"))) for line in shown[3:-1])
+        assert cells == {"new": "3 h", "old": "expired 3 h ago"}
+        told = {row["consumer"]: row["expires"] for row in rows(*command, *columns)}
+        assert told["old"] == over.isoformat(timespec="seconds")
+
+
+def test_refusals_name_expired_claims_and_the_option_that_releases_them(lab, run, refused, url):
+    with ro.connect(url) as ledger:
+        over = ledger.now() - datetime.timedelta(hours=3.5)
+        ledger.claim("old", {"host0": "VCPU=8"}, expires_at=over)
+        ledger.claim("other", {"host1": "VCPU=8"})
+    line = "old: its claim expired 3 h ago; claim --release-expired releases it\n"
+    assert f"\n  {line}" in refused("candidates", "VCPU=1")
+    assert f"\n  {line}" in refused("schedule", "VCPU=1")
+    assert f"\n\n{line}" in lab("explain", "VCPU=1").out
+    there = ("claim", "job", "VCPU=1", "--at", "host0", "--database", url)
+    assert "\n  old: its claim expired 3 h ago; --release-expired" in run(*there).err
+    assert "expired" not in run("claim", "job", "VCPU=1", "--at", "host1", "--database", url).err
+    assert "expired" not in run(*there[:2], "VCPU=9", "--release-expired", *there[5:]).err
+
+
+def test_a_claim_that_waits_releases_expired_claims_as_a_job_does(lab, rows, url):
+    with ro.connect(url) as ledger:
+        over = ledger.now() - datetime.timedelta(hours=3.5)
+        ledger.claim("old", {"host0": "VCPU=8"}, expires_at=over)
+        ledger.claim("other", {"host1": "VCPU=8"})
+        ledger.claim("kept", {"nfs": "DISK_GB=1"}, expires_at=over)
+    assert rows("when", "VCPU=1")["at"] == "now"
+    lab("claim", "job", "VCPU=1", "--wait", "10s")
+    assert {row["consumer"] for row in rows("consumer", "list")} == {"job", "other", "kept"}
 
 
 def test_consumers_are_listed_by_whose_they_are(lab, rows):

@@ -710,6 +710,26 @@ def test_whose_time_is_over_is_told_and_released(ledger: ro.Ledger) -> None:
     assert ledger.release_expired(late) == ()
 
 
+def test_the_expired_claims_of_a_refusal_are_named(ledger: ro.Ledger) -> None:
+    hosts(ledger, 2, "VCPU=200")
+    over = ledger.now() - HOUR
+    ledger.claim("apart", {"host1": "VCPU=1"}, expires_at=over)
+    for number in range(120):  # more than a reason names
+        ledger.claim(f"big-{number:03}", {"host0": "VCPU=1"}, expires_at=over + 2 * HOUR)
+    ledger.claim("late", {"host0": "VCPU=1"}, expires_at=over)
+    ledger.claim("other", {"host0": "VCPU=1"}, expires_at=over)
+    with pytest.raises(exceptions.CapacityException) as refused:
+        ledger.claim("new", {"host0": "VCPU=100"})
+    reasons = refused.value.reasons
+    named = [claim.consumer for claim in paged(ledger, 1).expired(reasons=reasons)]
+    assert named == ["late", "other"]
+    assert [claim.consumer for claim in ledger.expired(reasons=reasons, limit=1)] == ["late"]
+    assert [claim.consumer for claim in ledger.expired(reasons=reasons, after="late")] == ["other"]
+    assert not list(ledger.expired(over - HOUR, reasons=reasons))
+    assert not list(ledger.expired(reasons=()))
+    assert [claim.consumer for claim in ledger.expired()] == ["apart", "late", "other"]
+
+
 def test_who_renews_or_goes_in_time_is_not_released(
     ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,26 @@ def test_the_first_end_that_makes_it_fit_is_told_with_those_it_needs(ledger: ro.
     assert str(ledger.when("VCPU=8")) == f"{hour(4)}, when d ends {hour(4)}"
 
 
+FAR = 24 * 365 * 50
+
+
+def test_an_expired_claim_ends_now(ledger: ro.Ledger) -> None:
+    ledger.sync(ro.Provider("h0", "VCPU=8"))
+    over = ledger.now() - datetime.timedelta(hours=3)
+    ledger.claim("late", {"h0": "VCPU=5"}, expires_at=over)
+    holding(ledger, soon=("h0", "VCPU=3", FAR))
+    found = ledger.when("VCPU=4")
+    assert (found.now, found.at, found.not_after) == (True, None, None)
+    assert [(one.consumer, one.at) for one in found.because] == [("late", over)]
+    assert str(found) == f"now, without late, expired {over}"
+    both = ledger.when("VCPU=8")
+    assert (both.now, both.at) == (False, hour(FAR))
+    assert [one.consumer for one in both.because] == ["late", "soon"]
+    assert ledger.claim("new", ledger.snapshot().candidates("VCPU=4"), release_expired=True)
+    assert str(ledger.when("VCPU=1")) == "now"
+    assert ledger.when("VCPU=1").because == ()
+
+
 def test_who_stays_for_ever_is_not_waited_for(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("h0", "VCPU=8"))
     holding(ledger, forever=("h0", "VCPU=3", None), soon=("h0", "VCPU=5", 1))
