@@ -639,8 +639,17 @@ class CapacityException(ResourceObjectsError):
     """
 
     def __init__(self, reasons: Iterable[Reason]) -> None:
-        self.reasons: tuple[Reason, ...] = tuple(reasons)
-        super().__init__(self.reasons)
+        self._reasons: tuple[Reason, ...] = tuple(reasons)
+        super().__init__(self._reasons)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The data of the refusal."""
+        return self._reasons
+
+    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
+        """Return the first reasons, and how many more there are."""
+        return self.reasons[:count], max(0, len(self.reasons) - count)
 
     def __str__(self) -> str:
         return "; ".join(str(reason) for reason in self.reasons)
@@ -760,21 +769,68 @@ class Undetermined(ResourceObjectsError):
 
 
 class NoCandidates(CapacityException):
-    """A claim was asked of a search that found nothing, or whose finds are all gone.
+    """A claim of a search that found no candidate, or whose candidates are all taken by now.
 
-    ``reasons`` are those of every refused host.
+    ``explanation`` says why: a text, or the :class:`~resource_objects.search.explain.Explanation`
+    of the search, which shows the snapshot that was searched. ``reasons``, ``args`` and the message
+    are computed from it when they are read, so a refusal that nobody reads costs only its search.
+    A pickle and a copy carry the computed values.
 
     >>> str(NoCandidates("no candidate for job-1", "there are no hosts"))
     'no candidate for job-1: there are no hosts'
     """
 
-    def __init__(self, what: str, told: object = "", reasons: Iterable[Reason] = ()) -> None:
-        super().__init__(reasons)
-        self.args = what, str(told), self.reasons
+    def __init__(
+        self, what: object, explanation: object = "", reasons: Iterable[Reason] | Any = None
+    ) -> None:
+        """:param what: the refused action; ``str()`` of it begins the message
+
+        :param reasons: reasons, or an explanation that has them; None: those of ``explanation``
+        """
+        source: Any = explanation if reasons is None else reasons
+        is_read = isinstance(source, Iterable)
+        super().__init__(source if is_read and not isinstance(source, str) else ())
+        self._what = what
+        self._unread: Any = None if is_read else source
+        self.explanation = explanation
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons of every refused host, in the order of the hosts' names.
+
+        :raises FilterFailed: if a filter of the search fails to say why it refused a host
+        """
+        unread = self._unread
+        if unread is not None:
+            self._reasons = tuple(unread.reasons)
+            self._unread = None
+        return self._reasons
+
+    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
+        unread = self._unread
+        if unread is None:
+            return super().first_reasons(count)
+        found: tuple[tuple[Reason, ...], int] = unread.first_reasons(count)
+        return found
+
+    @property
+    def args(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """The values of the constructor's arguments."""
+        return str(self._what), str(self.explanation), self.reasons
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        notes = {name: value for name, value in vars(self).items() if name == "__notes__"}
+        return type(self), self.args, notes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.args!r}"
 
     def __str__(self) -> str:
-        what, told, _ = self.args
-        return f"{what}: {told}" if told else str(what)
+        try:
+            explanation = str(self.explanation)
+        except FilterFailed as failure:
+            explanation = str(failure)
+        return f"{self._what}: {explanation}" if explanation else str(self._what)
 
 
 class WaitTimedOut(CapacityException):
@@ -791,11 +847,19 @@ class WaitTimedOut(CapacityException):
     def __init__(
         self, consumer: str, ahead: Iterable[str] = (), refusal: CapacityException | None = None
     ) -> None:
-        super().__init__(() if refusal is None else refusal.reasons)
+        super().__init__(())
         self.consumer = consumer
         self.ahead: tuple[str, ...] = tuple(ahead)
         self.refusal = refusal
         self.args = consumer, self.ahead, refusal
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons of the refusal."""
+        return () if self.refusal is None else self.refusal.reasons
+
+    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
+        return ((), 0) if self.refusal is None else self.refusal.first_reasons(count)
 
     def __str__(self) -> str:
         verb = "stands" if len(self.ahead) == 1 else "stand"

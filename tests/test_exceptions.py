@@ -31,6 +31,8 @@ def example(cls: type[Any]) -> Any:
     """Return an error of the type with data of the shape it takes."""
     if issubclass(cls, exceptions.InvalidInput):
         return cls("total", -1, "an integer from 1 to 9")
+    if cls is exceptions.NoCandidates:
+        return cls("no candidate for job-1", "host0: is full", [REASON])
     if issubclass(cls, CapacityException):
         return cls([REASON])
     if issubclass(cls, exceptions.LedgerError):

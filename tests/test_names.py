@@ -84,3 +84,22 @@ def test_the_longest_name_is_that_of_the_field(
     assert check("x" * longest) == "x" * longest
     with pytest.raises(exceptions.InvalidName, match=f"1 to {longest} printable"):
         check("x" * (longest + 1))
+
+
+@given(st.sets(st.from_regex(r"\A[a0-2-]{1,24}\Z"), max_size=40))
+def test_sorted_names_are_read_in_natural_order_a_few_at_a_time(found: set[str]) -> None:
+    given_names = sorted(found)
+    ordered = [given_names[at] for at in names.in_natural_order(given_names)]
+    assert ordered == sorted(found, key=names.natural_order)
+
+
+def test_the_first_of_many_names_need_few_sort_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[str] = []
+    natural_order = names.natural_order
+    monkeypatch.setattr(
+        names, "natural_order", lambda name: (keys.append(name), natural_order(name))[1]
+    )
+    many = sorted(f"rack{number % 9}-host{number}" for number in range(5000))
+    first = [many[at] for at, _ in zip(names.in_natural_order(many), range(20), strict=False)]
+    assert first[:3] == ["rack0-host0", "rack0-host9", "rack0-host18"]
+    assert len(keys) < 1000

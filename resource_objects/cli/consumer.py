@@ -364,7 +364,7 @@ class MoveConsumer(Lister):
                     override_disabled=overrides,
                 )
             except exceptions.NoCandidates as refusal:
-                raise Refused(refused, str(refusal.args[1]).splitlines()) from refusal
+                raise Refused(refused, str(refusal.explanation).splitlines()) from refusal
         return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
 
 

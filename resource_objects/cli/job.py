@@ -163,7 +163,7 @@ def refused(
             lines.append(f"before it in the queue: {', '.join(refusal.ahead)}")
         last = refusal.refusal
     if last is not None:
-        told = last.args[1] if isinstance(last, exceptions.NoCandidates) else last
+        told = last.explanation if isinstance(last, exceptions.NoCandidates) else last
         lines += str(told).splitlines()
         lines += expired_lines(ledger, last.reasons, option)
     is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.could_ever(found)

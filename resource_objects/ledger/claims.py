@@ -897,9 +897,8 @@ class Claims:
             afresh = retries.afresh()
             while True:
                 if isinstance(latest, Candidates) and not latest:
-                    why = latest.explain()
-                    told = f"no candidate for {consumer}"
-                    raise exceptions.NoCandidates(told, why, why.reasons)
+                    what = f"no candidate for {consumer}"
+                    raise exceptions.NoCandidates(what, latest.explain())
                 yield from demands_of(latest, self._store.uuids, "claim")
                 if not isinstance(latest, Candidates) or next(afresh, None) is None:
                     return

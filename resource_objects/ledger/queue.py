@@ -215,8 +215,7 @@ class Queue:
         :raises CapacityException: if it could not be had whoever gave back
         """
         if refusal is None and isinstance(found, Candidates) and not found:
-            why = found.explain()
-            refusal = exceptions.NoCandidates(f"no candidate for {consumer}", why, why.reasons)
+            refusal = exceptions.NoCandidates(f"no candidate for {consumer}", found.explain())
         if refusal is not None and final(refusal):
             raise refusal
         return refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
@@ -149,7 +149,8 @@ class Scheduler:
         :param confirm: asks a host after it was claimed; where it refuses, the claim is given back
             and another host taken
         :raises NoCandidates: if not enough could be placed, with the reasons of every host: of the
-            search, of filters, and of the hosts themselves; then nothing is claimed
+            search, of filters, and of the hosts themselves; then nothing is claimed. The reasons
+            are computed when they are read; only then are filters asked why they refuse a host
         :raises SearchLimitReached: if the search was cut short before it knew
         :raises FilterFailed: if a filter or weigher failed itself
         :raises InvalidField: for a count below 1, or one that is not that of the consumers
@@ -259,6 +260,24 @@ def _number(what: str, given: Any, least: int) -> int:
 
 
 # --- one request ----------------------------------------------------------------------------------
+
+
+class _Refused(NamedTuple):
+    """The beginning of a refusal's message, with the filters and weighers that were skipped.
+
+    Computed when the message is read: a filter may first fail when it is asked for its reason.
+    """
+
+    what: str
+    pipeline: Pipeline
+    failed: Mapping[str, str]  #: the filters that failed so far
+    explanation: Explanation
+
+    def __str__(self) -> str:
+        if self.pipeline.on_error == "skip":
+            self.explanation.first_reasons(1)  # asks every filter
+        skipped = {**self.pipeline.idle, **self.failed}
+        return f"{self.what} (skipped: {', '.join(skipped)})" if skipped else self.what
 
 
 class _Run:
@@ -547,9 +566,10 @@ class _Run:
 
     def _none(self, consumer: str, why: Explanation, placed: int, asked: int) -> NoCandidates:
         beside = f", {placed} of {asked} could be placed" if asked > 1 else ""
-        reasons = why.reasons  # for these filters are asked, too, and may fail
-        skipped = f" (skipped: {', '.join(self._skipped)})" if self._skipped else ""
-        return NoCandidates(f"no host for {consumer}{beside}{skipped}", why, reasons)
+        failed = {} if self._asked is None else self._asked.skipped
+        return NoCandidates(
+            _Refused(f"no host for {consumer}{beside}", self._pipeline, failed, why), why
+        )
 
     @property
     def _skipped(self) -> dict[str, str]:

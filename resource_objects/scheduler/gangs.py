@@ -180,8 +180,7 @@ def _placed(
         told = "\n".join(map(str, lacking))
         every = (one.explanation for found in lacking for one in found.shortages)
         why = next((one for one in every if one is not None), None)
-        reasons = () if why is None else why.reasons
-        raise NoCandidates(f"no place for the gang:\n{told}", reasons=reasons)
+        raise NoCandidates(f"no place for the gang:\n{told}", reasons=why or ())
 
     if consumers is None:
         number, found, _ = fitted(ledger.snapshot())

@@ -13,8 +13,8 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
-from resource_objects.names import natural_order
-from resource_objects.search.answer import answer, most_free
+from resource_objects.names import in_natural_order
+from resource_objects.search.answer import answer, most_together
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import Cut
 from resource_objects.search.outlook import Outlook, Outlooks, SearchOutcome
@@ -117,10 +117,16 @@ class Explanation:
     def nearest(self, count: int = NEAREST) -> tuple[HostTold, ...]:
         """Return the refused hosts that come nearest to holding the request.
 
-        First those that could if nobody held anything; then those that lack the fewest qualities,
-        such as a trait, or all of a class; then by how much they lack of amounts, as parts of what
-        is asked; then by name. Of more than 200 hosts that are decided one by one, only those are
-        looked at that fail by the fewest parts of the request.
+        The hosts are ordered by these keys:
+
+        1. hosts that could hold the request if nothing were allocated, before all others;
+        2. the number of qualities that a host lacks, such as a trait, or any inventory of a class;
+        3. the missing amounts, each as a fraction of the requested amount, summed;
+        4. the name, in natural order.
+
+        What is disabled counts only where nothing else is missing: a disabled device is not free,
+        so the missing amount counts it already. Of more than 200 hosts that are decided one by one,
+        only those are looked at that fail by the fewest parts of the request.
 
         :raises InvalidRequest: for a count below 1
         """
@@ -128,27 +134,29 @@ class Explanation:
             raise exceptions.InvalidRequest("nearest", count, "an integer of 1 or more")
         found: list[HostTold] = []
         never: list[_Ranked] = []
+        rest: Iterator[_Ranked] = iter(())
         ranked = self._ranked()
         for one in ranked:
-            if len(found) == count:
+            if one.is_never:  # and so are all after it
+                rest = itertools.chain([one], ranked)
                 break
-            if not one.is_never:
-                (outlook,) = self._outlook([one.tree])
-                if outlook is Outlook.NEVER:
-                    never.append(one)
-                else:
-                    found.append(self._told(one.tree, outlook))
-        if len(found) < count:
-            never += [one for one in ranked if one.is_never]
-            rest = heapq.nsmallest(count - len(found), never, key=lambda one: one.rank)
-            found += [self._told(one.tree, Outlook.NEVER) for one in rest]
+            (outlook,) = self._outlook([one.tree])
+            if outlook is Outlook.NEVER:
+                never.append(one)
+                continue
+            found.append(self._told(one.tree, outlook))
+            if len(found) == count:
+                return tuple(found)
+        hopeless = heapq.merge(never, rest, key=lambda one: one.rank)
+        for one in itertools.islice(hopeless, count - len(found)):
+            found.append(self._told(one.tree, Outlook.NEVER))
         return tuple(found)
 
     def _told(self, tree: int, outlook: Outlook) -> HostTold:
         return HostTold(self._hosts[tree], outlook, self._of_tree(tree))
 
-    def _ranked(self) -> list[_Ranked]:
-        """Return refused hosts, those first that fail by little, and which never could for sure."""
+    def _ranked(self) -> Iterator[_Ranked]:
+        """Yield refused hosts, those first that lack least; those last that surely never could."""
         many, refused = self._many, self._outcome.refused
         alone = many.one_by_one
         if len(alone) > MOST_ALONE:  # those that fail by the fewest parts, as arrays see it
@@ -170,15 +178,10 @@ class Explanation:
         ordered, ranks = some[order], zip(*(one[order].tolist() for one in keys), strict=True)
         # hosts are in the order of their names, which is not the natural one; only ties need that
         pairs = list(zip(ranks, ordered.tolist(), strict=True))
-        found = [
-            (tree, rank)
-            for rank, same in itertools.groupby(pairs, key=lambda pair: pair[0])
-            for tree in self._naturally(tree for _, tree in same)
-        ]
-        return [
-            _Ranked(tree, bool(is_never), (lacks, amounts, place))
-            for place, (tree, (is_never, lacks, amounts)) in enumerate(found)
-        ]
+        place = itertools.count()
+        for (is_never, qualities, lack), same in itertools.groupby(pairs, key=lambda pair: pair[0]):
+            for tree in self._naturally([tree for _, tree in same]):
+                yield _Ranked(tree, bool(is_never), (qualities, lack, next(place)))
 
     def _outlook(self, trees: Sequence[int]) -> list[Outlook]:
         if self._outlooks is None:
@@ -193,6 +196,20 @@ class Explanation:
     def reasons(self) -> tuple[Reason, ...]:
         """Every reason of every refused host, in the order of the hosts' names."""
         return tuple(reason for _, reasons in self.by_host() for reason in reasons)
+
+    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
+        """Return the first of :attr:`reasons`, and how many more there are."""
+        found: list[Reason] = []
+        for tree in self._outcome.refused.tolist():
+            if len(found) >= count:
+                break
+            found += self._of_tree(tree)
+        return tuple(found[:count]), max(0, self._many.count() - count)
+
+    def of(self, host: str) -> tuple[Reason, ...]:
+        """Return the reasons of one host; none if it was not refused."""
+        refused = self._outcome.refused.tolist()
+        return next((self._of_tree(one) for one in refused if self._hosts[one] == host), ())
 
     @property
     def undecided(self) -> tuple[str, ...]:
@@ -245,7 +262,7 @@ class Explanation:
 
     @functools.cached_property
     def _many(self) -> ManyTold:
-        return ManyTold(self._problem, self._outcome.refused)
+        return ManyTold(self._problem, self._outcome.refused, self._of_tree)
 
     def _of_tree(self, tree: int) -> tuple[Reason, ...]:
         if tree not in self._known:
@@ -257,23 +274,26 @@ class Explanation:
             return "there are no hosts"
         return "\n".join([*self._refused(), *self._open()]) or "no host was left out"
 
-    def _naturally(self, trees: Iterable[int]) -> list[int]:
-        """Return trees as people list machines: ``lab-2`` before ``lab-10``."""
-        return sorted(trees, key=lambda tree: natural_order(self._hosts[tree]))
+    def _naturally(self, trees: Sequence[int]) -> Iterator[int]:
+        """Yield ascending trees as people list machines: ``lab-2`` before ``lab-10``."""
+        return (trees[at] for at in in_natural_order([self._hosts[tree] for tree in trees]))
 
     def _refused(self) -> Iterator[str]:
-        refused = self._naturally(self._outcome.refused.tolist())
-        for tree in refused[:SHOWN_HOSTS]:
+        refused = self._outcome.refused.tolist()
+        shown = list(itertools.islice(self._naturally(refused), SHOWN_HOSTS))
+        for tree in shown:
             yield _line(self._hosts[tree], self._of_tree(tree))
-        rest = refused[SHOWN_HOSTS:]
-        if rest:
+        is_shown = np.zeros(len(self._hosts), dtype=np.bool_)
+        is_shown[shown] = True
+        rest = self._outcome.refused[~is_shown[self._outcome.refused]]
+        if len(rest):
             counts = self._many.labels(rest)
             told = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             yield f"and {_more(len(rest))}: {', '.join(f'{name} {n}' for name, n in told)}"
 
     def _open(self) -> Iterator[str]:
-        undecided = self._naturally(self._outcome.undecided)
-        for tree in undecided[:SHOWN_HOSTS]:
+        undecided = self._outcome.undecided
+        for tree in itertools.islice(self._naturally(undecided), SHOWN_HOSTS):
             budget = self._outcome.budget
             yield f"{self._hosts[tree]}: undecided, the budget of {budget} steps ran out"
         if len(undecided) > SHOWN_HOSTS:
@@ -316,8 +336,9 @@ class Stage:
 
     ``group`` are the suffixes it is about, ``""`` for the unnamed group, None for the host or all
     groups; ``rule`` says what fails, ``label`` the trait, aggregate or provider of a condition.
-    ``requested`` is how much of ``resource``, ``most`` the largest amount of it that one provider
-    has free, of those that may give it to the hosts before; None where it is no question of that.
+    ``requested`` is the requested amount of ``resource``, ``most`` the largest amount of it that a
+    host before the stage can be given: by one provider, or by several devices of the host together
+    where these may share the amount. Both are None where no amount is compared.
     """
 
     group: str | None
@@ -355,7 +376,7 @@ def stages(problem: Problem, told: Booleans, refused: Integers) -> Iterator[Stag
     decided[refused] = False
     every = (cut for condition in problem.conditions for cut in condition.cuts())
     for cut in itertools.chain(every, [Cut(decided, Rule.TOGETHER)]):
-        most = None if cut.rows is None else most_free(problem, cut, left).amount
+        most = None if cut.rows is None else most_together(problem, cut, left).amount
         before, left = left, left & cut.passing
         yield Stage(
             cut.group,

@@ -242,8 +242,7 @@ class Scenario(Generic[P]):
         if lost is not None:
             raise lost
         if isinstance(found, Candidates):
-            why = found.explain()
-            raise exceptions.NoCandidates(f"no candidate for {name}", why, why.reasons)
+            raise exceptions.NoCandidates(f"no candidate for {name}", found.explain())
         raise exceptions.NoCandidates(f"no candidate for {name}")
 
     def _within(self, said: Limited) -> Totals:

@@ -131,7 +131,7 @@ def _move(scenario: Scenario[Any], requests: Requests, name: str, host: str) -> 
     on_host = functools.partial(OnlyHost, root)  # what its pools give it goes along
     found = without(scenario, name).candidates(asked, limit=1, filters=[on_host])
     if not found:
-        why = dict(found.explain().by_host()).get(root, ())
+        why = found.explain().of(root)
         told = "; ".join(map(str, why))
         raise exceptions.NoCandidates(f"no candidate for {name} on {root}", told, why)
     scenario.move(name, Chosen(found[0], asked) if known else found[0])

@@ -11,7 +11,7 @@ same, which a test compares; so this is no second rule, but the same one over ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 
@@ -34,8 +34,12 @@ class ManyTold:
     or more when its reasons are looked at, else 5.
     """
 
-    def __init__(self, problem: Problem, refused: Integers) -> None:
+    def __init__(
+        self, problem: Problem, refused: Integers, of_tree: Callable[[int], tuple[Reason, ...]]
+    ) -> None:
+        """:param of_tree: returns the reasons of one host, as :func:`reasons_of`"""
         self._problem = problem
+        self._of_tree = of_tree
         trees = np.zeros(len(problem.fleet.hosts), dtype=np.bool_)
         trees[refused] = True
         self._made: Known = {}
@@ -56,15 +60,31 @@ class ManyTold:
         for told in self._told:
             for tree, reason in told.reasons(self._problem.fleet):
                 found.setdefault(tree, {})[reason] = None
+        for tree, reasons in self._made.items():
+            found.setdefault(tree, {}).update(dict.fromkeys(reasons))
         known = {tree: tuple(some) for tree, some in found.items() if tree not in alone}
-        known.update(self._made)
-        known.update({tree: reasons_of(self._problem, tree) for tree in alone})
+        known.update({tree: self._of_tree(tree) for tree in alone})
         return known
 
-    def labels(self, among: Iterable[int]) -> Counter[str]:
+    def count(self) -> int:
+        """Return how many reasons there are: :meth:`reasons`, where arrays tell, without them."""
+        trees: dict[Hashable, Booleans] = {}  # by what makes two reasons of a host the same
+        for told in self._told:
+            key = told.rule, told.requested, told.resource, told.trait, told.unit, told.group
+            trees.setdefault(key, np.zeros(len(self._problem.fleet.hosts), np.bool_))[told.tree] = (
+                True
+            )
+        alone = self.one_by_one.tolist()
+        found = sum(len(some) for tree, some in self._made.items() if tree not in alone)
+        for some in trees.values():
+            some[alone] = False
+            found += int(np.count_nonzero(some))
+        return found + sum(len(self._of_tree(tree)) for tree in alone)
+
+    def labels(self, among: Integers) -> Counter[str]:
         """Return how many of some hosts fail by which constraint; one may fail by several."""
         trees = np.zeros(len(self._problem.fleet.hosts), dtype=np.bool_)
-        trees[list(among)] = True
+        trees[among] = True
         alone = np.zeros_like(trees)
         alone[self.one_by_one] = True
         by_label: dict[str, Booleans] = {}
@@ -74,7 +94,7 @@ class ManyTold:
             {name: int(np.count_nonzero(by & trees & ~alone)) for name, by in by_label.items()}
         )
         for tree in np.flatnonzero(trees & alone).tolist():
-            found.update(labels(reasons_of(self._problem, tree)))
+            found.update(labels(self._of_tree(tree)))
         for tree, some in self._made.items():
             if trees[tree]:
                 found.update(labels(some))
@@ -158,8 +178,22 @@ def entangled(problem: Problem) -> Booleans:
     return found
 
 
-#: Rules that compare what is asked with what is free of something.
-OF_AMOUNTS = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.NOT_WHOLE, Rule.NEAR})
+#: Rules that compare the requested number with the number that can be given.
+OF_AMOUNTS = frozenset(
+    {
+        Rule.CAPACITY,
+        Rule.LIMIT,
+        Rule.PHYSICAL,
+        Rule.NOT_WHOLE,
+        Rule.NEAR,
+        Rule.ISOLATED,
+        Rule.ONE_PROVIDER,
+        Rule.AFFINITY,
+        Rule.AT_ONCE,
+        Rule.HOST_CELLS,
+        Rule.TOGETHER,
+    }
+)
 
 
 class Lacks:
@@ -171,8 +205,9 @@ class Lacks:
         self.lack: Figures = np.zeros(trees)
 
     def add(self, tree: int, reasons: Iterable[Reason]) -> None:
-        """Count the reasons of a host."""
-        for reason in reasons:
+        """Count the reasons of a host; what is disabled only where it is the only reason."""
+        every = list(reasons)
+        for reason in [one for one in every if one.disabled is None] or every:
             if reason.rule in OF_AMOUNTS:
                 self.lack[tree] += 1 - max(0, reason.free) / max(1, reason.requested)
             else:

@@ -336,10 +336,11 @@ class Wordless(Picky):
 
 def test_a_filter_that_fails_to_say_why_it_refused_at_once_says_that(lab):
     spec = RequestSpec("VCPU=5", only=["host1"])
-    with pytest.raises(
-        exceptions.FilterFailed, match="Wordless failed on host1: ValueError: no words"
-    ):
+    failure = "Wordless failed on host1: ValueError: no words"
+    with pytest.raises(exceptions.NoCandidates, match=f"^no host for 1: {failure}$") as refused:
         Scheduler(lab, filters=[Wordless("host1")]).select_destinations(spec)
+    with pytest.raises(exceptions.FilterFailed, match=failure):
+        assert refused.value.reasons
     scheduler = Scheduler(lab, filters=[Wordless("host1")], on_error="skip")
     with pytest.raises(exceptions.NoCandidates) as refused:
         scheduler.select_destinations(spec)

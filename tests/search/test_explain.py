@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import datetime
 import json
+import pickle
 
 import pytest
 
@@ -10,8 +13,9 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
-from resource_objects.requests import Request, RequestGroup
-from resource_objects.search import Snapshot
+from resource_objects.requests import Gang, Member, Request, RequestGroup
+from resource_objects.scheduler import Scheduler
+from resource_objects.search import Snapshot, explain
 from resource_objects.search.outlook import Outlook
 from resource_objects.search.telling import ManyTold
 from resource_objects.search.unheld import UnheldFleet
@@ -333,6 +337,98 @@ def test_all_reasons_are_there_however_many_hosts():
     explanation = explained(hosts, "VCPU=65")
     assert [reason.where for reason in explanation.reasons] == [h.name for h in hosts]
     assert [name for name, _ in explanation.by_host()] == [h.name for h in hosts]
+
+
+REFUSED = {
+    "claim": lambda ledger, found: ledger.claim("job-2", found),
+    "a claim that waits": lambda ledger, found: ledger.claim(
+        "job-2", found, wait=datetime.timedelta(seconds=1)
+    ),
+    "move": lambda ledger, found: ledger.move("job-1", found),
+    "replace": lambda ledger, found: ledger.replace("job-1", found),
+    "claim_all": lambda ledger, found: ledger.claim_all({"job-2": found}),
+    "scenario.claim": lambda ledger, found: ledger.snapshot().fork().claim("job-2", found),
+    "scenario.move": lambda ledger, found: ledger.snapshot().fork().move("job-1", found),
+    "a dry run": lambda ledger, found: Scheduler(ledger).select_destinations(found.request),
+    "a selection": lambda ledger, found: Scheduler(ledger).select_destinations(
+        found.request, consumers=["job-2"]
+    ),
+    "a selection of several": lambda ledger, found: Scheduler(ledger).select_destinations(
+        found.request, consumers=["job-2", "job-3"]
+    ),
+    "a gang": lambda ledger, found: Scheduler(ledger).place_gang(
+        Gang([Member("worker", found.request, 2)]), "job-2"
+    ),
+}
+
+
+@pytest.mark.parametrize("refuse", REFUSED.values(), ids=REFUSED)
+def test_a_refusal_computes_no_reason_before_it_is_read(monkeypatch, refuse):
+    computed = []
+    compute, of_arrays = explain.reasons_of, ManyTold.__init__
+    monkeypatch.setattr(
+        explain, "reasons_of", lambda *args: (computed.append("a host"), compute(*args))[1]
+    )
+    monkeypatch.setattr(
+        ManyTold, "__init__", lambda *args: (computed.append("hosts"), of_arrays(*args))[1]
+    )
+    with ro.connect("memory://") as ledger:
+        ledger.sync(*[host(f"host{number}", "VCPU=8") for number in range(30)])
+        ledger.claim("job-1", {"host0": "VCPU=3"})
+        with pytest.raises(ro.NoCandidates) as refused:
+            refuse(ledger, ledger.snapshot().candidates("VCPU=9"))
+        assert not computed
+    error = refused.value
+    if refuse is REFUSED["claim_all"]:
+        assert not error.reasons
+        return
+    assert len(error.reasons) == 30
+    assert computed == ["hosts"]
+    assert "VCPU" in str(error)
+
+
+def test_a_refusal_tells_of_the_snapshot_that_was_searched():
+    """Whatever becomes of the ledger before somebody reads the reasons."""
+    with ro.connect("memory://") as ledger:
+        ledger.sync(host("host0", "VCPU=8"))
+        ledger.claim("job-1", {"host0": "VCPU=3"})
+        with pytest.raises(ro.NoCandidates) as refused:
+            ledger.claim("job-2", ledger.snapshot().candidates("VCPU=6"))
+        ledger.release("job-1")
+        ledger.sync(host("host0", "VCPU=100"))
+    line = "host0: VCPU asked 6, free 5 of 8 (job-1 holds 3)"
+    expected = Reason(Rule.CAPACITY, 6, 8, 3, "VCPU", "host0", (("job-1", 3),))
+    assert str(refused.value) == f"no candidate for job-2: {line}"
+    assert refused.value.reasons == (expected,)
+    assert refused.value.explanation.answer.startswith("no host has VCPU=6 free")
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_refusal_is_the_same_in_a_copy(again):
+    error = exceptions.NoCandidates("no candidate for job-1", explained(host(), "VCPU=65"))
+    error.add_note("tried twice")
+    other = again(error)
+    expected = ("no candidate for job-1", "host0: VCPU asked 65, free 64 of 64", error.reasons)
+    assert len(error.reasons) == 1
+    assert error.args == other.args == expected
+    assert repr(error) == repr(other) == f"NoCandidates{expected!r}"
+    assert str(error) == str(other) == "no candidate for job-1: host0: VCPU asked 65, free 64 of 64"
+    assert other.__notes__ == ["tried twice"]
+
+
+def test_the_first_reasons_are_those_of_the_first_hosts_and_the_others_are_counted():
+    hosts = [host(f"host{n:03}", "VCPU=4", gpus=1) for n in range(60)]
+    every = explained(hosts, "VCPU=5,PGPU=2").reasons
+    for count in (0, 1, 7, 119, 120, 500):
+        first, more = explained(hosts, "VCPU=5,PGPU=2").first_reasons(count)
+        assert (first, more) == (every[:count], max(0, len(every) - count))
+
+
+def test_the_reasons_of_one_host():
+    hosts = [host(f"host{n}", f"VCPU={n + 3}") for n in range(5)]
+    told = explained(hosts, "VCPU=5")
+    assert [str(one) for one in told.of("host1")] == ["host1: VCPU asked 5, free 4 of 4"]
+    assert told.of("host4") == told.of("nowhere") == ()
 
 
 def test_no_host_at_all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
 
@@ -40,12 +41,13 @@ def test_many_at_once_are_told_what_each_is_told(start):
         limits = limits_of(chance, roots)
         told = snapshot.candidates(request, limit=None, limits=limits).explain()
         problem, refused = told._problem, told._outcome.refused
-        many = ManyTold(problem, refused)
+        many = ManyTold(problem, refused, functools.partial(reasons_of, problem))
         each = {tree: reasons_of(problem, tree) for tree in refused.tolist()}
         found = many.reasons()
         assert {tree: found[tree] for tree in each} == each, seed
         counts = Counter(name for reasons in each.values() for name in labels(reasons))
-        assert many.labels(each) == counts, seed
+        assert many.labels(refused) == counts, seed
+        assert many.count() == sum(map(len, each.values())), seed
         at_once += len(each) - len(set(many.one_by_one.tolist()) & each.keys())
     assert at_once > 20
 

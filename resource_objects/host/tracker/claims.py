@@ -286,7 +286,7 @@ class HostClaims:
             found = snapshot.candidates(_of_disabled(asked.whole), limits=within)
             why = None if found else found.explain()
         if why is not None:
-            raise exceptions.NoCandidates(f"no room for {consumer}", why, why.reasons)
+            raise exceptions.NoCandidates(f"no room for {consumer}", why)
         return found
 
     # --- what somebody claimed already ---

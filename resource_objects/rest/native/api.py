@@ -249,10 +249,7 @@ def refusal(error: exceptions.ResourceObjectsError, **facts: Any) -> errors.Refu
 
 def reasons_of(error: exceptions.CapacityException) -> dict[str, Any]:
     """Return the reasons of a refusal as data, some of them if there are very many."""
-    if not error.reasons:
+    first, more = error.first_reasons(MOST_REASONS)
+    if not first:
         return {}
-    told = error.reasons[:MOST_REASONS]
-    return {
-        "reasons": [reason.to_dict() for reason in told],
-        "more_reasons": len(error.reasons) - len(told),
-    }
+    return {"reasons": [reason.to_dict() for reason in first], "more_reasons": more}

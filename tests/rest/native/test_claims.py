@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
+from resource_objects.search import explain
+from resource_objects.search.telling import ManyTold
 from tests.rest.native.conftest import Native, serving
 from tests.search import device_fleets
 
@@ -199,3 +201,21 @@ def test_a_past_expiry_or_two_are_refused(native: Native) -> None:
     body = {"consumer": "job", "request": "VCPU=1", "expires_at": now, "expires_in": 5}
     assert native.refused("POST", "/claims", body) == (400, "InvalidField")
     assert native.refused("PATCH", "/consumers/job", {}) == (400, "BadRequest")
+
+
+def test_of_many_reasons_only_those_in_the_answer_are_computed(
+    native: Native, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    compute = explain.reasons_of
+    monkeypatch.setattr(
+        explain, "reasons_of", lambda *args: (computed.append(args[1]), compute(*args))[1]
+    )
+    monkeypatch.setattr(ManyTold, "reasons", lambda self: pytest.fail("all reasons are computed"))
+    native.ledger.sync(*(ro.Provider(f"host{number:03}", "VCPU=8") for number in range(130)))
+    body = {"consumer": "job", "request": "VCPU=9"}
+    answer = native.ask("POST", "/claims", body)
+    (error,) = answer.json["errors"]
+    assert len(error["reasons"]) == 100 and error["more_reasons"] == 30
+    assert [one["where"] for one in error["reasons"][:2]] == ["host000", "host001"]
+    assert len(computed) == 100
