@@ -15,6 +15,7 @@ import numpy as np
 from resource_objects.exceptions import Rule
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.base import Cut, sums
+from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.outlook import Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem
@@ -162,11 +163,12 @@ class Most(NamedTuple):
     is_limited: bool = False  #: less is there to be had than there is
 
 
-def most_free(problem: Problem, cut: Cut, left: Booleans) -> Most:
+def _most_free(problem: Problem, cut: Cut, left: Booleans) -> Most:
     """Return the most of a class that one provider has free that may give it to some hosts."""
     fleet, rows = problem.fleet, cut.rows
     assert rows is not None, "it is a question of amounts"
     own, pooled = cut.may or (~rows.is_part, ~rows.is_part)
+    own, pooled = own & _in_service(problem, rows), pooled & _in_service(problem, rows)
     able = own & left[rows.tree]
     if fleet.pools:
         to = left.copy()
@@ -182,16 +184,22 @@ def most_free(problem: Problem, cut: Cut, left: Booleans) -> Most:
 
 
 def most_together(problem: Problem, cut: Cut, left: Booleans) -> Most:
-    """Return the same; of what several devices of a host may give together, all these have."""
-    alone, rows, fleet = most_free(problem, cut, left), cut.rows, problem.fleet
+    """Return the most free of a class at one provider, or at devices that may share an amount."""
+    alone, rows, fleet = _most_free(problem, cut, left), cut.rows, problem.fleet
     if cut.together is None or rows is None:
         return alone
-    some = cut.together & left[rows.tree]
+    some = cut.together & left[rows.tree] & _in_service(problem, rows)
     each = sums(rows.free[some].clip(0), rows.tree[some], len(left))
     tree = int(each.argmax())
     if each[tree] < alone.amount:
         return alone
     return Most(int(each[tree]), fleet.hosts[tree], _is_limited(fleet, rows, some))
+
+
+def _in_service(problem: Problem, rows: ClassRows) -> Booleans:
+    """Return which inventories of a class are at providers that are in service."""
+    disabled = disabled_for(problem.fleet, problem.request)
+    return np.ones(len(rows.tree), np.bool_) if disabled is None else ~disabled[rows.provider]
 
 
 def _is_limited(fleet: Fleet, rows: ClassRows, entries: Booleans) -> bool:

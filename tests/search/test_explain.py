@@ -540,6 +540,34 @@ def test_hosts_that_could_come_before_those_that_never_could():
     assert told.nearest(1)[0].to_dict()["outlook"] == "not_now"
 
 
+@pytest.mark.parametrize("cards", [8, 12])  # of which 9 could be given, or never
+def test_a_disabled_device_is_no_further_quality_that_a_host_lacks(cards):
+    """Ten hosts with 0 to 4 free devices, but host-7 with 6, and one that is disabled."""
+    with ro.connect("memory://") as ledger:
+        ledger.sync(*[host(f"host-{number}", gpus=cards) for number in range(10)])
+        for number in range(10):
+            used = cards - 7 if number == 7 else cards - number % 5
+            taken = {f"host-{number}/gpu{gpu}": "PGPU=1" for gpu in range(used)}
+            ledger.claim(f"job-{number}", taken)
+        ledger.disable(f"host-7/gpu{cards - 1}", reason="broken")
+        told = ledger.snapshot().candidates("PGPU=9").explain()
+    assert [one.host for one in told.nearest(4)] == ["host-7", "host-4", "host-9", "host-3"]
+    assert [one.host for one in told.nearest(10)][-2:] == ["host-0", "host-5"]
+
+
+def test_hosts_that_lack_fewer_of_several_groups_are_nearer():
+    groups = [RequestGroup("PGPU=1", suffix=f"_{number}") for number in range(4)]
+    hosts = [host(f"host{number}", gpus=number) for number in range(4)]
+    told = explained(hosts, Request(groups=groups, group_policy="isolate"))
+    assert [one.host for one in told.nearest(4)] == ["host3", "host2", "host1", "host0"]
+
+
+def test_of_hosts_that_lack_as_much_the_first_in_natural_order_are_nearest():
+    hosts = [host(f"lab-{number}", f"VCPU={1 + number % 2}") for number in range(300)]
+    told = explained(hosts, "VCPU=3")
+    assert [one.host for one in told.nearest(3)] == ["lab-1", "lab-3", "lab-5"]
+
+
 @pytest.mark.parametrize("count", [0, -1, True, 1.0, "3", None])
 def test_how_many_come_nearest_is_a_number(count):
     with pytest.raises(exceptions.InvalidRequest, match="nearest"):

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+import resource_objects as ro
 from resource_objects.providers import Provider
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
@@ -113,6 +114,25 @@ def test_who_has_a_trait_and_no_room_is_a_stage_of_its_own():
         "trait missing PGPU CUSTOM_H100: 1 -> 1 hosts",
         "capacity PGPU CUSTOM_H100 (asked 1, most free 0): 1 -> 0 hosts",
     ]
+
+
+def test_devices_that_may_share_an_amount_are_summed_as_in_the_answer():
+    """
+    host0                                   host1
+    ├── host0/gpu0 to gpu2   PGPU=1         └── host1/gpu0   PGPU=2
+    └── host0/gpu3           PGPU=1 disabled
+    """
+    hosts = [Provider("host0"), Provider("host1")]
+    for number in range(4):
+        hosts[0].add(f"host0/gpu{number}", "PGPU=1")
+    hosts[1].add("host1/gpu0", "PGPU=2")
+    with ro.connect("memory://") as ledger:
+        ledger.sync(*hosts)
+        ledger.disable("host0/gpu3", reason="broken")
+        explanation = ledger.snapshot().candidates("PGPU=4").explain()
+    assert explanation.answer.startswith("no host has PGPU=4 in service free, the most is 3 of ")
+    figures = {str(one.rule): (one.requested, one.most) for one in explanation.stages if one.most}
+    assert figures == {"no_inventory": (4, 3), "capacity": (4, 3)}
 
 
 @pytest.mark.parametrize("start", some(range(0, 400, 100), 2))

@@ -252,13 +252,20 @@ class Line:
 # --- stages, and the nearest ----------------------------------------------------------------------
 
 
-def stage_faults(stages: Sequence[Any]) -> Iterator[str]:
-    """Yield where a stage does not begin with what the one before it left, or leaves more."""
+def stage_faults(stages: Sequence[Any], answer: str) -> Iterator[str]:
+    """Yield where a stage does not begin with the hosts of the one before it, or leaves more.
+
+    The stage that leaves no host and the answer report the same largest amount.
+    """
     before = stages[0].before if stages else 0
     for stage in stages:
         if stage.before != before or not 0 <= stage.after <= before:
             yield f"{before} hosts were left: {stage}"
         before = stage.after
+    last = next((stage for stage in stages if stage.before and not stage.after), None)
+    most = re.search(r", the most is ([0-9]+) of |, though .* has ([0-9]+) free", answer)
+    if last is not None and most and last.most != int(most[1] or most[2]):
+        yield f"{last}, but the answer is: {answer}"
 
 
 def nearest_faults(
@@ -267,7 +274,8 @@ def nearest_faults(
     """Yield what is wrong with the hosts that come nearest: their reasons, and their order.
 
     First those that could if nobody held anything; of each, those that lack the fewest qualities,
-    then the least of what is asked, as parts of it.
+    then the least of what is asked, as parts of it. What is disabled counts where nothing else is
+    told.
     """
     if len(nearest) < min(9, len(by_host)):
         yield f"these are {len(nearest)} of {len(by_host)}"
@@ -283,9 +291,16 @@ def nearest_faults(
 
 
 def _lacks(reasons: Sequence[Reason]) -> tuple[int, float]:
+    reasons = [one for one in reasons if one.disabled is None] or reasons
     of_amounts = [one for one in reasons if one.rule in _OF_AMOUNTS]
     lack = sum(1 - max(0, one.bound - one.used) / max(1, one.requested) for one in of_amounts)
     return len(reasons) - len(of_amounts), round(lack, 9)
 
 
-_OF_AMOUNTS = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.NOT_WHOLE, Rule.NEAR})
+_OF_AMOUNTS = frozenset(
+    {
+        *(Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.NOT_WHOLE, Rule.NEAR),
+        *(Rule.ISOLATED, Rule.ONE_PROVIDER, Rule.AFFINITY, Rule.AT_ONCE),
+        *(Rule.HOST_CELLS, Rule.TOGETHER),
+    }
+)

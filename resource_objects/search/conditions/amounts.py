@@ -553,7 +553,8 @@ class ClassCondition:
         able = ~rows.is_part
         of_pools = np.isin(rows.provider, self.fleet.pools.providers)
         found = trees_of(self.fleet, rows, able, of_pools)
-        yield Cut(found, Rule.NO_INVENTORY, "", name, amount=amount, rows=rows)
+        parts = demand.is_device & ~rows.is_part if demand.is_split else None
+        yield Cut(found, Rule.NO_INVENTORY, "", name, amount=amount, rows=rows, together=parts)
         entries = np.flatnonzero(of_pools)
         for number, (rule, label) in enumerate(demand.barriers):
             able = able & ~demand.own.is_barred[number]
