@@ -75,7 +75,7 @@ class Feed:
 
     def changes(
         self,
-        after: Cursor | str,
+        after: Cursor | str | None,
         limit: int = 1000,
         *,
         wait: datetime.timedelta | None = None,
@@ -92,7 +92,7 @@ class Feed:
         :param wait: if there are none, for how long to wait for some; None: not at all. Cost: a
             small statement after each pause, of a second at most
         :raises CursorExpired: if changes after it were pruned, or it is of another ledger
-        :raises InvalidText: if it is no cursor
+        :raises InvalidText: if it is no cursor: None, of a snapshot without one
         :raises InvalidField: if it is no time to wait for
         :raises NotSupported: if the ledger is kept where there is no feed
         """

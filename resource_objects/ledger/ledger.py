@@ -56,7 +56,8 @@ from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.usage import Usage
 from resource_objects.providers.waiting import Waiter
-from resource_objects.resources import Amounts, Inventories
+from resource_objects.requests import RequestLike
+from resource_objects.resources import Amounts, AmountsLike, Inventories, InventoriesLike
 
 if TYPE_CHECKING:
     from resource_objects.search import Candidates, Snapshot
@@ -234,7 +235,7 @@ class Ledger:
         *,
         name: str | None = None,
         parent: Parent = ...,
-        inventories: Any = None,
+        inventories: InventoriesLike | None = None,
         traits: Iterable[str] | None = None,
         aggregates: Iterable[str] | None = None,
         generation: int | None = None,
@@ -309,7 +310,7 @@ class Ledger:
 
     def when(
         self,
-        request: Any,
+        request: RequestLike,
         *,
         budget: int | None = None,
         limits: Limited = None,
@@ -589,7 +590,7 @@ class Ledger:
     def adjust(
         self,
         consumer: str,
-        changes: Mapping[str, Any] | Sequence[Allocation],
+        changes: Mapping[str, AmountsLike] | Sequence[Allocation],
         *,
         aggregate: bool = False,
         generation: int | None = None,
@@ -636,7 +637,7 @@ class Ledger:
         self,
         host: str,
         consumer: str,
-        what: Mapping[str, Any] | Sequence[Allocation] | None = None,
+        what: Mapping[str, AmountsLike] | Sequence[Allocation] | None = None,
         *,
         project: str | None = None,
         user: str | None = None,
@@ -891,7 +892,7 @@ class Ledger:
         required: Iterable[str] = (),
         forbidden: Iterable[str] = (),
         any_of: Iterable[Iterable[str]] = (),
-        room: Any = None,
+        room: AmountsLike | None = None,
         over_capacity: bool = False,
         reported_before: datetime.datetime | None = None,
         limit: int | None = None,

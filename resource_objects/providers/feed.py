@@ -63,7 +63,7 @@ class Cursor:
             object.__setattr__(self, "last", (0,) * len(self.heads))
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str | None) -> Self:
         """Return the cursor that :func:`str` said, for programs that keep it in a file.
 
         :raises InvalidText: if it is none

@@ -8,7 +8,13 @@ from typing import Any, Self, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
-from resource_objects.resources import Inventories, Inventory, Resource, resource
+from resource_objects.resources import (
+    Inventories,
+    InventoriesLike,
+    Inventory,
+    Resource,
+    resource,
+)
 from resource_objects.resources.located import parts_of
 from resource_objects.resources.records import InventoryPart
 from resource_objects.resources.traits import known_traits
@@ -103,7 +109,7 @@ class Provider(base.ResourceObject):
     def __init__(
         self,
         name: str,
-        inventories: Any = None,
+        inventories: InventoriesLike | None = None,
         *,
         traits: Iterable[str] = (),
         uuid: str | None = None,
@@ -139,7 +145,7 @@ class Provider(base.ResourceObject):
     def add(
         self,
         name: str,
-        inventories: Any = None,
+        inventories: InventoriesLike | None = None,
         *,
         traits: Iterable[str] = (),
         uuid: str | None = None,

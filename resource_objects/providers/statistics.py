@@ -167,7 +167,7 @@ class Statistic:
     """
 
     type: StatisticType
-    value: Value
+    value: Any  #: of the kind that the type has: an integer, a Decimal, text, a boolean, a time
     since: datetime.datetime | None = None
     source: str = SOURCE
 

@@ -10,6 +10,6 @@
 from __future__ import annotations
 
 from resource_objects.requests.gang import Gang, Member
-from resource_objects.requests.request import Request, RequestGroup
+from resource_objects.requests.request import Request, RequestGroup, RequestLike
 
-__all__ = ["Gang", "Member", "Request", "RequestGroup"]
+__all__ = ["Gang", "Member", "Request", "RequestGroup", "RequestLike"]

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
-from resource_objects.requests.request import Request, read_keys
+from resource_objects.requests.request import Request, RequestLike, read_keys
 
 #: The level of a host itself: the innermost of all.
 HOST = "host"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
 class Member:
     """So many consumers that ask for the same, as a part of a gang.
 
@@ -30,14 +30,21 @@ class Member:
 
     name: str
     request: Request
-    count: int = 1
-    at_most: Mapping[str, int] = FrozenDict()  #: by level, how many one place may get of these
-    together: str | None = None  #: the level of which one place gets all of these; None: any
+    count: int
+    at_most: Mapping[str, int]  #: by level, how many one place may get of these
+    together: str | None  #: the level of which one place gets all of these; None: any
 
-    def __post_init__(self) -> None:
-        _set(self, name=names.label(self.name, "member"), request=Request.of(self.request))
-        _check_count("count", self.count)
-        _set(self, at_most=_bounds(self.at_most), together=_level(self.together))
+    def __init__(
+        self,
+        name: str,
+        request: RequestLike,
+        count: int = 1,
+        at_most: Mapping[str, int] = FrozenDict(),
+        together: str | None = None,
+    ) -> None:
+        _set(self, name=names.label(name, "member"), request=Request.of(request))
+        _check_count("count", count)
+        _set(self, count=count, at_most=_bounds(at_most), together=_level(together))
         _check_together(self.together, self.at_most, self.count, f"member {self.name}")
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects._ovo import fields as ovo_fields
-from resource_objects.resources import Amounts, resource
+from resource_objects.resources import Amounts, AmountsLike, resource
 from resource_objects.resources.traits import known_traits
 
 #: What may be said of the providers of named groups: nothing, or that no two are the same.
@@ -34,6 +34,10 @@ _OF_REQUEST = (
     *("group_policy", "same_subtree", "root_required", "root_forbidden"),
     *("compatibility", "near", "near_policy"),
 )
+
+
+#: A request, or what the constructor of :class:`Request` makes one of.
+RequestLike: TypeAlias = "Request | AmountsLike"
 
 
 @base.register
@@ -96,7 +100,7 @@ class Request(base.ResourceObject, frozen=True):
 
     def __init__(
         self,
-        resources: Any = "",
+        resources: AmountsLike = "",
         /,
         *,
         groups: Iterable[RequestGroup] = (),
@@ -134,9 +138,9 @@ class Request(base.ResourceObject, frozen=True):
         )
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: RequestLike) -> Self:
         """Return ``given`` itself if it is one already, else one made from it."""
-        return given if isinstance(given, cls) else cls(given)
+        return given if isinstance(given, cls) else cls(cast(AmountsLike, given))
 
     @classmethod
     def from_dict(cls, given: Any) -> Self:
@@ -179,7 +183,7 @@ class Request(base.ResourceObject, frozen=True):
                 found[name] = sorted(getattr(self, name))
         return found
 
-    def with_group(self, suffix: str, resources: Any = "", /, **conditions: Any) -> Self:
+    def with_group(self, suffix: str, resources: AmountsLike = "", /, **conditions: Any) -> Self:
         """Return a request that also asks for a named group.
 
         :param conditions: as for :class:`~resource_objects.requests.RequestGroup`
@@ -457,7 +461,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
 
     def __init__(
         self,
-        resources: Any = "",
+        resources: AmountsLike = "",
         /,
         *,
         suffix: str = "",

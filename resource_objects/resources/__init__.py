@@ -23,7 +23,7 @@
 from __future__ import annotations
 
 from resource_objects.resources.abstract import Amount, Inventory, Resource
-from resource_objects.resources.amounts import Amounts, Limits
+from resource_objects.resources.amounts import Amounts, AmountsLike, Limits
 from resource_objects.resources.catalog import resource, standard_resources
 from resource_objects.resources.integer import (
     IntegerAmount,
@@ -31,15 +31,17 @@ from resource_objects.resources.integer import (
     IntegerResource,
     SlotResource,
 )
-from resource_objects.resources.inventories import Inventories
+from resource_objects.resources.inventories import Inventories, InventoriesLike
 
 __all__ = [
     "Amount",
     "Amounts",
+    "AmountsLike",
     "IntegerAmount",
     "IntegerInventory",
     "IntegerResource",
     "Inventories",
+    "InventoriesLike",
     "Inventory",
     "Limits",
     "Resource",

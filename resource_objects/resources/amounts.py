@@ -10,7 +10,7 @@ import dataclasses
 import operator
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import Reason, Rule
@@ -44,6 +44,11 @@ def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
     return amount
 
 
+#: What the constructor of :class:`Amounts` takes: text, or a mapping of resources or their names to
+#: amounts or what a resource makes an amount of.
+AmountsLike: TypeAlias = "Amounts | str | Mapping[Any, Any]"
+
+
 class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     """A frozen mapping of resources to amounts, with the text form."""
 
@@ -55,13 +60,13 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
         """Return what is kept of a value that is given for a resource."""
         return _amount_of(resource, value)
 
-    def __init__(self, given: Any = _NOTHING, /, **named: Any) -> None:
+    def __init__(self, given: AmountsLike = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
             raise exceptions.DuplicateKey(self._WHAT, given, "either a mapping or keywords")
         self._fill({"by_class": self._read(named or given)})
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: Self | AmountsLike) -> Self:
         """Return ``given`` itself if it is one already, else one made from it."""
         return given if isinstance(given, cls) else cls(given)
 

@@ -171,7 +171,7 @@ class ByResource(Mapping[Resource, _T]):
 
     _obj_by_class: Mapping[str, _T]
 
-    def __getitem__(self, key: Resource | str) -> _T:
+    def __getitem__(self, key: Resource | str) -> Any:
         name = key_name(key)
         if name is None:
             raise exceptions.InvalidResourceClass("key", key, "a resource or its name")

@@ -7,13 +7,13 @@ one decision, and because NUMA cells and devices are chosen together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from resource_objects import base, exceptions, fields
 from resource_objects.exceptions import Reason
 from resource_objects.resources import catalog, text
 from resource_objects.resources.abstract import Amount, Inventory, Resource
-from resource_objects.resources.amounts import Amounts, Joint, Limits, absent, split
+from resource_objects.resources.amounts import Amounts, AmountsLike, Joint, Limits, absent, split
 from resource_objects.resources.catalog import ByResource, by_name, key_name, load_kinds
 from resource_objects.resources.context import ANYWHERE, IN_PART
 from resource_objects.resources.integer import IntegerAmount, IntegerInventory
@@ -21,6 +21,11 @@ from resource_objects.resources.located import Located, fit_together
 
 _NOTHING: Any = {}
 _NO_LIMITS = Limits()
+
+
+#: What the constructor of :class:`Inventories` takes: text, or a mapping of resources or their
+#: names to inventories or what a resource makes an inventory of.
+InventoriesLike: TypeAlias = "Inventories | str | Mapping[Any, Any]"
 
 
 def _labelled(resource: Resource, inventory: Any) -> Inventory:
@@ -90,13 +95,13 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     by_class: Mapping[str, Inventory] = fields.map_of("Inventory")
 
-    def __init__(self, given: Any = _NOTHING, /, **named: Any) -> None:
+    def __init__(self, given: InventoriesLike = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
             raise exceptions.DuplicateKey("inventories", given, "either a mapping or keywords")
         super().__init__(by_class=_present(_read(named or given)))
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: InventoriesLike) -> Self:
         """Return ``given`` itself if it is one already, else one made from it."""
         return given if isinstance(given, cls) else cls(given)
 
@@ -118,7 +123,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             raise exceptions.InvalidText("inventories", text_form, "text such as VCPU=8,DISK_GB=9")
         return cls(text_form)
 
-    def amended(self, given: Any) -> Self:
+    def amended(self, given: InventoriesLike) -> Self:
         """Return a copy in which the inventories of ``given`` replace these; total 0 removes one.
 
         >>> print(Inventories("VCPU=8,DISK_GB=9").amended("VCPU=4,DISK_GB=0"))
@@ -160,8 +165,10 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             if isinstance(inventory, Located):
                 inventory.draw_on(self._obj_by_class)
 
-    def __getitem__(self, key: Resource | str) -> Inventory:
+    def __getitem__(self, key: Resource | str) -> Any:
         """Return the inventory of a resource, an empty one if there is none here.
+
+        Its class depends on the resource: an :class:`IntegerInventory` of ``VCPU``.
 
         :raises UnknownResourceClass: for a word that is no class name
         """
@@ -213,11 +220,13 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     # --- the decision over several ---
 
-    def refusals(self, amounts: Any, limits: Any = None) -> tuple[Reason, ...]:
+    def refusals(
+        self, amounts: AmountsLike, limits: Limits | AmountsLike | None = None
+    ) -> tuple[Reason, ...]:
         """Return every reason why ``amounts`` does not fit, none if it does. Nothing changes."""
         return self._decide(amounts, limits)[1]
 
-    def can_provide(self, amounts: Any, limits: Any = None) -> bool:
+    def can_provide(self, amounts: AmountsLike, limits: Limits | AmountsLike | None = None) -> bool:
         """Return whether all of ``amounts`` fit together. Nothing changes.
 
         :param amounts: :class:`Amounts`, or what one is made from
@@ -231,7 +240,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
                 raise exceptions.NegativeAmount(name, amount, "0 or more; give back by consume")
         return not self.refusals(wanted, limits)
 
-    def fit(self, amounts: Any, limits: Any = None) -> Amounts:
+    def fit(self, amounts: AmountsLike, limits: Limits | AmountsLike | None = None) -> Amounts:
         """Return the assigned amounts: where all of ``amounts`` would go. Nothing changes.
 
         :raises CapacityException: with a reason for each resource that refuses
@@ -241,7 +250,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             raise exceptions.CapacityException.of(reasons)
         return Amounts(assigned)
 
-    def consume(self, amounts: Any, limits: Any = None) -> Amounts:
+    def consume(self, amounts: AmountsLike, limits: Limits | AmountsLike | None = None) -> Amounts:
         """Take (negative: give back) all of ``amounts`` or nothing; return the assigned ones.
 
         :raises CapacityException: as :meth:`fit`; nothing changed

@@ -83,6 +83,12 @@ class Located(_Kind, Generic[_A]):
         """Draw from now on on these inventories, by class, and on no others."""
         object.__setattr__(self, "_counts", counts)
 
+    if TYPE_CHECKING:
+
+        def consume(
+            self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
+        ) -> _A: ...
+
     def fit(self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE) -> _A:
         if not self._counts or not isinstance(amount, Amount):
             return self._fit(amount, limit, context)

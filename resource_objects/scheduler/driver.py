@@ -11,7 +11,7 @@ from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Allocation, Claim
-from resource_objects.requests import Gang, Member, Request
+from resource_objects.requests import Gang, Member, Request, RequestLike
 from resource_objects.requests.gang import HOST
 from resource_objects.scheduler.gangs import AskedOfGang, PlacedGang, place_gang_by, retried
 from resource_objects.scheduler.pipeline import (
@@ -122,7 +122,7 @@ class Scheduler:
 
     def select_destinations(
         self,
-        spec: RequestSpec | Any,
+        spec: RequestSpec | RequestLike,
         count: int | None = None,
         *,
         consumers: Iterable[str] = (),
@@ -163,7 +163,7 @@ class Scheduler:
         least = _least(at_least, wanted)
         return run.claimed(named, least, confirm) if named else run.planned(wanted, least)
 
-    def candidates(self, spec: RequestSpec | Any, *, seed: int | None = None) -> Candidates:
+    def candidates(self, spec: RequestSpec | RequestLike, *, seed: int | None = None) -> Candidates:
         """Return the best candidates of a request, one of each host; nothing is claimed.
 
         Who claims them searches by the same filters and weighers after a lost race. For many
@@ -178,7 +178,7 @@ class Scheduler:
         run.belong(())
         return run.search(snapshot, 0)
 
-    def _run(self, spec: RequestSpec | Any, alternates: int, seed: int | None) -> _Run:
+    def _run(self, spec: RequestSpec | RequestLike, alternates: int, seed: int | None) -> _Run:
         return _Run(
             self._ledger,
             self.pipeline,

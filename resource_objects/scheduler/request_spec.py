@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from resource_objects import exceptions, names
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import ServerGroup
-from resource_objects.requests import Request
+from resource_objects.requests import Request, RequestLike
 from resource_objects.resources import Amounts
 from resource_objects.resources.traits import known_traits
 
@@ -57,7 +57,7 @@ class RequestSpec:
 
     def __init__(
         self,
-        request: Any,
+        request: RequestLike,
         *,
         project: str | None = None,
         user: str | None = None,
@@ -87,9 +87,9 @@ class RequestSpec:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: Self | RequestLike) -> Self:
         """Return ``given`` itself if it is one already, else one of that request."""
-        return given if isinstance(given, cls) else cls(given)
+        return given if isinstance(given, cls) else cls(cast(RequestLike, given))
 
     def replace(self, **changed: Any) -> Self:
         """Return one with other values of some fields."""

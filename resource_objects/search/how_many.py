@@ -28,7 +28,7 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
-from resource_objects.requests import Gang, Member, Request
+from resource_objects.requests import Gang, Member, Request, RequestLike
 from resource_objects.resources.budget import Budget
 from resource_objects.search.alike_hosts import AlikeHosts
 from resource_objects.search.arrays import Integers, integers
@@ -167,7 +167,7 @@ class HowMany:
         return f"<HowMany: {self} of {self.mix}>"
 
 
-def mix_of(given: Any) -> Gang:
+def mix_of(given: Gang | RequestLike) -> Gang:
     """Return a mix of what one is made from: a gang as it is, or a request as its only member.
 
     :raises InvalidRequest: for what is no request, or members that are bound to places: how often

@@ -48,8 +48,8 @@ from resource_objects.providers.orders import (
     Use,
 )
 from resource_objects.providers.plan import Plan
-from resource_objects.requests import Request
-from resource_objects.resources import resource
+from resource_objects.requests import Request, RequestLike
+from resource_objects.resources import InventoriesLike, resource
 from resource_objects.search.candidates import Candidate, Candidates, Chosen
 from resource_objects.search.difference import difference
 from resource_objects.search.fleet import Fleet
@@ -171,7 +171,7 @@ class Scenario(Generic[P]):
             self._picture = self._like(self._fleet)
         return self._picture
 
-    def candidates(self, request: Any, **options: Any) -> Candidates:
+    def candidates(self, request: RequestLike, **options: Any) -> Candidates:
         """Return who could hold a request now: ``scenario.snapshot.candidates``."""
         return self.snapshot.candidates(request, **options)
 
@@ -365,7 +365,7 @@ class Scenario(Generic[P]):
         *,
         name: str | None = None,
         parent: str | types.EllipsisType | None = ...,
-        inventories: Any = None,
+        inventories: InventoriesLike | None = None,
         traits: Iterable[str] | None = None,
         aggregates: Iterable[str] | None = None,
     ) -> None:
@@ -386,7 +386,7 @@ class Scenario(Generic[P]):
         move = moved(roots, one, None if parent is None else _found(roots, parent)[1])
         self._redefine(columns, Plan(with_move(changes, move)))
 
-    def resize(self, provider: str, inventories: Any) -> None:
+    def resize(self, provider: str, inventories: InventoriesLike) -> None:
         """Give a provider other inventories of some classes, none for total 0; its others stay.
 
         Less than is used may be said: free is negative then, until enough is released.

@@ -20,7 +20,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.usage import Usage, usage_of
-from resource_objects.requests import Gang, Request
+from resource_objects.requests import Gang, Request, RequestLike
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
 from resource_objects.search.arrays import Booleans
@@ -130,7 +130,7 @@ class Snapshot:
 
     def candidates(
         self,
-        request: Any,
+        request: RequestLike,
         *,
         limit: int | None = DEFAULT_LIMIT,
         per_host: int | None = None,
@@ -258,7 +258,11 @@ class Snapshot:
         return fit_gang(self.fork(), gang, levels, options)
 
     def how_many(
-        self, request: Any, *, budget: int = DEFAULT_BUDGET, limits: given.Limited = None
+        self,
+        request: Gang | RequestLike,
+        *,
+        budget: int = DEFAULT_BUDGET,
+        limits: given.Limited = None,
     ) -> HowMany:
         """Return how many of a request fit at once: so many for sure, and so many at most.
 
@@ -287,7 +291,7 @@ class Snapshot:
 
     def report(
         self,
-        mix: Any = None,
+        mix: Gang | RequestLike | None = None,
         *,
         levels: Mapping[str, Collection[str]] = FrozenDict(),
         budget: int = DEFAULT_BUDGET,
@@ -329,7 +333,7 @@ class Snapshot:
 
     def when(
         self,
-        request: Any,
+        request: RequestLike,
         ends: Mapping[str, datetime.datetime],
         *,
         budget: int = DEFAULT_BUDGET,
@@ -395,7 +399,7 @@ class Snapshot:
 
     def relaxations(
         self,
-        request: Any,
+        request: RequestLike,
         k: int = 5,
         *,
         costs: Mapping[str, int | Fraction] | None = None,
@@ -501,7 +505,7 @@ class Snapshot:
             scenario, providers, requests, **{"budget": DEFAULT_BUDGET, **options}
         )
 
-    def bundle(self, request: Any, **options: Any) -> Bundle:
+    def bundle(self, request: RequestLike, **options: Any) -> Bundle:
         """Return what it takes to ask this again elsewhere: the picture, the request, the options.
 
         ``bundle.to_json()`` goes to a file, ``bundle.shrunk()`` leaves out what the answer does not

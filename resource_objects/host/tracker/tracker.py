@@ -7,7 +7,7 @@ import dataclasses
 import datetime
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
@@ -24,7 +24,8 @@ from resource_objects.host.tracker.reporting import Reporting
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.providers import Claim
 from resource_objects.providers.plan import Plan
-from resource_objects.resources import Amounts, Inventories
+from resource_objects.requests import RequestLike
+from resource_objects.resources import Amounts, AmountsLike, Inventories, Limits
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
@@ -71,9 +72,9 @@ class ResourceTracker:
         ledger: Ledger,
         driver: Driver,
         *,
-        ratios: Any = None,
-        initial_ratios: Any = None,
-        reserved: Any = None,
+        ratios: Mapping[Any, Any] | str | None = None,
+        initial_ratios: Mapping[Any, Any] | str | None = None,
+        reserved: AmountsLike | None = None,
         report_every: datetime.timedelta | None = None,
         configuration: ProviderConfiguration | None = None,
         on_change: Callable[[HostReport], object] = lambda report: None,
@@ -283,7 +284,9 @@ class ResourceTracker:
 
     # --- use ---
 
-    def update_usage(self, host: str, amounts: Any, consumer: str | None = None) -> ComputeNode:
+    def update_usage(
+        self, host: str, amounts: AmountsLike, consumer: str | None = None
+    ) -> ComputeNode:
         """Add amounts to what is used of a host; negative ones give back. All or nothing.
 
         For an agent that knows how much is used and not by whom; who does, claims. It is about what
@@ -319,9 +322,9 @@ class ResourceTracker:
         self,
         consumer: str,
         host: str,
-        request: Any,
+        request: RequestLike,
         *,
-        limits: Any = None,
+        limits: Limits | AmountsLike | None = None,
         override_disabled: bool = False,
     ) -> HostClaim:
         """Return where a request would go on a host; nothing is taken, and nothing written.
@@ -343,14 +346,14 @@ class ResourceTracker:
         self,
         consumer: str,
         host: str,
-        request: Any,
+        request: RequestLike,
         *,
         project: str | None = None,
         user: str | None = None,
         consumer_type: str | None = None,
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
-        limits: Any = None,
+        limits: Limits | AmountsLike | None = None,
         override_disabled: bool = False,
     ) -> HostClaim:
         """Take a request of a host for a consumer: all together in one transaction, or none.
@@ -408,11 +411,11 @@ class ResourceTracker:
         self,
         consumer: str,
         host: str | None,
-        request: Any = None,
+        request: RequestLike | None = None,
         *,
         kind: MigrationKind = MigrationKind.RESIZE,
         migration: str | None = None,
-        limits: Any = None,
+        limits: Limits | AmountsLike | None = None,
         override_disabled: bool = False,
     ) -> Migration:
         """Begin a move of a consumer to a host: it holds the destination from now on.

@@ -131,7 +131,7 @@ class TopologyRules(Kit):
         inventory = _cells()
         assert not changes_to(backend, host_of("host0", inventory, DISK_GB=9))
         for number, child in enumerate(kept(backend, "host0").children):
-            (cell,) = child.inventories[TOPOLOGY].cells  # type: ignore[attr-defined]
+            (cell,) = child.inventories[TOPOLOGY].cells
             assert cell == inventory.cells[number]
         inventory.update(room={"VCPU": 6, "PCPU": 8, "MEMORY_MB": 2048})
         assert _view(backend, TOPOLOGY).inventory == inventory
