@@ -603,7 +603,7 @@ class Fleet:
 _FIELDS = tuple(one.name for one in dataclasses.fields(Fleet))
 #: What of a fleet is worked out when it is first asked for, and does not depend on use.
 _WORKED_OUT = (
-    *("roots", "is_pool", "equivalence", "listed", "places", "place_by_key"),
+    *("roots", "is_pool", "equivalence", "listed", "places", "placements", "place_by_key"),
     *("_starts", "_ones_each"),
 )
 

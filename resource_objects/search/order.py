@@ -22,6 +22,7 @@ from resource_objects.search.conditions.amounts import TreeDemand, bits
 from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.placements import least_exclusive
 
 #: The orders there are.
 ORDERS = ("name", "pack", "spread", "random")
@@ -222,7 +223,7 @@ class Preference:
     def of_providers(self, tree: int, providers: Sequence[int]) -> list[int]:
         """Return providers with who is preferred first, of the tree itself before pools."""
         if self.is_plain:
-            return list(providers)
+            return self._placements_in_order(providers)
         full = self._by_provider
         luck = self._luck(tree, len(providers))
 
@@ -232,7 +233,19 @@ class Preference:
             is_pool = int(self._fleet.tree[provider]) != tree
             return is_pool, -worth, self.sign * full(provider), luck[place], place
 
-        return [providers[place] for place in sorted(range(len(providers)), key=key)]
+        return self._placements_in_order(
+            [providers[place] for place in sorted(range(len(providers)), key=key)]
+        )
+
+    def _placements_in_order(self, providers: Sequence[int]) -> list[int]:
+        """Return providers with placements that exclude the fewest others first."""
+        if not self._fleet.shares:
+            return list(providers)
+        of = equivalence(self._fleet).inventories
+        # a placement has one inventory; any other provider stays where it is
+        numbers = [found[0] if len(found := of(one)) == 1 else None for one in providers]
+        order = least_exclusive(self._fleet, numbers, len(providers))
+        return [providers[place] for place in order]
 
     @functools.cached_property
     def _counts(self) -> dict[str, int]:
@@ -357,6 +370,14 @@ class Ranked(Sequence[int]):
         if len(self._known) < self._count:  # two threads may both do it, alike
             self._known = self._all()
         return self._known
+
+
+def placements_in_order(fleet: Fleet, demand: TreeDemand) -> TreeDemand:
+    """Return the same demand with placements that exclude the fewest others first."""
+    if not demand.draws or len(demand.numbers) < 2:
+        return demand
+    order = least_exclusive(fleet, demand.numbers, demand.amount)
+    return demand if order == sorted(order) else permuted(demand, order)
 
 
 def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:

@@ -63,7 +63,8 @@ from resource_objects.search.conditions.together import Together
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.conditions.units import having_free
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.order import Preference
+from resource_objects.search.order import Preference, placements_in_order
+from resource_objects.search.placements import placements
 from resource_objects.search.places import Places, places_of
 from resource_objects.search.solver import can, does_not_fit
 
@@ -106,9 +107,11 @@ class Problem:
         :param preference: who is looked at first; None: who has a tree, in its order, then pools
         """
         here = [one.of_tree(tree) for one in self.classes]
-        if preference is None or preference.is_plain:
+        if preference is None:
             return here
-        return [preference.of_sources(within, tree) for within in here]
+        if not preference.is_plain:
+            here = [preference.of_sources(within, tree) for within in here]
+        return [placements_in_order(self.fleet, within) for within in here]
 
     def located_of_tree(self, tree: int) -> list[LocatedTreeDemand]:
         """Return the located amounts, asked of one tree."""
@@ -577,14 +580,21 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
 
 
 def _first_of_each(fleet: Fleet, ask: FleetDemand, gives: Booleans) -> tuple[Integers, Booleans]:
-    """Return the first inventory of each tree that gives a class, and where there is one."""
+    """Return the first inventory of each tree that gives a class, and where there is one.
+
+    Not where that is a placement of a partition: which of them is first depends on what is used.
+    """
     rows = ask.rows
     if fleet.is_everywhere(ask.resource_class):
-        return np.arange(rows.first, rows.first + len(gives)), gives
-    (entries,) = gives.nonzero()
-    found = np.full(len(fleet.hosts), -1)
-    found[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
-    return found, found >= 0
+        found, is_given = np.arange(rows.first, rows.first + len(gives)), gives
+    else:
+        (entries,) = gives.nonzero()
+        found = np.full(len(fleet.hosts), -1)
+        found[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
+        is_given = found >= 0
+    if fleet.shares:
+        is_given = is_given & ~placements(fleet)[found]
+    return found, is_given
 
 
 def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:

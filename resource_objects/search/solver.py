@@ -39,6 +39,7 @@ from resource_objects.search.conditions.amounts import (
 from resource_objects.search.conditions.contention import Over, Ties
 from resource_objects.search.conditions.located import Assigned, LocatedTreeDemand, Placing, Used
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.placements import no_placement, placements
 
 #: How many traits are looked at before one is chosen to go on with.
 _LOOK_AHEAD = 8
@@ -607,7 +608,42 @@ def does_not_fit(
     full = {one.target: one for one in Ties(asks).over(found.plans)}
     if located:
         full |= {one.target: one for one in overdrawn(asks, Placing(located), found)}
+    if full and fleet.shares:
+        reason = _without_placements(fleet, asks)
+        if reason is not None:
+            return [reason]
     return [_is_full(fleet, over.target, over.used) for over in full.values()]
+
+
+def _without_placements(fleet: Fleet, asks: Sequence[TreeDemand]) -> Reason | None:
+    """Return the reason that the placements of partitions exclude each other, if that is so.
+
+    It is about the first profile that cannot be given next to those before it.
+    """
+    profiles: list[TreeDemand] = []
+    for ask in asks:
+        inventories = [ask.numbers[place] for place in members(ask, ask.allowed)]
+        if not placements(fleet)[inventories].all():
+            continue
+        if not can([*profiles, ask]):
+            free = _most_next_to(profiles, ask)
+            host = fleet.hosts[int(fleet.inventories.tree[inventories[0]])]
+            beside = [(fleet.class_of(one.numbers[0]), one.amount) for one in profiles]
+            return no_placement(fleet, host, ask.amount, inventories, free, beside)
+        profiles.append(ask)
+    return None
+
+
+def _most_next_to(others: Sequence[TreeDemand], ask: TreeDemand) -> int:
+    """Return the largest amount of a demand that can be given next to others."""
+    least, too_much = 0, ask.amount
+    while too_much - least > 1:
+        amount = (least + too_much) // 2
+        if can([*others, dataclasses.replace(ask, amount=amount)]):
+            least = amount
+        else:
+            too_much = amount
+    return least
 
 
 def _is_full(fleet: Fleet, inventory: int, amount: int) -> Reason:

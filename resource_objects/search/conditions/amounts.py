@@ -39,6 +39,7 @@ from resource_objects.search.conditions.base import (
 )
 from resource_objects.search.conditions.units import reasons_of_units
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.placements import no_placement, placements
 from resource_objects.search.split import split
 
 
@@ -335,6 +336,9 @@ class Shortage:
 
     def _full(self, rows: list[int]) -> list[Reason]:
         """Name the capacity of some inventories, and what they share where that leaves less."""
+        if self._fleet.shares and placements(self._fleet)[rows].all():
+            count = sum(self._free[row] for row in rows)
+            return [no_placement(self._fleet, self._host, self._amount, rows, count)]
         free = {row: self._free[row] for row in rows}
         left = {row: max(0, self._fleet.left(row)) for row in rows} if self._fleet.shares else free
         is_short = sum(left.values()) < self._amount

@@ -43,7 +43,7 @@ from resource_objects.search.conditions.groups import GroupKind, Groups, Named
 from resource_objects.search.conditions.located import LocatedCondition, LocatedTreeDemand
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.order import Preference
+from resource_objects.search.order import Preference, placements_in_order
 from resource_objects.search.places import Places
 
 #: More places than any tree has: asked without the level.
@@ -213,6 +213,8 @@ class Near:
         asks = [one.of_tree(tree) for one in self.classes]
         if preference is not None and not preference.is_plain:
             asks = [preference.of_sources(ask, tree) for ask in asks]
+        if preference is not None:
+            asks = [placements_in_order(self.fleet, ask) for ask in asks]
         sign = 0 if preference is None else preference.sign
         return TreePlaces(self, tree, asks, [one.of_tree(tree) for one in self.located], sign)
 

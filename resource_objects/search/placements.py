@@ -1,0 +1,139 @@
+"""Placements of partitions: which of them exclude which others, and why none of them is free.
+
+A GPU partition begins at certain memory slices. Each such placement is a provider with one unit of
+the profile, which shares the slices of the device that it occupies
+(:func:`~resource_objects.providers.partitions.add_partition`). Of the free placements of a profile
+on one device, the one that excludes the fewest others is used first, so that large profiles still
+fit later. Which device is used first is decided by the order of the search, as for any provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.search.arrays import Booleans, frozen
+from resource_objects.search.fleet import Fleet
+
+
+def placements(fleet: Fleet) -> Booleans:
+    """Return which inventories are placements, by number; made when it is first asked for.
+
+    A placement is a single unit that uses at least one inventory of one unit of another provider: a
+    position on a device, such as a memory slice of a GPU.
+    """
+    found: Booleans | None = fleet.__dict__.get("placements")
+    if found is None:
+        kept, shares = fleet.inventories, fleet.shares
+        occupies = kept.provider[shares.source] != kept.provider[shares.target]
+        occupies &= kept.capacity[shares.target] == 1
+        found = np.zeros(len(kept.capacity), dtype=np.bool_)
+        found[shares.source[occupies]] = True
+        found &= kept.capacity == 1
+        fleet.__dict__["placements"] = frozen(found)
+    return found
+
+
+def device_of(fleet: Fleet, inventory: int) -> int | None:
+    """Return the provider whose slices an inventory occupies, None if it is no placement."""
+    if not placements(fleet)[inventory]:
+        return None
+    of = fleet.inventories.provider
+    targets = (target for target, _ in fleet.shares.of(inventory))
+    return next(int(of[target]) for target in targets if of[target] != of[inventory])
+
+
+def least_exclusive(fleet: Fleet, inventories: Sequence[int | None], amount: int) -> list[int]:
+    """Return the positions of inventories, placements that exclude the fewest others first.
+
+    Devices stay in the order of their first placement, and so do all other inventories. Equal
+    placements stay in their order.
+
+    :param amount: how many of them a consumer uses at most: so many are chosen one after the other,
+        each next to those before it
+    """
+    together: dict[Hashable, list[int]] = {}
+    for position, inventory in enumerate(inventories):
+        key: Hashable = ~position
+        if inventory is not None and (device := device_of(fleet, inventory)) is not None:
+            key = device, fleet.class_of(inventory)
+        together.setdefault(key, []).append(position)
+    found: list[int] = []
+    for some in together.values():
+        placements = {
+            position: one for position in some if (one := inventories[position]) is not None
+        }
+        found += _of_device(fleet, placements, amount) if some[1:] else some
+    return found
+
+
+def _of_device(fleet: Fleet, placements: Mapping[int, int], amount: int) -> list[int]:
+    """Return the positions of the placements of one profile on a device, as they are chosen."""
+    uses = {number: dict(fleet.shares.of(number)) for number in placements.values()}
+    left = {target: fleet.left(target) for some in uses.values() for target in some}
+    others = {source for target in left for source, _ in fleet.shares.into(target)}
+    for other in others:
+        uses.setdefault(other, dict(fleet.shares.of(other)))
+    open_ = {number for number in {*others, *uses} if fleet.inventories.free[number] > 0}
+
+    def excluded(number: int) -> set[int]:
+        """Return the placements that cannot be used next to one more."""
+        after = {target: left[target] - factor for target, factor in uses[number].items()}
+        return {
+            other
+            for other in open_
+            if other == number
+            or any(after[target] < uses[other].get(target, 0) for target in after)
+        }
+
+    chosen: list[int] = []
+    for _ in range(min(amount, len(placements))):
+        able = [position for position, number in placements.items() if number in open_]
+        if not able:
+            break
+        best = min(able, key=lambda position: len(excluded(placements[position])))
+        chosen.append(best)
+        open_ -= excluded(placements[best])
+        for target, factor in uses[placements[best]].items():
+            left[target] -= factor
+    return chosen + [position for position in placements if position not in chosen]
+
+
+# --- why no placement is free ---------------------------------------------------------------------
+
+
+def no_placement(
+    fleet: Fleet,
+    host: str,
+    amount: int,
+    inventories: Sequence[int],
+    free: int,
+    beside: Iterable[tuple[str, int]] = (),
+) -> Reason:
+    """Return the reason that too few placements of a profile are free.
+
+    :param inventories: the placements of the profile
+    :param free: how many of them can be used together
+    :param beside: the profiles that are requested too, with their amounts
+    """
+    devices = {device_of(fleet, inventory) for inventory in inventories}
+    device = devices.pop() if len(devices) == 1 else None
+    blocking = {
+        source
+        for inventory in inventories
+        for target, _ in fleet.shares.of(inventory)
+        for source, _ in fleet.shares.into(target)
+    }
+    others = " and ".join(f"{name}={count}" for name, count in beside)
+    return Reason(
+        Rule.CAPACITY,
+        amount,
+        bound=len(inventories),
+        used=len(inventories) - free,
+        resource=fleet.class_of(inventories[0]),
+        where=host if device is None else fleet.names[device],
+        holders=fleet.holders(sorted({*blocking, *inventories})),
+        unit=f"next to {others}" if others else None,
+    )
