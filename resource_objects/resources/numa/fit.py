@@ -208,9 +208,9 @@ def _closest(problem: CellProblem, hosts: list[int]) -> list[int]:
     ``hosts`` unless there is a closer one. Of equally close sets of host cells the best one by the
     ranking is used.
     """
-    if not 1 < len(hosts) < len(problem.cells):
-        return hosts
     facts = [cell.facts for cell in problem.cells]
+    if not 1 < len(hosts) < len(facts) or not any(one.distances for one in facts):
+        return hosts
     table = distance_table([one.id for one in facts], {one.id: one.distances for one in facts})
     if table is None:
         return hosts
