@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
@@ -36,8 +37,15 @@ from resource_objects.providers.located import (
     held_otherwise,
     holders_of,
     keeps_devices,
+    renumbered,
 )
-from resource_objects.providers.orders import ConsumerOrder, Operation, Write
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    ConsumerRecord,
+    Key,
+    Operation,
+    Write,
+)
 from resource_objects.providers.pools import SHARES, gains_of
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
 
@@ -290,7 +298,8 @@ class Definitions:
             # somebody changed a tree, or made it at the same moment, or took something of what
             # moves: look again. What the comparison itself raises is about what was asked, and is
             # not tried again
-            orders = self.following(found)
+            followed = self.renumbered(found.kept, changes, found.orders)
+            orders = (*self.following(found), *followed)
             faster = (*(FASTER if found.moves or orders else FASTER[:1]), exceptions.ProviderExists)
             try:
                 write = self._write_of(doing, kind, subject, found, changes, orders)
@@ -304,7 +313,51 @@ class Definitions:
                 else:
                     raise
             else:
-                return SyncResult.of(found.changes, found.disabling, found.orders)
+                moved = (*found.orders, *followed)
+                return SyncResult.of(found.changes, found.disabling, moved)
+
+    def renumbered(
+        self,
+        kept: KeptDefinitions,
+        changes: DefinitionChanges,
+        orders: Iterable[ConsumerOrder] = (),
+    ) -> tuple[ConsumerOrder, ...]:
+        """Return orders by which allocations follow the CPUs of cells that are numbered anew.
+
+        Cost: nothing where no unit is of another part than before; else a read of those trees with
+        allocations, and one of the consumers.
+
+        :param orders: what the same write says of consumers already, which is left to it
+        """
+        found: list[ConsumerOrder] = []
+        said = {order.consumer for order in orders}
+        for parts in renumbered(kept, changes):
+            columns = self._store.backend.read(parts.root)
+            uuids = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+            concerned_parts = parts.successors.keys() | parts.classes.keys()
+            holders = {
+                consumer
+                for number, _, consumer, _ in zip(*columns.allocations, strict=True)
+                if uuids[number] in concerned_parts and consumer not in said
+            }
+            claims = self._store.backend.held_by(holders) if holders else {}
+            # the amounts of consumers with units go where these are; others go where room is left
+            free = capacities_after(kept, changes, parts.classes)
+            for name in sorted(claims, key=lambda one: (not _has_units(claims[one]), one)):
+                claim = claims[name]
+                uses = parts.held_after(claim.held, free)
+                before = {(*use.key, use.amount, frozenset(use.units)) for use in claim.held}
+                if {(*use.key, use.amount, frozenset(use.units)) for use in uses} != before:
+                    order = ConsumerOrder.replace(
+                        name,
+                        uses,
+                        request=claim.request,
+                        generation=claim.generation,
+                        aggregate=True,
+                        adopts=True,
+                    )
+                    found.append(order)
+        return tuple(found)
 
     def _write_of(
         self,
@@ -394,6 +447,26 @@ class Definitions:
         """Yield the providers of a filter, in as few statements as can be."""
         for page in self._reader.pages(wanted, page=MOST_ROWS):
             yield from page
+
+
+def capacities_after(
+    kept: KeptDefinitions, changes: DefinitionChanges, parts: Collection[str]
+) -> Counter[Key]:
+    """Return the capacity of each inventory of some providers once changes are written."""
+    after = {uuid: kept[uuid].definition for uuid in parts if uuid in kept}
+    stated = (*changes.creates, *(update.definition for update in changes.updates))
+    after |= {one.uuid: one for one in stated if one.uuid in parts}
+    return Counter(
+        {
+            (uuid, record.resource_class): record.capacity
+            for uuid, one in after.items()
+            for record in one.inventories
+        }
+    )
+
+
+def _has_units(claim: ConsumerRecord) -> bool:
+    return any(use.units for use in claim.held)
 
 
 def _as_planned(

@@ -38,7 +38,10 @@ class Plans:
         root = changed[0].root if len(changed) == 1 else f"{len(changed)} trees"
         plan = Plan(merge_changes(root, changed) if changed else None, found.orders)
         if plan.definitions is not None:
-            self._definitions.allowed(found.kept, plan.definitions, plan.orders)
+            definitions = plan.definitions
+            followed = self._definitions.renumbered(found.kept, definitions, found.orders)
+            plan = dataclasses.replace(plan, orders=(*plan.orders, *followed))
+            self._definitions.allowed(found.kept, definitions, plan.orders)
         known = {uuid: one.definition.name for uuid, one in found.kept.items()}
         known.update(found.names)
         names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
@@ -51,8 +54,14 @@ class Plans:
         if dry_run:
             claims = self._store.backend.held_by(plan.consumers)
             plan = plan.as_held(claims)
-            held = (one.provider_uuid for claim in claims.values() for one in claim.held)
-            self._rehearse(plan, self._places(plan, held), claims)
+            held = [one.provider_uuid for claim in claims.values() for one in claim.held]
+            columns = self._places(plan, held)
+            followed = self._with_followers(plan, columns)
+            if followed is not plan:
+                claims = self._store.backend.held_by(followed.consumers)
+                held = [one.provider_uuid for claim in claims.values() for one in claim.held]
+                columns = self._places(followed, held)
+            self._rehearse(followed, columns, claims)
             return ()
         doing, done = self._store.begin(operation, "apply", plan.subject)
         if done is not None:
@@ -65,7 +74,10 @@ class Plans:
         if plan.definitions is not None:
             columns = self._places(plan, (), allocations=False)
             check_definitions(plan.definitions, columns)
-        return tuple(map(claim_of, self._carry_out(plan, columns, doing, "apply", subject)))
+        count = len(plan.orders)
+        plan = self._with_followers(plan, columns)
+        written = self._carry_out(plan, columns, doing, "apply", subject)
+        return tuple(map(claim_of, written[:count]))
 
     def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
         if not isinstance(reshape, Reshape):
@@ -100,6 +112,14 @@ class Plans:
         return audit(columns, claims, now=at, older_than=older_than)
 
     # --- how they are done ---
+
+    def _with_followers(self, plan: Plan, columns: Columns) -> Plan:
+        """Return a plan with orders by which allocations follow CPUs that change their cells."""
+        if plan.definitions is None:
+            return plan
+        kept = kept_definitions(columns)
+        followed = self._definitions.renumbered(kept, plan.definitions, plan.orders)
+        return dataclasses.replace(plan, orders=(*plan.orders, *followed)) if followed else plan
 
     def _check_ledger(self, plan: Plan) -> None:
         """Refuse a plan that was made of pictures of another ledger, as far as that is known."""

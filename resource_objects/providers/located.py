@@ -924,9 +924,21 @@ def check_parts(kept: KeptDefinitions, changes: DefinitionChanges) -> tuple[Chan
     :param kept: the trees as they are
     :raises InvalidTree: naming the tree and what contradicts
     """
+    found: list[ChangedUnits] = []
+    for top, name, was, here in _changed_trees(kept, changes):
+        _gather(name, here)
+        found += _changed(top, was, here)
+        found += _moved(top, was, here)
+    return tuple(found)
+
+
+def _changed_trees(
+    kept: KeptDefinitions, changes: DefinitionChanges
+) -> Iterator[tuple[str, str, dict[str, _Parts], dict[str, _Parts]]]:
+    """Yield (root, its name, parts before, parts after) of the trees whose parts change."""
     stated = (*changes.creates, *(update.definition for update in changes.updates))
     if not any(map(_has_parts, stated)):
-        return ()
+        return
     before = {uuid: one.definition for uuid, one in kept.items()}
     above = {uuid: one.parent_uuid for uuid, one in before.items()}
     names = {uuid: one.name for uuid, one in before.items()}
@@ -941,15 +953,109 @@ def check_parts(kept: KeptDefinitions, changes: DefinitionChanges) -> tuple[Chan
     is_in = {uuid: _root(uuid, above) for uuid, own in has.items() if own}
     after, before_by_tree = _by_tree(is_in, has), _by_tree(was_in, had)
     was_at = {uuid: own for uuid, own in had.items() if is_in.get(uuid) != was_in[uuid]}
-    found: list[ChangedUnits] = []
     for top in dict.fromkeys(is_in[one.uuid] for one in stated if one.uuid in is_in):
         here = after[top]
-        _gather(names[top], here)
         came = {uuid: own for uuid, own in was_at.items() if uuid in here}
-        was = {**before_by_tree.get(top, {}), **came}
-        found += _changed(top, was, here)
-        found += _moved(top, was, here)
-    return tuple(found)
+        yield top, names[top], {**before_by_tree.get(top, {}), **came}, here
+
+
+# --- allocations follow the units of renumbered parts ---------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RenumberedParts:
+    """The parts of a tree between which changes of definitions move units: CPUs of NUMA cells.
+
+    Firmware may number cells anew, or report one cell as several. A consumer keeps its CPUs, so its
+    allocations follow them to the providers that have them now. Providers are known by uuid.
+    """
+
+    root: str
+    part_of: Mapping[str, str]  #: by unit that can be allocated, the part that has it now
+    #: by former part, the parts that have its units now, those with most of them first
+    successors: Mapping[str, Sequence[str]]
+    classes: Mapping[str, frozenset[str]]  #: of each part now
+
+    def held_after(self, held: Iterable[Use], free: Counter[Key]) -> tuple[Use, ...]:
+        """Return what a consumer has allocated after the change.
+
+        Units are allocated at the part that has them. All else of a part, such as memory, follows
+        the units that the consumer has of it; without units it stays where there is room.
+
+        :param free: what is free of each part; what is allocated is subtracted
+        """
+        amounts: Counter[Key] = Counter()
+        units: dict[Key, tuple[str, ...]] = defaultdict(tuple)
+        uses = list(held)
+        for use in uses:
+            uuid, name = use.key
+            rest = use.amount
+            for unit in use.units if uuid in self.successors else ():
+                to = self._target(self.part_of.get(unit, uuid), use)
+                units[to, name] += (unit,)
+                amounts[to, name] += 1
+                rest -= 1
+            if uuid not in self.successors:
+                units[use.key] += use.units
+            if rest:
+                to = self._target(self._main_part(uuid, uses, free), use)
+                amounts[to, name] += rest
+        free.subtract(amounts)
+        return tuple(Use(*key, count, units[key]) for key, count in amounts.items())
+
+    def _target(self, part: str, use: Use) -> str:
+        """Return a part if it has the class of a use, else the former part."""
+        return part if use.resource_class in self.classes.get(part, ()) else use.provider_uuid
+
+    def _main_part(self, uuid: str, held: Sequence[Use], free: Mapping[Key, int]) -> str:
+        """Return the part that what a consumer has of a former part follows to."""
+        if uuid not in self.successors:
+            return uuid
+        own = [use for use in held if use.provider_uuid == uuid]
+        now = Counter(self.part_of.get(unit, uuid) for use in own for unit in use.units)
+        if now:
+            return max(now, key=lambda part: (now[part], part == uuid))
+        parts = self.successors[uuid]
+        has_room = (
+            part
+            for part in parts
+            if all(free.get((part, use.resource_class), 0) >= use.amount for use in own)
+        )
+        return next(has_room, parts[0])
+
+
+def renumbered(kept: KeptDefinitions, changes: DefinitionChanges) -> Iterator[RenumberedParts]:
+    """Yield the trees in which changes move the units of parts that are known by these."""
+    for top, _, was, here in _changed_trees(kept, changes):
+        before, after = _identified(was), _identified(here)
+        successors: dict[str, list[str]] = {}
+        for uuid, units in before.items():
+            counts = {other: len(units & theirs) for other, theirs in after.items()}
+            others = sorted(filter(counts.get, counts), key=lambda one: (-counts[one], one != uuid))
+            if others not in ([], [uuid]):
+                successors[uuid] = others
+        if successors:
+            classes = {uuid: frozenset(_classes([own])) for uuid, own in here.items()}
+            part_of = {
+                unit: uuid
+                for uuid in after
+                for inventory in here[uuid].values()
+                if isinstance(inventory, Located)
+                for name in classes[uuid]
+                for unit in inventory.units(name) or ()
+            }
+            yield RenumberedParts(top, part_of, successors, classes)
+
+
+def _identified(parts: Mapping[str, _Parts]) -> dict[str, frozenset[str]]:
+    """Return the units by which parts are known when they are numbered anew."""
+    found = {
+        uuid: frozenset[str]().union(
+            *(one.identifying_units() for one in own.values() if isinstance(one, Located))
+        )
+        for uuid, own in parts.items()
+    }
+    return {uuid: units for uuid, units in found.items() if units}
 
 
 def held_otherwise(

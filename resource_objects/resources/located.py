@@ -230,6 +230,13 @@ class Located(_Kind, Generic[_A]):
         """Return what is named like units of a class, and is given out in another way here."""
         return frozenset()
 
+    def identifying_units(self) -> frozenset[str]:
+        """Return the units that tell which part this is if the parts are numbered anew.
+
+        Allocations follow these units to the part that has them. Empty: parts keep their names.
+        """
+        return frozenset()
+
     def symmetry_key(self, place: int) -> Hashable | None:
         """Return what parts have in common that differ in names alone; None: no other is like it.
 

@@ -236,8 +236,10 @@ class Reconciler:
                 known = {uuid: one.definition.name for uuid, one in found.kept.items()}
                 if look.reshaped is not None:
                     known.update(look.reshaped.names)
-                orders = (*found.orders, *self._ledger.definitions.following(found))
-                plan = Plan(merge_changes(host, found.changes) or None, orders)
+                changes, definitions = merge_changes(host, found.changes), self._ledger.definitions
+                orders = (*found.orders, *definitions.following(found))
+                orders += definitions.renumbered(found.kept, changes, orders)
+                plan = Plan(changes or None, orders)
                 self._ledger.apply(plan, dry_run=True)
                 names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
                 return dataclasses.replace(plan, names=names)

@@ -274,6 +274,10 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         """Return the shared CPUs, which are no units of dedicated ones."""
         return storage.units_elsewhere(self.cells, resource_class)
 
+    def identifying_units(self) -> frozenset[str]:
+        """Return all CPUs: firmware may number cells anew, or report one as several."""
+        return frozenset(storage.unit_of(cpu) for cell in self.cells for cpu in cell.cpus)
+
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return the figures of the one cell that a provider keeps.
 
