@@ -18,7 +18,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.provider import kept_classes
 from resource_objects.resources import Inventory
 from resource_objects.resources.pci import DEVICES, Device, DeviceUse, PCIInventory
-from resource_objects.resources.pci.device import SPENT, parse_address
+from resource_objects.resources.pci.device import ALLOCATED, SPENT, parse_address
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
@@ -133,8 +133,9 @@ def _writes(ledger: Ledger, tree: Provider) -> dict[str, int]:
 # =================  ===============================================================================
 # a held device      what is synced
 # =================  ===============================================================================
-# is gone, or no     it stays as it was, all of it reserved: given back, nobody gets it again, and
-# rule is about it   the next sync removes it
+# is gone, or no     it stays as it was and is withheld: once released, it is not allocated again,
+# rule is about it   and the next sync removes it. All of it is reserved, except where functions
+#                    of the same card and class are present: there it counts as used
 # is another now     it stays as it was; the next sync after it is given back changes it. Only facts
 #                    that no request asks for (a MAC address) do not count as another
 # is split           it stays split as it was, also if somebody has only a part of it
@@ -406,9 +407,21 @@ class _Merged:
     # --- what comes of it ---
 
     def inventory(self) -> PCIInventory:
-        """Return the devices to sync; those that nobody may get are reserved."""
-        reserved = (self._gone | self._spent).intersection(self._now)
-        uses = [DeviceUse(address, SPENT) for address in sorted(reserved)]
+        """Return the devices to sync; those that cannot be allocated are withheld.
+
+        A function that was removed while it is allocated counts as used already. It is not reserved
+        besides, so that it does not hide functions of the same card and class that are free.
+        """
+        withheld = (self._gone | self._spent).intersection(self._now)
+        present = {_counted_as(one) for at, one in self._now.items() if at not in withheld}
+        uses = [
+            DeviceUse(address, ALLOCATED, gone=True)
+            if address not in self._spent
+            and self._kept[address].is_taken
+            and _counted_as(self._now[address]) in present
+            else DeviceUse(address, SPENT)
+            for address in sorted(withheld)
+        ]
         return PCIInventory([self._now[address] for address in sorted(self._now)], usage=uses)
 
     def staying(self) -> Iterator[StayingDevice]:
@@ -416,6 +429,11 @@ class _Merged:
         for address, why in sorted(self._why.items()):
             one = self._kept.get(address)
             yield StayingDevice(address, why, () if one is None else one.holders)
+
+
+def _counted_as(device: Device) -> tuple[str, str]:
+    """Return the inventory that a device is counted in: of which card, and which class."""
+    return device.parent or device.address, device.resource_class
 
 
 def _matter(device: Device) -> Device:

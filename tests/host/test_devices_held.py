@@ -570,3 +570,87 @@ def test_devices_that_were_kept_as_plain_counts_become_devices_while_they_are_he
         ledger.release("job-1")
         assert states(ledger)[GPU.address] == "available"
         assert not ledger.audit()
+
+
+# --- functions that are removed while they are allocated ------------------------------------------
+
+
+def functions(count: int) -> tuple[PCIDevice, ...]:
+    """Return a card and so many virtual functions of it."""
+    of_card = (dataclasses.replace(VFS[0], address=f"0000:60:02.{n}") for n in range(count))
+    return (PF, *of_card)
+
+
+def free_functions(ledger: ro.Ledger) -> int:
+    """Return how many functions can be allocated, by every figure and request that says so."""
+    snapshot = ledger.snapshot()
+    free = snapshot.free("SRIOV_NET_VF")
+    for request in ("SRIOV_NET_VF={}", "DEVICES={}*SRIOV_NET_VF"):
+        if free:
+            assert snapshot.candidates(request.format(free)), request
+        assert not snapshot.candidates(request.format(free + 1)), request
+    assert sum(one.free for one in ledger.usage() if one.resource_class == "SRIOV_NET_VF") == free
+    return free
+
+
+def test_functions_that_were_removed_do_not_hide_those_that_are_free(connect):
+    """A removed function that is allocated counts as used: it is not reserved besides."""
+    ledger = connect()
+    sync_host(ledger, tree(*functions(8)))
+    for number in range(6):
+        assert claim(ledger, f"v{number}", "DEVICES=SRIOV_NET_VF") == (f"0000:60:02.{number}",)
+    fewer = tree(*functions(4))
+    assert said(sync_host(ledger, fewer)) == [
+        f"0000:60:02.{n} {NOT_OFFERED.format(f'v{n}')}" for n in (4, 5)
+    ]
+    assert free_functions(ledger) == 0
+    assert str(sync_host(ledger, fewer).result) == "nothing changed"
+    ledger.release("v0")
+    assert free_functions(ledger) == 1
+    refusal = str(ledger.snapshot().candidates("DEVICES=2*SRIOV_NET_VF").explain())
+    assert "asked 2, free 1 of 6" in refusal
+    assert claim(ledger, "again", "DEVICES=SRIOV_NET_VF") == ("0000:60:02.0",)
+    assert free_functions(ledger) == 0
+    for name in ("v4", "v5"):  # nobody gets these again
+        ledger.release(name)
+        assert not ledger.snapshot().candidates("DEVICES=SRIOV_NET_VF")
+        assert not ledger.snapshot().candidates("SRIOV_NET_VF=1")
+    sync_host(ledger, fewer)
+    assert free_functions(ledger) == 0
+    assert len(states(ledger)) == 5
+    ledger.release("v1")
+    assert free_functions(ledger) == 1
+    assert not list(ledger.audit())
+
+
+def test_functions_that_come_back_while_they_are_allocated_are_as_before(connect):
+    ledger = connect()
+    sync_host(ledger, tree(*functions(8)))
+    for number in range(6):
+        claim(ledger, f"v{number}", "DEVICES=SRIOV_NET_VF")
+    sync_host(ledger, tree(*functions(2)))
+    ledger.release("v1")
+    assert free_functions(ledger) == 1
+    assert said(sync_host(ledger, tree(*functions(7)))) == []
+    assert free_functions(ledger) == 2
+    ledger.release("v5")
+    assert free_functions(ledger) == 3
+    assert claim(ledger, "w", "DEVICES=3*SRIOV_NET_VF") == tuple(
+        f"0000:60:02.{n}" for n in (1, 5, 6)
+    )
+
+
+@pytest.mark.law(4)
+def test_a_card_that_was_removed_with_all_its_functions_gives_nothing(connect):
+    ledger = connect()
+    sync_host(ledger, tree(*functions(4), GPU))
+    for number in range(2):
+        claim(ledger, f"v{number}", "DEVICES=SRIOV_NET_VF")
+    sync_host(ledger, tree(GPU))
+    ledger.release("v0")
+    assert not ledger.snapshot().candidates("SRIOV_NET_VF=1")
+    with pytest.raises(exceptions.CapacityException):
+        ledger.claim("w", {f"box/{PF.address}": "SRIOV_NET_VF=1"})
+    ledger.release("v1")
+    sync_host(ledger, tree(GPU))
+    assert set(states(ledger)) == {GPU.address}

@@ -62,7 +62,12 @@ class PCIResource(abstract.Resource):
 
         :raises InvalidInventory: if the description is none, or does not go with the records
         """
-        return self.from_parts([KeptPart(tuple(records), description)])
+        made = self.from_parts([KeptPart(tuple(records), description)])
+        removed = storage.removed_in_use(records, description)
+        if removed:
+            kept = [use for use in made.usage if use.address not in removed]
+            made.update(usage=[*kept, *removed.values()])
+        return made
 
     def weaker(self, amount: abstract.Amount) -> Iterator[Weakening[PCIAmount]]:
         """Yield how less could be asked (:mod:`.weaker`)."""

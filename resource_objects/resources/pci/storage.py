@@ -303,6 +303,22 @@ def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[s
     return tuple(devices), tuple(withheld)
 
 
+def removed_in_use(
+    records: Iterable[InventoryRecord], description: str | None
+) -> dict[str, DeviceUse]:
+    """Return the devices that were removed and are not reserved, for they were allocated then."""
+    devices, withheld = _devices(description)
+    reserved = {record.resource_class: record.reserved for record in records}
+    left = Counter(one.resource_class for one in devices if one.address in dict(withheld))
+    found: dict[str, DeviceUse] = {}
+    for device in devices:
+        name = device.resource_class
+        if dict(withheld).get(device.address) == _GONE and left[name] > reserved.get(name, 0):
+            found[device.address] = _use(device.address, ALLOCATED, True)
+            left[name] -= 1
+    return found
+
+
 def units_of(description: str) -> dict[str, str]:
     """Return the class of each device of a description, by address; none of one that is none."""
     try:
