@@ -46,7 +46,7 @@ from resource_objects.providers.given import (
     of_uuids,
     tighter,
 )
-from resource_objects.providers.listing import ConsumerFilter
+from resource_objects.providers.listing import ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
@@ -59,6 +59,7 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
+from resource_objects.providers.pools import SHARES
 from resource_objects.requests import Request
 from resource_objects.search.candidates import Candidates
 
@@ -377,7 +378,7 @@ class Claims:
 
         def begin() -> _Taking:
             (kept,) = self._store.held_by(source)
-            demand, at = Demand(_uses(kept)), None
+            demand, at = Demand(kept.uses), None
             if what is not None:
                 demand = demand_of(what, self._store.uuids, "attribute")
                 if demand.request is not None:
@@ -526,8 +527,7 @@ class Claims:
                 if other is not None:
                     yield ConsumerOrder.claim(
                         other,
-                        _uses(kept),
-                        request=kept.request,
+                        **kept.left_by(one.uses, self._pools_of(kept, one.uses)),
                         project=kept.project,
                         user=kept.user,
                         consumer_type=other_type or kept.consumer_type,
@@ -539,7 +539,7 @@ class Claims:
                 doing,
                 "move",
                 subject,
-                self._in_turn(name, found, within, expired),
+                self._in_turn(name, found, within, expired, None if other is None else name),
                 orders,
                 leaving=(name,) if other is None else (),
                 unchanged=demanded,
@@ -867,10 +867,22 @@ class Claims:
                 holders |= {one.consumer for page in self._store.consumers(there) for one in page}
         return holders
 
-    def _picture(self, expired: frozenset[str], at: str | None) -> Snapshot:
-        """Return a snapshot in which what expired is gone."""
-        if expired:
-            return snapshot_without(self._store.backend, at, expired)
+    def _pools_of(self, kept: ConsumerRecord, uses: Iterable[Use]) -> frozenset[str]:
+        """Return the uuids of the pools that a moving consumer uses before and after the move.
+
+        Cost: a statement if it uses some provider before and after.
+        """
+        backend, before = self._store.backend, {use.key for use in kept.uses}
+        both = frozenset(use.provider_uuid for use in uses if use.key in before)
+        if not both or Ability.REQUESTS in backend.lacks:
+            return frozenset()
+        pools = ProviderFilter(uuids=both, required=frozenset({SHARES}))
+        return frozenset(one.uuid for one in backend.list_providers(pools, len(both)))
+
+    def _picture(self, expired: frozenset[str], moving: str | None, at: str | None) -> Snapshot:
+        """Return a snapshot without what expired, and without a moving consumer's use of pools."""
+        if expired or moving is not None:
+            return snapshot_without(self._store.backend, at, expired, moving)
         return self._snapshots.snapshot(at)
 
     def _in_turn(
@@ -879,18 +891,22 @@ class Claims:
         found: Found,
         within: Totals,
         expired: frozenset[str] = frozenset(),
+        moving: str | None = None,
     ) -> _InTurn:
         """Return the demands of what was found; a search is done again after the last one.
 
         :param within: limits under which it is done again
         :param expired: consumers whom a search is to take for gone; it is then done before the
             first demand, too
+        :param moving: a consumer whose allocations of pools do not count in a search, since a move
+            counts them once; it is then done again if nothing was found
         """
-        picture = functools.partial(self._picture, expired)
+        picture = functools.partial(self._picture, expired, moving)
 
         def demands() -> Iterator[Demand]:
             latest = found
-            if expired and isinstance(latest, Candidates):
+            is_without = isinstance(latest, Candidates) and moving is not None and not latest
+            if (expired or is_without) and isinstance(latest, Candidates):
                 options = latest.options.within(within)
                 latest = picture(latest.at).searched(latest.request, options)
             retries, read = self._store.retries, None
@@ -1102,13 +1118,14 @@ def _counted(uses: Iterable[Use]) -> Counter[str]:
 
 
 def _gets(one: ConsumerRecord, other: ConsumerRecord) -> ConsumerOrder:
-    return ConsumerOrder.replace(
-        one.consumer, _uses(other), request=other.request, generation=one.generation
-    )
+    """Return an order that gives a consumer what another one has, in exchange for its own.
 
-
-def _uses(kept: ConsumerRecord) -> tuple[Use, ...]:
-    return tuple(Use(*held.key, held.amount, held.units) for held in kept.held)
+    What a moving consumer holds of pools for both stays counted once.
+    """
+    shared = () if one.request is None else one.request.shared
+    pools = {use.provider_uuid for use in shared}
+    said = other.left_by(one.uses, pools)
+    return ConsumerOrder.replace(one.consumer, generation=one.generation, **said)
 
 
 def _with_units_of(kept: ConsumerRecord, uses: Iterable[Use]) -> tuple[Use, ...]:

@@ -215,17 +215,26 @@ def checked_snapshot(given: object, what: str) -> Snapshot:
 
 
 def snapshot_without(
-    backend: Backend, at: str | None = None, consumers: Collection[str] | None = None
+    backend: Backend,
+    at: str | None = None,
+    consumers: Collection[str] | None = None,
+    moving: str | None = None,
 ) -> Snapshot:
     """Return a snapshot of what would be if some consumers held nothing; None: if nobody did.
 
     Cost: everything is read, unless it is confined to a provider.
 
     :param at: as :meth:`Snapshots.snapshot`
+    :param moving: a consumer that holds nothing of pools
     """
     columns = backend.read() if at is None else _confined(backend, names.provider_key(at))
     gone = set(columns.allocations.consumer) if consumers is None else consumers
-    return search.Snapshot(without_consumers(columns, *gone), at=at)
+    columns = without_consumers(columns, *gone)
+    if moving is not None:
+        traits = zip(columns.traits.provider_id, columns.traits.trait, strict=True)
+        pools = {number for number, trait in traits if trait == SHARES}
+        columns = without_consumers(columns, moving, only=pools)
+    return search.Snapshot(columns, at=at)
 
 
 def _confined(backend: Backend, at: str) -> Columns:

@@ -737,6 +737,10 @@ class Ledger:
         the old place stays taken until it is done. ``release(leaving)`` then confirms it;
         :meth:`swap` of both and ``release(leaving)`` takes it back.
 
+        What both places use of a pool is counted once: the consumer holds it, ``leaving`` only what
+        goes beyond that, and a swap exchanges it too. Only a ledger that stores no requests (a
+        remote Placement) counts it twice.
+
         :param found: where to, as for :meth:`claim`
         :param leaving: who is to hold what the consumer held; it gets its project, user and type.
             It is in no server group: the consumer itself is, where it goes

@@ -385,18 +385,27 @@ def after(columns: Columns, changes: Iterable[Change]) -> Columns:
     )
 
 
-def without_consumers(columns: Columns, *consumers: str) -> Columns:
-    """Return columns as if some consumers held nothing. Cost: linear in the rows."""
+def without_consumers(
+    columns: Columns, *consumers: str, only: Collection[int] | None = None
+) -> Columns:
+    """Return columns as if some consumers held nothing. Cost: linear in the rows.
+
+    :param only: of these providers, by number; None: of all
+    """
     gone = frozenset(consumers)
     counts: dict[_Place, int] = defaultdict(int)
     others: list[tuple[Any, ...]] = []
     for row in zip(*columns.allocations, strict=True):
         number, name, who, amount = row
-        if who in gone:
+        if who in gone and (only is None or number in only):
             counts[number, name] -= amount
         else:
             others.append(row)
-    units = [row for row in zip(*columns.units, strict=True) if row[3] not in gone]
+    units = [
+        row
+        for row in zip(*columns.units, strict=True)
+        if row[3] not in gone or not (only is None or row[0] in only)
+    ]
     return dataclasses.replace(
         _recounted(columns, counts),
         units=_table(UnitColumns, units),

@@ -15,7 +15,7 @@ import functools
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import clock, exceptions, names
@@ -123,38 +123,58 @@ class Operation:
 
 
 class StoredRequest:
-    """The request that a consumer was made for, as it is kept: an object, or JSON text.
+    """The request that a consumer was made for, as it is stored: an object, or JSON text.
 
     Either is made of the other when it is first asked for, so that a claim neither writes a request
-    that nobody stores nor parses what it has just written.
+    that no backend stores nor parses what it has just written.
 
-    >>> kept = StoredRequest(Request("VCPU=2"))
-    >>> StoredRequest(kept.text) == kept
+    ``shared`` is for a consumer that holds the source of a move: the allocations of pools that the
+    moving consumer holds for both, as they were before the move. There may be no request then.
+
+    >>> stored = StoredRequest(Request("VCPU=2"))
+    >>> StoredRequest(stored.text) == stored
     True
-    >>> print(StoredRequest(kept.text).request)
+    >>> print(StoredRequest(stored.text).request)
     VCPU=2
     """
 
-    __slots__ = ("_request", "_text")
+    __slots__ = ("_request", "_shared", "_text")
 
-    def __init__(self, given: Request | str) -> None:
-        self._request = None if isinstance(given, str) else given
+    def __init__(self, given: Request | str | None, shared: tuple[Use, ...] = ()) -> None:
         self._text = given if isinstance(given, str) else None
+        self._request = None if isinstance(given, str) else given
+        self._shared = None if isinstance(given, str) else shared
 
     @property
     def text(self) -> str:
         """The wire form as compact JSON."""
         if self._text is None:
-            assert self._request is not None, "it is one or the other"
-            self._text = _text_of(self._request)
+            self._text = "" if self._request is None else _text_of(self._request)
+            if self._shared:
+                shared = [[*use.key, use.amount] for use in self._shared]
+                body = {**json.loads(self._text or "{}"), _SHARED: shared}
+                self._text = json.dumps(body, separators=(",", ":"))
         return self._text
 
     @property
-    def request(self) -> Request:
-        """The request itself."""
-        if self._request is None:
-            self._request = _request_of(self.text)
+    def request(self) -> Request | None:
+        """The request itself; None only next to ``shared``."""
+        if self._request is None and self._shared is None:
+            self._read()
         return self._request
+
+    @property
+    def shared(self) -> tuple[Use, ...]:
+        """The allocations of pools that another consumer holds for this one."""
+        if self._shared is None:
+            if _SHARED not in self.text:
+                return ()
+            self._read()
+        assert self._shared is not None, "it was read"
+        return self._shared
+
+    def _read(self) -> None:
+        self._request, self._shared = _read_text(self.text)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StoredRequest):
@@ -168,6 +188,10 @@ class StoredRequest:
         return f"StoredRequest({self.text!r})"
 
 
+#: The key of ``StoredRequest.shared``, next to the keys of the request.
+_SHARED = "ledger.shared"
+
+
 @functools.lru_cache(maxsize=256)
 def _text_of(request: Request) -> str:
     """Return a request as JSON; the same one is often claimed for many consumers."""
@@ -175,9 +199,11 @@ def _text_of(request: Request) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _request_of(text: str) -> Request:
-    found: Request = Request.obj_from_primitive(json.loads(text))
-    return found
+def _read_text(text: str) -> tuple[Request | None, tuple[Use, ...]]:
+    body = json.loads(text)
+    shared = body.pop(_SHARED, ()) if isinstance(body, dict) else ()
+    request = None if shared and not body else Request.obj_from_primitive(body)
+    return request, tuple(Use(*one) for one in shared)
 
 
 @set_directly
@@ -542,6 +568,43 @@ class ConsumerRecord:
     expires_at: datetime.datetime | None = None
     writes: int = dataclasses.field(default=0, compare=False)
     group: str | None = None
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """What it holds, with the whole of what a moving consumer holds for it (``shared``)."""
+        own = {one.key: Use(*one.key, one.amount, one.units) for one in self.held}
+        shared = () if self.request is None else self.request.shared
+        return tuple({**own, **{one.key: one for one in shared}}.values())
+
+    @property
+    def own_request(self) -> StoredRequest | None:
+        """Its request, without what a moving consumer holds for it."""
+        if self.request is None or not self.request.shared:
+            return self.request
+        return None if self.request.request is None else StoredRequest(self.request.request)
+
+    def left_by(self, uses: Iterable[Use], pools: Collection[str]) -> dict[str, Any]:
+        """Return what an order says of a consumer that gets what this one holds, in a move.
+
+        What both use of a pool is counted once: the moving consumer holds it, and the other one
+        only what goes beyond that.
+
+        :param uses: what the moving consumer uses then
+        :param pools: the uuids of pools
+        """
+        then = {use.key: use.amount for use in uses if not use.units and use.provider_uuid in pools}
+        shared = tuple(use for use in self.uses if use.key in then and not use.units)
+        beyond = {use.key: use.amount - then[use.key] for use in shared}
+        left = tuple(
+            dataclasses.replace(use, amount=amount)
+            for use in self.uses
+            if (amount := beyond.get(use.key, use.amount)) > 0
+        )
+        request = self.own_request
+        if not left or not shared:  # a consumer holds something
+            return {"uses": self.uses, "request": request}
+        stored = StoredRequest(None if request is None else request.request, shared)
+        return {"uses": left, "request": stored}
 
     def written(self, generation: int, state: str | None = None) -> ConsumerRecord:
         """Return the record as a write leaves it, in another state if one is said."""

@@ -481,3 +481,97 @@ def test_hosts_below_a_root_and_pools_with_shares_keep_their_trees(site: ro.Ledg
     assert kept.generation == before.generation
     blades = before.children[0].generation, kept.children[0].generation
     assert None not in blades and blades[0] != blades[1]
+
+
+# --- moves next to a pool ---
+
+
+def _with_pool(ledger: ro.Ledger, disk: str = "DISK_GB=100") -> None:
+    """Let ``vm`` use 2 CPUs of ``a`` and 60 GB of ``ceph``, which serves ``a`` and ``b``."""
+    for name in ("a", "b"):
+        ledger.sync(ro.Provider(name, "VCPU=4", aggregates=["row"]))
+    ledger.sync(ro.Provider("ceph", disk, aggregates=["row"], traits=[SHARES]))
+    ledger.claim("vm", {"a": "VCPU=2", "ceph": "DISK_GB=60"})
+
+
+def _held(ledger: ro.Ledger) -> dict[str, dict[str, str]]:
+    held = {}
+    for consumer in ledger.consumers():
+        claim = consumer.claim
+        assert claim is not None
+        held[consumer.name] = {name: str(one) for name, one in claim.by_provider().items()}
+    return held
+
+
+@pytest.mark.parametrize("size", [60, 80, 40])
+@pytest.mark.parametrize("is_reverted", [False, True])
+@pytest.mark.parametrize("target", ["b", "a"])
+def test_a_move_counts_what_both_places_use_of_a_pool_once(
+    ledger: ro.Ledger, target: str, is_reverted: bool, size: int
+) -> None:
+    _with_pool(ledger)
+    there = {target: "VCPU=2", "ceph": f"DISK_GB={size}"}
+    ledger.move("vm", there, leaving="left")
+    before, after = {"a": "VCPU=2", "ceph": "DISK_GB=60"}, there
+    rest = max(0, 60 - size)
+    left = {"a": "VCPU=2", **({"ceph": f"DISK_GB={rest}"} if rest else {})}
+    assert _held(ledger) == {"vm": after, "left": left}
+    assert ledger.snapshot().used("DISK_GB") == max(60, size)
+    assert not list(ledger.audit())
+    if is_reverted:
+        ledger.swap("vm", "left")
+        assert _held(ledger)["vm"] == before
+        assert ledger.snapshot().used("DISK_GB") == max(60, size)
+        assert ledger.held("vm").request is None
+        ledger.swap("vm", "left")
+        assert _held(ledger) == {"vm": after, "left": left}
+        ledger.swap("vm", "left")
+    ledger.release("left")
+    assert _held(ledger) == {"vm": before if is_reverted else after}
+
+
+def test_a_search_for_a_move_does_not_count_the_pool_twice(ledger: ro.Ledger) -> None:
+    _with_pool(ledger)
+    found = ledger.snapshot("b").candidates("VCPU=2,DISK_GB=60")
+    assert not found
+    ledger.move("vm", found, leaving="left")
+    assert _held(ledger) == {
+        "vm": {"b": "VCPU=2", "ceph": "DISK_GB=60"},
+        "left": {"a": "VCPU=2"},
+    }
+    assert str(ledger.held("vm").request) == "VCPU=2,DISK_GB=60"
+
+
+def test_another_pool_and_more_than_there_is_are_judged_as_ever(ledger: ro.Ledger) -> None:
+    _with_pool(ledger)
+    ledger.sync(
+        ro.Provider("c", "VCPU=4", aggregates=["other"]),
+        ro.Provider("nfs", "DISK_GB=50", aggregates=["other"], traits=[SHARES]),
+    )
+    for there in ({"c": "VCPU=2", "nfs": "DISK_GB=60"}, {"b": "VCPU=2", "ceph": "DISK_GB=101"}):
+        with pytest.raises(exceptions.CapacityException):
+            ledger.move("vm", there, leaving="left")
+    ledger.move("vm", {"c": "VCPU=2", "nfs": "DISK_GB=50"}, leaving="left")
+    assert _held(ledger)["left"] == {"a": "VCPU=2", "ceph": "DISK_GB=60"}
+
+
+def test_two_pools_are_counted_once_each_and_hosts_twice(ledger: ro.Ledger) -> None:
+    _with_pool(ledger)
+    ledger.sync(ro.Provider("net", "IPV4_ADDRESS=1", aggregates=["row"], traits=[SHARES]))
+    ledger.adjust("vm", {"net": "IPV4_ADDRESS=1"})
+    there = {"a": "VCPU=2", "ceph": "DISK_GB=60", "net": "IPV4_ADDRESS=1"}
+    ledger.move("vm", there, leaving="left")
+    assert _held(ledger)["left"] == {"a": "VCPU=2"}
+    assert ledger.snapshot().used("VCPU") == 4
+    with pytest.raises(exceptions.CapacityException):
+        ledger.move("vm", {**there, "a": "VCPU=1"}, leaving="again")
+
+
+def test_a_swap_of_two_other_consumers_exchanges_the_pool_too(ledger: ro.Ledger) -> None:
+    _with_pool(ledger)
+    ledger.claim("other", {"b": "VCPU=1"})
+    ledger.swap("vm", "other")
+    assert _held(ledger) == {
+        "vm": {"b": "VCPU=1"},
+        "other": {"a": "VCPU=2", "ceph": "DISK_GB=60"},
+    }

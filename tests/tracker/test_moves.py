@@ -14,6 +14,7 @@ from resource_objects.host.tracker import ClaimState, Migration, MigrationKind, 
 from resource_objects.host.tracker.moves import migration_id, migration_of
 from resource_objects.providers.orders import ConsumerOrder, Use
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.pools import SHARES
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.tracker.labs import WHOLE, box, holdings, tracker, used
 
@@ -778,3 +779,30 @@ def test_unit_rules_bind_what_no_consumer_of_the_write_had(lab: ro.Ledger) -> No
     lab.claim("other", {"box-1": "VCPU=1"})
     lab.swap("left", "other")
     assert holdings(lab)["other"] == "VCPU=3 of box-0"
+
+
+# --- next to a pool ---
+
+
+@each_leaving
+@pytest.mark.parametrize("is_reverted", [False, True])
+def test_a_move_next_to_a_pool_needs_no_second_share_of_it(
+    lab: ro.Ledger, kind: MigrationKind, host: str, request_: str | None, is_reverted: bool
+) -> None:
+    lab.sync(*(ro.Provider(name, "VCPU=4", aggregates=["row"]) for name in ("box-0", "box-1")))
+    lab.sync(ro.Provider("ceph", "DISK_GB=20", aggregates=["row"], traits=[SHARES]))
+    vm(lab)
+    before = lab.held("vm")
+    sizes = 10, 20 if request_ == LARGE else 10  # all of the pool, or half of it
+    lab.sync(ro.Provider("ceph", f"DISK_GB={sizes[1]}", aggregates=["row"], traits=[SHARES]))
+    move = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
+    assert lab.snapshot().used("DISK_GB") == sizes[1]
+    assert tracker(lab).move("vm", host, request_, kind=kind, migration="m") == move
+    if is_reverted:
+        tracker(lab).revert_move("vm", "m")
+        assert lab.held("vm").by_provider() == before.by_provider()
+        assert lab.held("vm").request == before.request
+    else:
+        tracker(lab).confirm_move("vm", "m")
+        assert lab.held("vm").by_provider()["ceph"] == ro.Amounts(f"DISK_GB={sizes[1]}")
+    assert lab.snapshot().used("DISK_GB") == sizes[0 if is_reverted else 1]

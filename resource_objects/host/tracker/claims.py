@@ -230,6 +230,7 @@ class HostClaims:
         take: _Take,
         *,
         replaces: bool = False,
+        moves: bool = False,
         overrides: bool = False,
         limits: Any = None,
     ) -> Claim:
@@ -239,6 +240,7 @@ class HostClaims:
         searched in the tree of the host: children may give it, and if not the search says why.
 
         :param replaces: whether the consumer gives back what it holds in the same write
+        :param moves: whether what the consumer holds of pools is counted once for both places
         :param overrides: whether it may be of what is out of service
         :param limits: ``{host: limits}`` that bind what ``take`` takes, None for none
         """
@@ -246,6 +248,8 @@ class HostClaims:
         def search() -> Candidates:
             if replaces:
                 snapshot = snapshot_without(self._ledger.backend, host, [consumer])
+            elif moves:
+                snapshot = snapshot_without(self._ledger.backend, host, (), consumer)
             else:
                 snapshot = self._ledger.snapshot(at=host)
             within = None if limits is None else limits[host]

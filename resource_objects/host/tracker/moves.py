@@ -32,7 +32,7 @@ from resource_objects.host.tracker.asked import Asked, unassigned
 from resource_objects.ledger.store import written_claim_of
 from resource_objects.providers import Claim
 from resource_objects.providers.allocation import CONFIRMED
-from resource_objects.providers.orders import ConsumerOrder, Operation, Outcome, StoredRequest, Use
+from resource_objects.providers.orders import ConsumerOrder, Operation, Outcome
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import SHARES
 
@@ -56,6 +56,7 @@ class Place(Protocol):
         take: Callable[[Any], Claim],
         *,
         replaces: bool = False,
+        moves: bool = False,
         overrides: bool = False,
         limits: Any = None,
     ) -> Claim: ...
@@ -343,7 +344,7 @@ class Moves:
             leaving_id=migration,
             **said,
         )
-        claim = place(asked, take)
+        claim = place(asked, take, moves=True)
         if claim.generation == source.generation:  # the source was read when it had begun
             raise exceptions.StaleConsumer(consumer, "another process began this move")
         left = self._left(consumer, migration)
@@ -449,9 +450,11 @@ class Moves:
                 raise exceptions.ConsumerNotFound(consumer, f"{leaving}, which confirms gives back")
             orders = [_release(claim)]  # unshelved
             if leaving is not None:
-                request = None if leaving.request is None else StoredRequest(leaving.request)
+                kept = self._ledger.backend.held(leaving.consumer)
+                if kept is None or kept.generation != leaving.generation:
+                    raise exceptions.StaleConsumer(leaving.consumer)
                 back = ConsumerOrder.replace(
-                    consumer, _uses(leaving), request=request, generation=claim.generation
+                    consumer, kept.uses, request=kept.own_request, generation=claim.generation
                 )
                 orders = [back, _release(leaving)]
             back_again, *_ = self._apply(orders, migration, _Step.REVERT)
@@ -661,7 +664,10 @@ class Moves:
         if claim is not None and (claim.id != made.id or claim.generation == made.generation):
             return False
         hosts = self._hosts([made, leaving])
-        return hosts(made) == hosts(leaving) and _is_for_the_same(made, leaving)
+        # the moving consumer holds what both use of a pool
+        left, before = (set(one.allocations) for one in (leaving, made))
+        is_same = left <= before and made.request == leaving.request
+        return hosts(made) == hosts(leaving) and is_same
 
     # --- reading ---
 
@@ -792,11 +798,3 @@ def _check(kind: MigrationKind, host: str | None, request: Any) -> None:
     if needs is not None and needs is not (request is not None):
         expected = "a request" if needs else "no request: it gives back all"
         raise exceptions.InvalidMove(kind, request, expected)
-
-
-def _uses(claim: Claim) -> tuple[Use, ...]:
-    """Return what a claim holds, as it is ordered."""
-    return tuple(
-        Use(one.provider_uuid or "", one.resource_class, int(one.amount), one.units)  # type: ignore[call-overload]
-        for one in claim.allocations
-    )
