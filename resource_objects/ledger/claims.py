@@ -61,7 +61,8 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.pools import SHARES
 from resource_objects.requests import Request
-from resource_objects.search.candidates import Candidates
+from resource_objects.resources import Amount
+from resource_objects.search.candidates import Candidates, Chosen
 
 if TYPE_CHECKING:
     from resource_objects.search import Snapshot
@@ -472,7 +473,7 @@ class Claims:
                 doing,
                 "replace",
                 name,
-                self._in_turn(name, found, within, expired),
+                self._in_turn(name, found, within, expired, kept=name),
                 orders,
                 leaving=(name,),
                 unchanged=demanded,
@@ -892,6 +893,7 @@ class Claims:
         within: Totals,
         expired: frozenset[str] = frozenset(),
         moving: str | None = None,
+        kept: str | None = None,
     ) -> _InTurn:
         """Return the demands of what was found; a search is done again after the last one.
 
@@ -900,6 +902,7 @@ class Claims:
             first demand, too
         :param moving: a consumer whose allocations of pools do not count in a search, since a move
             counts them once; it is then done again if nothing was found
+        :param kept: a consumer that is changed in place: it keeps the devices and CPUs that it can
         """
         picture = functools.partial(self._picture, expired, moving)
 
@@ -915,6 +918,9 @@ class Claims:
                 if isinstance(latest, Candidates) and not latest:
                     what = f"no candidate for {consumer}"
                     raise exceptions.NoCandidates(what, latest.explain())
+                if isinstance(latest, Candidates) and kept is not None:
+                    for one in self._kept_in_place(kept, latest, expired):
+                        yield from demands_of(one, self._store.uuids, "claim")
                 yield from demands_of(latest, self._store.uuids, "claim")
                 if not isinstance(latest, Candidates) or next(afresh, None) is None:
                     return
@@ -926,6 +932,24 @@ class Claims:
                 latest = snapshot.searched(latest.request, again.within(within))
 
         return _InTurn(consumer, demands())
+
+    def _kept_in_place(
+        self, consumer: str, found: Candidates, expired: frozenset[str]
+    ) -> Iterator[Chosen]:
+        """Yield a candidate with what the consumer uses of its host; see ``kept_in_place``."""
+        from resource_objects.search.in_place import kept_in_place
+
+        record = self._store.backend.held(consumer)
+        if record is None:
+            return
+
+        def without(host: str) -> Snapshot:
+            return snapshot_without(self._store.backend, found.at or host, [consumer, *expired])
+
+        def staying(host: str, amounts: Mapping[str, Amount]) -> Mapping[str, Amount]:
+            return self._placer.staying(consumer, self._store.uuids([host])[host], amounts)
+
+        yield from kept_in_place(found, record.held, without, staying)
 
     def _done_before(
         self, taking: _Taking, refusal: exceptions.ResourceObjectsError

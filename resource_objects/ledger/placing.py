@@ -54,6 +54,8 @@ _DECIDED_BY_THE_WRITE = frozenset(
     }
 )
 
+#: The maximum number of parts that are tried next to those that a consumer uses.
+MOST_PARTS = 32
 #: How many units are named at most where one is not found.
 _SHOWN = 16
 
@@ -186,6 +188,22 @@ class Placer:
             return demand
         return _with_units(demand, self._store.backend.read(*named), consumer, leaving=False)
 
+    def staying(
+        self, consumer: str, host: str, amounts: Mapping[str, Amount]
+    ) -> Mapping[str, Amount]:
+        """Return the amounts that a consumer has of a host already, assigned.
+
+        Cost: a read of the tree.
+        """
+        columns = self._store.backend.read(host)
+        ground = without_consumers(columns, consumer)
+        placing = self._placing(columns, ground, UNLIMITED, in_service=False)
+        views = {
+            name: placing.view(LocatedDemand(host, name, amount))
+            for name, amount in amounts.items()
+        }
+        return placing.staying(amounts, views, consumer)
+
     def assigned(self, record: ConsumerRecord) -> dict[str, Amounts]:
         """Return what a consumer holds and where, by provider name, as it can be claimed again."""
         claim = claim_of(record)
@@ -287,7 +305,7 @@ class _Placing:
         for one in demand.located:
             by_host[one.host].append(one)
         for here in by_host.values():
-            views = {one.resource_class: self._view(one) for one in here}
+            views = {one.resource_class: self.view(one) for one in here}
             for one in here:
                 self._check_apart(one, views[one.resource_class], demand)
             for name, amount in self._assigned(here, views, demand, leaving).items():
@@ -299,7 +317,8 @@ class _Placing:
             demand, uses=tuple(uses), located=(), required=tuple(required.items())
         )
 
-    def _view(self, one: LocatedDemand) -> LocatedView:
+    def view(self, one: LocatedDemand) -> LocatedView:
+        """Return the inventory over the host of a demand."""
         number = self._layout.numbers.get(one.host)
         if number is None:
             raise exceptions.ProviderNotFound(one.host)
@@ -389,12 +408,15 @@ class _Placing:
         leaving: str | None,
     ) -> dict[str, Amount]:
         """Return the assigned amounts; what the consumer has already stays where it can."""
-        stays = {} if leaving is None else self._staying(amounts, views, leaving)
+        stays = {} if leaving is None else self.staying(amounts, views, leaving)
         for count in range(len(stays), 0, -1):  # the last ones, which are near something, go first
             some = {name: stays[name] for name in list(stays)[:count]}
             with contextlib.suppress(exceptions.CapacityException):
                 return fit_jointly({**amounts, **some}, views, held=held)
         within = self._in_service(amounts, views)
+        for some_parts in self._used_parts_first(amounts, views, leaving, within):
+            with contextlib.suppress(exceptions.CapacityException):
+                return fit_jointly(amounts, views, some_parts, held=held)
         disabled = self._disabled_parts(within, views)
         if not all(within.values()):
             raise exceptions.CapacityException.of(disabled)
@@ -405,6 +427,26 @@ class _Placing:
             found = with_holders(refusal, told, self._ground, amounts, within)
             reasons = (*found.reasons, *disabled)
             raise exceptions.CapacityException.of(reasons) from refusal
+
+    def _used_parts_first(
+        self,
+        asked: Collection[str],
+        views: Mapping[str, LocatedView],
+        leaving: str | None,
+        in_service: Mapping[str, list[int]],
+    ) -> Iterator[dict[str, list[int]]]:
+        """Yield places of parts: those that a consumer uses, then with one more at a time."""
+        if leaving is None:
+            return
+        uuids = {use.provider_uuid for use in held_in(self._kept, leaving)}
+        used, others = dict[str, list[int]](), dict[str, list[int]]()
+        for name in asked:
+            places = range(len(views[name].spots))
+            used[name] = [n for n in places if views[name].spots[n].uuid in uuids]
+            others[name] = [n for n in in_service.get(name, places) if n not in used[name]]
+        if any(used.values()):
+            for count in range(min(MOST_PARTS, max(map(len, others.values())))):
+                yield {name: used[name] + others[name][:count] for name in asked}
 
     def _in_service(
         self, asked: Iterable[str], views: Mapping[str, LocatedView]
@@ -473,7 +515,7 @@ class _Placing:
         if any(reason.rule not in _DECIDED_BY_THE_WRITE for reason in refusal.reasons):
             raise with_holders(refusal, views, self._ground, amounts) from refusal
 
-    def _staying(
+    def staying(
         self, amounts: Mapping[str, Amount], views: Mapping[str, LocatedView], consumer: str
     ) -> dict[str, Amount]:
         """Return where a consumer has amounts already that can be there now."""

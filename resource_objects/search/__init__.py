@@ -19,6 +19,7 @@
 ``difference``      the plan that turns one picture into another
 ``relaxations``     the smallest changes after which a candidate exists
 ``relaxed_request`` a request that asks for less: without a condition, or of an amount
+``in_place``        a change of a consumer that keeps its devices, partitions and CPUs
 ``leaving``         who may make room by leaving, by arrays
 ``drain``           who could be placed again if hosts went, and who could not
 ``bundle``          a question as a file, shrunk to what its answer needs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -133,6 +133,8 @@ class Options:
     limits: Totals = UNLIMITED
     #: what else hosts have to meet, in the order in which it is told
     filters: tuple[LaysFilter, ...] = ()
+    #: the uuids of providers that come first: a consumer uses them, and is changed in place
+    keeps: frozenset[str] = frozenset()
 
     def within(self, limits: Totals) -> Options:
         """Return how the same is searched under limits besides."""
@@ -160,7 +162,17 @@ class Options:
 class Preference:
     """An order, with a seed, over a fleet and for a request."""
 
-    def __init__(self, fleet: Fleet, request: Request, order: Order, seed: int | None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        request: Request,
+        order: Order,
+        seed: int | None,
+        keeps: Collection[str] = (),
+    ) -> None:
+        """:param keeps: the uuids of providers that come first within their tree"""
+        places = map(fleet.place_by_key.get, keeps)
+        self._keeps = frozenset(place for place in places if place is not None)
         self._fleet = fleet
         self._order = order
         self._seed = seed
@@ -170,7 +182,7 @@ class Preference:
     @property
     def is_plain(self) -> bool:
         """Whether who of a host stands first comes first."""
-        return self._order.is_plain and self._seed is None
+        return self._order.is_plain and self._seed is None and not self._keeps
 
     def trees(self, possible: Integers) -> Sequence[int]:
         """Return trees in the order in which they are looked at.
@@ -215,7 +227,8 @@ class Preference:
 
         def key(place: int) -> tuple[Any, ...]:
             full = 1 - free[place] / capacity[place] if capacity[place] else 1.0
-            return place >= demand.own, -worth[place], self.sign * full, luck[place], place
+            is_new = providers[place] not in self._keeps
+            return place >= demand.own, is_new, -worth[place], self.sign * full, luck[place], place
 
         order = sorted(range(len(numbers)), key=key)
         return permuted(demand, order)
@@ -231,7 +244,8 @@ class Preference:
             provider = providers[place]
             worth = 0.0 if self._worth is None else float(self._worth[provider])
             is_pool = int(self._fleet.tree[provider]) != tree
-            return is_pool, -worth, self.sign * full(provider), luck[place], place
+            is_new = provider not in self._keeps
+            return is_pool, is_new, -worth, self.sign * full(provider), luck[place], place
 
         return self._placements_in_order(
             [providers[place] for place in sorted(range(len(providers)), key=key)]

@@ -14,6 +14,7 @@ What may be taken is settled by the decision of every write,
 from __future__ import annotations
 
 import datetime
+import itertools
 import types
 import uuid as uuids
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -231,7 +232,8 @@ class Scenario(Generic[P]):
             within = tighter(within, found.options.limits)
         if isinstance(found, Candidates | Chosen):
             said = {"request": StoredRequest(found.request)}
-        for allocations in _ways(found):
+        kept = self._in_place(name, found) if order == ConsumerOrder.replace else ()
+        for allocations in itertools.chain(kept, _ways(found)):
             uses = tuple(use for one in allocations for use in _uses(one))
             try:
                 self._write(order(name, uses, uuid=_NOBODY, **said), within)
@@ -244,6 +246,28 @@ class Scenario(Generic[P]):
         if isinstance(found, Candidates):
             raise exceptions.NoCandidates(f"no candidate for {name}", found.explain())
         raise exceptions.NoCandidates(f"no candidate for {name}")
+
+    def _in_place(self, name: str, found: Taken) -> Iterator[Sequence[Allocation]]:
+        """Yield the allocations of a candidate that keeps what a consumer uses of its host."""
+        from resource_objects.search.in_place import kept_in_place
+        from resource_objects.search.snapshot import Snapshot
+
+        record = self._kept(name)
+        if record is None or not isinstance(found, Candidates) or not found:
+            return
+        places = {self._place(use.provider_uuid) for use in record.held}
+        host = self._place(found[0].host)
+        if self._fleet.tree[host] not in {self._fleet.tree[place] for place in places}:
+            return
+        places.update(self._place(one.provider) for one in found[0].allocations)
+
+        def without(host: str) -> Snapshot:
+            fork = self.fork()
+            fork.release(name)
+            return Snapshot(trees_with(fork._fleet, places), at=found.at or host)
+
+        for one in kept_in_place(found, record.held, without, lambda *_: {}):
+            yield one.candidate.allocations
 
     def _within(self, said: Limited) -> Totals:
         if said is None:

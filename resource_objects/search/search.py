@@ -74,7 +74,9 @@ class _Run:
         self.outlooks = outlooks
         self.limit = options.limit
         self.per_host = options.per_host
-        self.preference = Preference(problem.fleet, problem.request, options.order, options.seed)
+        self.preference = Preference(
+            problem.fleet, problem.request, options.order, options.seed, options.keeps
+        )
         self.budget = Budget(options.budget)
         self.possible = possible(problem)
         self.direct = direct(problem, self.preference.is_plain, of_each=self.per_host != 1)

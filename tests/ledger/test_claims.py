@@ -12,7 +12,8 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, new_operation
-from resource_objects.providers import Allocation, Claim, Provider
+from resource_objects.ledger.feed import snapshot_without
+from resource_objects.providers import Allocation, Claim, Provider, partitions
 from resource_objects.providers.orders import Write
 from tests.ledger.conftest import by_consumer, paged
 
@@ -438,6 +439,91 @@ def test_a_replacement_is_all_that_is_held(ledger: ro.Ledger) -> None:
     assert str(ledger.replace("new", found(ledger), project="q")) == "new holds VCPU=2 of host0"
     assert ledger.held("new").project == "q"
     assert ledger.held("new").request == ro.Request("VCPU=2")
+
+
+def _gpus(ledger: ro.Ledger) -> None:
+    """Let ``job`` use 2 CPUs and the second of three GPUs of a host."""
+    host = ro.Provider("lab", "VCPU=8", aggregates=["row"])
+    for number in range(3):
+        partitions.thousandths(host.add(f"gpu{number}", "PGPU=1"))
+    pools = (
+        ro.Provider(name, "DISK_GB=100", aggregates=["row"], traits=["MISC_SHARES_VIA_AGGREGATE"])
+        for name in ("pool0", "pool1")
+    )
+    ledger.sync(host, *pools)
+    ledger.claim("job", {"lab": "VCPU=2", "gpu1": "PGPU=1"})
+
+
+_TWO_GROUPS = ro.Request(
+    "VCPU=1", groups=[ro.RequestGroup("PGPU=1", suffix=suffix) for suffix in ("_A", "_B")]
+)
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+@pytest.mark.parametrize(
+    ("held", "request_", "kept"),
+    [
+        ({"gpu1": "PGPU=1"}, "VCPU=4,PGPU=1", {"gpu1": "PGPU=1"}),
+        ({"gpu1": "PGPU=1"}, "VCPU=4,PGPU=2", {"gpu0": "PGPU=1", "gpu1": "PGPU=1"}),
+        ({"gpu1": "PGPU=1"}, _TWO_GROUPS, {"gpu0": "PGPU=1", "gpu1": "PGPU=1"}),
+        ({"gpu1": "PGPU=1", "gpu2": "PGPU=1"}, "VCPU=4,PGPU=1", {"gpu1": "PGPU=1"}),
+        (
+            {"gpu1": "CUSTOM_PGPU_THOUSANDTHS=500"},
+            "VCPU=4,CUSTOM_PGPU_THOUSANDTHS=600",
+            {"gpu1": "CUSTOM_PGPU_THOUSANDTHS=600"},
+        ),
+        ({"pool1": "DISK_GB=60"}, "VCPU=4,DISK_GB=90", {"pool1": "DISK_GB=90"}),
+    ],
+)
+def test_a_change_in_place_keeps_its_devices_and_pools(
+    ledger: ro.Ledger, held: Any, request_: Any, kept: Any, is_counted: bool
+) -> None:
+    _gpus(ledger)
+    ledger.replace("job", {"lab": "VCPU=2", **held})
+    snapshot = ledger.snapshot() if is_counted else snapshot_without(ledger.backend, None, ["job"])
+    candidates = snapshot.candidates(request_)
+    scenario = ledger.snapshot().fork()
+    moved = scenario.move("job", candidates)
+    ledger.replace("job", candidates)
+    now = ledger.held("job").by_provider()
+    assert {name: str(one) for name, one in now.items() if name != "lab"} == kept
+    assert {(one.provider, str(one.amount)) for one in moved} == {
+        (one.provider, str(one.amount)) for one in ledger.held("job").allocations
+    }
+    assert ledger.held("job").request == ro.Request.of(request_)
+
+
+def test_a_device_that_does_not_match_any_more_is_not_kept(ledger: ro.Ledger) -> None:
+    host = ro.Provider("lab", "VCPU=8")
+    for number, trait in enumerate(("CUSTOM_A", "CUSTOM_B", "CUSTOM_A")):
+        host.add(f"gpu{number}", "PGPU=1", traits=[trait])
+    ledger.sync(host)
+    request = ro.Request(
+        "VCPU=1", groups=[ro.RequestGroup("PGPU=1", suffix="_A", required=["CUSTOM_A"])]
+    )
+    for before, after in (("gpu1", "gpu0"), ("gpu2", "gpu2")):
+        ledger.replace("job", {"lab": "VCPU=2", before: "PGPU=1"})
+        ledger.replace("job", ledger.snapshot().candidates(request))
+        assert set(ledger.held("job").by_provider()) == {"lab", after}
+
+
+def test_a_change_in_place_keeps_a_device_that_was_disabled_since(ledger: ro.Ledger) -> None:
+    _gpus(ledger)
+    ledger.disable("gpu1", reason="ecc")
+    ledger.replace("job", ledger.snapshot().candidates("VCPU=4,PGPU=1"))
+    assert set(ledger.held("job").by_provider()) == {"lab", "gpu1"}
+    ledger.release("job")
+    ledger.claim("job", ledger.snapshot().candidates("VCPU=4,PGPU=2"))
+    assert set(ledger.held("job").by_provider()) == {"lab", "gpu0", "gpu2"}
+
+
+def test_a_claim_takes_the_first_device_as_ever(ledger: ro.Ledger) -> None:
+    _gpus(ledger)
+    ledger.claim("new", ledger.snapshot().candidates("VCPU=1,PGPU=1"))
+    ledger.release("job")
+    ledger.replace("other", ledger.snapshot().candidates("VCPU=1,PGPU=1"))
+    assert set(ledger.held("new").by_provider()) == {"lab", "gpu0"}
+    assert set(ledger.held("other").by_provider()) == {"lab", "gpu1"}
 
 
 @pytest.mark.law(2)

@@ -327,3 +327,77 @@ def test_which_units_of_a_card_an_audit_expects(
     ledger.backend.commit(Write(Operation(), "claim", "job", orders=(order,)))
     assert kinds(ledger) == expected
     assert taken(ledger, "job")[f"host0/{ONE}", CARD][0] == 1
+
+
+# --- changes in place ---
+
+
+def _two_cells() -> ro.Provider:
+    return host_of([gpu(number, number % 2) for number in (1, 2, 3, 4)], cells=2)
+
+
+@pytest.mark.parametrize("is_searched", [True, False])
+@pytest.mark.parametrize(
+    ("host", "before", "held", "after"),
+    [
+        # the first consumer gets the first devices and CPUs, and is released
+        (lambda: host_of([gpu(n) for n in (1, 2, 3)]), "PGPU", "PGPU", "PGPU"),
+        (lambda: host_of([gpu(n) for n in (1, 2, 3)]), "PGPU", "2*PGPU", "PGPU"),
+        (lambda: host_of([gpu(n) for n in (1, 2, 3)]), "2*PGPU", "PGPU", "2*PGPU"),
+        (lambda: host_of([*card(1), *card(2)]), FUNCTION, FUNCTION, FUNCTION),
+        (lambda: host_of([*card(1), *card(2)]), FUNCTION, f"2*{FUNCTION}", FUNCTION),
+        (lambda: host_of([*card(1), *card(2)]), CARD, CARD, CARD),
+    ],
+)
+def test_a_change_in_place_keeps_its_devices(
+    ledger: ro.Ledger,
+    host: Callable[[], ro.Provider],
+    before: str,
+    held: str,
+    after: str,
+    is_searched: bool,
+) -> None:
+    ledger.sync(host())
+    ledger.claim("first", {"host0": f"{DEVICES}={before}"})
+    ledger.claim("job", {"host0": f"VCPU=1,{DEVICES}={held}"})
+    ledger.release("first")
+    units = _units(ledger)
+    request = f"VCPU=2,{DEVICES}={after}"
+    found: Any = ledger.snapshot().candidates(request) if is_searched else {"host0": request}
+    ledger.replace("job", found)
+    assert units <= _units(ledger) or _units(ledger) <= units
+    assert ledger.held("job").by_provider()["host0"] == ro.Amounts("VCPU=2")
+
+
+def _units(ledger: ro.Ledger) -> set[str]:
+    return {unit for one in ledger.held("job").allocations for unit in one.units}
+
+
+@pytest.mark.parametrize("is_searched", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_change_in_place_keeps_its_cell_and_the_device_near_it(
+    ledger: ro.Ledger, size: int, is_searched: bool
+) -> None:
+    ledger.sync(_two_cells())
+    ledger.claim("first", {"host0": f"NUMA_TOPOLOGY=1:dedicated=3,{DEVICES}=PGPU"})
+    ledger.claim("job", {"host0": f"NUMA_TOPOLOGY=1:dedicated=2,{DEVICES}=PGPU"})
+    ledger.release("first")
+    places, units = set(ledger.held("job").by_provider()), _units(ledger)
+    request = f"DISK_GB=1,NUMA_TOPOLOGY=1:dedicated={size},{DEVICES}=PGPU"
+    found: Any = ledger.snapshot().candidates(request) if is_searched else {"host0": request}
+    ledger.replace("job", found)
+    assert set(ledger.held("job").by_provider()) == places | {"host0"}
+    assert units <= _units(ledger) or _units(ledger) <= units
+
+
+def test_functions_are_kept_by_name_when_they_are_counted(ledger: ro.Ledger) -> None:
+    ledger.sync(host_of([*card(1), *card(2)]))
+    ledger.claim("first", ledger.snapshot().candidates(f"{FUNCTION}=1"))
+    ledger.claim("job", ledger.snapshot().candidates(f"VCPU=1,{FUNCTION}=1"))
+    ledger.release("first")
+    units = _units(ledger)
+    ledger.disable(f"host0/{ONE}", unit=next(iter(units)), reason="x")
+    for count in (1, 2, 1):
+        ledger.replace("job", ledger.snapshot().candidates(f"VCPU=2,{FUNCTION}={count}"))
+        assert len(_units(ledger)) == count
+        assert count == 1 or units <= _units(ledger)

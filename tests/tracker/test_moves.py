@@ -192,6 +192,20 @@ def test_a_rebuild_keeps_the_cpus_that_it_can(lab: ro.Ledger) -> None:
     assert lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"] == cell
 
 
+def test_a_rebuild_keeps_the_devices_that_it_can(lab: ro.Ledger) -> None:
+    host = ro.Provider("box-9", "VCPU=4")
+    for number in range(3):
+        host.add(f"fpga-{number}", "CUSTOM_FPGA=1")
+    lab.sync(host)
+    for name in ("first", "vm"):
+        tracker(lab).claim(name, "box-9", "VCPU=1,CUSTOM_FPGA=1")
+    lab.release("first")
+    for count, kept in ((1, {"fpga-1"}), (2, {"fpga-0", "fpga-1"})):
+        request = f"VCPU=3,CUSTOM_FPGA={count}"
+        tracker(lab).move("vm", "box-9", request, kind=MigrationKind.REBUILD)
+        assert set(lab.held("vm").by_provider()) == {"box-9", *kept}
+
+
 def test_who_is_shelved_holds_nothing_and_comes_back_anywhere(lab: ro.Ledger) -> None:
     vm(lab)
     for _ in range(2):

@@ -1,0 +1,145 @@
+"""A consumer that is changed in place keeps the devices, partitions and CPUs that it can.
+
+A search is free to choose others that are as good. So one host is searched again, in which the
+consumer uses nothing, with the providers first that it used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from resource_objects import exceptions
+from resource_objects.providers.orders import Key, Use
+from resource_objects.requests import Request
+from resource_objects.resources import Amount, Amounts
+from resource_objects.search.candidates import Candidate, Candidates, Chosen
+
+if TYPE_CHECKING:
+    from resource_objects.search.scenario import Scenario
+    from resource_objects.search.snapshot import Snapshot
+
+#: The maximum number of parts that are tried next to those that a consumer uses.
+MOST_PARTS = 32
+
+
+def kept_in_place(
+    found: Candidates,
+    uses: Iterable[Use],
+    without: Callable[[str], Snapshot],
+    staying: Callable[[str, Mapping[str, Amount]], Mapping[str, Amount]],
+) -> Iterator[Chosen]:
+    """Yield a candidate on the host of the first one, with what its consumer uses there already.
+
+    None if the first one keeps all that it needs. Cost: a search of one host; where a placed amount
+    is another one, a search for each part that is added to those in use.
+
+    :param uses: what the consumer uses
+    :param without: given a host, returns a snapshot of it in which the consumer uses nothing
+    :param staying: given a host and placed amounts, returns those that the consumer has there
+        already, assigned
+    """
+    first, used = found[0], {use.key: use for use in uses}
+    if not _is_lost(first, used):
+        return
+    options = dataclasses.replace(found.options, keeps=frozenset(uuid for uuid, _ in used))
+    scenario = without(first.host).fork()
+    _enable(scenario, used.values())
+    request = found.request
+    if first.located:
+        amounts = {
+            name: amount
+            for name, amount in request.groups[0].resources.by_name()
+            if name in first.located.names() and not amount.is_assigned
+        }
+        request = _assigned(request, staying(first.host, amounts))
+    for trial in dict.fromkeys((request, found.request)):
+        for picture in _pictures(scenario, _unused_parts(scenario, trial, options.keeps)):
+            try:
+                candidates = picture.searched(trial, options)[:1]
+            except exceptions.SearchLimitReached:
+                continue
+            for candidate in candidates:
+                yield Chosen(_with_units(candidate, used), found.request)
+                return
+
+
+def _is_lost(first: Candidate, used: Mapping[Key, Use]) -> bool:
+    """Return True if a consumer would lose something that it uses of the classes of a candidate.
+
+    What the host itself provides is the same wherever it is allocated.
+    """
+    if all(one.provider == first.host and not one.units for one in first.allocations):
+        return False
+    classes = {one.resource_class for one in first.allocations}
+    lost = {key for key in used if key[1] in classes}
+    for one in first.allocations:
+        key = one.provider_uuid or "", one.resource_class
+        if key in used and set(one.units) <= set(used[key].units):
+            lost.discard(key)
+    return bool(lost)
+
+
+def _enable(scenario: Scenario[Snapshot], uses: Iterable[Use]) -> None:
+    """Enable what a consumer uses: it may keep what was disabled since."""
+    fleet = scenario.snapshot.fleet
+    for use in uses:
+        place = fleet.place_by_key.get(use.provider_uuid)
+        if place in fleet.disabled:
+            scenario.enable(use.provider_uuid)
+        disabled = [] if place is None else fleet.disabled_units.get(place, ())
+        for one in disabled:
+            if one.unit in use.units:
+                scenario.enable(use.provider_uuid, unit=one.unit)
+
+
+def _assigned(request: Request, amounts: Mapping[str, Amount]) -> Request:
+    """Return a request with some placed amounts assigned."""
+    group = request.groups[0]
+    resources = Amounts({**dict(group.resources.by_name()), **amounts})
+    return request.replace(groups=(group.replace(resources=resources), *request.groups[1:]))
+
+
+def _unused_parts(
+    scenario: Scenario[Snapshot], request: Request, used: frozenset[str]
+) -> list[str]:
+    """Return the parts of a host that may get a placed amount, but for those in use."""
+    fleet = scenario.snapshot.fleet
+    places = {
+        place
+        for name, amount in request.groups[0].resources.by_name()
+        if not amount.is_assigned
+        for place in fleet.views.of(name).provider.tolist()
+    }
+    return [
+        fleet.names[place]
+        for place in sorted(places - fleet.disabled.keys())
+        if fleet.uuids[place] not in used
+    ]
+
+
+def _pictures(scenario: Scenario[Snapshot], parts: Sequence[str]) -> Iterator[Snapshot]:
+    """Yield snapshots without some parts, then with one more of them at a time."""
+    for part in parts:
+        scenario.disable(part)
+    for part in parts[:MOST_PARTS]:
+        yield scenario.snapshot
+        scenario.enable(part)
+    for part in parts[MOST_PARTS:]:
+        scenario.enable(part)
+    yield scenario.snapshot
+
+
+def _with_units(candidate: Candidate, used: Mapping[Key, Use]) -> Candidate:
+    """Return a candidate with the units that its consumer has, where any unit will do."""
+    if candidate.located:  # it says which units
+        return candidate
+    allocations = []
+    for allocation in candidate.allocations:
+        use = used.get((allocation.provider_uuid or "", allocation.resource_class))
+        if allocation.units and use is not None:
+            units = tuple(dict.fromkeys((*use.units, *allocation.units)))
+            allocation = allocation.replace(units=units[: len(allocation.units)])
+        allocations.append(allocation)
+    return candidate.replace(allocations=tuple(allocations))
