@@ -551,19 +551,27 @@ def _bounds(
     here, tree, by = parsed_args.provider, parsed_args.tree, parsed_args.by
     if by not in ("resource_class", "provider"):
         return None
-    if here is not None or by == "provider":
-        name = None if here is None else ledger.provider(here).name
-        return {
-            (use.provider if by == "provider" else None, use.resource_class): (
-                0 if use.disabled else max(0, use.free),
-                use.capacity,
-            )
-            for use in ledger.usage(here if tree is None else tree)
-            if name in (None, use.provider)
-        }
-    root = None if tree is None else ledger.usage(tree).providers[0].name
+    at = here if tree is None else tree
+    root = None if at is None else ledger.usage(at).providers[0].name
     kept = ledger.snapshot(root)
-    return {(None, name): (kept.free(name), kept.capacity(name)) for name in kept.classes}
+    if here is None and by == "resource_class":
+        return {(None, name): (kept.free(name), kept.capacity(name)) for name in kept.classes}
+    provider, fleet = None if here is None else ledger.provider(here).name, kept.fleet
+    free = {
+        (fleet.names[place], name): amount
+        for name, rows in fleet.classes.items()
+        for place, amount in zip(
+            rows.provider.tolist(), fleet.free_of_each(rows).tolist(), strict=True
+        )
+    }
+    return {
+        (use.provider if by == "provider" else None, use.resource_class): (
+            free.get((use.provider, use.resource_class), 0),
+            use.capacity,
+        )
+        for use in (ledger.usage() if root is None else ledger.usage(root))
+        if provider in (None, use.provider)
+    }
 
 
 def add_environment(parser: argparse.ArgumentParser) -> None:

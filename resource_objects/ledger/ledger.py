@@ -691,8 +691,9 @@ class Ledger:
     ) -> Claim:
         """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
 
-        Its claim keeps its id, state and expiry; of the rest, what is not given stays. A topology
-        stays where it is if the consumer has that one already.
+        Its claim keeps its id, state and expiry; of the rest, what is not given stays. Of the host
+        of the first candidate it keeps the devices, partitions, cells and CPUs that it uses and
+        that the new request allows, and the pool.
 
         :param found: what it shall hold, as for :meth:`claim`
         :param generation: the one the consumer was read at; None demands none

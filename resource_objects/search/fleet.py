@@ -269,11 +269,15 @@ class Fleet:
         0 for a part of another inventory of its tree, for a disabled provider, and for one that is
         over its capacity: its excess does not reduce what another provider can give.
         """
-        is_free, disabled = self.counted(rows), self.out_of_service()
-        if disabled is not None:
-            is_free &= ~disabled[rows.provider]
-        found: Integers = np.where(is_free, rows.free, 0).clip(0)
+        found: Integers = np.where(self.counted(rows), self.free_of_each(rows), 0)
         return found
+
+    def free_of_each(self, rows: ClassRows) -> Integers:
+        """Return :meth:`free` of each inventory for itself, also of a part of another."""
+        free, disabled = rows.free.clip(0), self.out_of_service()
+        if disabled is not None:
+            free[disabled[rows.provider]] = 0
+        return free
 
     def totals(self, resource_class: str) -> tuple[Integers, Integers, Integers]:
         """Return by tree the capacity of a class, how much is used, and how much is free.

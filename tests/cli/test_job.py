@@ -180,6 +180,14 @@ def test_a_name_that_is_claimed_again_for_something_else(lab, ledger):
     assert str(ledger.held("job-1")) == "job-1 holds VCPU=8 of other"
 
 
+def test_a_replaced_claim_keeps_its_devices(lab, ledger):
+    lab("claim", "first", "PGPU=1", "--at", "other")
+    lab("claim", "job-1", "VCPU=2,PGPU=1", "--at", "other")
+    lab("release", "first")
+    assert lab("claim", "job-1", "VCPU=4,PGPU=1", "--replace", "--at", "other").status == 0
+    assert set(ledger.held("job-1").by_provider()) == {"other", "other/gpu1"}
+
+
 @pytest.mark.parametrize("time", ["", "0", "-1m", "1x", "m", "99999d", "1" * 40])
 def test_a_time_that_is_none_is_a_mistake_in_the_arguments(lab, ledger, time):
     done = lab("claim", "job-1", "VCPU=1", f"--expires-in={time}")
