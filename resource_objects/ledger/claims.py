@@ -65,7 +65,7 @@ from resource_objects.resources import Amount
 from resource_objects.search.candidates import Candidates, Chosen
 
 if TYPE_CHECKING:
-    from resource_objects.search import Snapshot
+    from resource_objects.search import Scenario, Snapshot
 
 #: What a caller may not show: refusals (INFO), and races that were lost and run again (DEBUG).
 LOG = logging.getLogger("resource_objects.ledger")
@@ -943,8 +943,9 @@ class Claims:
         if record is None:
             return
 
-        def without(host: str) -> Snapshot:
-            return snapshot_without(self._store.backend, found.at or host, [consumer, *expired])
+        def without(host: str) -> Scenario[Any]:
+            gone = [consumer, *expired]
+            return snapshot_without(self._store.backend, found.at or host, gone).fork()
 
         def staying(host: str, amounts: Mapping[str, Amount]) -> Mapping[str, Amount]:
             return self._placer.staying(consumer, self._store.uuids([host])[host], amounts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
 from resource_objects.providers.orders import Key, Use
@@ -18,7 +18,6 @@ from resource_objects.search.candidates import Candidate, Candidates, Chosen
 
 if TYPE_CHECKING:
     from resource_objects.search.scenario import Scenario
-    from resource_objects.search.snapshot import Snapshot
 
 #: The maximum number of parts that are tried next to those that a consumer uses.
 MOST_PARTS = 32
@@ -27,7 +26,7 @@ MOST_PARTS = 32
 def kept_in_place(
     found: Candidates,
     uses: Iterable[Use],
-    without: Callable[[str], Snapshot],
+    without: Callable[[str], Scenario[Any]],
     staying: Callable[[str, Mapping[str, Amount]], Mapping[str, Amount]],
 ) -> Iterator[Chosen]:
     """Yield a candidate on the host of the first one, with what its consumer uses there already.
@@ -36,7 +35,7 @@ def kept_in_place(
     is another one, a search for each part that is added to those in use.
 
     :param uses: what the consumer uses
-    :param without: given a host, returns a snapshot of it in which the consumer uses nothing
+    :param without: given a host, returns a scenario of it in which the consumer uses nothing
     :param staying: given a host and placed amounts, returns those that the consumer has there
         already, assigned
     """
@@ -44,7 +43,7 @@ def kept_in_place(
     if not _is_lost(first, used):
         return
     options = dataclasses.replace(found.options, keeps=frozenset(uuid for uuid, _ in used))
-    scenario = without(first.host).fork()
+    scenario = without(first.host)
     _enable(scenario, used.values())
     request = found.request
     if first.located:
@@ -81,7 +80,7 @@ def _is_lost(first: Candidate, used: Mapping[Key, Use]) -> bool:
     return bool(lost)
 
 
-def _enable(scenario: Scenario[Snapshot], uses: Iterable[Use]) -> None:
+def _enable(scenario: Scenario[Any], uses: Iterable[Use]) -> None:
     """Enable what a consumer uses: it may keep what was disabled since."""
     fleet = scenario.snapshot.fleet
     for use in uses:
@@ -101,9 +100,7 @@ def _assigned(request: Request, amounts: Mapping[str, Amount]) -> Request:
     return request.replace(groups=(group.replace(resources=resources), *request.groups[1:]))
 
 
-def _unused_parts(
-    scenario: Scenario[Snapshot], request: Request, used: frozenset[str]
-) -> list[str]:
+def _unused_parts(scenario: Scenario[Any], request: Request, used: frozenset[str]) -> list[str]:
     """Return the parts of a host that may get a placed amount, but for those in use."""
     fleet = scenario.snapshot.fleet
     places = {
@@ -119,7 +116,7 @@ def _unused_parts(
     ]
 
 
-def _pictures(scenario: Scenario[Snapshot], parts: Sequence[str]) -> Iterator[Snapshot]:
+def _pictures(scenario: Scenario[Any], parts: Sequence[str]) -> Iterator[Any]:
     """Yield snapshots without some parts, then with one more of them at a time."""
     for part in parts:
         scenario.disable(part)

@@ -81,6 +81,11 @@ class Picture(Protocol):
     ) -> Any:
         """Return what would become of those who hold something at providers that go."""
 
+    def kept_in_place(
+        self, found: Candidates, uses: Iterable[Use], without: Callable[[], Columns]
+    ) -> Iterator[Chosen]:
+        """Yield a candidate with what its consumer uses of its host already."""
+
 
 P = TypeVar("P", bound=Picture)
 
@@ -249,9 +254,6 @@ class Scenario(Generic[P]):
 
     def _in_place(self, name: str, found: Taken) -> Iterator[Sequence[Allocation]]:
         """Yield the allocations of a candidate that keeps what a consumer uses of its host."""
-        from resource_objects.search.in_place import kept_in_place
-        from resource_objects.search.snapshot import Snapshot
-
         record = self._kept(name)
         if record is None or not isinstance(found, Candidates) or not found:
             return
@@ -261,12 +263,12 @@ class Scenario(Generic[P]):
             return
         places.update(self._place(one.provider) for one in found[0].allocations)
 
-        def without(host: str) -> Snapshot:
+        def without() -> Columns:
             fork = self.fork()
             fork.release(name)
-            return Snapshot(trees_with(fork._fleet, places), at=found.at or host)
+            return trees_with(fork._fleet, places)
 
-        for one in kept_in_place(found, record.held, without, lambda *_: {}):
+        for one in self.snapshot.kept_in_place(found, record.held, without):
             yield one.candidate.allocations
 
     def _within(self, said: Limited) -> Totals:

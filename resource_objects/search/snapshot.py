@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import datetime
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -18,13 +18,14 @@ from resource_objects.names import consumer_name, resource_class_order
 from resource_objects.providers import given
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
+from resource_objects.providers.orders import Use
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Gang, Request, RequestLike
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.candidates import Candidates
+from resource_objects.search.candidates import Candidates, Chosen
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_columns import columns_of
@@ -504,6 +505,21 @@ class Snapshot:
         return drain.rehearse(
             scenario, providers, requests, **{"budget": DEFAULT_BUDGET, **options}
         )
+
+    @classmethod
+    def kept_in_place(
+        cls, found: Candidates, uses: Iterable[Use], without: Callable[[], Columns]
+    ) -> Iterator[Chosen]:
+        """Yield a candidate with what its consumer uses of its host already, for a scenario.
+
+        :param without: returns the columns of the host, in which the consumer uses nothing
+        """
+        from resource_objects.search.in_place import kept_in_place
+
+        def scenario(host: str) -> Scenario[Any]:
+            return cls(without(), at=found.at or host).fork()
+
+        return kept_in_place(found, uses, scenario, lambda *_: {})
 
     def bundle(self, request: RequestLike, **options: Any) -> Bundle:
         """Return what it takes to ask this again elsewhere: the picture, the request, the options.
