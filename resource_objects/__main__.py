@@ -1,10 +1,34 @@
-"""``python -m resource_objects`` is ``resource-objects``."""
+"""The program ``resource-objects``, also as ``python -m resource_objects``.
+
+It imports little, so that Ctrl-C during the imports of the command ends it without a traceback.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
-from resource_objects.cli.main import main
+#: The exit status of a program that Ctrl-C ended, and what it says.
+INTERRUPTED, MESSAGE = 130, b"resource-objects: interrupted\n"
+
+
+def main() -> int:
+    """Import the command, run it and return its exit status."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        # not by an exception, which an import may turn into another one or ignore
+        signal.signal(signal.SIGINT, _end)
+    from resource_objects.cli.main import main as run_command
+
+    signal.signal(signal.SIGINT, handler)
+    return run_command()
+
+
+def _end(number: int, frame: object) -> None:
+    os.write(2, MESSAGE)
+    os._exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
     sys.exit(main())

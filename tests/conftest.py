@@ -263,7 +263,7 @@ def ledger_file(
     def made(build: Callable[[ro.Ledger], object] | None) -> Path:
         path = tmp_path_factory.mktemp("template") / "ledger.db"
         if build is None:
-            SQLBackend.open(f"sqlite:///{path}").close()
+            SQLBackend.upgrade_database(f"sqlite:///{path}")
         else:
             shutil.copy(made(None), path)
             with ro.connect(f"sqlite:///{path}") as ledger:

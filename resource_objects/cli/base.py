@@ -71,6 +71,23 @@ def misused() -> Iterator[None]:
         raise Misused(str(error)) from error
 
 
+#: Commands that allocate or change nothing on a ledger without providers. They refuse a SQLite file
+#: that does not exist: its name is probably mistyped.
+READING = frozenset(
+    {
+        *("host show", "device list", "device show"),
+        *("candidates", "allocation candidate list", "explain", "what-if", "how-many", "report"),
+        *("when", "schedule", "waiting", "consumer list", "consumer show"),
+        *("allocation show", "allocation list", "usage", "usage hosts", "usage total"),
+        *("usage between", "mine", "provider list", "provider show", "provider tree"),
+        *("provider usage show", "provider inventory list", "provider trait list"),
+        *("provider aggregate list", "statistic list", "class list", "trait list"),
+        *("aggregate list", "server group list", "server group show", "pool list"),
+        *("export", "audit", "changes"),
+    }
+)
+
+
 class Command(cliff.command.Command):
     """Base of the commands; mixed into those that list and show."""
 
@@ -92,7 +109,9 @@ class Command(cliff.command.Command):
 
         :param actor: who writes, as the change feed shall tell it; None: who is logged in
         """
-        return open_ledger(self.app.options.database, actor=actor or login())
+        return open_ledger(
+            self.app.options.database, actor=actor or login(), must_exist=self.cmd_name in READING
+        )
 
     def say(self, text: str) -> None:
         """Print a line, or several."""
@@ -534,13 +553,27 @@ def _check_owned(directory: pathlib.Path) -> None:
 
 
 def open_ledger(
-    option: str | None, environ: Mapping[str, str] | None = None, actor: str | None = None
+    option: str | None,
+    environ: Mapping[str, str] | None = None,
+    actor: str | None = None,
+    *,
+    must_exist: bool = False,
 ) -> Ledger:
-    """Open the ledger that the option, the environment or the default names."""
+    """Open the ledger that the option, the environment or the default names.
+
+    :param must_exist: True to refuse a SQLite file that does not exist
+    :raises DatabaseUnavailable: if the file has to exist and does not
+    """
     from resource_objects.ledger import connect
 
     url = database_url(option, os.environ if environ is None else environ)
-    return connect(url) if actor is None else connect(url, actor=actor)
+    ledger = connect(url) if actor is None else connect(url, actor=actor)
+    if must_exist and ledger.backend.is_missing():
+        ledger.close()
+        where = url.removeprefix("sqlite:///")
+        reason = "there is no such file; `db upgrade` and commands that write create it"
+        raise exceptions.DatabaseUnavailable(where, reason)
+    return ledger
 
 
 _DURATION = re.compile(

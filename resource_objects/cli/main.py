@@ -132,6 +132,9 @@ class Program(cliff.app.App):
         except exceptions.SearchLimitReached as error:
             return self.fail(error, SearchCutShort.status)
         except Exception as error:
+            if _is_interrupted(error):
+                self.complain("interrupted")
+                return INTERRUPTED
             is_broken = isinstance(error, _UNUSABLE) or not isinstance(error, _EXPECTED)
             is_broken &= not isinstance(error, exceptions.PluginNotFound)  # a name that was given
             return self.fail(error, BROKEN if is_broken else FAILED)
@@ -145,9 +148,9 @@ class Program(cliff.app.App):
         command = factory(self, self.options, cmd_name=name)
         parser = command.get_parser(f"{PROGRAM} {name}")
         if not getattr(command, "takes_program", False):
-            return command.run(parser.parse_args(rest))
+            return command.run(_parsed(parser, rest))
         own = list(itertools.takewhile(lambda argument: argument != "--", rest))
-        said = parser.parse_args(own)
+        said = _parsed(parser, own)
         said.program = rest[len(own) + 1 :]
         if not said.program:
             parser.error("expected -- and the program to run")
@@ -187,6 +190,24 @@ class Program(cliff.app.App):
     def complain(self, line: str) -> None:
         """Print a line where errors go."""
         self.stderr.write(f"{PROGRAM}: {line}\n")
+
+
+def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command; for an unknown option name a similar one."""
+    parsed, unknown = parser.parse_known_args(argv)
+    if unknown:
+        wrong = next((word.partition("=")[0] for word in unknown if not _is_word(word)), "")
+        close = difflib.get_close_matches(wrong, parser._option_string_actions, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return parsed
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C caused an error: Python 3.11 reports one in a class body as another."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _is_word(argument: str) -> bool:

@@ -114,7 +114,9 @@ class Backend(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def open(cls, url: str) -> Self:
-        """Open (an embedded one: create and upgrade) what ``url`` names.
+        """Open what ``url`` names; an embedded one is upgraded.
+
+        A file that does not exist is created by the first write, and reads as empty until then.
 
         The standard resource classes and traits are there afterwards, unless it cannot be written.
 
@@ -123,6 +125,10 @@ class Backend(abc.ABC):
         :raises SchemaTooNew: if a newer library made it
         :raises SchemaTooOld: if it is a server's and needs :meth:`upgrade_database`
         """
+
+    def is_missing(self) -> bool:
+        """Return whether it is a file that does not exist until the first write."""
+        return False
 
     @classmethod
     def open_with(cls, url: str, session: Any) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
@@ -11,12 +12,14 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import hypothesis.stateful
 import pytest
 import sqlalchemy
 
+import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql import engine
@@ -68,6 +71,73 @@ def test_opening_makes_the_file_and_its_tables(tmp_path: Path) -> None:
     define(backend, host())
     backend.close()
     assert [path.name for path in tmp_path.iterdir()] == ["new ledger.db"]
+
+
+def test_reading_creates_no_file(tmp_path: Path) -> None:
+    with ro.connect(f"sqlite:///{tmp_path}/labb.db") as ledger:
+        assert list(ledger.providers()) == []
+        assert "DISK_GB" in {one.name for one in ledger.names.classes.list()}
+        assert not ledger.snapshot().candidates("VCPU=1")
+        before = ledger.feed.cursor()
+        assert not ledger.audit()
+        with pytest.raises(exceptions.ProviderNotFound):
+            ledger.claim("job", {"host0": "VCPU=1"})
+        assert _files(tmp_path) == {}
+        ledger.sync(ro.Provider("host0", "VCPU=8"))
+        assert (tmp_path / "labb.db").is_file()
+        assert ledger.claim("job", ledger.snapshot().candidates("VCPU=1"))
+        with pytest.raises(exceptions.CursorExpired):
+            list(ledger.feed.changes(before))
+
+
+def test_ledgers_that_found_no_file_share_the_one_that_one_of_them_creates(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with ro.connect(url) as one, ro.connect(url) as other, ro.connect(url) as third:
+        assert [len(list(ledger.providers())) for ledger in (one, other, third)] == [0, 0, 0]
+        snapshot = other.snapshot()
+        together(lambda n: (one, other)[n % 2].sync(ro.Provider(f"host{n}", "VCPU=1")))
+        for ledger in (one, other, third):
+            assert len(list(ledger.providers())) == 6
+        assert not snapshot.candidates("VCPU=1")
+        assert len(other.snapshot().candidates("VCPU=1", limit=None)) == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_a_file_that_is_created_is_upgraded_and_one_that_is_foreign_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    with ro.connect(f"sqlite:///{path}") as ledger:
+        other = sqlite3.connect(path)
+        other.execute("CREATE TABLE resource_providers (mine INTEGER)")
+        other.close()
+        before = _files(tmp_path)
+        for act in (lambda: list(ledger.providers()), lambda: ledger.sync(ro.Provider("host0"))):
+            with pytest.raises(exceptions.DatabaseUnavailable):
+                act()
+        assert _files(tmp_path) == before
+
+
+def test_a_directory_that_may_not_be_searched_is_an_unavailable_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stat(path: Path, **options: Any) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "stat", stat)
+    path = f"{tmp_path}/ledger.db"
+    expected = f"^{path} cannot be opened: Permission denied$"
+    for act in (SQLBackend.open, SQLBackend.upgrade_database, SQLBackend.database_status):
+        with pytest.raises(exceptions.DatabaseUnavailable, match=expected):
+            act(f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize("name", ["directory", "pipe"])
+def test_what_is_no_regular_file_is_an_unavailable_database(tmp_path: Path, name: str) -> None:
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(exceptions.DatabaseUnavailable, match=r"directory$|regular file$"):
+        SQLBackend.open(f"sqlite:///{tmp_path}/{name}")
 
 
 def test_the_file_is_the_one_meant_when_it_was_opened(

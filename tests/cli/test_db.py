@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.cli.base import database_url, default_path
+from resource_objects.cli.base import READING, database_url, default_path
+from resource_objects.cli.main import BUILT_IN
 
 _NOBODY = 65534
 
@@ -78,9 +79,66 @@ def test_the_option_goes_before_the_environment_and_that_before_the_default(tmp_
 
 def test_a_ledger_named_by_the_environment_leaves_the_home_alone(run, monkeypatch, tmp_path, home):
     monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", f"sqlite:///{tmp_path}/lab.db")
-    assert run("provider", "list").status == 0
+    assert run("provider", "create", "host0").status == 0
     assert (tmp_path / "lab.db").is_file()
     assert list(home.iterdir()) == []
+
+
+ARGUMENTS = {
+    **dict.fromkeys(("provider show", "provider usage show", "export", "device list"), "lab-0"),
+    **{f"provider {kind} list": "lab-0" for kind in ("inventory", "trait", "aggregate")},
+    **dict.fromkeys(("candidates", "allocation candidate list", "explain", "what-if"), "VCPU=1"),
+    **dict.fromkeys(("how-many", "when", "schedule"), "VCPU=1"),
+    **dict.fromkeys(("consumer show", "allocation show"), "job"),
+    "allocation list": "lab-0",
+    "device show": "lab-0/0000:3b:00.0",
+    "server group show": "pair",
+    "host show": "--numa=lab-0",
+    "usage between": "2026-01-01",
+}
+
+
+@pytest.mark.parametrize("command", sorted(READING))
+def test_a_command_that_reads_refuses_a_file_that_does_not_exist(run, tmp_path, command):
+    path = tmp_path / "labb.db"
+    more = [ARGUMENTS[command]] if command in ARGUMENTS else []
+    done = run(*command.split(), *more, "--database", f"sqlite:///{path}")
+    assert (done.status, done.out) == (70, "")
+    reason = "there is no such file; `db upgrade` and commands that write create it"
+    assert done.err == f"resource-objects: {path} cannot be opened: {reason}\n"
+    assert not path.exists()
+
+
+def test_a_command_that_writes_creates_the_file_if_it_writes(run, tmp_path):
+    assert set(BUILT_IN) > READING
+    path = tmp_path / "lab.db"
+    database = ("--database", f"sqlite:///{path}")
+    for refused in (("claim", "job", "VCPU=1"), ("provider", "delete", "x")):
+        assert run(*refused, *database).status == 1
+        assert not path.exists()
+    assert run("db", "status", *database).status == 0
+    assert not path.exists()
+    assert run("trait", "create", "CUSTOM_A", *database).status == 0
+    assert run("provider", "list", *database).status == 0
+
+
+def test_the_ledger_of_a_user_is_created_by_the_first_command(run, default_ledger):
+    assert run("provider", "list").status == 0
+    assert default_ledger.is_file()
+
+
+def test_a_file_that_may_not_be_read_is_a_broken_ledger(run, tmp_path, monkeypatch):
+    path = tmp_path / "lab.db"
+    path.touch()
+    may = os.access
+    monkeypatch.setattr(
+        os, "access", lambda name, mode, **more: name != path and may(name, mode, **more)
+    )
+    for command in (("provider", "list"), ("provider", "create", "host0"), ("db", "status")):
+        done = run(*command, "--database", f"sqlite:///{path}")
+        assert done.status == 70
+        said = f"resource-objects: {path} cannot be opened: this process may not read it\n"
+        assert done.err == said
 
 
 def test_a_user_without_a_home_is_told_what_to_do(monkeypatch):

@@ -303,6 +303,42 @@ def test_an_interrupt_is_one_line(run, monkeypatch):
     assert (done.status, done.out, done.err) == (130, "", "resource-objects: interrupted\n")
 
 
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])
+def test_an_interrupt_that_an_import_turned_into_another_error_is_one_line(run, monkeypatch, link):
+    def interrupted(*arguments, **options):
+        error = RuntimeError("Error calling __set_name__")
+        setattr(error, link, KeyboardInterrupt())
+        raise error
+
+    monkeypatch.setattr("resource_objects.ledger.connect", interrupted)
+    done = run("usage")
+    assert (done.status, done.out, done.err) == (130, "", "resource-objects: interrupted\n")
+
+
+@pytest.mark.parametrize("module", ["resource_objects.cli.main", "cliff.app", "sqlalchemy"])
+def test_ctrl_c_while_modules_are_imported_is_one_line(home, module):
+    code = (
+        "import os, runpy, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *arguments):\n"
+        f"        if name == {module!r}:\n"
+        "            sys.meta_path.remove(self)\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['resource-objects', 'usage']\n"
+        "runpy.run_module('resource_objects', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        cwd=home,
+    )
+    assert (done.returncode, done.stdout) == (130, b"")
+    assert done.stderr == b"resource-objects: interrupted\n"
+
+
 def test_ctrl_c_in_a_process_is_one_line(home):
     code = (
         "import itertools, signal, sys, time, resource_objects.ledger as front\n"

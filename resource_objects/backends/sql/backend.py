@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import secrets
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -105,16 +106,28 @@ class SQLBackend(Backend):
         self._catalogue = Catalogue()
         self._epoch: int | None = None
         self._records_use: int | None = None  # of the heads of the feed, as it was seen last
+        self._is_created = True
+        self._empty: Database | None = None  # read in place of a file that does not exist yet
+        self._creating = threading.Lock()
 
     @classmethod
     def open(cls, url: str, *, retries: Retries | None = None) -> Self:
-        """Open a database; a SQLite file is created and upgraded (see the contract).
+        """Open a database; a SQLite file is upgraded (see the contract).
+
+        A file that does not exist is created by the first write. Until then it reads as empty.
 
         :param retries: how transactions are tried again; the default suits most
         """
         self = cls._connect(url, retries)
         try:
-            self._admit()
+            if self._database.is_missing():
+                self._is_created = False
+                self._empty = engine.empty_database(self._database.where)
+                with self._empty.writing() as connection:
+                    migrations.upgrade(connection)
+                    _furnish(connection)
+            else:
+                self._admit()
         except BaseException:
             self.close()
             raise
@@ -205,9 +218,15 @@ class SQLBackend(Backend):
             LOG.info("%s: upgraded by %s", self._database.where, step)
         return done
 
+    def is_missing(self) -> bool:
+        """Return whether the file does not exist yet (see the contract)."""
+        return not self._is_created and self._database.is_missing()
+
     def close(self) -> None:
         """Give back every connection. Closing twice is allowed."""
         self._database.close()
+        if self._empty is not None:
+            self._empty.close()
 
     # --- reading ---
 
@@ -436,6 +455,25 @@ class SQLBackend(Backend):
 
     # --- transactions ---
 
+    def _readable(self) -> Database:
+        """Return the database to read: an empty one until the file exists."""
+        if not self._is_created and not self._database.closed:
+            if self._empty is not None and self._database.is_missing():
+                return self._empty
+            self._create()
+        return self._database
+
+    def _create(self) -> None:
+        """Create the file with its tables, or find that another process has created it."""
+        with self._creating:
+            if self._is_created:
+                return
+            created = type(self)(self._database, self._retries)
+            created._admit()
+            self._catalogue, self._epoch = created._catalogue, None
+            self._records_use = created._records_use
+            self._is_created = True
+
     def _ledger_epoch(self) -> int:
         """Return which ledger it is, read once."""
         if self._epoch is None:
@@ -445,7 +483,7 @@ class SQLBackend(Backend):
     def _reading(self, ask: Callable[[Connection], T]) -> T:
         def attempt() -> T:
             try:
-                with self._database.reading() as connection:
+                with self._readable().reading() as connection:
                     return ask(connection)
             except exceptions.LostConnection as lost:  # nothing can have been done
                 raise Transient(lost) from lost.__cause__
@@ -453,6 +491,9 @@ class SQLBackend(Backend):
         return self._retries.run(attempt)
 
     def _writing(self, work: Callable[[Connection], T]) -> T:
+        if not self._is_created:
+            self._create()
+
         def attempt() -> T:
             with self._database.writing() as connection:
                 return work(connection)

@@ -88,7 +88,7 @@ class Database:
 
     def is_missing(self) -> bool:
         """Return whether it is a file that nobody has made yet."""
-        return self.embedded and not Path(self.where).exists()
+        return self._file is not None and self._file.is_missing()
 
     def close(self) -> None:
         """Close every connection; those in use when they are given back."""
@@ -311,6 +311,10 @@ class KeptFile:
             if not is_same and self._seen_log == begun:  # nobody closed the last connection now
                 raise exceptions.DatabaseReplaced(self._path, f"{self._log} was deleted")
 
+    def is_missing(self) -> bool:
+        """Return whether no file has the name."""
+        return self._look(self._path) is None
+
     def _look(self, path: str) -> os.stat_result | None:
         try:
             return os.stat(path)
@@ -365,19 +369,33 @@ def share_with_group(path: Path) -> None:
         return
 
 
+def _obstacle(path: Path, exists: bool) -> str:
+    """Return why a path cannot be the file of a ledger; empty if it can."""
+    if not path.parent.is_dir():
+        return f"there is no directory {path.parent}"
+    if path.is_dir():
+        return "it is a directory"
+    if exists and not path.is_file():
+        return "it is no regular file"
+    if exists and not os.access(path, os.R_OK):
+        return "this process may not read it"
+    return "" if exists or os.access(path.parent, os.W_OK) else "its directory cannot be written"
+
+
 def connect_file(address: Address) -> Database:
     """Return the database of a file, which need not exist yet; nothing is made of it here.
 
     :raises DatabaseUnavailable: if its directory does not exist, or it cannot be made there
     """
     path = Path(str(address.url.database)).absolute()  # the working directory may change later
-    if not path.parent.is_dir():
-        raise exceptions.DatabaseUnavailable(str(path), f"there is no directory {path.parent}")
-    if path.is_dir():
-        raise exceptions.DatabaseUnavailable(str(path), "it is a directory")
-    if not path.exists() and not os.access(path.parent, os.W_OK):
-        raise exceptions.DatabaseUnavailable(str(path), "its directory cannot be written")
-    if path.exists() and not _is_writable(path):
+    try:
+        exists = path.exists()
+        reason = _obstacle(path, exists)
+    except OSError as error:  # a directory on the way that this process may not search
+        raise exceptions.DatabaseUnavailable(str(path), str(error.strerror)) from error
+    if reason:
+        raise exceptions.DatabaseUnavailable(str(path), reason)
+    if exists and not _is_writable(path):
         return Database(
             _read_only_engine(path),
             str(path),
@@ -508,6 +526,25 @@ def _read_only_engine(path: Path) -> Engine:
     event.listen(engine, "connect", _add_sums)
     exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
     return engine
+
+
+def empty_database(where: str) -> Database:
+    """Return a database in memory, to read in place of a file that does not exist yet.
+
+    :param where: the file, for errors
+    """
+    uri = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
+    engine = sa.create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(
+            uri, uri=True, check_same_thread=False, isolation_level=None
+        ),
+        poolclass=QueuePool,
+        max_overflow=-1,
+    )
+    event.listen(engine, "connect", _add_sums)
+    exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
+    return Database(engine, where, reading=["BEGIN"], writing=["BEGIN"])
 
 
 class ReadOnlyConnection(sqlite3.Connection):
