@@ -661,6 +661,22 @@ WRONG: list[tuple[Any, str, tuple[Any, ...], dict[str, Any], type[Exception]]] =
 ]
 
 
+def test_refusals_name_a_migration_as_its_caller_does(lab: ro.Ledger) -> None:
+    vm(lab)
+    _moving(lab)
+    with pytest.raises(exceptions.MoveInProgress, match=r"by the migration m$"):
+        tracker(lab).move("vm", "box-0", SMALL, migration="other")
+    with pytest.raises(exceptions.MoveNotFound, match=r"migration other, but by m$"):
+        tracker(lab).confirm_move("vm", "other")
+    tracker(lab).confirm_move("vm", "m")
+    with pytest.raises(exceptions.MoveConfirmed, match=r"migration m$"):
+        tracker(lab).revert_move("vm", "m")
+    made = migration_id("vm", None)
+    tracker(lab).move("vm", "box-0", SMALL, migration=made)
+    with pytest.raises(exceptions.MoveInProgress, match=f"by the migration {made}$"):
+        tracker(lab).move("vm", "box-1", SMALL)
+
+
 @pytest.mark.law(2)
 @pytest.mark.parametrize(("before", "what", "given", "named", "error"), WRONG)
 def test_a_wrong_state_is_one_clear_error_and_changes_nothing(

@@ -221,7 +221,23 @@ def migration_id(consumer: str, migration: str | None) -> str:
         return Operation().id
     if names.is_uuid(migration):
         return names.uuid_text(migration)
-    return _derived(names.label(migration, "migration"), consumer)
+    made = _derived(names.label(migration, "migration"), consumer)
+    _NAMES[made] = migration
+    if len(_NAMES) > _MOST_NAMES:
+        with contextlib.suppress(RuntimeError, KeyError):  # another thread removes one
+            del _NAMES[next(iter(_NAMES))]
+    return made
+
+
+#: Names of migrations by the ids that this process has made of them, for messages: a ledger stores
+#: the ids alone.
+_NAMES: dict[str, str] = {}
+_MOST_NAMES = 1000
+
+
+def _name_of(migration: str) -> str:
+    """Return the name that an id was made of, if this process has made it; else the id."""
+    return _NAMES.get(migration, migration)
 
 
 def _derived(*said: str) -> str:
@@ -400,7 +416,8 @@ class Moves:
         if move is None:
             leaving = kept.get(migration_of(consumer))
             if leaving is not None:
-                raise exceptions.MoveInProgress(consumer, f"by the migration {leaving.id}")
+                told = f"by the migration {_name_of(leaving.id)}"
+                raise exceptions.MoveInProgress(consumer, told)
             return None, kept.get(consumer)
         if move.kind not in (None, kind):
             raise exceptions.InvalidMove("move", kind, f"{move.kind}, as which it began")
@@ -435,7 +452,7 @@ class Moves:
         with self.writing(consumer):
             move = self._end(consumer, migration, MigrationState.CONFIRMED, end)
         if move.state is MigrationState.REVERTED:
-            raise exceptions.MoveReverted(consumer, f"migration {migration}")
+            raise exceptions.MoveReverted(consumer, f"migration {_name_of(migration)}")
         return move
 
     def revert(self, consumer: str, migration: str) -> Migration:
@@ -462,7 +479,7 @@ class Moves:
 
         move = self._end(consumer, migration, MigrationState.REVERTED, end)
         if move.state is MigrationState.CONFIRMED:
-            raise exceptions.MoveConfirmed(consumer, f"migration {migration}")
+            raise exceptions.MoveConfirmed(consumer, f"migration {_name_of(migration)}")
         return move
 
     def _end(
@@ -485,12 +502,13 @@ class Moves:
             move, kept = self._found(consumer, migration)
             other = kept.get(migration_of(consumer))
             if move is None:
-                told = "by any" if other is None else f"but by {other.id}"
-                raise exceptions.MoveNotFound(consumer, f"migration {migration}, {told}")
+                told = "by any" if other is None else f"but by {_name_of(other.id)}"
+                raise exceptions.MoveNotFound(consumer, f"migration {_name_of(migration)}, {told}")
             if move.state is not MigrationState.MOVING:
                 return move
             if other is not None and other.id != migration:
-                raise exceptions.MoveInProgress(consumer, f"by the migration {other.id}")
+                told = f"by the migration {_name_of(other.id)}"
+                raise exceptions.MoveInProgress(consumer, told)
             source, destination = end(move)
             return dataclasses.replace(move, state=state, source=source, destination=destination)
 
@@ -607,7 +625,8 @@ class Moves:
             kept = self._claims(consumer)
             claim, leaving = kept.get(consumer), kept.get(migration_of(consumer))
             if leaving is not None and self._is_left(made, claim, leaving):
-                told = f"by the migration {leaving.id}, which decides what becomes of this claim"
+                left = f"by the migration {_name_of(leaving.id)}"
+                told = f"{left}, which decides what becomes of this claim"
                 raise exceptions.MoveInProgress(consumer, told)
             claim = self._as_made(made, claim)
             if claim is None:
