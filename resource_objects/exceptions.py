@@ -898,13 +898,32 @@ class ProviderExists(LedgerError):
     problem = "exists already elsewhere"
 
 
-class ProviderInUse(LedgerError):
+class _InUse(LedgerError):
+    """Something with allocations cannot be removed. ``consumers`` have them, as far as is known.
+
+    >>> print(ProviderInUse("host0", consumers=["job-1", "job-2", "job-3", "job-4", "job-5"]))
+    host0 has allocations and cannot be removed; used by: job-1, job-2, job-3 and 2 more
+    """
+
+    def __init__(self, subject: str, detail: str = "", consumers: Iterable[str] = ()) -> None:
+        super().__init__(subject, detail)
+        self.consumers: tuple[str, ...] = tuple(consumers)
+        self.args = subject, detail, self.consumers
+
+    def __str__(self) -> str:
+        more = len(self.consumers) - _NAMED
+        others = f" and {more} more" if more > 0 else ""
+        users = f"; used by: {', '.join(self.consumers[:_NAMED])}{others}"
+        return super().__str__() + (users if self.consumers else "")
+
+
+class ProviderInUse(_InUse):
     """A provider with allocations cannot go."""
 
     problem = "has allocations and cannot be removed"
 
 
-class InventoryInUse(LedgerError):
+class InventoryInUse(_InUse):
     """An inventory with allocations cannot go."""
 
     problem = "has allocations and its inventory cannot be removed"

@@ -253,7 +253,8 @@ class SyncHost(Command):
             try:
                 done = sync_host(ledger, tree, reset=parsed_args.reset)
             except (exceptions.InventoryInUse, exceptions.ProviderInUse) as error:
-                raise Refused(str(error), _in_the_way(ledger, error)) from error
+                refused = type(error)(error.subject, error.detail)  # the lines name the consumers
+                raise Refused(str(refused), _in_the_way(ledger, error)) from error
         skipped = machine_devices(said.machine, said.rules).skipped
         self.say("\n".join(map(str, (done, *skipped))))
 

@@ -608,7 +608,15 @@ class Claims:
             raise exceptions.InvalidName("release", consumers, "a consumer, at least one")
         doing = self._store.operation(operation)
         orders = [ConsumerOrder.release(name) for name in wanted]
-        records = self._store.commit(doing, "release", subject_of(wanted), orders)
+        try:
+            records = self._store.commit(doing, "release", subject_of(wanted), orders)
+        except exceptions.ConsumerNotFound as error:
+            kept = self._store.backend.held_by(wanted)
+            others = [name for name in wanted if name not in kept and name != error.subject]
+            if not others:
+                raise
+            told = f"neither does {' nor '.join(others)}"
+            raise exceptions.ConsumerNotFound(error.subject, told) from error
         return tuple(map(written_claim_of, records))
 
     def expired(

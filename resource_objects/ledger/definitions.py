@@ -31,7 +31,12 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.given import any_generation
-from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
+from resource_objects.providers.listing import (
+    MOST_ROWS,
+    ConsumerFilter,
+    ListedProvider,
+    ProviderFilter,
+)
 from resource_objects.providers.located import (
     check_parts,
     held_otherwise,
@@ -303,12 +308,13 @@ class Definitions:
             faster = (*(FASTER if found.moves or orders else FASTER[:1]), exceptions.ProviderExists)
             try:
                 write = self._write_of(doing, kind, subject, found, changes, orders)
-                self._store.backend.commit(write)
+                self.commit(write)
             except exceptions.LedgerError as error:
                 if isinstance(error, faster) and tries > 0:
                     tries -= 1
-                elif isinstance(error, exceptions.ProviderInUse):
-                    said = self._device_holders(found.kept, error.subject) or error.detail
+                elif isinstance(error, exceptions.ProviderInUse) and (
+                    said := self._device_holders(found.kept, error.subject)
+                ):
                     raise exceptions.ProviderInUse(error.subject, said) from error
                 else:
                     raise
@@ -358,6 +364,28 @@ class Definitions:
                     )
                     found.append(order)
         return tuple(found)
+
+    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
+        """Commit a write; a refusal to remove what is in use names the consumers.
+
+        Cost: where it is refused, the consumers of a provider are read.
+        """
+        try:
+            return self._store.backend.commit(write)
+        except (exceptions.InventoryInUse, exceptions.ProviderInUse) as error:
+            subject, detail = error.subject, error.detail
+            uuid = self._store.backend.uuids([subject]).get(subject)
+            pages = self._store.consumers(ConsumerFilter(provider=uuid)) if uuid else ()
+            consumers = [
+                record.consumer
+                for records in pages
+                for record in records
+                if any(
+                    use.provider_uuid == uuid and detail in ("", use.resource_class)
+                    for use in record.held
+                )
+            ]
+            raise type(error)(subject, detail, consumers) from error
 
     def _write_of(
         self,

@@ -154,7 +154,7 @@ class Plans:
         if plan.definitions is not None:
             kept = kept_definitions(columns)
             relied = self._definitions.allowed(kept, plan.definitions, plan.orders)
-        return self._store.backend.commit(plan.write(doing, kind, subject, unchanged=relied))
+        return self._definitions.commit(plan.write(doing, kind, subject, unchanged=relied))
 
     def _tried(self, reshape: Reshape) -> Plan:
         plan, columns, claims = self._compiled(reshape)

@@ -83,7 +83,7 @@ def rehearse(
         out_of_service=lambda uuids: _out_of_service(wanted, out, uuids),
         disabled_units=lambda uuids: _disabled_units(wanted, columns, out, uuids),
     )
-    _check_removed(changes, places, settlement)
+    _check_removed(changes, places, settlement, columns)
     for uuid in (*plan.adopted, *(said.provider_uuid for said in plan.disabling)):
         if uuid not in wanted:
             raise exceptions.ProviderNotFound(uuid)
@@ -164,18 +164,27 @@ def _check_tree(changes: DefinitionChanges, wanted: _Definitions) -> None:
 
 
 def _check_removed(
-    changes: DefinitionChanges, places: Mapping[Key, Place], settlement: Settlement
+    changes: DefinitionChanges,
+    places: Mapping[Key, Place],
+    settlement: Settlement,
+    columns: Columns,
 ) -> None:
     def is_used(key: Key) -> bool:
         return key in places and places[key].record.used + settlement.nets.get(key, 0) != 0
 
+    def consumers(keys: Collection[Key]) -> list[str]:
+        drawn = _holders(columns, places, keys).values()
+        return sorted({name for some in drawn for name, _ in some})
+
     for removal in changes.removals:
-        if any(is_used(key) for key in places if key[0] == removal.uuid):
-            raise exceptions.ProviderInUse(removal.name)
+        used = [key for key in places if key[0] == removal.uuid and is_used(key)]
+        if used:
+            raise exceptions.ProviderInUse(removal.name, consumers=consumers(used))
     for update in changes.updates:
         for name in update.removed:
-            if is_used((update.definition.uuid, name)):
-                raise exceptions.InventoryInUse(update.definition.name, name)
+            key = update.definition.uuid, name
+            if is_used(key):
+                raise exceptions.InventoryInUse(update.definition.name, name, consumers([key]))
 
 
 def trees_after(roots: Iterable[Provider], changes: DefinitionChanges | None) -> list[Provider]:

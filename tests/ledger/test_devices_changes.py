@@ -114,7 +114,8 @@ def test_what_is_no_device_is_in_use_as_ever(ledger: ro.Ledger) -> None:
     ledger.claim("job", {"host0/nvme": "CUSTOM_NVME=1"})
     with pytest.raises(exceptions.ProviderInUse) as refused:
         ledger.sync(host_of([gpu(0x3B)]))
-    assert str(refused.value) == "host0/nvme has allocations and cannot be removed"
+    said = "host0/nvme has allocations and cannot be removed; used by: job"
+    assert str(refused.value) == said
 
 
 def test_what_nobody_holds_may_go_and_change(ledger: ro.Ledger) -> None:

@@ -13,6 +13,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, new_operation
+from resource_objects.providers.reshape import Reshape
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -414,6 +415,65 @@ def test_a_shrink_below_use_is_allowed_and_visible(ledger: ro.Ledger) -> None:
     assert usage.consumers == {"job": {"VCPU": 3}}
     with pytest.raises(ro.CapacityException, match="VCPU asked 1, free -1 of 2"):
         ledger.claim("more", {"host0": "VCPU=1"})
+
+
+def test_a_refusal_to_remove_names_the_consumers(ledger: ro.Ledger) -> None:
+    host = ro.Provider("host0", "VCPU=8,DISK_GB=10")
+    host.add("host0/gpu", "PGPU=8")
+    ledger.sync(host)
+    for number in range(5):
+        ledger.claim(f"job-{number}", {"host0/gpu": "PGPU=1"})
+    ledger.claim("disk", {"host0": "DISK_GB=1"})
+    ledger.claim("cpus", {"host0": "VCPU=1"})
+    bare = ro.Provider("host0", "VCPU=8,DISK_GB=10")
+    jobs = tuple(f"job-{number}" for number in range(5))
+    for act in (
+        lambda: ledger.remove("host0/gpu"),
+        lambda: ledger.sync(bare),
+        lambda: ledger.apply(ledger.diff(bare)),
+        lambda: ledger.apply(ledger.diff(bare), dry_run=True),
+        lambda: ledger.reshape(Reshape(remove=("host0/gpu",))),
+        lambda: ledger.reshape(Reshape(remove=("host0/gpu",)), dry_run=True),
+        lambda: ledger.snapshot().fork().remove("host0/gpu"),
+    ):
+        with pytest.raises(exceptions.ProviderInUse) as refused:
+            act()
+        assert (refused.value.subject, refused.value.consumers) == ("host0/gpu", jobs)
+        assert str(refused.value).endswith("used by: job-0, job-1, job-2 and 2 more")
+        copy = pickle.loads(pickle.dumps(refused.value))
+        assert (str(copy), copy.consumers) == (str(refused.value), jobs)
+    for change in (ledger.change, ledger.snapshot().fork().change):
+        with pytest.raises(exceptions.InventoryInUse) as kept:
+            change("host0", inventories="VCPU=8")
+        assert (kept.value.detail, kept.value.consumers) == ("DISK_GB", ("disk",))
+
+
+def test_a_refusal_to_release_names_all_consumers_that_hold_nothing(ledger: ro.Ledger) -> None:
+    ledger.sync(ro.Provider("host0", "VCPU=8"))
+    ledger.claim("job", {"host0": "VCPU=1"})
+    with pytest.raises(exceptions.ConsumerNotFound) as refused:
+        ledger.release_all(["a", "job", "b", "c"])
+    assert str(refused.value) == "a holds nothing in this ledger: neither does b nor c"
+    assert ledger.held("job")
+    with pytest.raises(exceptions.ConsumerNotFound, match=r"^a holds nothing in this ledger$"):
+        ledger.release("a")
+
+
+def test_inventories_without_a_class_that_parts_are_counted_in_are_refused_by_its_name(
+    ledger: ro.Ledger,
+) -> None:
+    host = ro.Provider("host0", "VCPU=4,MEMORY_MB=1024,DISK_GB=10")
+    cells = [ro.HostCell(n, shared=[2 * n, 2 * n + 1], memory_mb=512) for n in (0, 1)]
+    host.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory(cells))
+    ledger.sync(host)
+    for wanted, missing in (("VCPU=4", "MEMORY_MB"), ("DISK_GB=5", "MEMORY_MB, VCPU")):
+        with pytest.raises(exceptions.InvalidTree) as refused:
+            ledger.change("host0", inventories=wanted)
+        assert str(refused.value) == (
+            f"inventories of host0: got '{wanted}', expected {missing} as well, "
+            "since parts such as host0/numa1 are counted in it"
+        )
+    assert ledger.change("host0", inventories="VCPU=4,MEMORY_MB=1024")
 
 
 def test_removing_takes_all_below_along(ledger: ro.Ledger) -> None:
