@@ -7,6 +7,7 @@ points do not exist. A plug-in that fails to load is named with its reason; it d
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import inspect
@@ -90,13 +91,24 @@ def load(namespace: str, name: str) -> Any:
         raise PluginError(namespace, name, f"declared by several: {', '.join(sorted(found))}")
     path = found[0] if found else BUILT_IN.get(namespace, {}).get(name)
     if path is None:
-        known = ", ".join(names(namespace)) or "none"
-        raise PluginNotFound(namespace, name, f"no such plug-in; installed: {known}")
+        raise PluginNotFound(namespace, name, f"no such plug-in; {offered(namespace, name)}")
     try:
         module, _, attribute = path.partition(":")
         return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
     except Exception as error:  # a plug-in may fail in any way: it is named with its reason
         raise PluginError(namespace, name, f"{type(error).__name__}: {error}") from error
+
+
+def offered(namespace: str, name: str) -> str:
+    """Return the names of the plug-ins of a namespace as text, and which of them is close to one.
+
+    >>> offered("resource_objects.backends", "postgres").partition(" installed")[0]
+    'did you mean postgresql?'
+    """
+    known = names(namespace)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}installed: {', '.join(known) or 'none'}"
 
 
 def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, what: str) -> _T:

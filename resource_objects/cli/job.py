@@ -78,7 +78,13 @@ class _Asked:
             self.consumer = names.consumer_name(consumer)
             if said.user is None and said.actor is not None:
                 said.user = names.label(said.actor, "actor")
-            parsed = arguments.parse_request(said)
+            try:
+                parsed = arguments.parse_request(said)
+            except Misused as error:
+                if not hasattr(said, "consumer"):
+                    raise
+                expected = "CONSUMER and what it requests, such as job-1 VCPU=2"
+                raise Misused(f"got {consumer!r} alone, expected {expected}") from error
             self.options = arguments.parse_search(said, parsed.limit)
         self.request = parsed.request
         if said.override_disabled:
@@ -384,8 +390,12 @@ class ReleaseConsumers(Lister):
         """Release, and list what was given back."""
         wanted = list(dict.fromkeys(parsed_args.consumers))
         user, me = parsed_args.user, parsed_args.actor
-        if sum((bool(wanted), user is not None, parsed_args.expired)) != 1:
-            raise Misused("expected the names of consumers, --user, or --expired")
+        which = {"names of consumers": wanted, "--user": user is not None}
+        which["--expired"] = parsed_args.expired
+        chosen = [word for word, is_chosen in which.items() if is_chosen]
+        if len(chosen) != 1:
+            got = f", got {' and '.join(chosen)}" if chosen else ""
+            raise Misused(f"expected one of names of consumers, --user, --expired{got}")
         with self.open_ledger(me) as ledger:
             if parsed_args.expired:
                 return COLUMNS, [row for claim in _all_expired(ledger) for row in _rows(claim)]

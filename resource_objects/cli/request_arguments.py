@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
+from resource_objects.cli.base import Misused
 
 if TYPE_CHECKING:
     from resource_objects.requests import Request, RequestGroup
@@ -126,10 +127,13 @@ def parse_request(said: argparse.Namespace) -> ParsedQuery:
     """Return the request, and the limit of candidates if the query has one.
 
     :raises InvalidInput: naming the word, what was said and what was expected
+    :raises Misused: if nothing is requested
     """
     from resource_objects.requests import query
 
     if said.query is None:
+        if said.amounts is None and not said.groups:
+            raise Misused("no request: expected AMOUNTS such as VCPU=2, --resource or --query")
         return query.ParsedQuery(_request(said))
     refuse_words(said, "--query", _OF_REQUEST)
     parsed = query.parse(said.query)

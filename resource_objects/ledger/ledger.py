@@ -1227,8 +1227,8 @@ def connect(
 
     ====================================  ========================================================
     ``memory://``                         a new one in this process, gone when closed
-    ``sqlite:///lab.db``                  a file (four slashes for an absolute path), made and
-                                          upgraded by opening it
+    ``sqlite:///lab.db``                  a file (four slashes for an absolute path), upgraded by
+                                          opening it; the first write creates it
     ``postgresql+psycopg://host/name``    a server's database; ``resource-objects db upgrade`` makes
                                           and upgrades it
     ``mysql+pymysql://host/name``         the same on MariaDB, Galera or MySQL
@@ -1265,7 +1265,6 @@ def backend_for(url: str) -> type[Backend]:
         raise exceptions.InvalidURL("ledger URL", url, "a URL such as sqlite:///lab.db")
     name = url.partition("://")[0].partition("+")[0]
     if name not in plugins.names(BACKEND_NAMESPACE):
-        known = ", ".join(plugins.names(BACKEND_NAMESPACE))
-        raise exceptions.BackendNotFound(name, f"installed: {known}")
+        raise exceptions.BackendNotFound(name, plugins.offered(BACKEND_NAMESPACE, name))
     backend: type[Backend] = plugins.load(BACKEND_NAMESPACE, name)
     return backend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from resource_objects import base, exceptions, fields, names
@@ -296,6 +296,8 @@ class Provider(base.ResourceObject):
             for share in provider.shares:
                 source, target = (provider.name, share.resource_class), (share.of, share.of_class)
                 known = stated.setdefault(source, set())
+                if target not in kept:
+                    self._refuse_without(share.of, kept)
                 if source not in kept or target not in kept or source == target or target in known:
                     raise exceptions.InvalidTree(
                         f"shares of {provider.name}", str(share), "inventories of the tree, once"
@@ -303,12 +305,29 @@ class Provider(base.ResourceObject):
                 known.add(target)
         for (name, _), targets in stated.items():
             for target in targets:
-                further = stated.get(target)
-            if further is not None and not further <= targets:
-                missing = sorted(stated[target] - targets)
-                raise exceptions.InvalidTree(
-                    f"shares of {name}", missing, "what a share uses in turn, stated too"
-                )
+                further = stated.get(target, set())
+                if not further <= targets:
+                    raise exceptions.InvalidTree(
+                        f"shares of {name}",
+                        sorted(further - targets),
+                        "what a share uses in turn, stated too",
+                    )
+
+    def _refuse_without(self, name: str, kept: Collection[tuple[str, str]]) -> None:
+        """Raise for classes that a provider of this tree lacks, and that shares use of it."""
+        lacking = next((one for one in self.walk() if one.name == name), None)
+        users = {
+            share.of_class: one.name
+            for one in self.walk()
+            for share in one.shares
+            if share.of == name and (name, share.of_class) not in kept
+        }
+        if lacking is not None:
+            missing, user = ", ".join(users), next(iter(users.values()))
+            expected = f"{missing} as well, since parts such as {user} are counted in it"
+            raise exceptions.InvalidTree(
+                f"inventories of {name}", str(lacking.inventories), expected
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):

@@ -118,7 +118,8 @@ def _from_plugin(name: str) -> Resource:
 
 def _unknown(name: str) -> exceptions.UnknownResourceClass:
     known = [*os_resource_classes.STANDARDS, *plugins.names(PLUGIN_NAMESPACE)]
-    close = difflib.get_close_matches(name, [*known, f"CUSTOM_{name}"], n=2, cutoff=0.5)
+    custom = f"{names.CUSTOM_PREFIX}{name}"
+    close = difflib.get_close_matches(name, [*known, custom], n=2, cutoff=0.5) or [custom]
     expected = names.such_as("a standard or CUSTOM_ class", close)
     return exceptions.UnknownResourceClass("resource class", name, expected)
 

@@ -35,6 +35,7 @@ def known_traits(given: Iterable[str]) -> frozenset[str]:
     for trait in checked:
         if not trait.startswith(names.CUSTOM_PREFIX) and trait not in standard_traits():
             close = difflib.get_close_matches(trait, sorted(standard_traits()), n=2, cutoff=0.6)
+            close = close or [f"{names.CUSTOM_PREFIX}{trait}"]
             expected = names.such_as("a standard or CUSTOM_ trait", close)
             raise exceptions.UnknownTrait("trait", trait, expected)
     return checked

@@ -14,7 +14,7 @@ from resource_objects.providers import partitions
 from tests.cli.forked import Program
 from tests.support.patience import until
 
-REFUSED, MISUSED, BUSY = 1, 2, 75
+REFUSED, MISUSED, BROKEN, BUSY = 1, 2, 70, 75
 OPERATION = "7f6f2d6c-5d3d-4c2c-9ad5-3f2c7b0f6b11"
 
 #: ``{command: what it says}`` of a name that nobody has.
@@ -107,6 +107,64 @@ def test_a_class_that_nobody_has_is_a_mistake_in_the_arguments(lab, url: str, co
     (line,) = done.err.splitlines()
     assert "'PGUP'" in line and "such as PGPU" in line
     assert kept(url) == before
+
+
+CLOSE = {
+    "candidates VCPU=1 --required H100": "such as CUSTOM_H100",
+    "candidates VCPU=1 --root-required H100": "such as CUSTOM_H100",
+    "provider trait set lab-0 --trait H100": "such as CUSTOM_H100",
+    "provider list --required H100": "such as CUSTOM_H100",
+    "trait create H100": "such as CUSTOM_H100",
+    "class create H100": "such as CUSTOM_H100",
+    "claim x H100=1": "such as CUSTOM_H100",
+    "usage --database postgres://db/lab": "did you mean postgresql?",
+    "usage --database sqllite:///lab.db": "did you mean sqlite?",
+    "schedule VCPU=1 --filter capabilites": "did you mean capabilities?",
+    "schedule VCPU=1 --weigh fre": "did you mean free?",
+    "candidates VCPU=1 --requird CUSTOM_A": "did you mean --required?",
+    "claim x VCPU=1 --expire-in=1h": "did you mean --expires-in?",
+    "run --at lab-0 VCPU=1 --projct a -- true": "did you mean --project?",
+}
+
+
+@pytest.mark.parametrize("command", CLOSE)
+def test_a_misspelled_name_is_answered_with_the_one_that_is_close(
+    lab, url: str, command: str
+) -> None:
+    before = kept(url)
+    done = lab(*command.split())
+    assert done.status in (REFUSED, MISUSED, BROKEN)
+    assert CLOSE[command] in done.err
+    assert kept(url) == before
+
+
+def test_a_claim_without_its_consumer_or_its_request_is_told_what_is_missing(lab) -> None:
+    expected = "expected CONSUMER and what it requests, such as job-1 VCPU=2"
+    for alone in ("PGPU=1", "job-1"):
+        done = lab("claim", alone)
+        assert (done.status, done.err) == (
+            MISUSED,
+            f"resource-objects: got {alone!r} alone, {expected}\n",
+        )
+    for command in ("candidates", "explain", "when", "how-many", "run -- true"):
+        done = lab(*command.split())
+        assert done.status == MISUSED
+        assert "no request: expected AMOUNTS such as VCPU=2, --resource or --query" in done.err
+
+
+def test_what_is_in_use_is_refused_with_its_consumers(lab) -> None:
+    for command in ("provider delete lab-0", "provider delete lab-0/gpu0"):
+        done = lab(*command.split())
+        assert done.status == REFUSED
+        assert done.err.endswith("has allocations and cannot be removed; used by: job\n")
+    for command in ("inventory delete lab-0", "inventory set lab-0 DISK_GB=1"):
+        done = lab("provider", *command.split())
+        assert done.err == (
+            "resource-objects: lab-0 has allocations and its inventory cannot be removed: VCPU; "
+            "used by: job\n"
+        )
+    assert "a holds nothing in this ledger: neither does b nor c" in lab("release", *"abc").err
+    assert lab("release", "a", "job").err == "resource-objects: a holds nothing in this ledger\n"
 
 
 # --- a job that is claimed twice, with different requests ---

@@ -350,7 +350,10 @@ def test_what_is_of_another_user_is_released_by_force(lab, ledger, argv):
 def test_names_or_a_user_are_released(lab, argv):
     done = lab("release", *argv)
     assert (done.status, done.out) == (2, "")
-    assert done.err == "resource-objects: expected the names of consumers, --user, or --expired\n"
+    words = {"a": "names of consumers", "--user": "--user", "--expired": "--expired"}
+    got = " and ".join(words[word] for word in argv if word in words)
+    expected = "expected one of names of consumers, --user, --expired"
+    assert done.err == f"resource-objects: {expected}{f', got {got}' if got else ''}\n"
 
 
 # --- run ---
