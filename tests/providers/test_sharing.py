@@ -8,7 +8,7 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend
-from resource_objects.providers import Provider
+from resource_objects.providers import Provider, Share
 from resource_objects.providers.definition import DefinitionChanges, ShareRecord, diff
 from resource_objects.providers.dry_run import rehearse
 from resource_objects.providers.orders import Operation
@@ -71,3 +71,20 @@ def test_a_rehearsal_refuses_who_is_moved_below_itself() -> None:
     )
     with pytest.raises(exceptions.InvalidPlan, match="below itself"):
         rehearse(Plan(DefinitionChanges("a", looped)), backend.read(), {}, backend.now())
+
+
+def test_a_share_of_several_inventories_states_what_each_of_them_uses_in_turn() -> None:
+    root = Provider("host0", {f"CUSTOM_{number}": 1 for number in range(9)})
+    further = Share(resource_class="PGPU", of="host0", of_class="CUSTOM_0")
+    root.add("host0/gpu", "PGPU=1", shares=[further])
+    several = [Share(resource_class="VGPU", of="host0/gpu", of_class="PGPU")]
+    several += [
+        Share(resource_class="VGPU", of="host0", of_class=f"CUSTOM_{number}")
+        for number in range(1, 9)
+    ]
+    part = root.add("host0/part", "VGPU=1", shares=several)
+    with pytest.raises(exceptions.InvalidTree, match=r"host0/part: got \[\('host0', 'CUSTOM_0'\)"):
+        root.check_shares()
+    stated = Share(resource_class="VGPU", of="host0", of_class="CUSTOM_0")
+    part.update(shares=(*several, stated))
+    root.check_shares()
