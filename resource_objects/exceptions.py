@@ -872,18 +872,29 @@ class WaitTimedOut(CapacityException):
 
 
 class LedgerError(ResourceObjectsError):
-    """What is kept does not allow it, or cannot be reached. ``subject`` names the thing."""
+    """What is kept does not allow it, or cannot be reached. ``subject`` names the thing.
 
-    def __init__(self, subject: str, detail: str = "") -> None:
-        super().__init__(subject, detail)
+    ``consumers`` use the subject, where it is refused for that.
+
+    >>> print(ProviderInUse("host0", consumers=["job-1", "job-2", "job-3", "job-4", "job-5"]))
+    host0 has allocations and cannot be removed; used by: job-1, job-2, job-3 and 2 more
+    """
+
+    def __init__(self, subject: str, detail: str = "", consumers: Iterable[str] = ()) -> None:
         self.subject = subject
         self.detail = detail
+        self.consumers: tuple[str, ...] = tuple(consumers)
+        super().__init__(subject, detail, *([self.consumers] if self.consumers else []))
 
     #: what is wrong with the subject; the message is ``<subject> <problem>[: <detail>]``
     problem = "failed"
 
     def __str__(self) -> str:
-        return f"{self.subject} {self.problem}{f': {self.detail}' if self.detail else ''}"
+        told = f"{self.subject} {self.problem}{f': {self.detail}' if self.detail else ''}"
+        more = len(self.consumers) - _NAMED
+        others = f" and {more} more" if more > 0 else ""
+        users = f"; used by: {', '.join(self.consumers[:_NAMED])}{others}"
+        return told + (users if self.consumers else "")
 
 
 class ProviderNotFound(LedgerError):
@@ -898,32 +909,13 @@ class ProviderExists(LedgerError):
     problem = "exists already elsewhere"
 
 
-class _InUse(LedgerError):
-    """Something with allocations cannot be removed. ``consumers`` have them, as far as is known.
-
-    >>> print(ProviderInUse("host0", consumers=["job-1", "job-2", "job-3", "job-4", "job-5"]))
-    host0 has allocations and cannot be removed; used by: job-1, job-2, job-3 and 2 more
-    """
-
-    def __init__(self, subject: str, detail: str = "", consumers: Iterable[str] = ()) -> None:
-        super().__init__(subject, detail)
-        self.consumers: tuple[str, ...] = tuple(consumers)
-        self.args = subject, detail, self.consumers
-
-    def __str__(self) -> str:
-        more = len(self.consumers) - _NAMED
-        others = f" and {more} more" if more > 0 else ""
-        users = f"; used by: {', '.join(self.consumers[:_NAMED])}{others}"
-        return super().__str__() + (users if self.consumers else "")
-
-
-class ProviderInUse(_InUse):
+class ProviderInUse(LedgerError):
     """A provider with allocations cannot go."""
 
     problem = "has allocations and cannot be removed"
 
 
-class InventoryInUse(_InUse):
+class InventoryInUse(LedgerError):
     """An inventory with allocations cannot go."""
 
     problem = "has allocations and its inventory cannot be removed"
