@@ -8,10 +8,12 @@ import threading
 import time
 from typing import Any
 
-from resource_objects.cli.base import Command, add_actor, misused, read_input
+from resource_objects.cli.base import Command, Refused, add_actor, misused, read_input
 
 #: What takes longer, in seconds, shows how far it is, where somebody looks at a terminal.
 _PATIENCE = 2.0
+#: A prune that removes more than this share of all providers needs --yes.
+PRUNE_SHARE = 0.5
 
 
 class ExportSite(Command):
@@ -42,6 +44,9 @@ class ApplySite(Command):
 
     Machines are written some hundred at a time, each lot whole or not at all. After an error the
     lots before it are done; apply the file again for the rest.
+
+    --prune with a file that names no machine is refused. One that would remove more than half of
+    all providers needs --yes.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -51,12 +56,13 @@ class ApplySite(Command):
         add("file", metavar="FILE", help="the site, in YAML; - reads it from standard input")
         add("--dry-run", action="store_true", help="only print the plan")
         add("--prune", action="store_true", help="remove what the file does not name")
+        add("--yes", action="store_true", help="prune more than half of all providers")
         add("--at-once", action="store_true", help="write all machines in one transaction")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the file, write, and say what was done."""
-        from resource_objects.host.site import BATCH, Site, apply_site, plan_site
+        from resource_objects.host.site import BATCH, Site, apply_site, count_pruned, plan_site
 
         name = parsed_args.file
         with misused():
@@ -65,6 +71,12 @@ class ApplySite(Command):
             if parsed_args.dry_run:
                 self.say(str(plan_site(ledger, site, prune=parsed_args.prune)))
                 return
+            if parsed_args.prune and site.machines and not parsed_args.yes:
+                removed, stored = count_pruned(ledger, site)
+                if removed > PRUNE_SHARE * stored:
+                    reasons = ["--dry-run shows them", "--yes removes them"]
+                    said = f"--prune would remove {removed} of {stored} providers, more than half"
+                    raise Refused(said, reasons)
             try:
                 done = apply_site(
                     ledger,

@@ -60,8 +60,37 @@ def test_prune_removes_what_is_not_named(run, site):
     site.write_text("machines: {lab-0: {inventories: VCPU=64}}")
     assert run("apply", str(site)).out == "nothing changed\n"
     assert run("apply", str(site), "--prune", "--dry-run").out.count("\n- ") >= 20
-    run("apply", str(site), "--prune")
+    run("apply", str(site), "--prune", "--yes")
     assert run("export").out == "version: 1\nmachines:\n  lab-0:\n    inventories: VCPU=64\n"
+
+
+def test_prune_of_more_than_half_of_the_site_needs_yes(run, site):
+    run("apply", str(site))
+    site.write_text("machines: {'lab-[0-2]': {children: {'/gpu[0-3]': {}}}}")
+    assert run("apply", str(site), "--prune", "--dry-run").out.count("\n- ") == 12
+    assert run("apply", str(site), "--prune").out == "15 updated, 12 removed\n"  # of 27
+    before = run("export").out
+    site.write_text("machines: {lab-0: {children: {'/gpu[0-3]': {}}}}")
+    done = run("apply", str(site), "--prune")
+    assert (done.status, done.out) == (1, "")
+    assert "--prune would remove 10 of 15 providers, more than half:" in done.err
+    assert "--yes removes them" in done.err
+    assert run("export").out == before
+    shown = run("apply", str(site), "--prune", "--dry-run")
+    assert (shown.status, shown.out.count("- lab-")) == (0, 10)
+    assert run("apply", str(site), "--prune", "--yes").out == "10 removed\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--yes"], ["--dry-run"], ["--at-once"]])
+@pytest.mark.parametrize("text", ["", "# lab-0: {}\n", "{}", "pools: {nfs: {}}"])
+def test_prune_by_a_file_without_machines_is_refused(run, site, text, options):
+    run("apply", str(site))
+    before = run("export").out
+    site.write_text(text)
+    done = run("apply", str(site), "--prune", *options)
+    assert (done.status, done.out) == (1, "")
+    assert f"{site}, machines: got 0, expected 1 or more: a prune would remove 27 of 27" in done.err
+    assert run("export").out == before
 
 
 def test_fault_names_file_and_line_and_changes_nothing(run, site):

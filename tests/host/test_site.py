@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.site import Site, apply_site, export_site, plan_site
+from resource_objects.host.site import (
+    Site,
+    apply_site,
+    count_pruned,
+    export_site,
+    plan_site,
+)
 from resource_objects.host.site.patterns import Patterns
 from resource_objects.providers import Provider, Share, partitions
 from resource_objects.resources.pci import DEVICES, PCIInventory
@@ -209,6 +215,42 @@ def test_prune_removes_what_file_does_not_name(ledger):
     done = apply_site(ledger, site, prune=True)
     assert (done.updated, done.removed) == (1, 2)
     assert export_site(ledger) == site
+
+
+NO_MACHINES = ["", "# lab-0: {}", "version: 1", "machines:", "{}", '{"machines": {}}', "null"]
+
+
+@pytest.mark.parametrize("text", [*NO_MACHINES, "pools: {nfs: {inventories: DISK_GB=9}}"])
+def test_prune_by_a_file_without_machines_is_refused(ledger, text):
+    apply_site(ledger, Site.parse(LAB))
+    before = export_site(ledger)
+    site = Site.parse(text, file="lab.yaml")
+    for do in (apply_site, plan_site):
+        with pytest.raises(exceptions.InvalidSite, match=r"lab\.yaml, machines: got 0, expected 1"):
+            do(ledger, site, prune=True)
+    assert export_site(ledger) == before
+    apply_site(ledger, site)  # what is not named is left alone
+    assert export_site(ledger).machines == before.machines
+
+
+@pytest.mark.parametrize("text", [*NO_MACHINES, "pools: {nfs: {inventories: DISK_GB=9}}"])
+def test_prune_that_removes_nothing_is_possible_without_machines(ledger, text):
+    site = Site.parse(text)
+    apply_site(ledger, site)
+    assert not apply_site(ledger, site, prune=True)
+
+
+def test_what_a_prune_would_remove_is_counted(ledger):
+    ledger.sync(Provider("lab-0", children=[Provider("lab-0/a"), Provider("b")]), Provider("lab-1"))
+    for text, removed in (
+        ("machines: {lab-0: {children: {/a: {}, b: {}}}, lab-1: {}}", 0),
+        ("machines: {lab-0: {children: {/a: {}}}, lab-1: {}}", 1),
+        ("machines: {lab-0: {}}", 3),
+        (f"machines: {{'{ledger.provider('lab-1').uuid}': {{}}}}", 3),
+        ("machines: {lab-2: {}}", 4),
+        ("", 4),
+    ):
+        assert count_pruned(ledger, Site.parse(text)) == (removed, 4)
 
 
 def test_child_goes_below_another_parent(ledger):

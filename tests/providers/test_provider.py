@@ -233,7 +233,7 @@ def test_a_copy_is_equal_and_its_own() -> None:
         lambda: Provider(" host"),
         lambda: Provider(7),  # type: ignore[arg-type]
         lambda: Provider("h" * 201),
-        lambda: Provider("h", "VCPU=0"),
+        lambda: Provider("h", "VCPU=-1"),
         lambda: Provider("h", 7),
         lambda: Provider("h", traits=["HW_NO_SUCH"]),
         lambda: Provider("h", traits="CUSTOM_A"),
@@ -245,6 +245,19 @@ def test_what_is_no_provider_is_refused(make: Callable[[], Provider]) -> None:
     with pytest.raises(exceptions.InvalidInput) as refused:
         make()
     assert "expected" in str(refused.value)
+
+
+@pytest.mark.parametrize("inventories", ["VCPU=8,DISK_GB=0", {"VCPU": 8, "DISK_GB": 0}])
+def test_a_resource_of_total_0_is_not_there(inventories: Any) -> None:
+    host = Provider("h", inventories)
+    host.add("h/gpu0", "PGPU=0")
+    assert [*map(str, host.walk())] == ["h: VCPU=8", "h/gpu0: "]
+
+
+def test_an_inventory_whose_total_became_0_is_not_stored() -> None:
+    host = Provider("h", "VCPU=8,DISK_GB=9")
+    host.inventories["DISK_GB"].total = 0
+    assert str(_kept(host)) == "h: VCPU=8"
 
 
 # --- comparing ---

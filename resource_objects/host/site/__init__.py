@@ -41,7 +41,7 @@ are equal. A child whose name begins with ``/`` is called like what it is below,
 What the file says is made so; what it does not name is left alone: other machines, other children,
 and of a machine each key that is missing. What a key says, it says as a whole: ``traits`` are all
 traits, and ``inventories`` with ``split``, ``shares`` and ``structured`` all there is. ``prune``
-removes what is not named.
+removes what is not named; a prune by a file that names no machine is refused.
 
 The text is read from a stranger: values are text and numbers by the place they stand at and never
 objects, so ``no`` and ``007`` are names; tags, anchors, a key that comes twice, and what is too
@@ -65,10 +65,20 @@ from resource_objects.host.site.applying import (
     BATCH,
     SiteResult,
     apply_site,
+    count_pruned,
     export_site,
     plan_site,
 )
 from resource_objects.host.site.parts import SitePart
 from resource_objects.host.site.site import Site
 
-__all__ = ["BATCH", "Site", "SitePart", "SiteResult", "apply_site", "export_site", "plan_site"]
+__all__ = [
+    "BATCH",
+    "Site",
+    "SitePart",
+    "SiteResult",
+    "apply_site",
+    "count_pruned",
+    "export_site",
+    "plan_site",
+]

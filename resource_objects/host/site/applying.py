@@ -138,14 +138,15 @@ def apply_site(
     for each batch; of what is as the file says already, only the read.
 
     :param prune: also remove what the file does not name, at last: machines, children, and what a
-        missing key would say
+        missing key would say. See :func:`count_pruned`
     :param others: whether to prune goes for machines that the file does not name, too
     :param batch: so many machines in one transaction; None: all of them
     :param generations: those that providers were read at, by name: if one is at another one by
         now nothing is written. Then there is one transaction
     :param progress: is called with how many machines are done, and of how many
     :raises InvalidSite: naming the line, if a machine cannot be as the file says beside what of it
-        is left alone, or is called by the uuid of a provider that has another name
+        is left alone, or is called by the uuid of a provider that has another name; if the file
+        names no machine, and prune would remove something
     :raises StaleDefinition: if a provider is not at the generation that is given
     :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as ``Ledger.sync``
 
@@ -158,6 +159,8 @@ def apply_site(
     nothing changed
     """
     every = _entries(site)
+    if prune and others:
+        _check_prune(ledger, site)
     size = _size(None if generations else batch, len(every))
     comparer = _Comparer(ledger, site, prune, generations)
     done = SiteResult()
@@ -193,6 +196,8 @@ def plan_site(
     + lab-0: VCPU=64
     """
     every = _entries(site)
+    if prune and others:
+        _check_prune(ledger, site)
     wanted = _Comparer(ledger, site, prune, generations).compare(every)
     changes = [*wanted.changes]
     if prune and others:
@@ -209,6 +214,36 @@ def plan_site(
     if plan:
         ledger.apply(plan, dry_run=True)
     return plan
+
+
+def count_pruned(ledger: Ledger, site: Site) -> tuple[int, int]:
+    """Return how many providers :func:`apply_site` would remove with ``prune``, and of how many.
+
+    Cost: one read of everything.
+
+    >>> import resource_objects as ro
+    >>> with ro.connect("memory://") as ledger:
+    ...     _ = apply_site(ledger, Site.parse("machines: {'lab-[0-5]': {inventories: VCPU=64}}"))
+    ...     count_pruned(ledger, Site.parse("machines: {lab-0: {}}"))
+    (5, 6)
+    """
+    named = {
+        names.provider_key(name)
+        for entry in _entries(site)
+        for name in (entry.name, *(below for below, _ in providers_below(entry.part, entry.name)))
+    }
+    stored = ledger.backend.read(allocations=False).providers
+    pairs = zip(stored.name, stored.uuid, strict=True)
+    return sum(named.isdisjoint(pair) for pair in pairs), len(stored.name)
+
+
+def _check_prune(ledger: Ledger, site: Site) -> None:
+    """Raise if a file without machines would remove something: it is more likely a mistake."""
+    if not site.machines:
+        removed, stored = count_pruned(ledger, site)
+        if removed:
+            expected = f"1 or more: a prune would remove {removed} of {stored} providers"
+            raise exceptions.InvalidSite(f"{site.file}, machines", 0, expected)
 
 
 def _entries(site: Site) -> list[Entry]:

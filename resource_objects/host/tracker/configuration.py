@@ -38,8 +38,7 @@ Some files that Nova reads are refused here, naming the line:
 * with figures for which Placement refuses the whole report of Nova: a negative or too large one,
   more reserved than the total, units below 1, a ratio of 0;
 * with figures that are invalid here only: a ``max_unit`` above the total and below the capacity, a
-  ``min_unit`` above the ``max_unit`` or the total, a ratio above 4000 or of more than six decimal
-  places;
+  ``min_unit`` above the ``max_unit``, a ratio above 4000 or of more than six decimal places;
 * with a provider name that has characters which cannot be printed, or spaces at its ends;
 * with the class ``CUSTOM_`` or trait ``CUSTOM_``, or a class of a plug-in that is not counted;
 * that are not UTF-8, have more than 2^28 characters, or more than 220 nested levels;

@@ -37,6 +37,7 @@ class HostSettings:
     >>> settings = HostSettings.of("VCPU=16", None, "MEMORY_MB=512")
     >>> tree = Provider("box", "VCPU=8,MEMORY_MB=4096")
     >>> settings.apply(tree, None)
+    ()
     >>> print(tree)
     box: VCPU=8:max_unit=8:allocation_ratio=16,MEMORY_MB=4096:reserved=512
     """
