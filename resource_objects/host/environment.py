@@ -8,6 +8,9 @@ with all of them; those that name nothing are empty, not unset, for a program th
 ``CUDA_DEVICE_ORDER``               ``PCI_BUS_ID``: GPUs are numbered by address, as below
 ``CUDA_VISIBLE_DEVICES``            the NVIDIA GPUs: by UUID where that is known of all, always
                                     for MIG; else by number among all that are kept of the host
+``RESOURCE_OBJECTS_MIG``            the MIG instances without a known UUID, by commas: the GPU, and
+                                    the profile with its placement (``0:1g.10gb:4``) or the resource
+                                    class (``0:CUSTOM_MIG_1G``)
 ``ROCR_VISIBLE_DEVICES``            the AMD GPUs, in the same way
 ``RESOURCE_OBJECTS_CUDA_PARTS``     of which of them it has a part: ``0:1/2``, by commas
 ``RESOURCE_OBJECTS_ROCR_PARTS``     the same of AMD's
@@ -30,9 +33,11 @@ AMD's if a trait says ``AMD`` or ``ROCM``, else NVIDIA's. GPUs are numbered by a
 is known, by name, and ``gpu2`` comes before ``gpu10``.
 
 **A half** is told twice: the GPU itself is visible, or the job could not use it, and a variable of
-its own says how much of it the job may use. A MIG instance is a device to CUDA: it is visible by
-its UUID alone, so each has to be a provider whose name ends in it
-(:func:`~resource_objects.providers.partitions.add_partition`).
+its own says how much of it the job may use. A MIG instance is a device to CUDA, which is visible by
+its UUID alone. An instance that exists already is a provider whose name ends in its UUID
+(:func:`~resource_objects.providers.partitions.add_partition`). The UUID of another is not known
+before the instance is created: then ``CUDA_VISIBLE_DEVICES`` does not name it, so the job sees no
+GPU that is not its own, and ``RESOURCE_OBJECTS_MIG`` describes what a prologue has to create.
 
 Sources: CUDA C++ Programming Guide, *CUDA Environment Variables*; NVIDIA Multi-Instance GPU User
 Guide, *Device names*; ROCm, *GPU isolation techniques*; cpuset(7), *List format*.
@@ -84,6 +89,8 @@ _AMD_WORDS = {"AMD", "ROCM"}
 _MIG = "MIG"
 #: What the name of a provider may end in. The second is MIG's of drivers before R470.
 _UUID = re.compile(r"(MIG-GPU-[0-9a-f-]{36}/\d+/\d+|(?:MIG|GPU)-[0-9a-f-]{8,36})$", re.IGNORECASE)
+#: A placement of a known card (:func:`~resource_objects.providers.partitions.mig_placements`).
+_PLACEMENT = re.compile(r"/([0-9]g\.[0-9]+gb(?:\+me)?)-at-([0-9])$")
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$", re.IGNORECASE)
 
 
@@ -97,8 +104,7 @@ def job_environment(
     :param host: the root of its tree, as ``ledger.provider`` returns it
     :param assigned: as ``ledger.assigned`` returns it: it tells CPUs that were left empty on
         purpose from those to run on; without it all are to run on
-    :raises DeviceUnknown: if the claim does not say which GPU it is about, or a MIG instance has
-        no UUID
+    :raises DeviceUnknown: if the claim does not say which GPU it is about
     :raises InvalidInput: if they are no claim and no provider
 
     >>> import resource_objects as ro
@@ -118,11 +124,12 @@ def job_environment(
         raise InvalidInput("host", host, "a Provider, as ledger.provider returns")
     known = {one.name for one in host.walk()}
     held = [one for one in claim.allocations if one.provider in known]
-    visible, parts = _visible(claim.consumer, host, held)
+    visible, parts, mig = _visible(claim.consumer, host, held)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **{f"{name}_VISIBLE_DEVICES": ",".join(visible[name]) for name in (CUDA, ROCR)},
         **{f"RESOURCE_OBJECTS_{name}_PARTS": ",".join(parts[name]) for name in (CUDA, ROCR)},
+        "RESOURCE_OBJECTS_MIG": ",".join(mig),
         "RESOURCE_OBJECTS_DEVICES": ",".join(_addresses(host, held)),
         "RESOURCE_OBJECTS_CPUS": format_cpus(_cpus(host, held, assigned or {})),
         "RESOURCE_OBJECTS_CELLS": format_cpus(sorted(cell.id for cell, _ in _cells(host, held))),
@@ -196,21 +203,21 @@ class _GPU:
 
 def _visible(
     consumer: str, host: Provider, held: Iterable[Allocation]
-) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return what is visible, and what of it in part, by vendor."""
+) -> tuple[dict[str, list[str]], dict[str, list[str]], list[str]]:
+    """Return what is visible and what of it in part, by vendor, and MIG instances without UUID."""
     gpus = _gpus(host)
     places: dict[int, Fraction] = {}
     instances: dict[str, list[str]] = {CUDA: [], ROCR: []}
+    unnamed: list[tuple[int, str]] = []
     tree = {one.name: one for one in host.walk()}
     for one in held:
         provider = tree[one.provider]
         if _MIG in one.resource_class.split("_"):
             uuid = _uuid_of(provider.name)
-            if uuid is None:
-                raise DeviceUnknown(
-                    consumer, f"{one}: no UUID; keep each MIG instance as .../MIG-UUID"
-                )
-            instances[CUDA].append(uuid)
+            if uuid is not None:
+                instances[CUDA].append(uuid)
+            else:
+                unnamed += [_instance(consumer, one, provider, gpus)] * _count(one)
             continue
         for place, part in _taken(consumer, one, provider, gpus):
             places[place] = places.get(place, Fraction(0)) + part
@@ -224,7 +231,25 @@ def _visible(
         parts[vendor] = [
             f"{name}:{places[place]}" for place, name in names.items() if places[place] < 1
         ]
-    return visible, parts
+    of_cuda = [place for place, gpu in enumerate(gpus) if gpu.vendor == CUDA]
+    called = _names(consumer, gpus, of_cuda, sorted({place for place, _ in unnamed}), [])
+    return visible, parts, sorted(f"{called[place]}:{what}" for place, what in unnamed)
+
+
+def _instance(
+    consumer: str, one: Allocation, provider: Provider, gpus: list[_GPU]
+) -> tuple[int, str]:
+    """Return the GPU of a MIG instance, and its profile with the placement, else its class."""
+    owners = {s.of for s in provider.shares if s.resource_class == one.resource_class}
+    places = [
+        place
+        for place, gpu in enumerate(gpus)
+        if gpu.vendor == CUDA and gpu.provider.name in (owners or {provider.name})
+    ]
+    if len(places) != 1:
+        raise DeviceUnknown(consumer, f"{one}: no UUID, and it does not say of which GPU it is")
+    placement = _PLACEMENT.search(provider.name)
+    return places[0], f"{placement[1]}:{placement[2]}" if placement else one.resource_class
 
 
 def _names(

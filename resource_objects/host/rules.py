@@ -30,6 +30,8 @@ After it stands as what. A device is one unit of RESOURCE_CLASS; where that is l
 ``NAME=VALUE``        a tag, that requests may ask for
 ``halves``            it can be had in halves too: two ``CUSTOM_<CLASS>_HALF``
 ``thousandths``       any fraction of it: 1000 ``CUSTOM_<CLASS>_THOUSANDTHS``
+``mig-h100-80gb``     MIG instances of an NVIDIA card, at the places where each profile may begin;
+                      also ``mig-a100-40gb``, ``mig-a100-80gb`` and ``mig-h200-141gb``
 ``partitions=...``    partitions made of slices: ``SLICE*COUNT[+SLICE*COUNT...]``, then for each
                       partition ``/CLASS*COUNT[+COUNT...]``, how much of each slice one of it uses
 ====================  ==============================================================================
@@ -313,18 +315,26 @@ def _yes_or_no(word: str, value: str) -> bool:
 # --- how a device is split ------------------------------------------------------------------------
 
 #: Words of a rule that say how its devices are split.
-SPLITS = ("halves", "thousandths", "partitions")
-_SPLIT = "halves, thousandths, or partitions=SLICE*COUNT[+...]/CLASS*COUNT[+...][/...]"
+SPLITS = ("halves", "thousandths", "partitions", *partitions.MIG_CARDS)
+_SPLIT = (
+    f"halves, thousandths, {', '.join(partitions.MIG_CARDS)}, "
+    "or partitions=SLICE*COUNT[+...]/CLASS*COUNT[+...][/...]"
+)
 _PARTS = re.compile(r"([A-Z0-9_]+)\*([0-9]{1,9}(?:\+[0-9]{1,9})*)")
 _SLICES = re.compile(r"[A-Z0-9_]+\*[0-9]{1,9}(?:\+[A-Z0-9_]+\*[0-9]{1,9})*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Split:
-    """What a device is divided into: slices, and how much of each a partition uses."""
+    """What a device is divided into: slices, and how much of each a partition uses.
+
+    ``placements`` are partitions at a certain place, ``{place: (class, uses)}``; each is a provider
+    of its own below that of the device.
+    """
 
     slices: Mapping[str, int]
     partitions: Mapping[str, Mapping[str, int]]
+    placements: Mapping[str, tuple[str, Mapping[str, int]]] = FrozenDict()
 
     def apply(self, device: Provider, whole: str) -> None:
         """Let the provider of one device be had whole or in parts.
@@ -332,6 +342,8 @@ class Split:
         :raises InvalidInput: as :func:`~resource_objects.providers.partitions.split`
         """
         partitions.split(device, whole, self.slices, self.partitions)
+        for place, (name, uses) in self.placements.items():
+            partitions.add_partition(device, f"{device.name}/{place}", name, uses)
 
 
 def split_of(word: object, whole: str) -> Split:
@@ -349,6 +361,8 @@ def split_of(word: object, whole: str) -> Split:
         return Split({f"CUSTOM_{name}_HALF": 2}, {})
     if word == "thousandths":
         return Split({f"CUSTOM_{name}_THOUSANDTHS": 1000}, {})
+    if isinstance(word, str) and word in partitions.MIG_CARDS:
+        return Split(partitions.mig_slices(word), {}, partitions.mig_placements(word))
     kind, _, text = word.partition("=") if isinstance(word, str) else ("", "", "")
     first, *rest = text.split("/")
     if kind != "partitions" or not _SLICES.fullmatch(first):

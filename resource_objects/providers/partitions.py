@@ -10,6 +10,7 @@ what it leaves, the ledger's counters guard it, and a refusal names the slices a
 ``split``           slices, partitions, the whole: GPU partitions, SR-IOV functions and bandwidth
 ``add_partition``   one partition as a provider of its own: with traits, or with a position
 ``thousandths``     any fraction of a device
+``mig_placements``  the profiles of a known NVIDIA card, with the places of each
 ==================  ===============================================================================
 
 Mediated devices stand in :mod:`.mediated`.
@@ -153,6 +154,68 @@ def thousandths(
     """
     named = _counts("partitions", partitions)
     return split(device, whole, {fraction: 1000}, {n: {fraction: k} for n, k in named.items()})
+
+
+# --- MIG --------------------------------------------------------------------------------------
+
+#: The prefix of the eight memory slices of a card.
+_MIG_AT = "CUSTOM_GPU_AT_"
+#: The media extensions (JPEG and OFA engines), of which one instance has all.
+_MIG_MEDIA = "CUSTOM_GPU_MEDIA"
+#: Cards, with the memory in GB in the names of profiles, by the memory slices of a profile.
+MIG_CARDS: Mapping[str, Mapping[int, int]] = {
+    "mig-a100-40gb": {1: 5, 2: 10, 4: 20, 8: 40},
+    "mig-a100-80gb": {1: 10, 2: 20, 4: 40, 8: 80},
+    "mig-h100-80gb": {1: 10, 2: 20, 4: 40, 8: 80},
+    "mig-h200-141gb": {1: 18, 2: 35, 4: 71, 8: 141},
+}
+#: Of each profile: compute slices, memory slices, media extensions, and the memory slices at which
+#: it may begin. Source: NVIDIA Multi-Instance GPU User Guide, ``nvidia-smi mig -lgipp``.
+_MIG_PROFILES: tuple[tuple[int, int, bool, tuple[int, ...]], ...] = (
+    (1, 1, False, (0, 1, 2, 3, 4, 5, 6)),
+    (1, 1, True, (0, 1, 2, 3, 4, 5, 6)),
+    (1, 2, False, (0, 2, 4, 6)),
+    (2, 2, False, (0, 2, 4)),
+    (3, 4, False, (0, 4)),
+    (4, 4, False, (0,)),
+    (7, 8, False, (0,)),
+)
+
+
+def mig_slices(card: str) -> dict[str, int]:
+    """Return the slices of a card of :data:`MIG_CARDS`: compute, memory, media extensions.
+
+    The class of compute slices has the name of the card: the profiles of some cards are the same.
+
+    >>> mig_slices("mig-h100-80gb")["CUSTOM_H100_80GB_SLICE"]
+    7
+    """
+    return {_compute(card): 7, **{f"{_MIG_AT}{at}": 1 for at in range(8)}, _MIG_MEDIA: 1}
+
+
+def _compute(card: str) -> str:
+    return f"CUSTOM_{card.removeprefix('mig-').upper().replace('-', '_')}_SLICE"
+
+
+def mig_placements(card: str) -> dict[str, tuple[str, Uses]]:
+    """Return where MIG instances of a card may be: ``{placement: (class, uses)}``.
+
+    A placement is the profile and the memory slice at which it begins, as ``nvidia-smi mig -cgi``
+    has them, with ``-at-`` in place of the colon.
+
+    >>> found = mig_placements("mig-h100-80gb")
+    >>> len(found), found["1g.10gb-at-6"]
+    (25, ('CUSTOM_MIG_1G_10GB', {'CUSTOM_H100_80GB_SLICE': 1, 'CUSTOM_GPU_AT_6': 1}))
+    """
+    found: dict[str, tuple[str, Uses]] = {}
+    for compute, memory, has_media, starts in _MIG_PROFILES:
+        profile = f"{compute}g.{MIG_CARDS[card][memory]}gb{'+me' if has_media else ''}"
+        name = f"CUSTOM_MIG_{profile.upper().replace('.', '_').replace('+', '_')}"
+        for start in starts:
+            at = {f"{_MIG_AT}{number}": 1 for number in range(start, start + memory)}
+            media = {_MIG_MEDIA: 1} if has_media else {}
+            found[f"{profile}-at-{start}"] = name, {_compute(card): compute, **at, **media}
+    return found
 
 
 # --- checks -----------------------------------------------------------------------------------

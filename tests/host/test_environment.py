@@ -18,6 +18,7 @@ from resource_objects.host import (
     sync_host,
 )
 from resource_objects.host.facts import MIB, Core, Machine, NUMACell, PCIDevice
+from resource_objects.host.site import Site, apply_site
 from resource_objects.providers import partitions
 
 NVIDIA, AMD = ("10de", "2330", "030200"), ("1002", "74a1", "120000")
@@ -236,12 +237,48 @@ def test_a_mig_instance_is_visible_by_its_uuid(ledger, claimed):
     assert told["CUDA_VISIBLE_DEVICES"] == MIG.format(1)
 
 
-def test_a_mig_instance_that_has_no_uuid_is_refused_by_name(ledger, claimed):
-    host = plain("gpu0")
+def test_a_mig_instance_without_a_uuid_is_described_and_no_gpu_is_visible(ledger, claimed):
+    host = plain("gpu0", "gpu1")
     slices = {"CUSTOM_GPU_SLICE": 7}
-    partitions.split(host.children[0], "PGPU", slices, {"CUSTOM_MIG_1G": {"CUSTOM_GPU_SLICE": 1}})
+    partitions.split(host.children[1], "PGPU", slices, {"CUSTOM_MIG_1G": {"CUSTOM_GPU_SLICE": 1}})
     ledger.sync(host)
-    with pytest.raises(exceptions.DeviceUnknown, match="CUSTOM_MIG_1G=1 of lab-0/gpu0: no UUID"):
+    told = claimed("CUSTOM_MIG_1G=2")
+    assert told["RESOURCE_OBJECTS_MIG"] == "1:CUSTOM_MIG_1G,1:CUSTOM_MIG_1G"
+    assert (told["CUDA_VISIBLE_DEVICES"], told["RESOURCE_OBJECTS_CUDA_PARTS"]) == ("", "")
+
+
+def test_a_mig_placement_is_described_as_nvidia_smi_takes_it(ledger, claimed):
+    site = """machines:
+      lab-0:
+        children:
+          /gpu0: {inventories: PGPU=1}
+          /gpu[1-2]: {inventories: PGPU=1, split: mig-h100-80gb}"""
+    apply_site(ledger, Site.parse(site))
+    told = claimed(
+        {
+            "lab-0/gpu1/1g.10gb+me-at-4": "CUSTOM_MIG_1G_10GB_ME=1",
+            "lab-0/gpu2/3g.40gb-at-0": "CUSTOM_MIG_3G_40GB=1",
+        }
+    )
+    assert told["RESOURCE_OBJECTS_MIG"] == "1:1g.10gb+me:4,2:3g.40gb:0"
+    assert told["CUDA_VISIBLE_DEVICES"] == ""
+    ledger.release("job")
+    both = claimed("PGPU=1,CUSTOM_MIG_7G_80GB=1")
+    assert both["CUDA_VISIBLE_DEVICES"] == "0"
+    assert both["RESOURCE_OBJECTS_MIG"] == "1:7g.80gb:0"
+
+
+def test_a_mig_instance_names_its_gpu_by_uuid_where_that_is_known(ledger, claimed):
+    gpu = {"inventories": "PGPU=1", "split": "mig-h100-80gb"}
+    apply_site(ledger, Site.from_dict({"machines": {"lab-0": {"children": {f"/{UUID}": gpu}}}}))
+    assert claimed("CUSTOM_MIG_4G_40GB=1")["RESOURCE_OBJECTS_MIG"] == f"{UUID}:4g.40gb:0"
+
+
+def test_a_mig_instance_of_one_of_several_gpus_is_refused_by_name(ledger, claimed):
+    host = ro.Provider("lab-0", "VCPU=8")
+    host.add("lab-0/gpus", "PGPU=2,CUSTOM_MIG_1G=14")
+    ledger.sync(host)
+    with pytest.raises(exceptions.DeviceUnknown, match="CUSTOM_MIG_1G=1 of lab-0/gpus: no UUID"):
         claimed("CUSTOM_MIG_1G=1")
 
 

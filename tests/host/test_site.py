@@ -69,6 +69,115 @@ def test_split_of_file_is_that_of_partitions(ledger):
     assert found.inventories == gpu.inventories and found.shares == gpu.shares
 
 
+MIG_LAB = """\
+version: 1
+machines:
+  lab-[0-1]:
+    inventories: VCPU=64
+    children:
+      /gpu[0-1]:
+        inventories: PGPU=1
+        split: mig-h100-80gb
+        traits: [CUSTOM_H100]"""
+
+#: Of each card the names of its profiles, with the memory slices at which they may begin.
+MIG_PROFILES = {
+    "mig-a100-40gb": ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+    "mig-a100-80gb": (
+        "1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb",
+    ),
+    "mig-h100-80gb": (
+        "1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb",
+    ),
+    "mig-h200-141gb": (
+        "1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb",
+    ),
+}  # fmt: skip
+STARTS = (range(7), range(7), (0, 2, 4, 6), (0, 2, 4), (0, 4), (0,), (0,))
+
+
+@pytest.mark.parametrize("card", MIG_PROFILES)
+def test_card_has_its_profiles_at_their_placements(ledger, card):
+    text = MIG_LAB.replace("mig-h100-80gb", card)
+    site = Site.parse(text)
+    assert str(apply_site(ledger, site)) == f"{2 + 2 * 2 * 26} created"
+    assert not apply_site(ledger, site) and not apply_site(ledger, site, prune=True)
+    assert str(export_site(ledger)) == text and export_site(ledger) == site
+    assert Site.from_dict(export_site(ledger).to_dict()) == site
+    found = kept(ledger, "lab-1/gpu0")
+    wanted = {
+        f"lab-1/gpu0/{profile}-at-{start}"
+        for profile, starts in zip(MIG_PROFILES[card], STARTS, strict=True)
+        for start in starts
+    }
+    assert {child.name for child in found.children} == wanted
+    two = found.find(f"lab-1/gpu0/{MIG_PROFILES[card][3]}-at-4")
+    name = f"CUSTOM_MIG_{MIG_PROFILES[card][3].upper().replace('.', '_')}"
+    assert str(two.inventories) == f"{name}=1"
+    assert {f"{share.of_class} {share.factor}" for share in two.shares} == {
+        "CUSTOM_GPU_AT_4 1",
+        "CUSTOM_GPU_AT_5 1",
+        f"CUSTOM_{card[4:].upper().replace('-', '_')}_SLICE 2",
+    }
+    assert {share.of for share in two.shares} == {"lab-1/gpu0"}
+
+
+def test_mig_instances_and_whole_cards_exclude_each_other(ledger):
+    apply_site(ledger, Site.parse(MIG_LAB.replace("lab-[0-1]", "lab-0").replace("[0-1]", "0")))
+
+    def fits(request):
+        return bool(ledger.snapshot().candidates(request))
+
+    assert fits("CUSTOM_MIG_1G_10GB=7") and not fits("CUSTOM_MIG_1G_10GB=8")
+    assert fits("CUSTOM_MIG_3G_40GB=1,CUSTOM_MIG_1G_10GB=4")
+    assert not fits("CUSTOM_MIG_3G_40GB=2,CUSTOM_MIG_1G_10GB=1")
+    assert not fits("CUSTOM_MIG_1G_10GB_ME=2")
+    assert fits("CUSTOM_MIG_1G_20GB=4") and not fits("CUSTOM_MIG_1G_20GB=4,CUSTOM_MIG_1G_10GB=1")
+    ledger.claim("job", ledger.snapshot().candidates("CUSTOM_MIG_1G_10GB=1"))
+    assert not fits("PGPU=1") and not fits("CUSTOM_MIG_7G_80GB=1")
+    ledger.release("job")
+    ledger.claim("job", ledger.snapshot().candidates("PGPU=1"))
+    assert not fits("CUSTOM_MIG_1G_10GB=1")
+
+
+def test_card_with_a_placement_of_another_kind_is_written_in_full(ledger):
+    apply_site(ledger, Site.parse(MIG_LAB))
+    ledger.disable("lab-0/gpu0/1g.10gb-at-6", reason="slice is broken")
+    site = export_site(ledger)
+    assert "/1g.10gb-at-6:" in str(site) and str(site).count("split: mig-h100-80gb") == 2
+    assert Site.parse(str(site)) == site
+    with ro.connect("memory://") as other:
+        apply_site(other, site)
+        assert str(export_site(other)) == str(site)
+
+
+def test_card_with_a_child_of_its_own_keeps_it(ledger):
+    text = MIG_LAB + "\n        children:\n          /port:\n            inventories: CUSTOM_PORT=1"
+    apply_site(ledger, Site.parse(text))
+    assert str(export_site(ledger)) == text
+    apply_site(ledger, Site.parse(MIG_LAB), prune=True)
+    assert str(export_site(ledger)) == MIG_LAB
+
+
+@pytest.mark.parametrize(
+    ("split", "word"),
+    [
+        ("{slices: {CUSTOM_SLICE: 2}}", "partitions=CUSTOM_SLICE*2"),
+        (
+            "{slices: {CUSTOM_SLICE: 7, CUSTOM_MEM: 8}, partitions: "
+            "{CUSTOM_MIG_3G: {CUSTOM_MEM: 4, CUSTOM_SLICE: 3}, CUSTOM_LINK: {CUSTOM_MEM: 1}}}",
+            "partitions=CUSTOM_MEM*8+CUSTOM_SLICE*7/CUSTOM_LINK*1+0/CUSTOM_MIG_3G*4+3",
+        ),
+    ],
+)
+def test_mapping_is_the_long_form_of_partitions(ledger, split, word):
+    text = "version: 1\nmachines:\n  gpu:\n    inventories: PGPU=1\n    split: {}"
+    site = Site.parse(text.format(split))
+    assert site == Site.parse(text.format(word))
+    apply_site(ledger, site)
+    assert str(export_site(ledger)) == text.format(word)
+
+
 @pytest.mark.parametrize(
     "split",
     ["thousandths", "partitions=CUSTOM_MEM*8+CUSTOM_SLICE*7/CUSTOM_MIG_1G*1+1/CUSTOM_MIG_3G*4+3"],
@@ -514,6 +623,21 @@ def test_a_machine_may_have_nothing_of_any_resource(ledger):
         ("machines:\n  a:\n    split: halves", 2, "inventories beside it"),
         ("machines:\n  a:\n    inventories: PGPU=2\n    split: halves", 2, "PGPU"),
         ("machines:\n  a:\n    inventories: PGPU=1\n    split: thirds", 4, "halves"),
+        ("machines:\n  a:\n    inventories: PGPU=1\n    split: mig-h9", 4, "mig-h100-80gb"),
+        ("machines:\n  a:\n    inventories: PGPU=1\n    split: {slice: {X: 1}}", 4, "slices: {"),
+        ("machines:\n  a:\n    inventories: PGPU=1\n    split: {slices: {VGPU: 0}}", 2, "VGPU"),
+        (
+            "machines:\n  a:\n    inventories: PGPU=1\n"
+            "    split: {slices: {VGPU: 2}, partitions: {FPGA: {X: 1}}}",
+            4,
+            "slice: got 'X', expected one of VGPU",
+        ),
+        (
+            "machines:\n  a:\n    inventories: PGPU=1\n    split: mig-h100-80gb\n"
+            "    children:\n      /1g.10gb-at-0: {}",
+            0,
+            "1g.10gb-at-0",
+        ),
         ("machines:\n  a:\n    shares: [VCPU of b]", 3, "such as VCPU uses"),
         ("machines:\n  a:\n    disabled: true", 3, "why, such as: fan"),
         ("machines:\n  a:\n    disabled: {until: 2030-01-01T08:00Z}", 3, "reason"),

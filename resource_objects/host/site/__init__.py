@@ -26,8 +26,10 @@ are equal. A child whose name begins with ``/`` is called like what it is below,
                     of classes: ``VCPU: 64``, ``VCPU: 64:reserved=2``, ``VCPU: {total: 64}``
 ``traits``          a list
 ``aggregates``      a list
-``split``           how a device is had in parts: a word of a device rule, such as ``halves``
-                    (:mod:`resource_objects.host.rules`)
+``split``           how a device is had in parts: a word of a device rule, such as ``halves`` or
+                    ``mig-h100-80gb`` (:mod:`resource_objects.host.rules`), or a mapping of
+                    ``slices`` (``{CUSTOM_SLICE: 7}``) and ``partitions``
+                    (``{CUSTOM_MIG_3G: {CUSTOM_SLICE: 3}}``)
 ``shares``          a list: ``VCPU uses 1 VCPU of /``. ``/`` is the machine, ``/x`` what is called
                     like the machine and then that; without ``of`` it is the provider itself
 ``structured``      inventories with a structure: ``DEVICES: {classes: PGPU=1, body: ...}``, as an

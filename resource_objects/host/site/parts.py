@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import json
 import re
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.definition import to_records
 from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.partitions import MIG_CARDS, mig_placements
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.catalog import is_device
@@ -22,6 +24,8 @@ from resource_objects.resources.records import InventoryRecord, KindRecord
 
 #: What the provider of an entry is called while it has no name.
 ITSELF = "itself"
+#: The provider above, of a share of a placement that a split makes; no name of a file.
+PARENT = "\0"
 _SHARE = re.compile(r"([A-Z0-9_]+) uses ([0-9]{1,10}) ([A-Z0-9_]+)(?: of (.+))?", re.DOTALL)
 
 
@@ -92,6 +96,13 @@ class SitePart:
         return found
 
     @property
+    def below(self) -> tuple[SitePart, ...]:
+        """The entries below it: its children, and the placements that its split makes."""
+        if self.split not in MIG_CARDS:
+            return self.children
+        return (*self.children, *_placements_of(self.split))
+
+    @property
     def says_inventories(self) -> bool:
         """Whether it says what the provider has."""
         return self.inventories is not None or bool(self.structured)
@@ -102,6 +113,21 @@ class SitePart:
         if self.disabled is not None or self.disabled_units is not None:
             return True
         return any(child.says_outages for child in self.children)
+
+
+@functools.lru_cache(maxsize=len(MIG_CARDS))
+def _placements_of(card: str) -> tuple[SitePart, ...]:
+    """Return the entries of the placements of a card."""
+    return tuple(
+        SitePart(
+            f"/{place}",
+            f"{name}=1",
+            shares=tuple(
+                f"{name} uses {count} {slice_} of {PARENT}" for slice_, count in uses.items()
+            ),
+        )
+        for place, (name, uses) in mig_placements(card).items()
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Reader:
                 expected = f"/{part.name}, which names one child of each parent"
             raise InvalidSite(f"{self._file}, line {part.line}, name", name, expected)
         self._named[name] = part
-        for child in part.children:
+        for child in part.below:
             for below in expanded(child.name, name):
                 self._once(below, child)
 
@@ -108,6 +108,8 @@ class Reader:
                 read = getattr(self, f"_{word.value}")
                 said[word.value] = self._nodes.checked(word.value, value, read)
         part = SitePart(key.value, line=key.line, **said)
+        if times * len(part.below) > MAX_PROVIDERS:
+            raise self._nodes.fault(key, "split", part.split, f"at most {MAX_PROVIDERS} providers")
         if part.split is not None and not part.says_inventories:
             raise self._nodes.fault(key, "split", part.split, "inventories beside it")
         self._nodes.checked("", key, lambda _: self._had.of(part))
@@ -137,10 +139,29 @@ class Reader:
         return self._words(node, "shares", _checked_share)
 
     def _split(self, node: Node) -> str:
-        text = self._nodes.text(node)
+        text = self._partitions(node) if node.kind == "map" else self._nodes.text(node)
         if text.partition("=")[0] not in SPLITS:
             raise self._nodes.fault(node, "split", text, f"one of {', '.join(SPLITS)}")
         return text
+
+    def _partitions(self, node: Node) -> str:
+        """Return the long form of a split as its word: ``partitions=...``."""
+        such = "slices: {CLASS: COUNT}, partitions: {CLASS: {SLICE: COUNT}}"
+        said = {key.value: value for key, value in self._nodes.pairs(node, such)}
+        if not said.keys() <= {"slices", "partitions"} or "slices" not in said:
+            raise self._nodes.fault(node, "split", ", ".join(said), such)
+        slices = self._counts(said["slices"], such)
+        found = ["+".join(f"{name}*{count}" for name, count in sorted(slices.items()))]
+        parts = self._nodes.pairs(said["partitions"], such) if "partitions" in said else []
+        for key, value in sorted(parts, key=lambda pair: str(pair[0].value)):
+            uses = self._counts(value, such)
+            for name in uses.keys() - slices.keys():
+                raise self._nodes.fault(value, "slice", name, f"one of {', '.join(slices)}")
+            found.append(f"{key.value}*{'+'.join(uses.get(name, '0') for name in sorted(slices))}")
+        return f"partitions={'/'.join(found)}"
+
+    def _counts(self, node: Node, such: str) -> dict[str, str]:
+        return {key.value: self._nodes.text(value) for key, value in self._nodes.pairs(node, such)}
 
     def _disabled(self, node: Node) -> Outage:
         if node.kind == "map":

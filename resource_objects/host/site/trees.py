@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resource_objects import names
-from resource_objects.host.site.parts import Entry, Outage, PartInventories, SitePart, read_share
+from resource_objects.host.site.parts import (
+    PARENT,
+    Entry,
+    Outage,
+    PartInventories,
+    SitePart,
+    read_share,
+)
 from resource_objects.host.site.ranges import expanded
 from resource_objects.providers import Provider
 from resource_objects.providers.pools import SHARES
@@ -50,7 +57,7 @@ def unit_outages_of(entry: Entry, prune: bool) -> dict[str, dict[str, Outage]]:
 def _named(part: SitePart, name: str) -> Iterator[tuple[str, SitePart]]:
     """Yield an entry and all below it, each with the names of its providers."""
     yield name, part
-    for child in part.children:
+    for child in part.below:
         for below in expanded(child.name, name):
             yield from _named(child, below)
 
@@ -59,7 +66,7 @@ def _outages(part: SitePart, name: str, otherwise: Outage | None) -> Iterator[tu
     said = otherwise if part.disabled is None else part.disabled
     if said is not None:
         yield name, said
-    for child in part.children:
+    for child in part.below:
         for below in expanded(child.name, name):
             yield from _outages(child, below, otherwise)
 
@@ -88,7 +95,7 @@ class _Tree:
             aggregates = ()
         children = [
             self.provider(child, below)
-            for child in part.children
+            for child in part.below
             for below in expanded(child.name, name)
         ]
         if base is not None:
@@ -125,6 +132,8 @@ class _Tree:
             where = name
         elif of == "/":
             where = self.entry.name
+        elif of == PARENT:
+            where = name.rpartition("/")[0]
         else:
             (where,) = expanded(of, self.entry.name)
         return Share(resource_class=resource_class, of=where, of_class=of_class, factor=factor)
@@ -151,7 +160,7 @@ def providers_below(part: SitePart, name: str) -> Iterator[tuple[str, SitePart]]
 
     Each with its own entry.
     """
-    for child in part.children:
+    for child in part.below:
         for below in expanded(child.name, name):
             yield below, child
             yield from providers_below(child, below)

@@ -22,9 +22,16 @@ from resource_objects.host.site.ranges import key_below
 from resource_objects.names import natural_order, resource_class_order
 from resource_objects.providers.definition import ProviderDefinition, ShareRecord, to_records
 from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.partitions import MIG_CARDS, mig_placements, mig_slices
 from resource_objects.providers.pools import SHARES
-from resource_objects.resources import resource
+from resource_objects.resources import Inventories, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
+
+#: Cards of which each placement is a provider, by how they themselves are split.
+_CARDS = {
+    f"partitions={'+'.join(f'{name}*{n}' for name, n in sorted(mig_slices(card).items()))}": card
+    for card in MIG_CARDS
+}
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
 
@@ -68,7 +75,9 @@ class Writer:
         if body is None:
             body = self._bodies[key] = self._body(records, one.kinds, shares)
         inventories, split, shares, structured = body
-        below = self._below.get(one.uuid)
+        below = self._below.get(one.uuid, [])
+        if split in _CARDS:
+            split, below = self._card(one, split, below)
         traits = one.traits - {SHARES} if one is root else one.traits
         return SitePart(
             key_below(one.name, parent),
@@ -84,6 +93,25 @@ class Writer:
             else None,
             joined(self.part(each, root, one.name) for each in below) if below else (),
         )
+
+    def _card(
+        self, one: ProviderDefinition, split: str, below: list[ProviderDefinition]
+    ) -> tuple[str, list[ProviderDefinition]]:
+        """Return how a card is split, and what else is below it if it has all its placements."""
+        made = {
+            child.name.removeprefix(f"{one.name}/"): _placed(child, one)
+            for child in below
+            if not (child.traits or child.aggregates or child.uuid in self._below)
+            and not (child.uuid in self._out or child.uuid in self._units)
+        }
+        wanted = {
+            place: (to_records(Inventories({name: 1})), {(name, *use) for use in uses.items()})
+            for place, (name, uses) in mig_placements(_CARDS[split]).items()
+        }
+        if not wanted.items() <= made.items():
+            return split, below
+        own = {f"{one.name}/{place}" for place in wanted}
+        return _CARDS[split], [child for child in below if child.name not in own]
 
     def _share(self, share: ShareRecord, one: ProviderDefinition, root: ProviderDefinition) -> str:
         said = f"{share.resource_class} uses {share.factor} {share.of_class}"
@@ -151,6 +179,15 @@ class Writer:
             figures = kind.format_inventory(kind.inventory_from_records([record]))
             found = self._texts[record] = f"{record.resource_class}={figures}"
         return found
+
+
+def _placed(child: ProviderDefinition, card: ProviderDefinition) -> Any:
+    """Return the inventories of a provider below a card, and what it uses of the card."""
+    shares = child.shares
+    if any(share.of_uuid != card.uuid for share in shares):
+        return None
+    uses = {(share.resource_class, share.of_class, share.factor) for share in shares}
+    return (tuple(child.inventories), tuple(child.kinds)), uses
 
 
 def joined(parts: Iterable[SitePart]) -> tuple[SitePart, ...]:
