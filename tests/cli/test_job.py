@@ -75,6 +75,24 @@ def test_a_claim_prints_the_environment_for_a_shell(lab):
     assert "export CUDA_VISIBLE_DEVICES=''" in none.lines
 
 
+@pytest.mark.parametrize(
+    ("split", "request_text", "instance"),
+    [
+        ("mig-h100-80gb", "CUSTOM_MIG_7G_80GB=1", "0:7g.80gb:0"),
+        ("partitions=CUSTOM_SLICE*7/CUSTOM_MIG_3G*3", "CUSTOM_MIG_3G=1", "0:CUSTOM_MIG_3G"),
+    ],
+)
+def test_a_program_is_told_its_mig_instance(lab, tmp_path, split, request_text, instance):
+    site, seen = tmp_path / "mig.yaml", tmp_path / "seen"
+    gpu = f"{{inventories: PGPU=1, split: {split}}}"
+    site.write_text(f"machines: {{mig-0: {{children: {{/gpu0: {gpu}}}}}}}")
+    assert lab("apply", str(site)).status == 0
+    shell = f'echo "$RESOURCE_OBJECTS_MIG $CUDA_VISIBLE_DEVICES" > {seen}'
+    done = lab("run", request_text, "--at", "mig-0", "--", "sh", "-c", shell)
+    assert (done.status, done.err) == (0, "")
+    assert seen.read_text() == f"{instance} \n"
+
+
 def test_a_claim_whose_devices_cannot_be_told_is_taken_back(lab, ledger):
     ledger.sync(ro.Provider("counted", "PGPU=4"))
     done = lab("claim", "job-1", "PGPU=3", "--at", "counted", "--env")
