@@ -57,6 +57,7 @@ from resource_objects.exceptions import DeviceUnknown, InvalidInput, ProviderNot
 from resource_objects.names import natural_order
 from resource_objects.providers import Allocation, Claim, Provider
 from resource_objects.providers.allocation import total
+from resource_objects.providers.partitions import PLACEMENT
 from resource_objects.resources import Amounts
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.integer import IntegerInventory
@@ -89,8 +90,6 @@ _AMD_WORDS = {"AMD", "ROCM"}
 _MIG = "MIG"
 #: What the name of a provider may end in. The second is MIG's of drivers before R470.
 _UUID = re.compile(r"(MIG-GPU-[0-9a-f-]{36}/\d+/\d+|(?:MIG|GPU)-[0-9a-f-]{8,36})$", re.IGNORECASE)
-#: A placement of a known card (:func:`~resource_objects.providers.partitions.mig_placements`).
-_PLACEMENT = re.compile(r"/([0-9]g\.[0-9]+gb(?:\+me)?)-at-([0-9])$")
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$", re.IGNORECASE)
 
 
@@ -248,7 +247,7 @@ def _instance(
     ]
     if len(places) != 1:
         raise DeviceUnknown(consumer, f"{one}: no UUID, and it does not say of which GPU it is")
-    placement = _PLACEMENT.search(provider.name)
+    placement = PLACEMENT.search(provider.name)
     return places[0], f"{placement[1]}:{placement[2]}" if placement else one.resource_class
 
 

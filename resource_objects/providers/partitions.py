@@ -25,6 +25,7 @@ class, a partition that uses both.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -180,6 +181,10 @@ _MIG_PROFILES: tuple[tuple[int, int, bool, tuple[int, ...]], ...] = (
     (4, 4, False, (0,)),
     (7, 8, False, (0,)),
 )
+
+
+#: What the name of the provider of a placement ends in: the profile, and where it begins.
+PLACEMENT = re.compile(r"/([0-9]g\.[0-9]+gb(?:\+me)?)-at-([0-9])$")
 
 
 def mig_slices(card: str) -> dict[str, int]:

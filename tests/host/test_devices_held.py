@@ -469,6 +469,7 @@ def test_what_was_added_to_a_device_that_was_found_is_kept():
     [
         ("halves", "CUSTOM_PGPU_HALF=1"),
         ("thousandths", "CUSTOM_PGPU_THOUSANDTHS=500"),
+        ("mig-a100-40gb", "CUSTOM_MIG_1G_5GB=1"),
         (
             "partitions=CUSTOM_SLICE*7+CUSTOM_MEM*8/CUSTOM_MIG_1G*1+1/CUSTOM_MIG_3G*3+4",
             "CUSTOM_MIG_1G=1",

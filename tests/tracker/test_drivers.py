@@ -156,7 +156,8 @@ def test_a_trait_that_the_rule_does_not_give_any_more_goes(ledger: ro.Ledger) ->
 
 
 def test_a_split_comes_and_goes_with_its_rule(ledger: ro.Ledger) -> None:
-    for rules in (["10de:*=PGPU;halves"], ["10de:*=PGPU"], ["10de:*=PGPU;thousandths"]):
+    words = (";halves", "", ";mig-h100-80gb", ";mig-h200-141gb", ";thousandths", "")
+    for rules in ([f"10de:*=PGPU{word}"] for word in words):
         driver = MachineDriver(lambda: BOX, rules=rules)
         assert not ResourceTracker(ledger, driver).update_available_resource().findings
         assert not unlike(ledger, provider_tree(BOX, rules=rules))

@@ -36,6 +36,7 @@ from resource_objects.host.model import TreeSettings, is_discovered, provider_tr
 from resource_objects.host.rules import read_rules
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.providers import Provider
+from resource_objects.providers.partitions import PLACEMENT
 from resource_objects.providers.provider import kept_classes
 from resource_objects.resources import Inventory
 from resource_objects.resources.numa import NUMA_TOPOLOGY
@@ -206,6 +207,11 @@ def _below(kept: Provider, left: dict[str, Provider]) -> Iterator[Provider]:
 
 def _found_at(kept: Provider, found: Provider, children: list[Provider]) -> Provider:
     """Return a provider that is kept as it was found, with what others have there."""
+    placed = {child.name: child for child in found.children}
+    # the placements of a card that rules split are the driver's, as its slices are
+    children = [c for c in children if c.name in placed or not PLACEMENT.search(c.name)]
+    known = {child.name for child in children}
+    children += [_copied(child) for name, child in placed.items() if name not in known]
     below = [share for child in children for one in child.walk() for share in one.shares]
     used = {share.of_class for share in below if share.of == kept.name}
     stays = {key: kept.inventories[key] for key in used if key in kept.inventories}
