@@ -289,7 +289,11 @@ def test_a_reading_is_good_for_as_long_as_is_said(monkeypatch: pytest.MonkeyPatc
 
 def test_the_settings_of_the_driver_are_those_of_the_tree() -> None:
     annotations = dict(provider_tree.__annotations__)
-    assert TreeSettings.__annotations__.keys() == annotations.keys() - {"machine", "return"}
+    assert TreeSettings.__annotations__.keys() == annotations.keys() - {
+        "machine",
+        "on_invalid",
+        "return",
+    }
 
 
 @pytest.mark.parametrize(
