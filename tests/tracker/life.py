@@ -286,7 +286,8 @@ class Life(RuleBasedStateMachine):
         if kept is not None and kept.counts["VCPU"] != cpus:
             kept.counts["VCPU"] = cpus
             at = self.name(host)
-            own = {n: total for n, total in kept.counts.items() if self.place_of(at, n) == at}
+            own = dict(self.ledger.provider(at).inventories.by_name())
+            own["VCPU"] = ro.IntegerInventory(cpus)
             self.other.change(at, inventories=own)
             self._touched(host)
 
@@ -326,6 +327,8 @@ class Life(RuleBasedStateMachine):
         counts = dict(word.counts)
         if any(total < 0 for total in counts.values()):
             return {K.INVALID}
+        gone = used.keys() - counts.keys()
+        counts |= dict.fromkeys(gone, 0)  # they stay, all of it reserved
         taken = self._taken(host)
         gpus = {place: place not in word.gpus for place in word.gpus | taken}
         changes = _changes(kept, counts, gpus)
@@ -335,12 +338,12 @@ class Life(RuleBasedStateMachine):
                 seen.contested = True
                 return {K.CONTESTED}
             restored = changes
-        if any(name not in counts for name in used):
-            return {K.IN_USE}
         self.kept[host] = Kept(counts, gpus, frozenset() if kept is None else kept.traits)
         self.seen[host] = Seen(word, restored=restored)
         findings = {K.DEVICE_STAYS} if any(gpus.values()) else set()
-        if any(amount > counts[name] for name, amount in used.items()):
+        if gone:
+            findings.add(K.IN_USE)
+        if any(amount > counts[name] for name, amount in used.items() if name not in gone):
             findings.add(K.OVER_CAPACITY)
         return findings
 

@@ -562,7 +562,29 @@ def test_a_class_that_somebody_holds_stays_until_it_is_given_back(ledger: ro.Led
     assert [one.kind for one in tracker.update_available_resource().findings] == [
         FindingKind.IN_USE
     ]
-    assert kept(ledger) == "box: VCPU=8,CUSTOM_A=4:used=1"
+    assert kept(ledger) == "box: VCPU=8,CUSTOM_A=4:reserved=4:used=1"
     ledger.release("job")
     assert not tracker.update_available_resource().findings
     assert kept(ledger) == "box: VCPU=8"
+
+
+def test_a_class_of_a_child_that_is_in_use_is_removed_when_it_is_released(
+    ledger: ro.Ledger,
+) -> None:
+    entry = ("name", "box/nic", "CUSTOM_A=4", "")
+    tracker = ResourceTracker(ledger, MachineDriver(Reading(BOX)), configuration=said(entry))
+    tracker.update_available_resource()
+    tree = ledger.provider("box")
+    tree.add("box/nic", "FPGA=1")
+    ledger.sync(tree)
+    tracker.update_available_resource()
+    ledger.claim("job", {"box/nic": "CUSTOM_A=1"})
+    tracker.configure(said())
+    for _ in range(2):
+        [finding] = tracker.update_available_resource().findings
+        assert finding.kind is FindingKind.IN_USE
+        own = ledger.provider("box").find("box/nic").inventories
+        assert str(own) == "FPGA=1,CUSTOM_A=4:reserved=4:used=1"
+    ledger.release("job")
+    assert not tracker.update_available_resource().findings
+    assert str(ledger.provider("box").find("box/nic").inventories) == "FPGA=1"

@@ -507,6 +507,7 @@ def test_a_class_that_is_held_does_not_change_until_it_is_given_back(ledger: ro.
     nodes[0] = node(0, resource_class="silver")
     (finding,) = tracker.update_available_resource().findings
     assert finding.kind is FindingKind.IN_USE
+    assert not ledger.snapshot().candidates("CUSTOM_SILVER=1"), "it is one node"
     ledger.release("vm")
     assert not tracker.update_available_resource().findings
     assert shown(ledger, "node-0") == ["node-0: CUSTOM_SILVER=1:max_unit=1"]

@@ -323,8 +323,90 @@ def test_a_class_that_is_gone_and_held(ledger: ro.Ledger) -> None:
     driver.has.update(box="VCPU=9", lab="VCPU=2")
     report = tracker.update_available_resource()
     assert [(one.host, one.kind) for one in report.findings] == [("box", K.IN_USE)]
-    assert report.changed == ("lab",)
+    assert report.changed == ("box", "lab")
     assert "CUSTOM_FPGA of box (vm holds 1)" in str(report)
+    assert str(ledger.provider("box")) == "box: VCPU=9,CUSTOM_FPGA=1:reserved=1:used=1"
+
+
+@pytest.mark.law(4)
+def test_the_rest_of_a_report_is_stored_if_a_class_in_use_is_gone(everywhere: ro.Ledger) -> None:
+    driver = Agent(box="VCPU=8,PGPU=4:reserved=1")
+    tracker = ResourceTracker(everywhere, driver)
+    tracker.update_available_resource()
+    tracker.claim("a", "box", "PGPU=2")
+    driver.has["box"] = "VCPU=6,PGPU=1"
+    [finding] = tracker.update_available_resource().findings
+    assert finding.kind is K.OVER_CAPACITY
+    for cpus in (5, 5, 4):
+        driver.has["box"] = f"VCPU={cpus}"
+        [finding] = tracker.update_available_resource().findings
+        assert finding.kind is K.IN_USE
+        assert finding.uses[0].holders == (("a", 2),)
+        assert "PGPU of box (a holds 2)" in str(finding)
+        tracker.claim("b", "box", f"VCPU={cpus}")
+        tracker.release("b")
+        for request in ("PGPU=1", f"VCPU={cpus + 1}"):
+            with pytest.raises(ro.CapacityException):
+                tracker.claim("b", "box", request)
+    # by a tracker that begins with it
+    [finding] = ResourceTracker(everywhere, driver).update_available_resource().findings
+    assert finding.kind is K.IN_USE
+    # it comes back
+    driver.has["box"] = "VCPU=4,PGPU=3"
+    assert not tracker.update_available_resource().findings
+    tracker.claim("b", "box", "PGPU=1")
+    tracker.release("b")
+    # and is gone again, until it is released
+    driver.has["box"] = "VCPU=4"
+    assert [one.kind for one in tracker.update_available_resource().findings] == [K.IN_USE]
+    tracker.release("a")
+    assert not tracker.update_available_resource().findings
+    assert str(everywhere.provider("box")) == "box: VCPU=4"
+    assert not everywhere.audit()
+
+
+def test_a_child_in_use_that_is_gone_stays_reserved_and_the_rest_is_stored(
+    everywhere: ro.Ledger,
+) -> None:
+    def tree(*cards: int) -> Callable[[Provider], None]:
+        def edit(tree: Provider) -> None:
+            tree.update(inventories=ro.Inventories(f"VCPU={len(cards)}"), children=[])
+            for card in cards:
+                tree.add(f"box/fpga{card}", "CUSTOM_FPGA=2,CUSTOM_PORT=4", traits=["CUSTOM_FAST"])
+
+        return edit
+
+    driver = Agent(box=tree(0, 1))
+    tracker = ResourceTracker(everywhere, driver)
+    tracker.update_available_resource()
+    everywhere.claim("vm", {"box/fpga0": "CUSTOM_FPGA=1"})
+    for cards in ((1,), (1, 2, 3)):  # another card of the class may come at the same time
+        driver.has["box"] = tree(*cards)
+        [finding] = tracker.update_available_resource().findings
+        assert finding.kind is K.IN_USE
+        assert "CUSTOM_FPGA of box/fpga0 (vm holds 1)" in str(finding)
+        found = everywhere.provider("box")
+        assert found.inventories["VCPU"] == ro.IntegerInventory(len(cards), resource_class="VCPU")
+        assert str(found.find("box/fpga0").inventories) == "CUSTOM_FPGA=2:reserved=2:used=1"
+        assert found.find("box/fpga0").traits == {"CUSTOM_FAST"}
+    everywhere.release("vm")
+    assert not tracker.update_available_resource().findings
+    assert {one.name for one in everywhere.provider("box").walk()} == {
+        *("box", "box/fpga1", "box/fpga2", "box/fpga3")
+    }
+
+
+def test_a_trait_in_use_may_go(ledger: ro.Ledger) -> None:
+    def edit(tree: Provider) -> None:
+        tree.update(inventories=ro.Inventories("VCPU=8"), traits=traits)
+
+    traits = {"CUSTOM_FAST"}
+    tracker = ResourceTracker(ledger, Agent(box=edit))
+    tracker.update_available_resource()
+    ledger.claim("vm", {"box": "VCPU=1"})
+    traits.clear()
+    assert not tracker.update_available_resource().findings
+    assert not ledger.provider("box").traits
 
 
 def _gpus(*places: int) -> Callable[[Provider], None]:

@@ -35,7 +35,9 @@ class FindingKind(enum.StrEnum):
     INVALID = "invalid"
     #: What the driver made is no tree: a loop, a name twice, a share that leads nowhere.
     INVALID_TREE = "invalid tree"
-    #: Something that is gone is held: a cell, a provider, all of a class.
+    #: A class, a provider or a cell is no longer reported and in use. What is counted stays, all of
+    #: it reserved, until it is released; the rest is in step. Because of a cell, or of a class that
+    #: is counted above or below from now on, the ledger keeps the host as it was.
     IN_USE = "in use"
     #: Moves would lose or invent an allocation, do not say where one goes, or one does not fit.
     RESHAPE_FAILED = "reshape failed"

@@ -27,7 +27,7 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from resource_objects import clock, exceptions, names
 from resource_objects.host.status import HostDevices, read_devices
@@ -48,7 +48,7 @@ from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
-from resource_objects.resources import Inventories
+from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.resources.pci import DEVICES, PCIInventory
 
 if TYPE_CHECKING:
@@ -118,7 +118,11 @@ class _Known:
 
 @dataclasses.dataclass(slots=True)
 class _Look:
-    """A host that is looked at: what its driver says now, and what came of it."""
+    """A host that is looked at: what its driver says now, and what came of it.
+
+    ``retained`` are the inventories, by provider and class, that the driver no longer reports and
+    that are in use: they stay, all of it reserved.
+    """
 
     host: str
     said: _Said
@@ -127,6 +131,7 @@ class _Look:
     shard: int | None = None
     tree: Provider = dataclasses.field(default_factory=lambda: _NO_TREE)
     staying: tuple[StayingDevice, ...] = ()
+    retained: frozenset[tuple[str, str]] = frozenset()
     remarks: tuple[Finding, ...] = ()
     changes: DefinitionChanges | None = None
     moves: tuple[Move, ...] = ()
@@ -139,6 +144,7 @@ class _Look:
         self.kept = self.shard = self.changes = self.restored = self.finding = None
         self.reshaped = None
         self.staying = self.moves = self.remarks = ()
+        self.retained = frozenset()
 
     @property
     def reshaped_consumers(self) -> tuple[str, ...]:
@@ -156,6 +162,8 @@ class _Look:
         """Whether something may be used beyond its capacity: it was, or figures are others now."""
         if self.finding is not None or self.kept is None:
             return False
+        if self.retained:
+            return True
         if self.changes is not None and any(one.changed for one in self.changes.updates):
             return True
         return any(
@@ -413,16 +421,23 @@ class Reconciler:
         findings = tuple(
             Finding(look.host, FindingKind.DEVICE_STAYS, said=str(one)) for one in look.staying
         )
+        gone = tuple(one for one in over if (one.provider, one.resource_class) in look.retained)
+        if gone:
+            error = exceptions.InventoryInUse(gone[0].provider, gone[0].resource_class)
+            findings += (Finding.of(look.host, error).held(gone),)
+        over = tuple(one for one in over if one not in gone)
         if over:
             findings += (Finding.over_capacity(look.host, over),)
         self.forget([look.host])
         uuids = _uuids_of(look)
         told = (*findings, *look.remarks)
+        is_open = bool(findings or look.retained)
         self._known[look.host] = _Known(
-            look.said, uuids, look.shard, told, bool(findings), restored=look.restored
+            look.said, uuids, look.shard, told, is_open, restored=look.restored
         )
         self._host_of.update(dict.fromkeys(uuids, look.host))
-        self._configured.done(look.host, look.tree)
+        if not look.retained:  # a retained class may be one that the configuration said before
+            self._configured.done(look.host, look.tree)
         return HostReport(look.host, look.changes or None, told, look.reshaped_consumers)
 
     def _over_capacity(self, looks: Sequence[_Look]) -> dict[str, tuple[InventoryUsage, ...]]:
@@ -553,6 +568,9 @@ class Reconciler:
     def _compare(self, look: _Look) -> None:
         """Say what is to be written of a host, unless somebody undoes that again and again."""
         changes = diff(look.kept, look.tree)
+        if look.kept is not None and not look.moves:
+            look.retained = _retain(look.kept, look.tree, changes)
+            changes = diff(look.kept, look.tree) if look.retained else changes
         known = look.known
         if known is not None and known.said == look.said:
             look.restored = before = known.restored
@@ -640,6 +658,84 @@ def _offered(tree: Provider) -> Provider:
     if len(children) < len(tree.children):
         tree.update(children=children)
     return tree
+
+
+def _retain(
+    kept: Provider, tree: Provider, changes: DefinitionChanges
+) -> frozenset[tuple[str, str]]:
+    """Keep in a tree what changes would remove although it is in use, and reserve all of it.
+
+    Not where the class is reported above or below from now on, which is a reshape without its
+    moves; nor cells, and what shares with other inventories. The ledger refuses to remove these.
+
+    :returns: the inventories that stay, by provider and class
+    """
+    gone = {one.uuid for one in changes.removals}
+    removed = {one.definition.uuid: one.removed for one in changes.updates}
+    if not gone and not any(removed.values()):
+        return frozenset()
+    parents = {one.name: parent for one, parent in kept.parents()}
+    there = {key: one for one in tree.walk() for key in (one.uuid, one.name) if key}
+
+    def place(before: Provider) -> Provider:
+        """Return a provider in the tree; one that was removed is added again."""
+        found = there.get(before.uuid or "") or there.get(before.name)
+        if found is None:
+            above = parents[before.name]
+            assert above is not None, "the root stays"
+            found = there[before.name] = place(above).add(
+                before.name, traits=before.traits, uuid=before.uuid, aggregates=before.aggregates
+            )
+        return found
+
+    grown = _grown(kept, changes)
+    retained: set[tuple[str, str]] = set()
+    for before in kept.walk():
+        counts = dict(before.inventories.by_name())
+        names = counts if before.uuid in gone else removed.get(before.uuid or "", ())
+        in_use = {name: one for name in names if _is_in_use(one := counts.get(name))}
+        if not in_use or before.shares:
+            continue
+        near = {one.name for one in _above(before, parents)}
+        near |= {one.name for one in (there.get(before.uuid or "") or before).walk()}
+        for name, inventory in in_use.items():
+            if not any((one, name) in grown for one in near):
+                stays = inventory.obj_clone()
+                stays.update(reserved=inventory.total)
+                provider = place(before)
+                own = dict(provider.inventories.by_name())
+                provider.update(inventories=Inventories({**own, name: stays}))
+                retained.add((provider.name, name))
+    return frozenset(retained)
+
+
+def _is_in_use(inventory: object) -> TypeGuard[IntegerInventory]:
+    return isinstance(inventory, IntegerInventory) and inventory.used > 0
+
+
+def _above(provider: Provider, parents: Mapping[str, Provider | None]) -> Iterator[Provider]:
+    above = parents[provider.name]
+    while above is not None:
+        yield above
+        above = parents[above.name]
+
+
+def _grown(kept: Provider, changes: DefinitionChanges) -> frozenset[tuple[str, str]]:
+    """Return the inventories that are new or larger, by provider and class."""
+    before = {
+        (provider.uuid, record.resource_class): record.total
+        for provider in kept.walk()
+        for _, inventory in provider.inventories.by_name()
+        for record in inventory.to_records()
+    }
+    made = [(one, one.inventories) for one in changes.creates]
+    made += [(one.definition, one.changed) for one in changes.updates]
+    return frozenset(
+        (provider.name, record.resource_class)
+        for provider, records in made
+        for record in records
+        if record.total > before.get((provider.uuid, record.resource_class), 0)
+    )
 
 
 def _staying(look: _Look) -> Iterator[str]:

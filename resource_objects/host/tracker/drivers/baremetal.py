@@ -216,13 +216,16 @@ class BareMetalDriver(Driver):
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
         """Let the root be the node: its one unit, reserved if it cannot be had, and its traits."""
         node: BareMetalNode = available
+        kind = class_of(node.resource_class)
         if node.instance_uuid is None:
             is_kept = not node.is_available
         else:  # held by nobody it is in use all the same
             is_kept = self._reserve_in_use or not _is_held(tree)
+        if kind not in tree.inventories and _is_held(tree):
+            is_kept = True  # in another class
         reserved = ":reserved=1" if is_kept else ""
         tree.update(
-            inventories=Inventories(f"{class_of(node.resource_class)}=1{reserved}:max_unit=1"),
+            inventories=Inventories(f"{kind}=1{reserved}:max_unit=1"),
             traits=node.traits.union(one for one in tree.traits if one.startswith(_OF_OTHERS)),
         )
 
