@@ -210,10 +210,30 @@ class HostClaims:
                 raise refusal from refusal.__cause__
             return self._accepted(host, held, said)
         try:
-            return self._accepted(host, claim, said)
+            return self._accepted_as_made(host, claim, said)
         except BaseException:
             self.moves.give_back(claim)  # who took it gives it back
             raise
+
+    def _accepted_as_made(self, host: str, made: Claim, said: Mapping[str, Any]) -> Claim:
+        """Return a claim that was just made as the host accepts it.
+
+        If another process released or moved it meanwhile, the claim is returned as it was made:
+        it is not made again.
+        """
+        changed = exceptions.ConsumerNotFound, exceptions.StaleConsumer
+        try:
+            return self._accepted(host, made, said)
+        except changed:
+
+            def accept(now: Claim | None) -> Claim:
+                if now is None:
+                    return made
+                return self._accepted(host, now, said).replace(state=made.state)
+
+            return self._ledger.retries.write(
+                lambda: self.moves.still_as_made(made), accept, *changed
+            )
 
     def claimed(self, consumer: str) -> HostClaim:
         """Return the claim that a consumer has."""
@@ -330,6 +350,8 @@ class HostClaims:
         if not self._refits:
             return claim
         held = self._ledger.assigned(claim.consumer)
+        if self._ledger.held(claim.consumer).generation != claim.generation:
+            raise exceptions.StaleConsumer(claim.consumer, "it was written before it was accepted")
         refitted = self._driver.accept(host, claim.consumer, held)
         if refitted is None:
             return claim

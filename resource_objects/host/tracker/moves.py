@@ -8,6 +8,10 @@ the migration is released; reverted, the consumer gets back what the migration h
 is one transaction, and an operation whose id follows from the migration's: whichever process
 repeats it, after a crash or at the same moment, it happens once.
 
+Two calls at once end as one after the other would. Each reads, decides, and writes at the
+generations that it read. If another process wrote in between, it reads and decides again; how a
+move ended is then what its operations record.
+
 Nothing else is kept. Which moves there are is read from who holds what; how one ended is told for
 as long as the ledger remembers operations.
 
@@ -107,6 +111,13 @@ _FASTER = (
     exceptions.ConsumerExists,
     exceptions.ConsumerNotFound,
     exceptions.InvalidMove,
+    exceptions.OperationConflict,
+    exceptions.StaleConsumer,
+)
+
+#: What reports that another process wrote a consumer, or took the same step of its move, meanwhile.
+_CHANGED = (
+    exceptions.ConsumerNotFound,
     exceptions.OperationConflict,
     exceptions.StaleConsumer,
 )
@@ -305,12 +316,17 @@ class Moves:
             if move is not None:
                 return move
             try:
-                return self._begin(consumer, source, host, asked, migration, kind, said)
-            except _FASTER:
-                move, _ = begun()  # by another process, in between
-                if move is None:
-                    raise
-                return move
+                move = self._begin(consumer, source, host, asked, migration, kind, said)
+            except _FASTER as refusal:
+                move, now = begun()  # by another process, in between
+                if move is not None:
+                    return move
+                if _generation(now) != _generation(source):
+                    detail = "another process wrote it while the move began"
+                    raise exceptions.StaleConsumer(consumer, detail) from refusal
+                raise
+            _require(move, host, asked, kind)  # another process may have begun it otherwise
+            return move
 
         with self.writing(consumer, *([] if host is None else [host])):
             return self._ledger.retries.again(attempt, exceptions.StaleConsumer)
@@ -364,7 +380,9 @@ class Moves:
         if claim.generation == source.generation:  # the source was read when it had begun
             raise exceptions.StaleConsumer(consumer, "another process began this move")
         left = self._left(consumer, migration)
-        return moved(MigrationState.MOVING, left, claim, (left, claim))
+        kind = kind if left is None else _kind_of(left) or kind
+        ends = left, claim
+        return self._moved(consumer, migration, kind, MigrationState.MOVING, *ends, ends)
 
     def _check_hosts(
         self, kind: MigrationKind, source: Claim, host: str | None, *, is_same: bool
@@ -419,38 +437,15 @@ class Moves:
                 told = f"by the migration {_name_of(leaving.id)}"
                 raise exceptions.MoveInProgress(consumer, told)
             return None, kept.get(consumer)
-        if move.kind not in (None, kind):
-            raise exceptions.InvalidMove("move", kind, f"{move.kind}, as which it began")
-        if move.to_host is not None and host != move.to_host:
-            raise exceptions.InvalidMove("move", host, f"{move.to_host}, where it went already")
-        claim = move.destination
-        if move.state is not MigrationState.MOVING and move._begun != claim:
-            claim = None
-        if asked is not None and claim is not None and not asked.is_of(claim):
-            expected = f"what it moves for already: {claim.request or claim.amounts}"
-            raise exceptions.InvalidMove("move", str(asked), expected)
+        _require(move, host, asked, kind)
         return move, kept.get(consumer)
 
     # --- ending ---
 
     def confirm(self, consumer: str, migration: str) -> Migration:
         """Give back the source, or return the move as it was confirmed."""
-
-        def end(move: Migration) -> _Ends:
-            destination = move.destination
-            if move.source is not None:
-                self._apply([_release(move.source)], migration, _Step.CONFIRM)
-            elif destination is not None:  # unshelved
-                destination = self._ledger.confirm(
-                    consumer,
-                    claim=destination.id,
-                    generation=destination.generation,
-                    operation=_operation(migration, _Step.CONFIRM),
-                )
-            return None, destination
-
         with self.writing(consumer):
-            move = self._end(consumer, migration, MigrationState.CONFIRMED, end)
+            move = self._end(consumer, migration, MigrationState.CONFIRMED, self._confirmed)
         if move.state is MigrationState.REVERTED:
             raise exceptions.MoveReverted(consumer, f"migration {_name_of(migration)}")
         return move
@@ -461,60 +456,87 @@ class Moves:
             return self._revert(consumer, migration)
 
     def _revert(self, consumer: str, migration: str) -> Migration:
-        def end(move: Migration) -> _Ends:
-            leaving, claim = move.source, move.destination
-            if claim is None:
-                raise exceptions.ConsumerNotFound(consumer, f"{leaving}, which confirms gives back")
-            orders = [_release(claim)]  # unshelved
-            if leaving is not None:
-                kept = self._ledger.backend.held(leaving.consumer)
-                if kept is None or kept.generation != leaving.generation:
-                    raise exceptions.StaleConsumer(leaving.consumer)
-                back = ConsumerOrder.replace(
-                    consumer, kept.uses, request=kept.own_request, generation=claim.generation
-                )
-                orders = [back, _release(leaving)]
-            back_again, *_ = self._apply(orders, migration, _Step.REVERT)
-            return None if leaving is None else back_again, None
-
-        move = self._end(consumer, migration, MigrationState.REVERTED, end)
+        move = self._end(consumer, migration, MigrationState.REVERTED, self._reverted)
         if move.state is MigrationState.CONFIRMED:
             raise exceptions.MoveConfirmed(consumer, f"migration {_name_of(migration)}")
         return move
+
+    def _confirmed(self, move: Migration, claim: Claim | None) -> Migration:
+        """Release the source of a move, or confirm the claim of an unshelved consumer."""
+        destination = move.destination
+        if move.source is not None:
+            self._apply([_release(move.source)], move.id, _Step.CONFIRM)
+        else:
+            assert claim is not None, "an unshelving that goes on has one"
+            operation = _operation(move.id, _Step.CONFIRM)
+            now = self._ledger.confirm(
+                move.consumer, claim=claim.id, generation=claim.generation, operation=operation
+            )
+            destination = destination and now
+        state = MigrationState.CONFIRMED
+        return dataclasses.replace(move, state=state, source=None, destination=destination)
+
+    def _reverted(self, move: Migration, claim: Claim | None) -> Migration:
+        """Restore the source of a move, and release its destination.
+
+        An unshelved consumer that was moved to another host since is confirmed.
+        """
+        assert claim is not None, "checked"
+        leaving = move.source
+        if leaving is None and move.destination is None:
+            return self._confirmed(move, claim)
+        orders = [_release(claim)]  # unshelved
+        if leaving is not None:
+            left = self._ledger.backend.held(leaving.consumer)
+            if left is None or left.generation != leaving.generation:
+                raise exceptions.StaleConsumer(leaving.consumer)
+            back = ConsumerOrder.replace(
+                move.consumer, left.uses, request=left.own_request, generation=claim.generation
+            )
+            orders = [back, _release(leaving)]
+        back_again, *_ = self._apply(orders, move.id, _Step.REVERT)
+        source = None if leaving is None else back_again
+        state = MigrationState.REVERTED
+        return dataclasses.replace(move, state=state, source=source, destination=None)
 
     def _end(
         self,
         consumer: str,
         migration: str,
         state: MigrationState,
-        end: Callable[[Migration], _Ends],
+        end: Callable[[Migration, Claim | None], Migration],
     ) -> Migration:
         """Take a step that ends a move, or return the move that is over: either way the same.
 
-        Steps say at which generations they were made; they are made anew if somebody wrote in
-        between.
+        Steps say at which generations they were made. If another process wrote in between, the
+        move is read again: if it ended, its answer is the recorded one.
 
+        :param end: takes the step, given what the consumer has allocated
         :raises MoveNotFound: if nobody knows of the migration
-        :raises MoveInProgress: if who was unshelved by it moves on already
+        :raises MoveInProgress: if an unshelved consumer is to be reverted that moves on already
+        :raises ConsumerNotFound: if a consumer is to be reverted that has nothing allocated
         """
 
-        def attempt() -> Migration:
+        def read() -> tuple[Migration, Claim | None]:
             move, kept = self._found(consumer, migration)
-            other = kept.get(migration_of(consumer))
+            claim, other = kept.get(consumer), kept.get(migration_of(consumer))
             if move is None:
                 told = "by any" if other is None else f"but by {_name_of(other.id)}"
                 raise exceptions.MoveNotFound(consumer, f"migration {_name_of(migration)}, {told}")
-            if move.state is not MigrationState.MOVING:
-                return move
-            if other is not None and other.id != migration:
-                told = f"by the migration {_name_of(other.id)}"
-                raise exceptions.MoveInProgress(consumer, told)
-            source, destination = end(move)
-            return dataclasses.replace(move, state=state, source=source, destination=destination)
+            if move.state is MigrationState.MOVING and state is MigrationState.REVERTED:
+                if other is not None and other.id != migration:
+                    told = f"by the migration {_name_of(other.id)}"
+                    raise exceptions.MoveInProgress(consumer, told)
+                if claim is None:
+                    told = f"{move.source}, which confirms gives back"
+                    raise exceptions.ConsumerNotFound(consumer, told)
+            return move, claim
 
-        return self._ledger.retries.again(
-            attempt, exceptions.StaleConsumer, exceptions.OperationConflict
-        )
+        def write(found: tuple[Migration, Claim | None]) -> Migration:
+            move, claim = found
+            return end(move, claim) if move.state is MigrationState.MOVING else move
+
+        return self._ledger.retries.write(read, write, *_CHANGED)
 
     def _found(self, consumer: str, migration: str) -> tuple[Migration | None, Mapping[str, Claim]]:
         """Return a move as it stands, None if nobody knows of it; and what is held, by name.
@@ -561,22 +583,36 @@ class Moves:
         source, destination = (first, None) if kind is MigrationKind.SHELVE else (left, first)
         if kind is MigrationKind.REBUILD:
             source = first
-        state = MigrationState.CONFIRMED
-        if self._outcome(migration, _Step.REVERT) is not None:
-            state = MigrationState.REVERTED
-        elif kind is MigrationKind.UNSHELVE and self._outcome(migration, _Step.CONFIRM) is None:
-            state = MigrationState.MOVING
+        # the consumer was released; a consumer of the same name has another claim
+        is_gone = claim is None or claim.id != first.id
+        state = self._ended_as(migration, kind, is_gone=is_gone)
         place = source if state is MigrationState.REVERTED else destination
         hosts = self._hosts(filter(None, (source, destination, claim)))
-        if claim is None or claim.id != first.id:  # gone, or of another life
-            claim = None
-            state = MigrationState.REVERTED if state is MigrationState.MOVING else state
-        elif place is not None and hosts(place) != hosts(claim):  # moved on since
-            claim = None
-            state = MigrationState.CONFIRMED if state is MigrationState.MOVING else state
+        if is_gone or claim is None or place is None or hosts(place) != hosts(claim):
+            claim = None  # it has nothing there now
         here, there = (claim, None) if state is MigrationState.REVERTED else (None, claim)
         made = source, destination
         return self._moved(first.consumer, migration, kind, state, here, there, made, hosts)
+
+    def _ended_as(
+        self, migration: str, kind: MigrationKind | None, *, is_gone: bool
+    ) -> MigrationState:
+        """Return how a move ended whose migration holds nothing, as it is recorded.
+
+        What is released with its consumer was reverted. A migration whose allocations were
+        released by other means was confirmed.
+
+        :param is_gone: whether the claim that moved was released
+        """
+        if kind in (MigrationKind.REBUILD, MigrationKind.SHELVE):
+            return MigrationState.CONFIRMED
+        if self._outcome(migration, _Step.CONFIRM) is not None:
+            return MigrationState.CONFIRMED
+        if is_gone or self._outcome(migration, _Step.REVERT) is not None:
+            return MigrationState.REVERTED
+        if kind is MigrationKind.UNSHELVE:
+            return MigrationState.MOVING
+        return MigrationState.CONFIRMED
 
     def _outcome(self, migration: str, step: _Step) -> Outcome | None:
         return self._ledger.backend.outcome(Operation(_operation(migration, step)))
@@ -599,18 +635,18 @@ class Moves:
         :raises ConsumerNotFound: if it holds nothing
         """
 
-        def attempt() -> Claim:
+        def read() -> dict[str, Claim]:
             kept = self._claims(consumer)
             if not kept:
                 raise exceptions.ConsumerNotFound(consumer)
-            leaving = kept.get(migration_of(consumer))
-            operation = None if leaving is None else _operation(leaving.id, _Step.REVERT)
-            plan = Plan(orders=tuple(map(_release, kept.values())))
-            claims = self._ledger.apply(plan, operation=operation)
+            return kept
+
+        def write(kept: dict[str, Claim]) -> Claim:
+            claims = self._ledger.apply(Plan(orders=tuple(map(_release, kept.values()))))
             return next((one for one in claims if one.consumer == consumer), claims[0])
 
         with self.writing(consumer):
-            return self._ledger.retries.again(attempt, exceptions.StaleConsumer)
+            return self._ledger.retries.write(read, write, *_CHANGED)
 
     def give_back(self, made: Claim, *, is_confirmed: bool = False) -> None:
         """Give back a claim that somebody made, if the consumer has it; a move to it is reverted.
@@ -621,7 +657,7 @@ class Moves:
         """
         consumer = made.consumer
 
-        def attempt() -> None:
+        def read() -> tuple[Claim | None, Claim | None]:
             kept = self._claims(consumer)
             claim, leaving = kept.get(consumer), kept.get(migration_of(consumer))
             if leaving is not None and self._is_left(made, claim, leaving):
@@ -629,17 +665,19 @@ class Moves:
                 told = f"{left}, which decides what becomes of this claim"
                 raise exceptions.MoveInProgress(consumer, told)
             claim = self._as_made(made, claim)
-            if claim is None:
-                return
-            if claim.state == CONFIRMED and not is_confirmed:
+            if claim is not None and claim.state == CONFIRMED and not is_confirmed:
                 raise exceptions.StaleConsumer(consumer, "somebody else confirmed it")
-            if leaving is not None:
+            return claim, leaving
+
+        def write(found: tuple[Claim | None, Claim | None]) -> None:
+            claim, leaving = found
+            if claim is not None and leaving is not None:
                 self._revert(consumer, leaving.id)
-            else:
+            elif claim is not None:
                 self._ledger.apply(Plan(orders=(_release(claim),)))
 
         with self.writing(consumer):
-            self._ledger.retries.again(attempt, exceptions.StaleConsumer)
+            self._ledger.retries.write(read, write, exceptions.MoveConfirmed, *_CHANGED)
 
     def confirm_claim(self, made: Claim) -> Claim:
         """Confirm a claim that somebody made, if the consumer has it.
@@ -649,15 +687,25 @@ class Moves:
         """
         consumer = made.consumer
 
-        def attempt() -> Claim:
+        def read() -> Claim:
             claim = self._claims(consumer).get(consumer)
             if claim is None:
                 raise exceptions.ConsumerNotFound(consumer)
             if self._as_made(made, claim) is None:
                 raise exceptions.StaleConsumer(consumer, f"it holds {claim.amounts} by another")
+            return claim
+
+        def write(claim: Claim) -> Claim:
             return self._ledger.confirm(consumer, claim=claim.id, generation=claim.generation)
 
-        return self._ledger.retries.again(attempt, exceptions.StaleConsumer)
+        return self._ledger.retries.write(read, write, *_CHANGED)
+
+    def still_as_made(self, made: Claim) -> Claim | None:
+        """Return the claim of a consumer if it is still the one that was made, else None."""
+        try:
+            return self._as_made(made, self._claims(made.consumer).get(made.consumer))
+        except exceptions.StaleConsumer:
+            return None
 
     def _as_made(self, made: Claim, claim: Claim | None) -> Claim | None:
         """Return what a consumer has of a claim that somebody made; None: it was given back.
@@ -790,6 +838,27 @@ class Moves:
             made[1],
             self,
         )
+
+
+def _require(move: Migration, host: str | None, asked: Asked | None, kind: MigrationKind) -> None:
+    """Refuse a move that began as another one by the same migration.
+
+    :raises InvalidMove: if it is of another kind, goes elsewhere, or for another request
+    """
+    if move.kind not in (None, kind):
+        raise exceptions.InvalidMove("move", kind, f"{move.kind}, as which it began")
+    if move.to_host is not None and host != move.to_host:
+        raise exceptions.InvalidMove("move", host, f"{move.to_host}, where it went already")
+    claim = move.destination
+    if move.state is not MigrationState.MOVING and move._begun != claim:
+        claim = None
+    if asked is not None and claim is not None and not asked.is_of(claim):
+        expected = f"what it moves for already: {claim.request or claim.amounts}"
+        raise exceptions.InvalidMove("move", str(asked), expected)
+
+
+def _generation(claim: Claim | None) -> int | None:
+    return None if claim is None else claim.generation
 
 
 def _kind_of(leaving: Claim) -> MigrationKind | None:
