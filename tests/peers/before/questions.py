@@ -1,51 +1,58 @@
 """Random questions for both versions, as plain data; the same ones for the same seed.
 
-They are those that the naive references of ``tests/support`` are asked, so most are such that
-somebody just fits, or just does not.
+Many are those that the naive references of ``tests/support`` are asked, so that most of them just
+fit, or just do not. Objects are in their wire forms. ``questions_*.py`` have those about searches,
+ledgers and hosts, and ``subjects.py`` the table of all kinds.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.providers import Aggregate, ResourceClass, Trait
 from resource_objects.requests import query
-from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-from tests.peers.before.answers import DEVICES, written
+from resource_objects.resources.integer import SlotResource
+from resource_objects.resources.pci import DevicePool
 from tests.support import fleets, numa_strategies, pci_strategies
 
 Case = dict[str, Any]
 
 
-def case(kind: str, seed: int) -> Case:
-    """Return the question of a kind and a seed."""
-    made = MAKERS[kind](random.Random(f"{kind} {seed}"), seed)
-    return {"kind": kind, "seed": seed, **made}
+def wire(value: Any) -> Any:
+    """Return objects as their wire forms, which either version reads."""
+    if hasattr(value, "obj_to_primitive"):
+        return value.obj_to_primitive()
+    if isinstance(value, Mapping):
+        return {key: wire(one) for key, one in value.items()}
+    return [wire(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 # --- text ---
 
 
-def _query(chance: random.Random, seed: int) -> Case:
+def query_string(chance: random.Random, seed: int) -> Case:
+    """A query string of Placement, in two cases of three damaged."""
     while True:
-        asked = fleets.request(chance, fleets.fleet(chance), compatibility="placement")
+        request = fleets.request(chance, fleets.fleet(chance), compatibility="placement")
         limit = chance.choice([None, None, 1, 1000])
         try:
-            return {"text": _damaged(chance, query.format(asked, limit))}
-        except exceptions.InvalidRequest:  # a group that says nothing, which a query cannot say
+            return {"text": damaged(chance, query.format(request, limit))}
+        except exceptions.InvalidRequest:  # a group without conditions, which a query cannot say
             continue
 
 
-def _amounts(chance: random.Random, seed: int) -> Case:
+def amounts(chance: random.Random, seed: int) -> Case:
+    """Amounts as text, in two cases of three damaged."""
     names = ["VCPU", "MEMORY_MB", "PGPU", "CUSTOM_LICENCE", "NUMA_TOPOLOGY"]
     parts = [
         f"{name}={_topology(chance) if name == 'NUMA_TOPOLOGY' else chance.choice(_NUMBERS)}"
         for name in chance.sample(names, chance.randint(1, 4))
     ]
-    return {"text": _damaged(chance, chance.choice([",", ", ", "\n"]).join(parts))}
+    return {"text": damaged(chance, chance.choice([",", ", ", "\n"]).join(parts))}
 
 
 _NUMBERS = ["0", "1", "2", "4096", "-3", "+1", "1.5", str(2**63 - 1), str(2**63), "07", " 5", ""]
@@ -55,8 +62,8 @@ def _topology(chance: random.Random) -> str:
     return str(numa_strategies.question_of(chance.randrange(2**32)).amount)
 
 
-def _damaged(chance: random.Random, text: str) -> str:
-    """Return a text, in two cases of three with up to two characters of it wrong."""
+def damaged(chance: random.Random, text: str) -> str:
+    """Return a text, in two cases of three with up to two characters of it changed."""
     for _ in range(chance.randrange(3)):
         place = chance.randrange(len(text) + 1)
         put = chance.choice(["", "", "=", ",", ":", "&", "!", "in:", "0", "_", " ", "x", "%", "é"])
@@ -67,154 +74,194 @@ def _damaged(chance: random.Random, text: str) -> str:
 # --- one host ---
 
 
-def _cells(chance: random.Random, seed: int) -> Case:
-    asked = numa_strategies.question_of(chance.randrange(2**32))
+def cells(chance: random.Random, seed: int) -> Case:
+    """A topology for the cells of a host, some of them in use."""
+    question = numa_strategies.question_of(chance.randrange(2**32))
+    return {word: wire(getattr(question, word)) for word in ("inventory", "amount", "limit")}
+
+
+def devices(chance: random.Random, seed: int) -> Case:
+    """Devices for a host of devices, near some cells or anywhere."""
+    question = pci_strategies.question_of(chance.randrange(2**32))
     return {
-        "inventory": written(asked.inventory),
-        "amount": written(asked.amount),
-        "limit": written(asked.limit),
+        **{word: wire(getattr(question, word)) for word in ("devices", "usage", "amount")},
+        "chosen": None if question.chosen is None else list(question.chosen),
+        "sockets": [list(pair) for pair in question.sockets.items()],
     }
 
 
-def _devices(chance: random.Random, seed: int) -> Case:
-    asked = pci_strategies.question_of(chance.randrange(2**32))
-    return {
-        "devices": written(asked.devices),
-        "usage": written(asked.usage),
-        "amount": written(asked.amount),
-        "chosen": None if asked.chosen is None else list(asked.chosen),
-        "sockets": [list(pair) for pair in asked.sockets.items()],
-    }
+def joint(chance: random.Random, seed: int) -> Case:
+    """A topology and devices for one host."""
+    question = pci_strategies.joint_question_of(chance.randrange(2**32))
+    return {word: wire(getattr(question, word)) for word in question._fields}
 
 
-def _both(chance: random.Random, seed: int) -> Case:
-    asked = pci_strategies.joint_question_of(chance.randrange(2**32))
-    return {word: written(getattr(asked, word)) for word in asked._fields}
+# --- Nova's words ---
 
-
-# --- fleets ---
-
-
-def _search(chance: random.Random, seed: int) -> Case:
-    compatibility = chance.choice([None, "placement"])
-    if chance.random() < 0.2:
-        roots, asked = fleets.alike(chance, compatibility=compatibility)
-    else:
-        roots = fleets.fleet(chance, shares=compatibility is None and chance.random() < 0.75)
-        asked = fleets.request(chance, roots, compatibility=compatibility)
-    used = [
-        [place.name, str(name), inventory.used]
-        for root in roots
-        for place in root.walk()
-        for name, inventory in place.inventories.items()
-        if inventory.used
-    ]
-    return {"trees": written(roots), "used": used, "request": written(asked)}
-
-
-#: What hosts with cells and devices are called.
-_LOCATED = "machine"
-CONSUMERS = [f"job-{number}" for number in range(5)]
-
-
-def _claims(chance: random.Random, seed: int) -> Case:
-    made = chance.choice([_counted_host, _counted_host, _host_of_cells, _host_of_devices])
-    trees = fleets.fleet(chance, shares=True) if chance.random() < 0.5 else [made(chance, 0)]
-    trees += [made(chance, number) for number in range(1, chance.choice([1, 1, 2, 3]))]
-    steps = [_step(chance, trees) for _ in range(chance.randint(3, 12))]
-    return {"trees": written(trees), "steps": steps, "consumers": CONSUMERS}
-
-
-def _counted_host(chance: random.Random, number: int) -> ro.Provider:
-    return ro.Provider(f"plain{number}", {"VCPU": 8, "MEMORY_MB": 64, "DISK_GB": 10})
-
-
-def _host_of_cells(chance: random.Random, number: int) -> ro.Provider:
-    host = ro.Provider(f"{_LOCATED}{number}", "DISK_GB=10")
-    there = [
-        HostCell(cell, dedicated=range(4 * cell, 4 * cell + 4), memory_mb=64, socket=cell)
-        for cell in range(chance.choice([1, 2, 2]))
-    ]
-    host.add_parts("NUMA_TOPOLOGY", NUMATopologyInventory(there))
-    return host
-
-
-def _host_of_devices(chance: random.Random, number: int) -> ro.Provider:
-    host = _host_of_cells(chance, number)
-    card = f"0000:{number + 16:02x}:00.0"
-    devices = [
-        ro.Device(f"0000:{bus:02x}:00.0", "10de", "2330", resource_class="PGPU", numa_node=bus % 2)
-        for bus in range(1, chance.choice([2, 3, 4]))
-    ]
-    devices.append(ro.Device(card, "8086", "1572", "type-PF", resource_class="CUSTOM_CARD"))
-    devices += [
-        ro.Device(
-            card.replace("00.0", f"02.{function}"),
-            "8086",
-            "154c",
-            "type-VF",
-            resource_class="SRIOV_NET_VF",
-            parent=card,
-        )
-        for function in range(2)
-    ]
-    host.add_parts(DEVICES, ro.PCIInventory(devices))
-    return host
-
-
-def _step(chance: random.Random, trees: Sequence[ro.Provider]) -> Case:
-    do = chance.choice(["claim"] * 6 + ["release"] * 3 + ["move"] * 3 + ["adjust"] * 3)
-    do = chance.choice([do] * 4 + ["replace", "swap"])
-    consumer, other = chance.sample(CONSUMERS, 2)
-    if do == "release":
-        return {"do": do, "consumer": consumer}
-    if do == "swap":
-        return {"do": do, "consumer": consumer, "other": [other]}
-    step: Case = {"do": do, "consumer": consumer}
-    if do == "move":
-        step["leaving"] = chance.choice([None, None, other])
-    counted = [root for root in trees if not root.name.startswith(_LOCATED)]
-    if do != "adjust" and counted and chance.random() < 0.3:
-        return step | {"is_request": True, "what": written(fleets.request(chance, counted))}
-    return step | {"what": _what(chance, trees, may_give_back=do == "adjust")}
-
-
-def _what(chance: random.Random, trees: Sequence[ro.Provider], *, may_give_back: bool) -> Case:
-    """Return amounts by provider, topologies and devices among them."""
-    root = chance.choice(trees)
-    if not may_give_back and root.name.startswith(_LOCATED) and chance.random() < 0.7:
-        located = _located(chance, root)
-        if located:
-            return {root.name: located}
-    found: dict[str, dict[str, int]] = {}
-    for _ in range(chance.choice([1, 1, 2, 3])):
-        place = chance.choice([one for one in root.walk() if one.inventories] or [root])
-        counted = sorted(map(str, place.inventories)) or ["VCPU"]
-        least = -2 if may_give_back else 0
-        amount = chance.choice([least, 1, 1, 1, 2, 2, 3, 4, 9])
-        found.setdefault(place.name, {})[chance.choice(counted)] = amount
-    return found
-
-
-def _located(chance: random.Random, host: ro.Provider) -> dict[str, Any]:
-    classes = {str(name) for one in host.walk() for name in one.inventories}
-    found: dict[str, Any] = {}
-    if "PCPU" in classes and chance.random() < 0.8:
-        cells = chance.choice([1, 1, 2])
-        size = cells * chance.choice([1, 1, 2, 3])
-        found["NUMA_TOPOLOGY"] = written(ro.numa(cells, dedicated=size, memory_mb=cells * 8))
-    if "PGPU" in classes and chance.random() < 0.7:
-        name = chance.choice(["PGPU", "PGPU", "CUSTOM_CARD", "SRIOV_NET_VF"])
-        found[DEVICES] = written(ro.devices(name, chance.choice([1, 1, 2])))
-    return found
-
-
-MAKERS: dict[str, Callable[[random.Random, int], Case]] = {
-    "query": _query,
-    "amounts": _amounts,
-    "cells": _cells,
-    "devices": _devices,
-    "both": _both,
-    "search": _search,
-    "claims": _claims,
+_SPECS: dict[str, list[str]] = {
+    "hw:numa_nodes": ["1", "2", "2", "3", "0"],
+    "hw:cpu_policy": ["shared", "dedicated", "dedicated", "mixed", "odd"],
+    "hw:cpu_thread_policy": ["prefer", "isolate", "require", "no"],
+    "hw:emulator_threads_policy": ["share", "isolate", "x"],
+    "hw:mem_page_size": ["small", "large", "any", "2MB", "2048", "1GB", "3"],
+    "hw:cpu_dedicated_mask": ["^0", "0-1", "^0-1", "9"],
+    "hw:cpu_realtime": ["yes", "no"],
+    "hw:cpu_realtime_mask": ["^0", "^0-1", "8"],
+    "hw:numa_cpus.0": ["0,1", "0", "0-3"],
+    "hw:numa_mem.0": ["512", "1024"],
+    "hw:pci_numa_affinity_policy": ["required", "preferred", "legacy", "socket", "none"],
+    "pci_passthrough:alias": ["gpu:1", "gpu:2,nic:1", "nic", "other:1", "gpu:0"],
+    "resources:VCPU": ["1", "2", "x"],
+    "resources:CUSTOM_LICENCE": ["1", "0"],
+    "resources1:PGPU": ["1"],
+    "resources_NIC:SRIOV_NET_VF": ["2"],
+    "trait:CUSTOM_SSD": ["required", "forbidden", "maybe"],
+    "trait1:CUSTOM_H100": ["required"],
+    "group_policy": ["none", "isolate", "odd"],
+    "hw:locked_memory": ["true", "no"],
+    "hw:watchdog_action": ["reset"],
+    "unknown:key": ["1"],
 }
+_IMAGE: dict[str, list[str]] = {
+    "hw_numa_nodes": ["1", "2"],
+    "hw_cpu_policy": ["dedicated", "shared"],
+    "hw_cpu_thread_policy": ["isolate", "require"],
+    "hw_mem_page_size": ["large", "2MB"],
+    "hw_pci_numa_affinity_policy": ["preferred"],
+    "trait:CUSTOM_SSD": ["required"],
+    "hw_vm_mode": ["hvm"],
+}
+_ALIASES = [
+    '{"name": "gpu", "vendor_id": "10de", "product_id": "2330"}',
+    '{"name": "nic", "vendor_id": "8086", "product_id": "154c", "device_type": "type-VF", '
+    '"numa_policy": "preferred"}',
+    '{"name": "gpu", "resource_class": "PGPU", "traits": "CUSTOM_H100"}',
+    '{"name": "nic"}',
+]
+
+
+def flavors(chance: random.Random, seed: int) -> Case:
+    """A flavor, an image and the aliases of devices, in Nova's words."""
+    count = chance.choice([0, 1, 2, 2, 3, 4, 6])
+    specs = {key: chance.choice(_SPECS[key]) for key in chance.sample(sorted(_SPECS), count)}
+    image = chance.sample(sorted(_IMAGE), chance.choice([0, 0, 0, 1, 2]))
+    return {
+        "flavor": {
+            "vcpus": chance.choice([1, 2, 4, 4, 6, 8]),
+            "memory_mb": chance.choice([512, 1024, 2048, 2049]),
+            "root_gb": chance.choice([0, 1, 20]),
+            "ephemeral_gb": chance.choice([0, 0, 5]),
+            "swap_mb": chance.choice([0, 0, 100]),
+            "extra_specs": specs,
+        },
+        "image": {key: chance.choice(_IMAGE[key]) for key in image},
+        "aliases": _ALIASES[:2] if chance.random() < 0.9 else chance.sample(_ALIASES, 2),
+        "refuse_unread": chance.random() < 0.3,
+    }
+
+
+def pci_specs(chance: random.Random, seed: int) -> Case:
+    """Entries of ``[pci] device_spec``, and devices that they may be about."""
+    found = pci_strategies.question_of(chance.randrange(2**32)).devices
+    return {
+        "specs": [_entry(chance, found) for _ in range(chance.choice([1, 1, 2, 3]))],
+        "devices": wire(found),
+    }
+
+
+def _entry(chance: random.Random, found: Any) -> Any:
+    device = chance.choice(found)
+    entry: dict[str, Any] = {}
+    if chance.random() < 0.6:
+        entry["vendor_id"] = chance.choice([device.vendor_id, "*", "10DE"])
+        entry["product_id"] = chance.choice([device.product_id, "*"])
+    if chance.random() < 0.6:
+        parts = device.address.rsplit(":", 1)[0]
+        entry["address"] = chance.choice(
+            [device.address, f"{parts}:*.*", "*:*:*.*", ":00.", {"bus": "0.*", "slot": ".*"}, "x"]
+        )
+    for key, values in {
+        "resource_class": ["PGPU", "gpu", "CUSTOM_A-B", ""],
+        "traits": ["CUSTOM_H100", "fast, big"],
+        "physical_network": ["left", None],
+        "remote_managed": ["true", "maybe"],
+        "live_migratable": ["yes", "no"],
+        "one_time_use": ["true"],
+        "devname": ["eth0"],
+    }.items():
+        if chance.random() < 0.15:
+            entry[key] = chance.choice(values)
+    return entry if chance.random() < 0.95 else "{"
+
+
+# --- wire forms ---
+
+
+def objects(chance: random.Random) -> list[Any]:
+    """Return objects of every registered class, most of them inside others."""
+    topology = numa_strategies.question_of(chance.randrange(2**32))
+    joint = pci_strategies.joint_question_of(chance.randrange(2**32))
+    lab = pci_strategies.question_of(chance.randrange(2**32))
+    roots = fleets.fleet(chance, shares=True)
+    request = fleets.request(chance, roots)
+    inventory = ro.PCIInventory(lab.devices, usage=lab.usage)
+    found: list[Any] = [
+        topology.inventory,
+        topology.amount,
+        topology.limit,
+        joint.amount,
+        joint.topology,
+    ]
+    found += [inventory, *lab.devices, *lab.usage, *roots, request, *request.groups]
+    found += [ro.Limits("VCPU=3"), ro.resource("VCPU"), ro.NUMA_TOPOLOGY, ro.DEVICES]
+    found += [Aggregate(name="r7", level="rack"), Trait(name="CUSTOM_A")]
+    found += [ResourceClass(name="PGPU"), SlotResource("CUSTOM_SLOT")]
+    found.append(DevicePool("10de", "2330", 4, numa_node=0, tags={"rack": "r7"}))
+    found.append(ro.Inventories({"VCPU": 4, "NUMA_TOPOLOGY": topology.inventory}))
+    found.append(ro.Amounts({"VCPU": 4, "NUMA_TOPOLOGY": topology.amount}))
+    with ro.connect("memory://", actor="admin") as ledger:
+        ledger.sync(ro.Provider("host", "VCPU=8"), ro.Provider("other", "VCPU=8"))
+        ledger.disable("other", reason="fan")
+        candidates = ledger.snapshot().candidates("VCPU=1", limit=3)
+        found += [*candidates, ledger.claim("a", {"host": "VCPU=2"}), *ledger.trees()]
+        found += ledger.consumers()
+        found += [one.disabled for one in ledger.providers() if one.disabled is not None]
+    for assigned in (
+        lambda: topology.inventory.fit(topology.amount),
+        lambda: inventory.fit(lab.amount),
+    ):
+        try:
+            found.append(assigned())
+        except exceptions.CapacityException:
+            continue
+    row = {"hypervisor_hostname": "h", "vcpus": 8, "vcpus_used": 1, "memory_mb": 64}
+    found.append(ro.ComputeNode.from_row({**row, "memory_mb_used": 0}))
+    return [one for one in found if one is not None]
+
+
+def wire_form(chance: random.Random, seed: int) -> Case:
+    """The wire form of an object, in one case of three damaged; the first question is of all."""
+    if seed == 0:
+        return {"registered": True}
+    made = chance.choice(objects(chance)).obj_to_primitive()
+    if chance.random() < 0.4:
+        _damage(chance, made)
+    return {"wire": made, "target": chance.choice([None, None, "1.0", "0.9"])}
+
+
+def _damage(chance: random.Random, made: Any) -> None:
+    """Take a field away, or put another value into a field."""
+    data = made["versioned_object.data"]
+    inside = [
+        one for one in data.values() if isinstance(one, dict) and "versioned_object.data" in one
+    ]
+    if inside and chance.random() < 0.5:
+        _damage(chance, chance.choice(inside))
+    elif chance.random() < 0.2:
+        made["versioned_object.version"] = chance.choice(["1.7", "2.0", "x"])
+    elif data:
+        key = chance.choice(sorted(data))
+        if chance.random() < 0.4:
+            del data[key]
+        else:
+            data[key] = chance.choice([None, -1, "", "x", 2**70, [], {}, [1, 1], 1.5])
