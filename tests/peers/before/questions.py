@@ -87,6 +87,11 @@ def devices(chance: random.Random, seed: int) -> Case:
         **{word: wire(getattr(question, word)) for word in ("devices", "usage", "amount")},
         "chosen": None if question.chosen is None else list(question.chosen),
         "sockets": [list(pair) for pair in question.sockets.items()],
+        "distances": [
+            [one, other, 10 if one == other else chance.choice([11, 21, 31])]
+            for one in question.sockets
+            for other in question.sockets
+        ],
     }
 
 

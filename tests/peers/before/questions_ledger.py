@@ -65,6 +65,13 @@ def _trees(chance: random.Random) -> list[ro.Provider]:
     return trees + [made(chance, number) for number in range(1, chance.choice([1, 1, 2, 3]))]
 
 
+def classes_of(place: ro.Provider) -> list[str]:
+    """Return the classes that a provider counts; those of a cell, or of a device."""
+    counted = {"NUMA_TOPOLOGY": ["MEMORY_MB", "PCPU"], "DEVICES": ["PGPU"]}
+    names = sorted(map(str, place.inventories))
+    return [one for name in names for one in counted.get(name, [name])]
+
+
 # --- steps ---
 
 
@@ -128,7 +135,7 @@ def _what(chance: random.Random, trees: Sequence[ro.Provider], *, may_give_back:
     found: dict[str, dict[str, int]] = {}
     for _ in range(chance.choice([1, 1, 2, 3])):
         place = chance.choice([one for one in root.walk() if one.inventories] or [root])
-        counted = sorted(map(str, place.inventories)) or ["VCPU"]
+        counted = classes_of(place) or ["VCPU"]
         least = -2 if may_give_back else 0
         amount = chance.choice([least, 1, 1, 1, 2, 2, 3, 4, 9])
         found.setdefault(place.name, {})[chance.choice(counted)] = amount
@@ -138,7 +145,7 @@ def _what(chance: random.Random, trees: Sequence[ro.Provider], *, may_give_back:
 def _placed(chance: random.Random, host: ro.Provider) -> dict[str, Any]:
     classes = {str(name) for one in host.walk() for name in one.inventories}
     found: dict[str, Any] = {}
-    if "PCPU" in classes and chance.random() < 0.8:
+    if "NUMA_TOPOLOGY" in classes and chance.random() < 0.8:
         cells = chance.choice([1, 1, 2])
         size = cells * chance.choice([1, 1, 2, 3])
         found["NUMA_TOPOLOGY"] = wire(ro.numa(cells, dedicated=size, memory_mb=cells * 8))
@@ -186,23 +193,27 @@ def disabled(chance: random.Random, seed: int) -> Case:
 def server_groups(chance: random.Random, seed: int) -> Case:
     """Claims and moves of members of server groups."""
     trees = [_counted_host(chance, number) for number in range(chance.choice([2, 3]))]
-    policies = ["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity", "odd"]
-    policy = chance.choice(policies)
+    strict = ["anti-affinity"] * 5 + ["affinity"] * 3
+    policy = chance.choice([*strict, "soft-affinity", "soft-anti-affinity", "odd"])
     most = chance.choice([1, 1, 2]) if policy == "anti-affinity" else 1
     groups = [{"name": "db", "policy": policy, "max_per_host": most}]
     if chance.random() < 0.2:
         groups.append({"name": "db", "policy": "affinity", "max_per_host": 1})
     steps = []
-    for _ in range(chance.randint(4, 9)):
-        if chance.random() < 0.15:
+    for _ in range(chance.randint(5, 10)):
+        if chance.random() < 0.1:
             verb = chance.choice(["get", "get", "remove"])
             steps.append({"do": "group", "verb": verb, "name": chance.choice(["db", "db", "no"])})
             continue
-        step = _step(chance, trees, ["claim", "claim", "claim", "move", "replace", "release"])
-        if step["do"] == "claim" and chance.random() < 0.9:
-            step["options"]["group"] = chance.choice(["db", "db", "db", "db", "no"])
-        if "what" in step and chance.random() < 0.5:
-            step |= {"is_request": True, "what": wire(ro.Request("VCPU=2"))}
+        do = chance.choice([*["claim"] * 6, *["move"] * 2, "replace", "release"])
+        step: Case = {"do": do, "consumer": chance.choice(CONSUMERS)}
+        if do != "release":
+            amount = chance.choice([1, 2, 4])
+            step["what"] = {chance.choice(trees).name: {"VCPU": amount}}
+            if chance.random() < 0.4:
+                step |= {"is_request": True, "what": wire(ro.Request({"VCPU": amount}))}
+        if do == "claim" and chance.random() < 0.95:
+            step["options"] = {"group": chance.choice([*["db"] * 9, "no"])}
         steps.append(step)
     return {"trees": wire(trees), "groups": groups, "steps": steps}
 
@@ -273,12 +284,12 @@ def _tried(chance: random.Random, trees: Sequence[ro.Provider]) -> list[Case]:
 
 def reshapes(chance: random.Random, seed: int) -> Case:
     """GPUs that are counted at hosts, and go to children or other classes."""
-    total = chance.choice([2, 4])
+    total = chance.choice([2, 4, 4])
     trees = [ro.Provider(f"host{number}", f"VCPU=8,PGPU={total}") for number in range(2)]
     steps: list[Case] = []
-    for number in range(chance.randint(0, 4)):
-        amounts = {chance.choice(["PGPU", "VCPU"]): chance.choice([1, 1, 2])}
-        what = {f"host{chance.randrange(2)}": amounts}
+    for number in range(chance.choice([0, 2, 3, 4, 4])):
+        amounts = {chance.choice(["PGPU", "PGPU", "PGPU", "VCPU"]): chance.choice([1, 1, 2])}
+        what = {chance.choice(["host0", "host0", "host0", "host1"]): amounts}
         steps.append({"do": "claim", "consumer": CONSUMERS[number], "what": what})
     for _ in range(chance.choice([1, 1, 2])):
         steps.append({"do": "reshape", "reshape": _reshape(chance, total)})
@@ -287,13 +298,13 @@ def reshapes(chance: random.Random, seed: int) -> Case:
 
 
 def _reshape(chance: random.Random, total: int) -> Case:
-    host = f"host{chance.randrange(2)}"
-    count = chance.choice([1, 2, total])
+    host = chance.choice(["host0", "host0", "host0", "host1"])
+    count = chance.choice([1, 2, 2, total])
     names = [f"{host}/gpu{number}" for number in range(count)]
     parts: list[Case] = []
     left = total
     for name in names:
-        some = chance.choice([total // count, total // count, total // count, 1, 3])
+        some = chance.choice([*[total // count] * 8, 1, 3])
         parts.append({"provider": name, "total": min(some, left) or 1})
         left -= parts[-1]["total"]
         if chance.random() < 0.2:
@@ -302,7 +313,7 @@ def _reshape(chance: random.Random, total: int) -> Case:
             parts[-1]["resource_class"] = "CUSTOM_GPU"
     move: Case = {"from": host, "resource_class": "PGPU", "to": parts}
     for word in ("fill", "split"):
-        if chance.random() < 0.6:
+        if chance.random() < (0.7 if word == "fill" else 0.2):
             move[word] = True
     if chance.random() < 0.1:
         move["total"] = chance.choice([0, 1, total])

@@ -9,7 +9,7 @@ from typing import Any
 import resource_objects as ro
 from resource_objects import exceptions
 from tests.peers.before.questions import Case, wire
-from tests.peers.before.questions_ledger import host_of_cells, host_of_devices
+from tests.peers.before.questions_ledger import classes_of, host_of_cells, host_of_devices
 from tests.support import fleets
 
 _ORDERS: list[Any] = [
@@ -51,11 +51,11 @@ def _placed(chance: random.Random) -> Case:
     made = chance.choice([host_of_cells, host_of_devices])
     roots = [made(chance, number) for number in range(chance.choice([1, 2, 3]))]
     used = [
-        [place.name, str(name), chance.randint(1, 3)]
+        [place.name, name, chance.randint(1, 3)]
         for root in roots
         for place in root.walk()
-        for name in place.inventories
-        if str(name) in ("DISK_GB", "PCPU", "PGPU") and chance.random() < 0.3
+        for name in classes_of(place)
+        if chance.random() < 0.2
     ]
     while True:
         amounts = _placed_amounts(chance)
@@ -143,4 +143,5 @@ def gangs(chance: random.Random, seed: int) -> Case:
         gang["together"] = "rack"
     used = [[root.name, "VCPU", chance.choice([1, 2])] for root in roots if chance.random() < 0.4]
     levels = {"rack": ["rack0", "rack1"]} if chance.random() < 0.95 else {}
-    return {"trees": wire(roots), "used": used, "disabled": [], "gang": gang, "levels": levels}
+    found = {"trees": wire(roots), "used": used, "disabled": [], "gang": gang, "levels": levels}
+    return found | {"order": chance.choice(["name", "name", "pack", "spread"])}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import resource_objects as ro
@@ -109,20 +109,23 @@ def reasons_of(error: Any) -> list[Any]:
 # --- what has no public name of its own ---
 
 
-def near(sockets: list[list[int]], chosen: list[int] | None) -> dict[str, Any]:
-    """Return the options of a fit of devices near some host cells.
+def near(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a fit of devices near the chosen cells of a question.
 
-    :param sockets: the socket of each host cell
-    :param chosen: the cells; None: anywhere
+    Without chosen cells there are none: the devices may be anywhere.
     """
-    if chosen is None:
+    if case["chosen"] is None:
         return {}
     from resource_objects.resources.context import CellMap, ChosenCells, Context
 
-    return {"context": Context(chosen=ChosenCells(CellMap(dict(sockets), {}), chosen))}
+    distances: dict[int, dict[int, int]] = {}
+    for one, other, distance in case["distances"]:
+        distances.setdefault(one, {})[other] = distance
+    cells = CellMap(dict(case["sockets"]), distances)
+    return {"context": Context(chosen=ChosenCells(cells, case["chosen"]))}
 
 
-def wired(objects: Any = None) -> dict[str, Any]:
+def wired() -> dict[str, Any]:
     """Return the registered classes of the library by the name of their wire form."""
     from oslo_versionedobjects.base import VersionedObjectRegistry
 

@@ -86,7 +86,7 @@ def gangs(case: Case) -> Any:
     """Place a gang; claim in a scenario what was found."""
     with _snapshot(case) as snapshot:
         gang = library.Gang.from_dict(case["gang"])
-        fit = library.call(snapshot, "fit_gang", gang, levels=case["levels"])
+        fit = library.call(snapshot, "fit_gang", gang, levels=case["levels"], order=case["order"])
         if not fit:
             return {"refused": "gang", "shortages": len(fit.shortages)}
         found = {name: _candidate(one) for name, one in fit.candidates.items()}

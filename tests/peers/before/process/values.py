@@ -39,8 +39,7 @@ def cells(case: Case) -> Any:
 def devices(case: Case) -> Any:
     """Fit devices, near some host cells or anywhere, allocate and release them."""
     inventory = library.PCIInventory(read(case["devices"]), usage=read(case["usage"]))
-    near = library.near(case["sockets"], case["chosen"])
-    return _fitted(inventory, inventory.fit(read(case["amount"]), **near))
+    return _fitted(inventory, inventory.fit(read(case["amount"]), **library.near(case)))
 
 
 def joint(case: Case) -> Any:
