@@ -7,7 +7,9 @@ ledgers and hosts, and ``subjects.py`` the table of all kinds.
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -248,10 +250,26 @@ def wire_form(chance: random.Random, seed: int) -> Case:
     """The wire form of an object, in one case of three damaged; the first question is of all."""
     if seed == 0:
         return {"registered": True}
-    made = chance.choice(objects(chance)).obj_to_primitive()
+    made = _pinned(chance.choice(objects(chance)).obj_to_primitive())
     if chance.random() < 0.4:
         _damage(chance, made)
     return {"wire": made, "target": chance.choice([None, None, "1.0", "0.9"])}
+
+
+def _pinned(made: Any) -> Any:
+    """Return a wire form with uuids and moments that are the same each time."""
+    numbers: dict[str, str] = {}
+
+    def pinned(found: re.Match[str]) -> str:
+        number = len(numbers)
+        return numbers.setdefault(found[0], f"00000000-0000-4000-8000-{number:012x}")
+
+    text = _UUID.sub(pinned, json.dumps(made))
+    return json.loads(_MOMENT.sub("2026-01-01T00:00:00", text))
+
+
+_UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
+_MOMENT = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?")
 
 
 def _damage(chance: random.Random, made: Any) -> None:
