@@ -453,6 +453,9 @@ class Reason:
     for :attr:`Rule.FILTER`; ``unit`` then says why in words, and ``holders`` are who stands in the
     way, where a filter names anybody. For :attr:`Rule.SERVER_GROUP`
     ``group`` is the server group, ``holders`` are its members in the way, and ``unit`` says so.
+    ``demands`` are the parts of the request whose amounts ``requested`` sums, where it is more than
+    one: suffixes of named groups, ``""`` for what is requested without a group. ``group`` is then
+    None: a reason that names a group has the amount of each such group.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -474,6 +477,7 @@ class Reason:
     disabled: DisabledFacts | None = None
     parts: tuple[tuple[str, str, int, int], ...] = ()
     filter: str | None = None
+    demands: tuple[str, ...] = ()
 
     @property
     def free(self) -> int:
@@ -487,6 +491,8 @@ class Reason:
             del found["parts"]
         if self.rule is not Rule.FILTER:
             del found["filter"]
+        if not self.demands:
+            del found["demands"]
         if self.disabled is not None:
             found["disabled"] = self.disabled.to_dict()
         return found | {"rule": self.rule.value, "text": str(self)}
@@ -496,7 +502,7 @@ class Reason:
         where += f"group {self.group}: " if self.group else ""
         guest = "" if self.guest is None else f"guest cell {self.guest} on "
         cell = "" if self.cell is None else f"{guest}cell {self.cell}: "
-        is_of_host = self.resource is None and self.rule in _OF_NO_CLASS
+        is_of_host = (self.resource is None and self.rule in _OF_NO_CLASS) or bool(self.demands)
         what = "" if is_of_host else f"{self._what()} "
         return f"{where}{cell}{what}{self._finding()}{self._held()}"
 
@@ -536,11 +542,27 @@ class Reason:
         told = f"asked {self.requested} whole{place}, {few} of {self.bound} {verb} whole"
         return f"{told}: {'; '.join(held)}" if held else told
 
+    def _sum_of_demands(self) -> str:
+        """Return what several parts of the request need together."""
+        groups = [suffix for suffix in self.demands if suffix]
+        subject = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}"
+        if "" in self.demands:
+            subject = f"the request and {subject}"
+        if self.rule is Rule.GROUPS:
+            return f"{subject} can each be given, but not all at once"
+        within, best = (f" in one {self.unit}", " in the best") if self.unit else ("", "")
+        limit = f" under the limit of {self.bound}" if self.rule is Rule.LIMIT else ""
+        verb = "is" if self.free == 1 else "are"
+        needed = f"together need {self.requested} of {self.resource}{within}"
+        return f"{subject} {needed}, {self.free} {verb} free{best}{limit}"
+
     def _finding(self) -> str:
         if self.disabled is not None:
             return f"{self.unit} {self.disabled}" if self.unit else str(self.disabled)
         if self.rule is Rule.NOT_WHOLE:
             return self._not_whole()
+        if self.demands:
+            return self._sum_of_demands()
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
 
 

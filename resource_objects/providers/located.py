@@ -832,7 +832,8 @@ def _on_cells_near(
 ) -> Iterator[Reason]:
     """Yield what stands against host cells that all would be near to, if that is why it is refused.
 
-    Each could be had by itself; the cells that are near enough may be what others hold.
+    Each could be had by itself; the cells that are near enough may be what others hold. One guest
+    cell on such a host cell is enough, so how many of them there are is no reason.
     """
     base = next((name for name in amounts if cell_map_of(inventories[name]) is not None), None)
     if base is None or amounts[base].is_assigned:
@@ -854,7 +855,8 @@ def _on_cells_near(
         if able:
             inventories[base].fit(amounts[base], None, Context(allowed=able))
     except exceptions.CapacityException as more:
-        yield from more.reasons
+        of_all = (Rule.HOST_CELLS, Rule.TOGETHER)
+        yield from (reason for reason in more.reasons if reason.rule not in of_all)
     except exceptions.SearchLimitReached:
         return
 

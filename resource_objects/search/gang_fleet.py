@@ -282,8 +282,10 @@ def answered(problem: Problem) -> Booleans | None:
 class Supply:
     """What is free of each class to the trees of a fleet, with what pools have for them."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, disabled: Booleans | None = None) -> None:
+        """:param disabled: by provider: it is disabled and provides nothing; None: none is"""
         self.fleet = fleet
+        self._disabled = np.zeros(len(fleet.names), np.bool_) if disabled is None else disabled
         self._own: dict[str, Integers] = {}
         self._all: dict[str, Integers] = {}
         self._pools: dict[str, list[tuple[Integers, int]]] = {}
@@ -307,6 +309,7 @@ class Supply:
         if name not in self._own:
             rows = self.fleet.rows(name)
             some = self.fleet.counted(rows) & ~self.fleet.is_pool[rows.provider]
+            some &= ~self._disabled[rows.provider]
             free = np.where(some, rows.free, 0).clip(0)
             found = np.zeros(len(self.fleet.hosts), dtype=np.int64)
             np.add.at(found, rows.tree, free)
@@ -318,7 +321,8 @@ class Supply:
         if name not in self._pools:
             fleet, rows = self.fleet, self.fleet.rows(name)
             found = self._pools[name] = []
-            entries = np.flatnonzero(fleet.is_pool[rows.provider]) if fleet.pools else ()
+            is_pool = fleet.is_pool[rows.provider] & ~self._disabled[rows.provider]
+            entries = np.flatnonzero(is_pool) if fleet.pools else ()
             for entry in map(int, entries):
                 pool = rows.provider[entry : entry + 1]
                 linked = fleet.pools.linked_to(pool, len(fleet.hosts))

@@ -28,11 +28,12 @@ from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Integers, integers
 from resource_objects.search.candidates import Candidate
+from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.conditions.located import LocatedFleetDemand, may_hold
 from resource_objects.search.dealing import Portion, deal, most_of
 from resource_objects.search.explain import Explanation, Stage
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms
+from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms, Supply
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.outlook import SearchOutcome
@@ -606,7 +607,8 @@ class Fitting:
         able = most[number] > 0
         if not able.any():
             able[around] = True
-        supply, each = self.within.supply, kind.totals
+        disabled, each = disabled_for(self.within.fleet, kind.problem.request), kind.totals
+        supply = self.within.supply if disabled is None else Supply(self.within.fleet, disabled)
         free = {name: supply.together(name, able) for name in each}
         count = {
             name: min(free[name] // total, int((supply.of(name)[able] // total).sum()))

@@ -70,7 +70,15 @@ class ManyTold:
         """Return how many reasons there are: :meth:`reasons`, where arrays tell, without them."""
         trees: dict[Hashable, Booleans] = {}  # by what makes two reasons of a host the same
         for told in self._told:
-            key = told.rule, told.requested, told.resource, told.trait, told.unit, told.group
+            key = (
+                told.rule,
+                told.requested,
+                told.resource,
+                told.trait,
+                told.unit,
+                told.group,
+                told.demands,
+            )
             trees.setdefault(key, np.zeros(len(self._problem.fleet.hosts), np.bool_))[told.tree] = (
                 True
             )

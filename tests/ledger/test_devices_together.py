@@ -14,7 +14,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.requests import Request
 from resource_objects.resources.context import Context
-from resource_objects.resources.numa import NUMATopologyAmount
+from resource_objects.resources.numa import HostCell, NUMATopologyAmount, NUMATopologyInventory
 from tests.ledger.device_hosts import (
     CARD,
     DEVICES,
@@ -344,3 +344,28 @@ def test_a_device_is_taken_that_was_free_when_it_was_searched(lab: ro.Ledger) ->
     with pytest.raises(exceptions.NoCandidates, match="other holds 1"):
         lab.claim("job", found)
     assert set(taken(lab, "other")) == {("host0/0000:20:00.0", "PGPU")}
+
+
+@pytest.mark.parametrize("cells", [1, 2])
+def test_what_keeps_guest_cells_from_the_host_cells_near_a_device_is_a_reason(
+    ledger: ro.Ledger, cells: int
+) -> None:
+    """One guest cell near the GPU would do, so the number of host cells there is no reason.
+
+    host0   cell 0: 1 CPU and the GPU   cell 1: 2 CPUs   cell 2: 2 CPUs
+    """
+    host = ro.Provider("host0", "PCPU=5")
+    cpus = [range(1), range(1, 3), range(3, 5)]
+    made = [HostCell(n, dedicated=some, memory_mb=64) for n, some in enumerate(cpus)]
+    host.add_parts(TOPOLOGY, NUMATopologyInventory(made))
+    host.add_parts(DEVICES, ro.PCIInventory([gpu(0x10, 0)]))
+    ledger.sync(host)
+    found = ledger.snapshot().candidates(near(1, cells=cells))
+    expected = [
+        "host0: PGPU asked 1, at most 0 near its host cells",
+        "host0: cell 0: PCPU asked 2, free 1 of 1",
+    ]
+    assert [str(reason) for reason in found.explain().reasons] == expected
+    with pytest.raises(exceptions.CapacityException) as refused:
+        ledger.claim("job", {"host0": near(1, cells=cells)})
+    assert [str(reason) for reason in refused.value.reasons] == expected

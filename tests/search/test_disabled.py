@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import resource_objects as ro
 from resource_objects.exceptions import Rule
+from resource_objects.providers import Provider
 from resource_objects.providers.columns import Columns, TraitColumns
 from resource_objects.providers.disabled import Disabled
-from resource_objects.requests import Request
+from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.search import Snapshot
 from tests.search.test_against_reference import fleets, requests
 from tests.support.lengths import examples
@@ -85,3 +87,52 @@ def test_it_gives_nothing_and_leaves_all_else(compatibility: str | None) -> None
                 assert {reason.rule for reason in reasons} == {Rule.DISABLED}
 
     check()
+
+
+# --- what is disabled is not free -----------------------------------------------------------------
+
+
+@pytest.fixture
+def broken():
+    """A host with the GPUs ``h/g0`` and ``h/g1``, of which the second is disabled."""
+    with ro.connect("memory://") as ledger:
+        host = Provider("h", "VCPU=8")
+        for number in range(2):
+            host.add(f"h/g{number}", "PGPU=1")
+        ledger.sync(host)
+        ledger.disable("h/g1", reason="broken")
+        yield ledger
+
+
+@pytest.mark.parametrize(
+    ("resources", "groups", "figures"),
+    [
+        ("VCPU=1", 3, (3, 1, 0)),
+        ("PGPU=1", 1, (2, 1, 0)),
+        ("PGPU=2", 0, (2, 1, 0)),
+    ],
+)
+def test_a_disabled_device_is_not_free_in_a_reason(broken, resources, groups, figures):
+    named = [RequestGroup("PGPU=1", suffix=f"_{number}") for number in range(groups)]
+    request = Request(resources, groups=named, group_policy="none")
+    short, disabled = broken.snapshot().candidates(request).explain().reasons
+    assert (short.requested, short.bound, short.used) == figures
+    assert (disabled.rule, disabled.where) == (Rule.DISABLED, "h/g1")
+
+
+def test_a_disabled_device_or_pool_is_not_free_for_a_gang(broken):
+    members = Member("worker", "PGPU=1", count=3)
+    told = "worker asked 3, fits 1 (PGPU asked 3, free 1)"
+    assert str(broken.snapshot().fit_gang(Gang([members]))) == told
+    group = Request(groups=[RequestGroup("PGPU=1", suffix="_A")])
+    assert str(broken.snapshot().fit_gang(Gang([Member("worker", group, count=3)]))) == told
+    shared = {"traits": ["MISC_SHARES_VIA_AGGREGATE"], "aggregates": ["agg"]}
+    broken.sync(
+        Provider("h", "VCPU=8", aggregates=["agg"]),
+        *(Provider(f"pool{number}", "DISK_GB=100", **shared) for number in range(2)),
+    )
+    broken.disable("pool1", reason="broken")
+    members = Member("worker", "VCPU=1,DISK_GB=60", count=3)
+    told = "worker asked 3, fits 1 (DISK_GB asked 180, free 100)"
+    assert str(broken.snapshot().fit_gang(Gang([members]))) == told
+    assert broken.snapshot().fit_gang(Gang([Member("worker", "VCPU=1,DISK_GB=60")]))

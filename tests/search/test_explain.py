@@ -431,6 +431,71 @@ def test_the_reasons_of_one_host():
     assert told.of("host4") == told.of("nowhere") == ()
 
 
+def groups_of(*amounts):
+    return [
+        RequestGroup(amount, suffix=f"_{name}")
+        for name, amount in zip("ABC", amounts, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("root", "request_", "line", "demands"),
+    [
+        (
+            host(gpus=2),
+            Request("PGPU=2", groups=groups_of("PGPU=1")),
+            "the request and group _A together need 3 of PGPU, 2 are free",
+            ("", "_A"),
+        ),
+        (
+            host(inventories="VCPU=8:max_unit=5"),
+            Request("VCPU=4", groups=groups_of("VCPU=3", "VCPU=2"), group_policy="none"),
+            "the request and groups _A, _B together need 9 of VCPU, 8 are free",
+            ("", "_A", "_B"),
+        ),
+        (
+            host(gpus=1),
+            Request("VCPU=4", groups=groups_of("PGPU=1", "PGPU=1"), group_policy="none"),
+            "groups _A, _B together need 2 of PGPU, 1 is free",
+            ("_A", "_B"),
+        ),
+        (
+            host(inventories="VCPU=8:min_unit=4,DISK_GB=1"),
+            Request("VCPU=4", groups=groups_of("VCPU=5,DISK_GB=1"), group_policy="none"),
+            "the request and group _A together need 9 of VCPU, 8 are free",
+            ("", "_A"),
+        ),
+    ],
+)
+def test_an_amount_that_several_parts_of_a_request_need_together_names_all_of_them(
+    root, request_, line, demands
+):
+    """A reason that names a group has the amount of that group."""
+    for count in (1, 9):  # one by one, and as arrays
+        hosts = [Provider(f"{root.name}{n}", root.inventories) for n in range(count)]
+        for provider in hosts:
+            for number in range(len(root.children)):
+                provider.add(f"{provider.name}/gpu{number}", "PGPU=1")
+        explanation = explained(hosts, request_)
+        (reason, *_) = explanation.reasons
+        assert str(explanation).splitlines()[0] == f"{root.name}0: {line}"
+        assert (reason.demands, reason.group, reason.rule) == (demands, None, Rule.CAPACITY)
+        assert reason.to_dict()["demands"] == demands
+    (alone,) = explained(root, Request(groups=groups_of("PGPU=3"))).reasons
+    assert (alone.group, alone.requested, "demands" in alone.to_dict()) == ("_A", 3, False)
+
+
+def test_a_request_that_conflicts_with_its_groups_is_named_with_them():
+    root = Provider("host0", "VCPU=4", traits=[A])
+    root.add("host0/gpu0", "PGPU=2", traits=[B])
+    root.add("host0/gpu1", "PGPU=2")
+    group = RequestGroup("PGPU=2", suffix="_A", required=[B])
+    request = Request("PGPU=2", required=[B], groups=[group])
+    assert told(root, request) == [
+        "host0: the request and group _A can each be given, but not all at once"
+    ]
+
+
 def test_no_host_at_all():
     assert told([], "VCPU=1") == ["there are no hosts"]
 

@@ -175,7 +175,7 @@ class Sentence:
         self.reading = HostReading(rows.kept, self.root, rows.rules, rows.trees)
         if rows.rules.host_gives and rows.kept.rows[self.root].is_sharing:
             self.reading.everybody = self.reading.own  # nobody else gives to the tree of a pool
-        suffixes = reason.group.split(", ") if reason.group else []
+        suffixes = reason.demands or (reason.group.split(", ") if reason.group else [])
         self.groups = [g for g in rows.request.named if g.suffix in suffixes]
         self.group = self.groups[0] if self.groups else rows.request.unnamed
         self.asked = counts_of(self.group)

@@ -292,10 +292,10 @@ def put(
 def reasons(problem: CellProblem) -> tuple[Reason, ...]:
     """Return every reason why there is no placement, at least one.
 
-    Kinds of guest cells that fit nowhere come first, with each host cell; if there are none, what
-    keeps them from fitting all at once.
+    Too few host cells come first, then kinds of guest cells that fit nowhere, with each host cell;
+    if there is neither, what keeps them from fitting all at once.
     """
-    found = list(_too_few(problem)) or list(_nowhere(problem)) or list(_not_together(problem))
+    found = [*_too_few(problem), *_nowhere(problem)] or list(_not_together(problem))
     requested = len(problem.needs)
     return tuple(found) or (Reason(Rule.TOGETHER, requested, requested - 1, 0, TOPOLOGY),)
 

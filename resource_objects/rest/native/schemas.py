@@ -338,6 +338,10 @@ _TOLD: dict[str, Schema] = {
             "of what is had in parts: [consumer, provider, parts, of how many]",
         ),
         filter=_or_null(TEXT),
+        demands=_list(
+            TEXT,
+            "of an amount that several groups need together: their names, empty for the request",
+        ),
         disabled=ref("Disabled"),
         text=TEXT,
     ),
@@ -350,7 +354,7 @@ _TOLD: dict[str, Schema] = {
         resource=_or_null(TEXT),
         label=_or_null(TEXT),
         requested=_or_null(NUMBER),
-        most=_said(_or_null(NUMBER), "the most that one provider of the hosts before has free"),
+        most=_said(_or_null(NUMBER), "the most that one of the hosts before can be given"),
     ),
     "Explanation": _told(
         "Why hosts cannot hold a request. Reasons are told of those that come nearest to it.",

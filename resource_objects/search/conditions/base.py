@@ -173,6 +173,7 @@ class Told:
     inventories: Integers | None = None  #: by number
     starts: Integers | None = None
     counts_providers: bool = False  #: told is at how many providers somebody holds some of these
+    demands: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -208,6 +209,7 @@ class Told:
                     None,
                     None,
                     self.group,
+                    demands=self.demands,
                 ),
             )
 

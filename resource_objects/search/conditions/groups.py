@@ -103,6 +103,14 @@ class Named:
     def __bool__(self) -> bool:
         return bool(self.kinds)
 
+    def in_service(self) -> Booleans:
+        """Return, by provider, whether it is in service, or may be allocated all the same."""
+        found = np.ones(len(self.fleet.names), dtype=np.bool_)
+        for one in self.kinds[0].conditions:
+            if one.rule is Rule.DISABLED:
+                found &= one.own
+        return found
+
     def options(self, kind: GroupKind, tree: int) -> list[int]:
         """Return who gives one group of a kind to a tree by itself: its own, then pools."""
         here = self.fleet.of_tree(tree)
@@ -402,8 +410,17 @@ class Groups:
                 yield Reason(Rule.NOT_OWN, amount, 0, 0, name, host, group=_told([kind]))
 
 
+def _suffixes(kinds: Sequence[GroupKind]) -> tuple[str, ...]:
+    return tuple(suffix for kind in kinds for suffix in kind.suffixes)
+
+
 def _told(kinds: Sequence[GroupKind]) -> str:
-    return ", ".join(suffix for kind in kinds for suffix in kind.suffixes)
+    return ", ".join(_suffixes(kinds))
+
+
+def _sharing(name: str, kinds: Sequence[GroupKind], beside: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the parts of a request that need a class: groups, "" for what is beside them."""
+    return (*([""] if name in beside else []), *_suffixes(kinds))
 
 
 class _GroupFindings:
@@ -414,6 +431,7 @@ class _GroupFindings:
         self._fleet = fleet = named.fleet
         self._tree = tree
         self._beside = groups.beside
+        self._is_all = groups.is_all
         self._decide = groups.decide
         self._host = fleet.hosts[tree]
         own, pools = fleet.of_tree(tree), pools_of(fleet, named.rules, tree)
@@ -426,8 +444,12 @@ class _GroupFindings:
         return found or self._of_all()
 
     def all_at_once(self) -> Reason:
-        """Return that all groups, with what is asked without a name, cannot be given at once."""
-        return self._at_once(Rule.GROUPS, self._named.kinds)
+        """Return that all groups, with the request without a group, cannot be given at once."""
+        found = self._at_once(Rule.GROUPS, self._named.kinds)
+        if self._is_all:
+            return found
+        suffixes = _suffixes(self._named.kinds)
+        return dataclasses.replace(found, group=None, demands=("", *suffixes))
 
     # --- one kind by itself ---
 
@@ -555,6 +577,7 @@ class _GroupFindings:
         for name, some in kinds.items():
             rows = self._fleet.rows(name)
             here, _ = self._entries(rows)
+            here = here[self._named.in_service()[rows.provider[here]]]
             capacity = int(rows.capacity[here].sum())
             free = int((rows.capacity[here] - rows.used[here]).clip(0).sum())
             if free < demand[name]:
@@ -567,7 +590,7 @@ class _GroupFindings:
                     name,
                     self._host,
                     self._fleet.holders(numbers),
-                    group=_told(some),
+                    demands=_sharing(name, some, self._beside),
                 )
             elif any(self._slots(kind) < kind.count for kind in some):
                 yield self._at_once(Rule.GROUPS, some)
@@ -870,7 +893,7 @@ class _GroupsTold:
                 capacity,
                 capacity - free[at],
                 name,
-                group=_told(kinds),
+                demands=_sharing(name, kinds, self._beside),
                 inventories=here + rows.first,
                 starts=tree.searchsorted(at),
             )

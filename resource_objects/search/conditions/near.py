@@ -498,8 +498,9 @@ class OnePlace:
             if not other.can(tree, some):
                 ask_for, places = amount.ask, np.array(amount.places, dtype=np.int64)
                 nobody = self._nobody(tree, ask_for.count, ask_for.resource_class, places)
+                able = places[[bool(some >> number & 1) for number in range(len(places))]]
                 for reason in other.short(tree, some) if some else [nobody]:
-                    yield self._of_place(reason, tree, place)
+                    yield self._of_place(reason, tree, place, able)
 
     def _few_groups(self, here: TreePlaces, tree: int, place: int) -> Iterator[Reason]:
         """Yield what one place has too little of for the named groups of a kind."""
@@ -515,23 +516,28 @@ class OnePlace:
                 bound, asked = int(rows.capacity[entries[some]].sum()), kind.count * amount
                 free = int(rows.free[entries[some]].clip(0).sum())
                 if free < asked:
-                    group = ", ".join(kind.suffixes)
+                    is_sum = kind.count > 1
                     yield Reason(
                         *(Rule.NEAR, asked, bound, bound - free, name, fleet.hosts[tree]),
                         fleet.holders(numbers),
                         unit=told(self.level),
-                        group=group,
+                        group=None if is_sum else kind.suffixes[0],
+                        demands=kind.suffixes if is_sum else (),
                     )
 
-    def _of_place(self, reason: Reason, tree: int, place: int) -> Reason:
-        """Return a reason about devices of the host with the figures of one place."""
+    def _of_place(self, reason: Reason, tree: int, place: int, able: Integers) -> Reason:
+        """Return a reason about devices of the host with the figures of one place.
+
+        :param able: the providers that may be used
+        """
         fleet, name = self.near.fleet, reason.resource
         is_of_sums = reason.rule in (Rule.CAPACITY, Rule.LIMIT)
         if not is_of_sums or reason.cell is not None or name is None:
             return reason
         rows = fleet.rows(name)
         here = rows.of_tree(tree)
-        entries = np.flatnonzero(self.near.places.of[rows.provider[here]] == place) + here.start
+        is_there = self.near.places.of[rows.provider[here]] == place
+        entries = np.flatnonzero(is_there & np.isin(rows.provider[here], able)) + here.start
         if not len(entries):
             return self._nobody(tree, reason.requested, name, rows.provider[here])
         bound = int(rows.capacity[entries].sum())
