@@ -27,7 +27,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from resource_objects import exceptions, names, plugins
 from resource_objects.ledger.claims import Claims, Unchanged, described
@@ -188,6 +188,10 @@ class Ledger:
         """Give back every connection. Closing twice is allowed; any other use is refused."""
         self._store.close()
         self._snapshots.forget()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a pickle and a copy: connections and locks belong to one process."""
+        raise TypeError("a Ledger cannot be pickled or copied; call connect() in each process")
 
     def __enter__(self) -> Self:
         return self

@@ -8,8 +8,9 @@ filter of a plug-in is named here like ours.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -227,7 +228,11 @@ class Asked:
         if self._spec.forced:
             every = tuple(one for one in every if one.name in ALWAYS)
         laid: set[str] = set()
-        return tuple(self._laying(one, laid) for one in every)
+        return tuple(functools.partial(self._lay, one, laid) for one in every)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse a pickle and a copy, which would read the ledger in another process."""
+        raise TypeError("filters and weighers of a scheduler cannot be pickled or copied")
 
     def limits(self, fleet: Fleet) -> dict[str, dict[str, int]]:
         """Return the most that may be used of hosts, by uuid, where filters bound it."""
@@ -273,19 +278,15 @@ class Asked:
             self._hosts = HostStates(fleet, self._reports)
         return self._hosts
 
-    def _laying(self, one: NamedFilter, laid: set[str]) -> LaysFilter:
-        """Return what lays a filter.
+    def _lay(self, one: NamedFilter, laid: set[str], fleet: Fleet, request: Request) -> HostFilter:
+        """Lay a filter over a fleet.
 
         :param laid: the names of those that were laid for one search, which each is once: who is
             laid twice is so for another search
         """
         failures = self.skipped if self._pipeline.on_error == "skip" else None
-
-        def lay(fleet: Fleet, request: Request) -> HostFilter:
-            if self._again is not None and one.name in laid:
-                laid.clear()
-                self._spec = self._again()
-            laid.add(one.name)
-            return FilterCondition(one, self.hosts(fleet), self._spec, failures)
-
-        return lay
+        if self._again is not None and one.name in laid:
+            laid.clear()
+            self._spec = self._again()
+        laid.add(one.name)
+        return FilterCondition(one, self.hosts(fleet), self._spec, failures)

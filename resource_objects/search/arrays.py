@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import io
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -30,6 +32,34 @@ def frozen(array: Any) -> Any:
         array = array.copy()
     array.flags.writeable = False
     return array
+
+
+class _FrozenPickler(pickle.Pickler):
+    """Pickles arrays that cannot be written so that they cannot be written when they are loaded."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            return frozen, (value.copy(),)
+        return NotImplemented
+
+
+def pickled(value: object) -> bytes:
+    """Return a pickle of a value whose frozen arrays are frozen again when it is loaded."""
+    file = io.BytesIO()
+    _FrozenPickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+    return file.getvalue()
+
+
+class Shared:
+    """A value that never changes: a copy of it is the value itself."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 def writable(array: Any) -> Any:

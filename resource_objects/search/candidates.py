@@ -16,6 +16,7 @@ from resource_objects.providers import Allocation
 from resource_objects.providers.allocation import by_provider, to_dicts, total
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
+from resource_objects.search.arrays import Shared
 
 if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
@@ -169,7 +170,7 @@ class Chosen:
 Hit: typing.TypeAlias = "Candidate | int"
 
 
-class Candidates(Sequence[Candidate]):
+class Candidates(Sequence[Candidate], Shared):
     """What a search found: a sequence of candidates that knows what it means to be empty.
 
     True: there are some. False: refused, no host can hold the request; :meth:`explain` says why.
@@ -181,7 +182,7 @@ class Candidates(Sequence[Candidate]):
     ``len``, :attr:`steps`, :attr:`cut_short` and :meth:`explain` for all, up to the limit. A
     candidate is built when it is looked at. What is seen does not depend on who looks first, for
     the snapshot below never changes, and any number of threads may read it: one at a time searches
-    on.
+    on. A pickle has all candidates up to the limit, and the explanation with its snapshot.
     """
 
     __slots__ = (
@@ -218,6 +219,11 @@ class Candidates(Sequence[Candidate]):
         self.at = at
         #: limit, order, seed and budget of the search
         self.options = options
+
+    def __reduce__(self) -> tuple[typing.Any, ...]:
+        explanation, ended = self.explain(), self._ended()
+        found = [self._at(place) for place in range(len(self._found))]
+        return _unpickled, (found, self.request, explanation, ended, self.options, self.at)
 
     def instead(self, found: Sequence[Candidate]) -> Candidates:
         """Return an answer to the same question that is just these candidates."""
@@ -322,3 +328,22 @@ class Candidates(Sequence[Candidate]):
         self._pull(None)
         short = ", cut short" if self.cut_short else ""
         return f"<Candidates: {len(self._found)} for {self.request}{short}>"
+
+
+def _unpickled(
+    found: Sequence[Candidate],
+    request: Request,
+    explanation: Explanation,
+    ended: tuple[int, bool],
+    options: Options,
+    at: str | None,
+) -> Candidates:
+    return Candidates(
+        iter(found),
+        request,
+        build=found.__getitem__,  # of none: all are built
+        explain=lambda: explanation,
+        ended=lambda: ended,
+        options=options,
+        at=at,
+    )

@@ -15,7 +15,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.names import in_natural_order
 from resource_objects.search.answer import answer, most_together
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, Shared
 from resource_objects.search.conditions.base import Cut
 from resource_objects.search.outlook import Outlook, Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem
@@ -59,7 +59,7 @@ class _Ranked(NamedTuple):
     rank: tuple[int, float, int]  #: qualities, parts of amounts, and its place among all
 
 
-class Explanation:
+class Explanation(Shared):
     """Why hosts cannot hold a request, and whether they ever could.
 
     The answer first, in one line: :attr:`answer`. Then figures: :attr:`stages`, what each part of
@@ -91,6 +91,9 @@ class Explanation:
         self._hosts = problem.fleet.hosts
         self._outcome = outcome
         self._known: dict[int, tuple[Reason, ...]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._problem, self._outcome)
 
     @functools.cached_property
     def answer(self) -> str:

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 import operator
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -36,9 +37,11 @@ from resource_objects.search.arrays import (
     Keys,
     Overlay,
     PlaceIndex,
+    Shared,
     coded,
     frozen,
     integers,
+    pickled,
 )
 from resource_objects.search.holders import Allocations, Units
 from resource_objects.search.views import UnitsOut, Views
@@ -151,8 +154,15 @@ KEPT_RANKINGS = 8
 MOST_TOUCHED = 64
 
 
+def _unpickled(data: bytes) -> Fleet:
+    fields = pickle.loads(data)
+    inventories: ClassRows = fields["inventories"]
+    fields["classes"] = {name: inventories.part(some) for name, some in fields["classes"].items()}
+    return Fleet(**fields)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Fleet:
+class Fleet(Shared):
     """Providers, inventories, traits and what ties them, as arrays that cannot be written."""
 
     names: tuple[str, ...]  #: of providers
@@ -182,6 +192,15 @@ class Fleet:
     disabled_units: Mapping[int, tuple[DisabledAlone, ...]] = dataclasses.field(
         default_factory=dict
     )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the fields alone: not what was computed of them, and each array once."""
+        fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        fields["classes"] = {
+            name: slice(rows.first, rows.first + len(rows.tree))
+            for name, rows in self.classes.items()
+        }
+        return _unpickled, (pickled(fields),)
 
     def in_force(self) -> Fleet:
         """Return a fleet in which what is in service again by now is so; mostly this one.
@@ -694,13 +713,22 @@ def _held_back(
     if fleet.above and fleet.within is not None:  # what is above the cut binds below it
         trees = np.where(trees == fleet.tree[fleet.above[0]], fleet.within, trees)
 
-    def of_tree(tree: int) -> dict[tuple[int, str], int]:
-        return {
-            (int(places[n]), fleet.class_of(int(numbers[n]))): int(counts[n])
-            for n in np.flatnonzero(trees == tree)
-        }
+    return functools.partial(_held_back_of, fleet, numbers, places, counts, trees)
 
-    return of_tree
+
+def _held_back_of(
+    fleet: Fleet, numbers: Integers, places: Integers, counts: Integers, trees: Integers, tree: int
+) -> dict[tuple[int, str], int]:
+    return {
+        (int(places[n]), fleet.class_of(int(numbers[n]))): int(counts[n])
+        for n in np.flatnonzero(trees == tree)
+    }
+
+
+def _units_of(
+    trees: Mapping[int, Mapping[int, frozenset[str]]], tree: int
+) -> Mapping[int, frozenset[str]]:
+    return trees.get(tree, {})
 
 
 def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
@@ -731,7 +759,7 @@ def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
     for place, units in out.items():
         trees.setdefault(fleet.true_tree(place), {})[place] = units
     found = with_capacity(
-        fleet, numbers, capacity, lambda tree: trees.get(tree, {}), disabled_units=left
+        fleet, numbers, capacity, functools.partial(_units_of, trees), disabled_units=left
     )
     return until, found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -90,6 +91,11 @@ class Problem:
     has_own: Booleans  #: by tree: keeps something of what is asked
     near: Near | None = None  #: the level of which few places are to give all of it
     filters: tuple[HostFilter, ...] = ()  #: those of the conditions on hosts that others brought
+    laid_by: tuple[LaysFilter, ...] = ()  #: what made these
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the request, the fleet and the filters, of which the conditions are made."""
+        return lay, (self.request, self.fleet, self.laid_by)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -219,6 +225,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
         has_own,
         near,
         brought,
+        tuple(filters),
     )
 
 

@@ -24,7 +24,7 @@ from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Gang, Request, RequestLike
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
-from resource_objects.search.arrays import Booleans
+from resource_objects.search.arrays import Booleans, Shared
 from resource_objects.search.candidates import Candidates, Chosen
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -73,11 +73,12 @@ class Refresh:
         return f"{self.changes} changes absorbed, {self.trees} trees read, {self.way}"
 
 
-class Snapshot:
+class Snapshot(Shared):
     """Everything a ledger kept at one moment; it never changes.
 
     Asking who could hold a request: :meth:`candidates`. Looking: :attr:`hosts`, :attr:`pools`,
-    :meth:`capacity`, :meth:`used`, :meth:`free`. Any number of threads may share one.
+    :meth:`capacity`, :meth:`used`, :meth:`free`. Any number of threads may share one, and processes
+    of one machine may send it to each other by ``pickle``.
 
     >>> from resource_objects.providers.columns import InventoryColumns, ProviderColumns
     >>> snapshot = Snapshot(Columns(
@@ -124,6 +125,9 @@ class Snapshot:
         self = object.__new__(cls)
         self._set(fleet, None, cursor, refreshed)
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), *(getattr(self, name) for name in self.__slots__))
 
     def _set(self, *values: object) -> None:
         for name, value in zip(self.__slots__, values, strict=True):
@@ -724,6 +728,12 @@ class Snapshot:
         is_within = True if fleet.within is None else fleet.tree == fleet.within
         count = np.count_nonzero(np.broadcast_to(is_within, fleet.tree.shape))
         return f"<Snapshot: {len(self.hosts)} hosts, {count} providers>"
+
+
+def _unpickled(cls: type[Snapshot], *values: object) -> Snapshot:
+    self = object.__new__(cls)
+    self._set(*values)
+    return self
 
 
 def _opened(columns: Columns, at: str | None) -> Snapshot:
