@@ -18,7 +18,7 @@ import dataclasses
 import datetime
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 __all__ = [
@@ -498,10 +498,15 @@ class Reason:
         return found | {"rule": self.rule.value, "text": str(self)}
 
     def __str__(self) -> str:
+        return self.sentence(() if self.cell is None else (self.cell,))
+
+    def sentence(self, cells: Sequence[int]) -> str:
+        """Return the reason in words, of all host cells of which it is true."""
         where = f"{self.where}: " if self.where else ""
         where += f"group {self.group}: " if self.group else ""
         guest = "" if self.guest is None else f"guest cell {self.guest} on "
-        cell = "" if self.cell is None else f"{guest}cell {self.cell}: "
+        cell = f"{guest}{'each of cells' if cells[1:] else 'cell'} {_ranges(cells)}: "
+        cell = cell if cells else ""
         is_of_host = (self.resource is None and self.rule in _OF_NO_CLASS) or bool(self.demands)
         what = "" if is_of_host else f"{self._what()} "
         return f"{where}{cell}{what}{self._finding()}{self._held()}"
@@ -565,6 +570,63 @@ class Reason:
             return self._sum_of_demands()
         return _FINDINGS[self.rule].format(reason=self, back=-self.requested)
 
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers in words.
+
+    >>> _ranges([0, 2, 3, 4, 9])
+    '0, 2 to 4, 9'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if run[2:] else ", ".join(map(str, run)) for run in runs
+    )
+
+
+def sentences(reasons: Iterable[Reason]) -> list[str]:
+    """Return reasons in words: each fact once, and host cells that are alike together.
+
+    >>> few = [Reason(Rule.CAPACITY, 4, 0, 0, "PCPU", cell=number) for number in range(32)]
+    >>> sentences(few)
+    ['32 cells without CPUs']
+    """
+    of_cell: dict[tuple[str | None, int], list[Reason]] = {}
+    for one in dict.fromkeys(reasons):
+        if one.cell is not None:
+            of_cell.setdefault((one.where, one.cell), []).append(
+                dataclasses.replace(one, cell=None)
+            )
+    alike: dict[tuple[Reason, ...], list[int]] = {}
+    for (_, cell), some in of_cell.items():
+        alike.setdefault(tuple(some), []).append(cell)
+    found: dict[str, None] = {}
+    for one in reasons:
+        if one.cell is None:
+            found[str(one)] = None
+            continue
+        some = of_cell[one.where, one.cell]
+        cells = sorted(alike[tuple(some)])
+        fact = dataclasses.replace(one, cell=None)
+        if len(cells) > 1 and all(each.bound == 0 and each.rule in _OF_PARTS for each in some):
+            what = dict.fromkeys(_PARTS.get(each.resource or "", each.resource) for each in some)
+            where = f"{one.where}: " if one.where else ""
+            found[f"{where}{len(cells)} cells without {' and '.join(map(str, what))}"] = None
+        elif (
+            one.rule is not Rule.PHYSICAL
+            or dataclasses.replace(fact, rule=Rule.CAPACITY) not in some
+        ):
+            found[fact.sentence(cells)] = None
+    return list(found)
+
+
+#: Rules by which a host cell has less than is requested, and what it then lacks in words.
+_OF_PARTS = frozenset({Rule.CAPACITY, Rule.PHYSICAL})
+_PARTS = {"PCPU": "CPUs", "VCPU": "CPUs", "MEMORY_MB": "memory"}
 
 #: What plain data says of a reason; why something is disabled is data of its own.
 _FIELDS = tuple(one.name for one in dataclasses.fields(Reason) if one.name != "disabled")
@@ -674,7 +736,7 @@ class CapacityException(ResourceObjectsError):
         return self.reasons[:count], max(0, len(self.reasons) - count)
 
     def __str__(self) -> str:
-        return "; ".join(str(reason) for reason in self.reasons)
+        return "; ".join(sentences(self.reasons))
 
     @staticmethod
     def of(reasons: Iterable[Reason]) -> CapacityException:
@@ -742,7 +804,7 @@ class HostRefused(CapacityException):
         self.host, self.consumer, self.told = self.args[:3]
 
     def __str__(self) -> str:
-        why = "; ".join(filter(None, [self.told, *map(str, self.reasons)]))
+        why = "; ".join(filter(None, [self.told, *sentences(self.reasons)]))
         return f"{self.host} refuses {self.consumer}{f': {why}' if why else ''}"
 
 

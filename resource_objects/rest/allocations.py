@@ -338,7 +338,7 @@ def _refused(error: exceptions.CapacityException, uuids: Mapping[str, str]) -> e
 
     :param uuids: of providers by name
     """
-    reasons = "; ".join(map(str, error.reasons)) or str(error)
+    reasons = "; ".join(exceptions.sentences(error.reasons)) or str(error)
     names = sorted({str(reason.where) for reason in error.reasons})
     where = ", ".join(uuids.get(name, name) for name in names)
     classes = ", ".join(sorted({str(reason.resource) for reason in error.reasons}))

@@ -313,11 +313,11 @@ def _line(host: str, reasons: tuple[Reason, ...]) -> str:
     >>> print(_line("host0", (few,)))
     host0: PGPU asked 3, free 1 of 4 (job-1 holds 1, job-2 holds 1, job-3 holds 1 and 1 more)
     """
-    return f"{host}: {'; '.join(_part(host, reason) for reason in reasons)}"
-
-
-def _part(host: str, reason: Reason) -> str:
-    return str(dataclasses.replace(reason, where=None if reason.where == host else reason.where))
+    parts = [
+        dataclasses.replace(reason, where=None) if reason.where == host else reason
+        for reason in reasons
+    ]
+    return f"{host}: {'; '.join(exceptions.sentences(parts))}"
 
 
 def _more(count: int) -> str:

@@ -132,7 +132,7 @@ def _move(scenario: Scenario[Any], requests: Requests, name: str, host: str) -> 
     found = without(scenario, name).candidates(asked, limit=1, filters=[on_host])
     if not found:
         why = found.explain().of(root)
-        told = "; ".join(map(str, why))
+        told = "; ".join(exceptions.sentences(why))
         raise exceptions.NoCandidates(f"no candidate for {name} on {root}", told, why)
     scenario.move(name, Chosen(found[0], asked) if known else found[0])
 

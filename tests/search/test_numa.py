@@ -501,7 +501,7 @@ def test_a_refusal_names_the_cell_the_figures_and_who_holds_what():
         ("3:dedicated=3", "NUMA_TOPOLOGY asked 3 host cells, there are 2"),
         ("1:dedicated=1:memory=4:page_size=1GB", "there are no 1 GiB pages"),
         ("1:dedicated=4:thread_policy=require", "free 0 under the policy require"),
-        ("1:shared=3", "cell 0: VCPU asked 3, one claim takes at most 2"),
+        ("1:shared=3", "each of cells 0, 1: VCPU asked 3, one claim takes at most 2"),
     ],
 )
 def test_each_rule_of_the_kind_is_told(asked, said):
@@ -702,6 +702,57 @@ def test_what_is_found_can_be_claimed_until_nothing_is_left(url):
         taken = ledger.backend.read().units
         assert len(set(zip(taken.provider_id, taken.unit, strict=True))) == 16
         assert str(found.explain()).splitlines()[1] == (
-            "host1: cell 0: PCPU asked 2, free 0 of 4 (job-2 holds 2, job-3 holds 2); "
-            "cell 1: PCPU asked 2, free 0 of 4 (job-2 holds 2, job-3 holds 2)"
+            "host1: each of cells 0, 1: PCPU asked 2, free 0 of 4 (job-2 holds 2, job-3 holds 2)"
         )
+
+
+# --- machines of many cells -----------------------------------------------------------------------
+
+
+def many_cells() -> Provider:
+    """A machine of 34 cells: two with CPUs and memory, and 32 of memory that is elsewhere."""
+    machine = Provider("gh", "PCPU=16,MEMORY_MB=2000")
+    cells = [
+        HostCell(n, dedicated=range(8 * n, 8 * n + 8), memory_mb=1000, socket=n) for n in range(2)
+    ]
+    cells += [HostCell(n, memory_mb=0) for n in range(2, 34)]
+    machine.add_parts("NUMA_TOPOLOGY", NUMATopologyInventory(cells))
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "lines"),
+    [
+        (
+            (),
+            "1:dedicated=4:memory=2000",
+            ["each of cells 0, 1: MEMORY_MB asked 2000, free 1000 of 1000"],
+        ),
+        (
+            (),
+            "3:dedicated=6:memory=300",
+            ["NUMA_TOPOLOGY asked 3 guest cells, at most 2 fit at once"],
+        ),
+        (
+            ("1:dedicated=5", "1:dedicated=6"),
+            "1:dedicated=4:memory=10",
+            [
+                "cell 0: PCPU asked 4, free 3 of 8 (job-0 holds 5)",
+                "cell 1: PCPU asked 4, free 2 of 8 (job-1 holds 6)",
+            ],
+        ),
+    ],
+)
+def test_cells_that_are_alike_are_one_sentence_and_each_fact_is_told_once(held, asked, lines):
+    with ro.connect("memory://") as ledger:
+        ledger.sync(many_cells())
+        for number, taken in enumerate(held):
+            ledger.claim(f"job-{number}", {"gh": f"NUMA_TOPOLOGY={taken}"})
+        explanation = ledger.snapshot().candidates(f"NUMA_TOPOLOGY={asked}").explain()
+        expected = [*lines, "32 cells without CPUs and memory"]
+        assert str(explanation) == f"gh: {'; '.join(expected)}"
+        assert str(explanation.nearest()[0]) == str(explanation)
+        with pytest.raises(exceptions.CapacityException) as refused:
+            ledger.claim("job", {"gh": f"NUMA_TOPOLOGY={asked}"})
+    assert str(refused.value) == "; ".join(f"gh: {line}" for line in expected)
+    assert {reason.cell for reason in refused.value.reasons} >= set(range(2, 34))
