@@ -489,16 +489,14 @@ class GangFleet:
         sets = [one for one in self._sets(every) if one.is_of_level]
         return Rooms(sets, self._bounds(HOST), need)
 
-    @property
-    def reachable(self) -> Booleans:
-        """The hosts that are in some place of each level that binds."""
+    def reachable(self, number: int) -> Booleans:
+        """Return the hosts that are in some place of each level that binds a kind."""
         found = np.ones(len(self.fleet.hosts), dtype=np.bool_)
-        for level in self.binding:
-            if level != HOST:
-                some = np.zeros_like(found)
-                for trees in self.places[level].values():
-                    some[trees] = True
-                found &= some
+        for level in {*self.gang.at_most, *self.kinds[number].like.at_most} - {HOST}:
+            some = np.zeros_like(found)
+            for trees in self.places[level].values():
+                some[trees] = True
+            found &= some
         return found
 
     def root(self, trees: Sequence[int], most: Sequence[Integers], budget: Budget) -> Place:

@@ -130,6 +130,9 @@ class GangFit:
 def fit_gang(scenario: Scenario[Any], gang: Gang, levels: Levels, options: Options) -> GangFit:
     """Return where a gang fits.
 
+    A member that names a level goes only to hosts that are in some place of it; where the gang
+    itself names the level, so do all members.
+
     Cost: some passes over the fleet for each kind of member, then some 10 microseconds for each
     member where counts alone are asked for, half a millisecond where devices or cells are chosen.
 
@@ -214,12 +217,20 @@ class Fitting:
 
     # --- where each kind may go ---
 
+    @property
+    def _everywhere(self) -> Integers:
+        return np.arange(len(self.fleet.hosts))
+
+    def _reachable(self, number: int, around: Integers) -> Integers:
+        """Return those of some hosts that are in a place of each level that binds a kind."""
+        return around[self.within.reachable(number)[around]]
+
     def _confinements(self, need: Portion, around: Integers | None) -> Iterator[_Allowed]:
         """Yield where each kind may go: one place of a level for those that stay together."""
-        anywhere = np.flatnonzero(self.within.reachable) if around is None else around
+        anywhere = self._everywhere if around is None else around
         for here in self._roomy(self.gang.together, range(len(need)), anywhere, need):
             each = [
-                self._roomy(kind.like.together, [number], here, need)
+                self._roomy(kind.like.together, [number], self._reachable(number, here), need)
                 for number, kind in enumerate(self.kinds)
             ]
             for allowed in itertools.product(*each):
@@ -552,13 +563,12 @@ class Fitting:
     def _shortages(self) -> Iterator[Shortage]:
         """Yield what the gang lacks, in the place of its level where most of it fits."""
         every = range(len(self.kinds))
-        anywhere = np.flatnonzero(self.within.reachable)
-        around, place = self._best(self.gang.together, every, anywhere)
+        around, place = self._best(self.gang.together, every, self._everywhere)
         short = []
         for number, kind in enumerate(self.kinds):
-            here, name, level = around, place, self.gang.together
+            here, name, level = self._reachable(number, around), place, self.gang.together
             if kind.like.together is not None:
-                here, name = self._best(kind.like.together, [number], around)
+                here, name = self._best(kind.like.together, [number], here)
                 level = kind.like.together
             one = self._short_of(number, here)
             if one is not None:

@@ -245,7 +245,8 @@ class Snapshot(Shared):
         devices or cells are chosen.
 
         :param levels: the aggregates of each level that the gang names, ``{"rack": ["r1", "r2"]}``.
-            A host that is in no place of such a level is left out
+            A host that is in no place of a level is left out for the members that name the level;
+            for all members, if the gang itself names it
         :param order: which hosts are taken first, as for :meth:`candidates`
         :param seed: as there
         :param budget: at most so many steps

@@ -123,6 +123,20 @@ def test_hosts_of_no_place_are_left_out(ledger: ro.Ledger) -> None:
     assert str(fit_of(ledger, gang)) == "worker asked 2, fits 1 (VCPU asked 4, free 2)"
 
 
+@pytest.mark.parametrize("bound", [{"together": "rack"}, {"at_most": {"rack": 2}}])
+def test_a_level_leaves_hosts_out_only_for_the_members_that_name_it(
+    ledger: ro.Ledger, bound: dict[str, Any]
+) -> None:
+    ledger.sync(host("h0", "VCPU=2", "r0"), host("h1", "VCPU=5"))
+    members = [Member("m0", "VCPU=3"), Member("m1", "VCPU=1", **bound)]
+    fit = fit_of(ledger, Gang(members))
+    assert hosts_of(fit) == {"m0": "h1", "m1": "h0"}
+    two = dataclasses.replace(members[1], request="VCPU=2", count=2)
+    (shortage,) = fit_of(ledger, Gang([members[0], two])).shortages
+    assert (shortage.member, shortage.asked, shortage.fits) == ("m1", 2, 1)
+    assert not fit_of(ledger, Gang([members[0], Member("m1", "VCPU=1")], **bound))
+
+
 def test_levels_lie_within_each_other(ledger: ro.Ledger) -> None:
     ledger.sync(
         host("a", "VCPU=8", "r0", "w0"),
@@ -509,7 +523,7 @@ class Machine:
     gpus: int  # as one inventory
     devices: int  # GPUs that are providers
     disk: int
-    rack: str
+    rack: str | None
     is_fast: bool
     pools: frozenset[int]
 
@@ -527,9 +541,9 @@ class World:
         for number, one in enumerate(self.hosts):
             counts = {"VCPU": one.cpus, "PGPU": one.gpus, "DISK_GB": one.disk}
             kept = ",".join(f"{name}={count}" for name, count in counts.items() if count)
-            row = "w0" if one.rack == "r0" else "w1"
+            places = [] if one.rack is None else [one.rack, ROW_OF[one.rack]]
             traits = ["CUSTOM_FAST"] if one.is_fast else []
-            ledger.sync(host(f"h{number}", kept, one.rack, row, gpus=one.devices, traits=traits))
+            ledger.sync(host(f"h{number}", kept, *places, gpus=one.devices, traits=traits))
         for number, disks in enumerate(self.pools):
             linked = [f"h{n}" for n, one in enumerate(self.hosts) if number in one.pools]
             share(ledger, f"pool{number}", f"DISK_GB={disks}", *linked)
@@ -546,11 +560,13 @@ def worlds(draw: st.DrawFn) -> World:
         gpus=st.integers(0, 2),
         devices=st.integers(0, 2),
         disk=st.integers(0, 2),
-        rack=st.sampled_from(["r0", "r1"]),
+        rack=st.sampled_from(["r0", "r1", "r1", None]),
         is_fast=st.booleans(),
         pools=linked,
     )
     hosts = draw(st.lists(machines, min_size=1, max_size=3))
+    if all(one.rack is None for one in hosts):  # a level has a place
+        hosts[0] = dataclasses.replace(hosts[0], rack="r0")
     for number in range(len(pools)):  # a pool serves somebody
         hosts[0] = dataclasses.replace(hosts[0], pools=hosts[0].pools | {number})
 
@@ -576,23 +592,29 @@ def worlds(draw: st.DrawFn) -> World:
     return World(tuple(hosts), pools, Gang(members, together, at_most))
 
 
-ROWS = {"rack": ("r0", "r1"), "row": ("w0", "w1")}
+ROW_OF = {"r0": "w0", "r1": "w1"}
 
 
 def levels_in(world: World) -> dict[str, list[str]]:
     """Return the places of each level that have a host: of others a gang may not speak."""
-    racks = sorted({one.rack for one in world.hosts})
-    return {"rack": racks, "row": [ROWS["row"][ROWS["rack"].index(rack)] for rack in racks]}
+    racks = sorted({one.rack for one in world.hosts if one.rack is not None})
+    return {"rack": racks, "row": [ROW_OF[rack] for rack in racks]}
 
 
 def keeps(world: World, placed: Mapping[str, str]) -> bool:
     """Return whether the hosts of the members keep to what the gang asks."""
     racks = {f"h{n}": one.rack for n, one in enumerate(world.hosts)}
 
-    def place(level: str, name: str) -> str:
+    def place(level: str, name: str) -> str | None:
         return placed[name] if level == "host" else racks[placed[name]]  # a rack is a row here
 
     def is_kept(names: list[str], together: str | None, at_most: Mapping[str, int]) -> bool:
+        if any(
+            place(level, name) is None
+            for level in filter(None, [together, *at_most])
+            for name in names
+        ):
+            return False
         if together and len({place(together, name) for name in names}) > 1:
             return False
         counts = {level: Counter(place(level, name) for name in names) for level in at_most}
