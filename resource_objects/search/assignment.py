@@ -4,13 +4,14 @@ The groups are given one after the other, those that are alike in a row. Before 
 seen whether the rest can still be given, by bounds that are cheap and leave no way out:
 
 * isolated groups need a provider each: a matching between them and who may still give;
-* others of a kind need as many places as there are of them, by what is left everywhere;
+* others that ask for the same need as many places as there are of them, by what is left everywhere;
 * the groups of a ``same_subtree`` need one of their providers, chosen or still possible, above all.
 
 Equal providers in the same state are tried once, and groups that are alike are given in the order
-of the providers, so no way comes twice under another name. A state from which there was no way is
-not tried again. Packing groups of several sizes is a hard problem in general (it contains bin
-packing), so every trial is paid for from a budget.
+of the providers, so no way comes twice under another name. Where one way is enough, sets of
+``same_subtree`` that are equal are given in that order too, compared group by group. A state from
+which there was no way is not tried again. Packing groups of several sizes is a hard problem in
+general (it contains bin packing), so every trial is paid for from a budget.
 
 Rejected: the product of the groups' lists of providers with a filter behind it, which is n!/(n-k)!
 for k groups and n devices; a solver for constraints, which knows neither equal providers nor why it
@@ -81,6 +82,7 @@ class Assigning:
         self._kinds = named.kinds
         self._isolates = named.isolates
         self._subtrees = named.subtrees
+        self._twins = named.twins
         budget.spend(len(named.kinds) * _PER_KIND // PER_STEP)
         if options is None:
             options = [named.options(kind, tree) for kind in named.kinds]
@@ -90,7 +92,14 @@ class Assigning:
         self._options = [sorted(local[p] for p in some) for some in options]
         self._slots = Slots(named.fleet, named.kinds, named.isolates, self._places, self._options)
         self._above = self._ancestors(local) if named.subtrees else []
-        self._order = self._in_order()
+        #: by subtree, the kinds in it
+        self._within = [
+            [number for number, kind in enumerate(self._kinds) if subtree in kind.subtrees]
+            for subtree in range(self._subtrees)
+        ]
+        self._order = self._in_order(named.like)
+        self._spans = self._in_spans()
+        self._families = self._in_families()
         size = len(self._kinds) + len(self._order) + len(self._places) * (1 + self._subtrees)
         self._cost = 1 + size // PER_STEP
         self._start()
@@ -122,7 +131,7 @@ class Assigning:
         above = (self._fleet.upwards(provider) for provider in self._places)
         return [bits_of(local[at] for at in some if at in local) for some in above]
 
-    def _in_order(self) -> list[int]:
+    def _in_order(self, like: Sequence[int]) -> list[int]:
         """Return the kinds in the order they are given, as often as there are groups of each.
 
         Those of a subtree together, the ones that only mark a place first; then who has least
@@ -132,22 +141,41 @@ class Assigning:
         def key(number: int) -> tuple[int, bool, int, int]:
             kind = self._kinds[number]
             first = min(kind.subtrees, default=self._subtrees)
-            return first, bool(kind.classes), len(self._options[number]), number
+            return first, bool(kind.classes), len(self._options[number]), like[number]
 
         order = sorted(range(len(self._kinds)), key=key)
         return [number for number in order for _ in range(self._kinds[number].count)]
 
+    def _in_spans(self) -> list[tuple[int, int]]:
+        """Return, by subtree, where its groups begin and end in the order.
+
+        Groups of other sets may stand between, unless there are equal sets.
+        """
+        found: list[tuple[int, int]] = []
+        for numbers in self._within:
+            depths = [depth for depth, number in enumerate(self._order) if number in numbers]
+            found.append((depths[0], depths[-1] + 1))
+        return found
+
+    def _in_families(self) -> list[list[int]]:
+        """Return the kinds, those together that differ in their subtrees alone."""
+        if not self._subtrees:
+            return [[number] for number in range(len(self._kinds))]
+        found: dict[Hashable, list[int]] = {}
+        for number, kind in enumerate(self._kinds):
+            found.setdefault((kind.alike, tuple(self._options[number])), []).append(number)
+        return list(found.values())
+
     def _start(self) -> None:
+        self._is_once = False  # whether equal sets are not exchanged
         self._chosen: list[Local] = []  # who gives, in the order of the kinds
         self._remaining = [kind.count for kind in self._kinds]
         self._matching = Matching()
-        self._below: list[int] = []  # by subtree, who is below some possible top, as bits
-        #: by subtree, how many of its groups each gives, and the kinds in it
+        #: by subtree, who is below some possible top, as bits
+        self._below = [-1] * self._subtrees
+        self._over: dict[int, int] = {}  # by set of providers, who is above one of it
+        #: by subtree, how many of its groups each gives
         self._given: list[Counter[Local]] = [Counter() for _ in range(self._subtrees)]
-        self._within = [
-            [number for number, kind in enumerate(self._kinds) if subtree in kind.subtrees]
-            for subtree in range(self._subtrees)
-        ]
 
     def _give(self, number: int, place: Local, sign: int) -> None:
         """Let a provider give a group of a kind, or (sign -1) take that back."""
@@ -165,11 +193,14 @@ class Assigning:
 
     # --- the search ---
 
-    def ways(self) -> Iterator[Assignment]:
+    def ways(self, *, is_once: bool = False) -> Iterator[Assignment]:
         """Yield every way, each once; the state is this one's own while it is looked at.
 
+        :param is_once: whether of ways that differ in which of equal sets of ``same_subtree`` has
+            what, the first one is enough
         :raises SearchLimitReached: if the budget runs out first
         """
+        self._is_once = is_once
         if not self._can_finish():
             return
         yield from solutions(0, self._expand, self._budget, self._key, cost=0)
@@ -195,7 +226,7 @@ class Assigning:
         """Yield who may give the next group."""
         number = self._order[depth]
         is_alike = depth > 0 and self._order[depth - 1] == number
-        first = self._chosen[depth - 1] if is_alike else 0
+        first = max(self._chosen[depth - 1] if is_alike else 0, self._after_twin(depth))
         allowed = self._inside(number)
         tried: set[Hashable] = set()
         for place in self._options[number]:
@@ -221,23 +252,33 @@ class Assigning:
         """Return what the rest depends on."""
         is_alike = self._order[depth - 1] == self._order[depth]
         holding = sorted((self._equal[place], held) for place, held in self._slots.holds.items())
-        marks = tuple(self._marks()) if self._subtrees else ()
+        marks = (*self._marks(), *self._bounds(depth)) if self._subtrees else ()
         return depth, self._chosen[-1] if is_alike else -1, tuple(holding), marks
 
     # --- bounds ---
 
     def _can_finish(self) -> bool:
         """Return whether the rest may still be given; False means that it cannot."""
-        for number, count in enumerate(self._remaining):
-            if count and self._slots.total[number] < count:
+        if not self._find_below():
+            return False
+        for numbers in self._families:
+            count = sum(self._remaining[number] for number in numbers)
+            if count and self._slots_of(numbers) < count:
                 return False
         if not self._can_go_on():
             return False
-        tops = [self._tops(number) for number in range(self._subtrees)]
-        if not all(top for top, _ in tops):
-            return False
-        self._below = [below for _, below in tops]
         return not self._isolates or self._can_match()
+
+    def _slots_of(self, numbers: Sequence[int]) -> int:
+        """Return how many of kinds that ask for the same may still be given."""
+        slots, inside = self._slots, 0
+        for number in numbers:
+            if self._remaining[number]:
+                inside |= self._inside(number)
+        if inside < 0:
+            return slots.total[numbers[0]]
+        every = slots.of_kind[numbers[0]].items()
+        return sum(count for place, count in every if inside >> place & 1)
 
     def _can_go_on(self) -> bool:
         """Return whether those like the last one given have places left, in their order."""
@@ -271,20 +312,66 @@ class Assigning:
         """Yield, by set of ``same_subtree``, who gives some group of it, as bits."""
         return (bits_of(given) for given in self._given)
 
-    def _tops(self, subtree: int) -> tuple[int, int]:
-        """Return who may be above all groups of a set, and who is below one of these, as bits."""
+    def _after_twin(self, depth: int) -> Local:
+        """Return the first provider by which the next group comes no earlier than its equal set's.
+
+        Sets are compared group by group: what the groups before decide is not compared.
+        """
+        for subtree in self._kinds[self._order[depth]].subtrees:
+            twin = self._twins[subtree]
+            if twin is not None and self._is_once:
+                begin, before = self._spans[subtree][0], self._spans[twin][0]
+                at = before + depth - begin
+                if self._chosen[begin:depth] == self._chosen[before:at]:
+                    return self._chosen[at]
+        return 0
+
+    def _bounds(self, depth: int) -> Iterator[Hashable]:
+        """Yield what the rest depends on of sets that were given before sets equal to them."""
+        for (begin, end), twin in zip(self._spans, self._twins, strict=True):
+            if twin is not None and depth < end and self._spans[twin][0] < depth:
+                before = self._spans[twin][0]
+                given = self._chosen[before : before + end - begin]
+                yield tuple(given), self._chosen[begin:depth] == given[: max(0, depth - begin)]
+
+    def _find_below(self) -> bool:
+        """Find who may give the rest of each set; return False if a set cannot be given."""
+        for subtree, twin in enumerate(self._twins):
+            if twin is not None and not self._given[twin]:
+                self._below[subtree] = self._below[twin]  # nothing is given of either
+                continue
+            tops, below = self._tops(subtree), 0
+            if not tops:
+                return False
+            for place, above in enumerate(self._above):
+                if above & tops:
+                    below |= 1 << place
+            self._below[subtree] = below
+        return True
+
+    def _tops(self, subtree: int) -> int:
+        """Return who may be above all groups of a set, as bits."""
         tops, possible = -1, bits_of(self._given[subtree])
         for place in self._given[subtree]:
             tops &= self._above[place]
         for number in self._within[subtree]:
             if self._remaining[number]:
-                possible |= self._slots.open[number]
-        tops &= possible
-        below = 0
-        for place, above in enumerate(self._above):
-            if above & tops:
-                below |= 1 << place
-        return tops, below
+                may = self._slots.open[number]
+                if not self._given[subtree] and number == self._order[self._spans[subtree][0]]:
+                    may &= -1 << self._after_twin(self._spans[subtree][0])
+                possible |= may
+                tops &= self._over_any(may)
+        return tops & possible
+
+    def _over_any(self, places: int) -> int:
+        """Return who is above some provider of a set, or in it, as bits."""
+        if places not in self._over:
+            found = 0
+            for place, above in enumerate(self._above):
+                if places >> place & 1:
+                    found |= above
+            self._over[places] = found
+        return self._over[places]
 
     def _inside(self, number: int) -> int:
         """Return who may give a group of a kind without leaving the subtrees it is in."""

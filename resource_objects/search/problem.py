@@ -132,7 +132,7 @@ def _can_groups(named: Named, tree: int, options: Sequence[Sequence[int]] | None
     """Return whether groups can be given, or whether that takes too long to find out."""
     assigning = Assigning(named, tree, Budget(GROUP_PATIENCE), options=options)
     try:
-        return not named or next(assigning.ways(), None) is not None
+        return not named or next(assigning.ways(is_once=True), None) is not None
     except SearchLimitReached:
         return True
 

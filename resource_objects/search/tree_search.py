@@ -11,7 +11,7 @@ groups need; they have few, and what they take is then simply used.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resource_objects import exceptions
@@ -131,23 +131,43 @@ class TreeSearch:
         """
         self._unnamed = ResidualDemand(self._problem.fleet, asks, located, self._purse)
         self._options, self._only_first = options, only_first
-        for given in self._assignments():
+        if any(twin is not None for twin in self._problem.named.twins):
+            # of ways that differ in which of equal sets has what, one is enough to find out
+            # whether there is a candidate; it is the first one
+            found = yield from self._beside(self._assignments(is_once=True), only_one=True)
+            if not found:
+                return
+        yield from self._beside(self._assignments())
+
+    def _beside(
+        self, assignments: Iterable[Assignment], *, only_one: bool = False
+    ) -> Generator[TreeCandidate, None, bool]:
+        """Yield what is found beside ways to give the named groups; return whether there is any.
+
+        :param only_one: whether to go no further than the first way with a candidate
+        """
+        has_any = False
+        for given in assignments:
             found = False
             for one in self._of(given):
-                found = True
+                found = has_any = True
                 if one.key not in self._seen:
                     self._seen.add(one.key)
                     self._has_found = True
                     yield one
-            if not found and self._is_hopeless(given):
-                return
+            if (found and only_one) or (not found and self._is_hopeless(given)):
+                return has_any
+        return has_any
 
     def _is_hopeless(self, given: Assignment) -> bool:
         """Return whether what could not be given beside this way cannot be given beside another."""
         return self._unnamed.reach.isdisjoint(given.used) and not self._needs_own(given)
 
-    def _assignments(self) -> Iterator[Assignment]:
-        """Yield the ways to give the named groups, if the unnamed one can be given at all."""
+    def _assignments(self, *, is_once: bool = False) -> Iterator[Assignment]:
+        """Yield the ways to give the named groups, if the unnamed one can be given at all.
+
+        :param is_once: whether equal sets of ``same_subtree`` are not exchanged
+        """
         if not self._problem.named:
             yield Assignment((), {}, {})
         elif self._unnamed.first({}, {}, False) is not None:
@@ -155,7 +175,7 @@ class TreeSearch:
             assigning = Assigning(
                 named, self._tree, self._purse, self._preference, self._unnamed, self._options
             )
-            yield from assigning.ways()
+            yield from assigning.ways(is_once=is_once)
 
     def _needs_own(self, given: Assignment) -> bool:
         """Return whether the unnamed group has to be given by the tree itself, at least in part."""

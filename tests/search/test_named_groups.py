@@ -6,6 +6,7 @@ way to give the groups, taken by somebody else, leaves it what the unnamed group
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections import Counter
@@ -17,7 +18,7 @@ from resource_objects import exceptions
 from resource_objects.ledger.demand import merged_request
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
-from resource_objects.requests import Request, RequestGroup
+from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.search import Snapshot, tree_search
@@ -480,3 +481,91 @@ def test_what_the_unnamed_group_needs_is_not_given_to_named_ones_first(wanted, c
     found = Snapshot(columns_of([root])).candidates(request, limit=1)
     assert found.steps < 200
     assert found[0].mappings[""] == (f"host0/gpu{wanted:02}",)
+
+
+# --- equal sets of same_subtree ---
+
+
+def switches(count: int, name: str = "h") -> Provider:
+    """Return a host of switches with a GPU and a NIC each; the NIC of the first is used up."""
+    root = Provider(name, "VCPU=64")
+    for number in range(count):
+        switch = root.add(f"{name}/{number}", traits=["CUSTOM_SWITCH"])
+        switch.add(f"{name}/{number}/gpu", "PGPU=1")
+        functions = ro.IntegerInventory(total=4, reserved=0 if number else 4)
+        switch.add(f"{name}/{number}/nic", {"SRIOV_NET_VF": functions})
+    return root
+
+
+def sets(count: int, policy: str = "none", shape: str = "SGN", functions: int = 1) -> Request:
+    """Return a request for sets of a switch, a GPU and a NIC.
+
+    :param shape: which of these are in a set
+    :param functions: how many the last set asks for
+    """
+    groups, subtrees = [], []
+    for number in range(count):
+        wanted = functions if number == count - 1 else 1
+        resources = {"S": "", "G": "PGPU=1", "N": f"SRIOV_NET_VF={wanted}"}
+        required = {"S": ["CUSTOM_SWITCH"]}
+        own = [
+            group(f"_{one}{number}", resources[one], required=required.get(one, ()))
+            for one in shape
+        ]
+        groups += own if number % 2 else own[::-1]
+        subtrees.append([one.suffix for one in own])
+    return Request(groups=groups, group_policy=policy, same_subtree=subtrees)
+
+
+@pytest.mark.parametrize("policy", ["none", "isolate"])
+@pytest.mark.parametrize("functions", [1, 2], ids=["equal", "all but one"])
+@pytest.mark.parametrize("count", [5, 8, 12])
+def test_equal_sets_are_considered_once(count: int, functions: int, policy: str) -> None:
+    """The steps of a refusal do not grow with the ways to name the sets, or to choose switches."""
+    snapshot = Snapshot(columns_of([switches(count)]))
+    request = sets(count, policy, functions=functions)
+    refused = snapshot.candidates(request, budget=20 * count)
+    assert not refused
+    assert not refused.cut_short
+    assert snapshot.candidates(sets(count - 1, policy, functions=functions), budget=20 * count)
+
+
+def test_equal_sets_over_several_hosts_are_given_by_the_host_that_has_enough() -> None:
+    snapshot = Snapshot(columns_of([switches(8, "a"), switches(9, "b")]))
+    (found,) = snapshot.candidates(sets(8), budget=500)
+    assert found.host == "b"
+
+
+def test_equal_sets_are_listed_in_each_way_the_first_one_first() -> None:
+    found = Snapshot(columns_of([switches(5)])).candidates(sets(2), limit=None, per_host=100)
+    switch = [tuple(one.mappings[f"_S{n}"][0][-1] for n in range(2)) for one in found]
+    assert switch == list(itertools.permutations("1234", 2))
+    assert not found.cut_short
+
+
+def test_how_often_sets_fit_is_bound_by_the_switches_that_can_give_one() -> None:
+    snapshot = Snapshot(columns_of([switches(12)]))
+    assert str(snapshot.how_many(sets(1))) == "11"
+    assert str(snapshot.how_many(sets(2))) == "5"
+    pair = Member("pair", sets(1), 11)
+    assert snapshot.fit_gang(Gang([pair]))
+    refused = snapshot.fit_gang(Gang([dataclasses.replace(pair, count=12)]))
+    assert str(refused) == "pair asked 12, fits 11"
+
+
+@pytest.mark.drawn
+def test_sets_are_listed_as_the_enumerator_lists_them() -> None:
+    """Of hosts of two or three switches: each form once, and none is missing."""
+    found = 0
+    for seed in range(examples(400)):
+        chance = random.Random(seed)
+        root = Provider("h", {"VCPU": 2, "PGPU": 1}, traits=chance.choice([[], ["CUSTOM_SWITCH"]]))
+        for number in range(chance.choice([2, 2, 3])):
+            switch = root.add(f"h/{number}", traits=["CUSTOM_SWITCH"])
+            for gpu in range(chance.choice([1, 2])):
+                switch.add(f"h/{number}/{gpu}", {"PGPU": chance.choice([1, 2])})
+            switch.add(f"h/{number}/n", {"SRIOV_NET_VF": chance.choice([1, 2])})
+        shape, policy = chance.choice(["SG", "SGN", "GN", "G"]), chance.choice(["none", "isolate"])
+        request = sets(2, policy, shape, chance.choice([1, 1, 1, 2]))
+        found += len(oracle.check_complete(columns_of([root]), request))
+    assert found > 100

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class GroupKind:
 
     fleet: Fleet
     group: RequestGroup  #: the first of them
+    alike: RequestGroup  #: the same without its suffix, as groups of other sets may have it
     suffixes: tuple[str, ...]
     classes: tuple[tuple[ClassRows, int], ...]  #: what each asks of which class
     names: tuple[str, ...]  #: of these classes
@@ -90,7 +92,7 @@ class GroupKind:
         return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Named:
     """The named groups of a request over a fleet. False if there are none."""
 
@@ -110,6 +112,37 @@ class Named:
             if one.rule is Rule.DISABLED:
                 found &= one.own
         return found
+
+    @functools.cached_property
+    def twins(self) -> tuple[int | None, ...]:
+        """By set of ``same_subtree``, the last set before it that is equal to it, None for none.
+
+        Equal are sets that have the same groups but for their suffixes, none of which is in
+        another set, too.
+        """
+        last: dict[Hashable, int] = {}
+        found: list[int | None] = []
+        for number in range(self.subtrees):
+            kinds = [kind for kind in self.kinds if number in kind.subtrees]
+            key: Hashable = number
+            if all(len(kind.subtrees) == 1 for kind in kinds):
+                key = frozenset((kind.alike, kind.count) for kind in kinds)
+            found.append(last.get(key))
+            last[key] = number
+        return tuple(found)
+
+    @functools.cached_property
+    def like(self) -> tuple[int, ...]:
+        """By kind, the number of the one in its place in the first of equal sets; else its own."""
+        found = list(range(len(self.kinds)))
+        of_set: list[dict[RequestGroup, int]] = []
+        for subtree, twin in enumerate(self.twins):
+            own = {k.alike: n for n, k in enumerate(self.kinds) if subtree in k.subtrees}
+            if twin is not None:
+                for alike, number in own.items():
+                    found[number] = own[alike] = of_set[twin][alike]
+            of_set.append(own)
+        return tuple(found)
 
     def options(self, kind: GroupKind, tree: int) -> list[int]:
         """Return who gives one group of a kind to a tree by itself: its own, then pools."""
@@ -142,21 +175,26 @@ class Named:
     def most(self, trees: int) -> Integers:
         """Return, by tree, how often all groups can be given at most, one time beside the other.
 
-        Of each kind so often as its providers give one; of each class and amount so often as
-        inventories have so much, for all groups together that ask for so much or more.
+        Of each kind so often as its providers give one; of equal sets of ``same_subtree`` so often
+        as providers that may be above the groups of one have these below them; of each class and
+        amount so often as inventories have so much, for all groups together that ask for so much or
+        more.
         """
         found = np.full(trees, MAX_AMOUNT)
         if any(kind.pooled.any() for kind in self.kinds):
             return found
+        gives_of: list[Integers] = []
         for kind in self.kinds:
             each = np.where(kind.own, MAX_AMOUNT, 0)
             for rows, amount in kind.classes:
                 each[rows.provider] = np.minimum(each[rows.provider], rows.free.clip(0) // amount)
+            gives_of.append(each)
             if kind.classes:
                 gives = np.flatnonzero(each)
                 slots = np.zeros(trees, dtype=np.int64)
                 np.add.at(slots, self.fleet.tree[gives], each[gives])
                 np.minimum(found, slots // kind.count, out=found)
+        np.minimum(found, self._most_of_sets(gives_of, trees), out=found)
         asked = [
             (name, rows, amount, kind.count)
             for kind in self.kinds
@@ -169,6 +207,34 @@ class Named:
             many = sum(n for other, _, amount, n in asked if other == name and amount >= least)
             np.minimum(found, slots // many, out=found)
         return found
+
+    def _most_of_sets(self, gives_of: Sequence[Integers], trees: int) -> Integers:
+        """Return, by tree, how often all sets of ``same_subtree`` can be given at most.
+
+        :param gives_of: by kind and provider, how often it gives one group
+        """
+        found, first = np.full(trees, MAX_AMOUNT), list(range(self.subtrees))
+        for subtree, twin in enumerate(self.twins):
+            first[subtree] = subtree if twin is None else first[twin]
+        for subtree, count in Counter(first).items():
+            numbers = [n for n, kind in enumerate(self.kinds) if subtree in kind.subtrees]
+            below = [self._below(gives_of[n]) // self.kinds[n].count for n in numbers]
+            is_top = np.logical_or.reduce([gives_of[n] > 0 for n in numbers])
+            sets = np.zeros(trees, dtype=np.int64)
+            np.add.at(sets, self.fleet.tree, np.where(is_top, np.minimum.reduce(below), 0))
+            np.minimum(found, sets // count, out=found)
+        return found
+
+    def _below(self, figures: Integers) -> Integers:
+        """Return, by provider, the sum of a figure over itself and all below it."""
+        found, at = figures.copy(), np.arange(len(figures))
+        while True:
+            above = self.fleet.parent[at]
+            has_more = above != at
+            if not has_more.any():
+                return found
+            np.add.at(found, above[has_more], figures[has_more])
+            at = above
 
     def _slots(self, kind: GroupKind) -> Integers:
         """Return, by tree, how many groups of a kind could be given if there were no others."""
@@ -218,11 +284,11 @@ def lay_groups(fleet: Fleet, request: Request, laying: Laying, rules: Semantics)
     :raises WrongAmountKind: for an amount that is not kept as one count
     :raises ProviderNotFound: for a tree that is not there
     """
-    kinds = tuple(_kind(fleet, groups, subtrees, laying) for groups, subtrees in _alike(request))
+    kinds = tuple(_kind(fleet, *alike, laying) for alike in _alike(request))
     return Named(fleet, rules, kinds, request.isolates, len(request.same_subtree))
 
 
-def _alike(request: Request) -> Iterator[tuple[list[RequestGroup], frozenset[int]]]:
+def _alike(request: Request) -> Iterator[tuple[RequestGroup, list[RequestGroup], frozenset[int]]]:
     """Yield the groups that are alike, with the sets of ``same_subtree`` that they are in."""
     found: dict[tuple[RequestGroup, frozenset[int]], list[RequestGroup]] = {}
     for group in request.named:
@@ -230,12 +296,16 @@ def _alike(request: Request) -> Iterator[tuple[list[RequestGroup], frozenset[int
             number for number, some in enumerate(request.same_subtree) if group.suffix in some
         )
         found.setdefault((group.replace(suffix="_"), subtrees), []).append(group)
-    for (_, subtrees), groups in found.items():
-        yield groups, subtrees
+    for (alike, subtrees), groups in found.items():
+        yield alike, groups, subtrees
 
 
 def _kind(
-    fleet: Fleet, groups: list[RequestGroup], subtrees: frozenset[int], laying: Laying
+    fleet: Fleet,
+    alike: RequestGroup,
+    groups: list[RequestGroup],
+    subtrees: frozenset[int],
+    laying: Laying,
 ) -> GroupKind:
     group = groups[0]
     conditions = list(laying.of_group(group).each)
@@ -254,6 +324,7 @@ def _kind(
     return GroupKind(
         fleet,
         group,
+        alike,
         tuple(one.suffix for one in groups),
         classes,
         tuple(name for name, _ in counts),
