@@ -32,7 +32,14 @@ def distance_table(
     """
     if len(cells) < 3:
         return None
-    rows = [distances.get(cell) or {} for cell in cells]
+    return _table(tuple(cells), tuple([tuple(distances.get(cell, {}).items()) for cell in cells]))
+
+
+@functools.lru_cache(maxsize=512)  # every fit asks, and the machines of a fleet are of few models
+def _table(
+    cells: tuple[int, ...], given: tuple[tuple[tuple[int, int], ...], ...]
+) -> DistanceTable | None:
+    rows = [dict(pairs) for pairs in given]
     if not any(rows):
         return None
     known = [[row.get(cell) for cell in cells] for row in rows]
