@@ -285,9 +285,9 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
         )
     done = kept.claim
     if not _is_held(ledger, asked):
-        from resource_objects.ledger.feed import snapshot_without
+        from resource_objects.ledger.feed import snapshot_in_place
 
-        found = asked.search(ledger, snapshot_without(ledger.backend, asked.at, [asked.consumer]))
+        found = asked.search(ledger, snapshot_in_place(ledger.backend, asked.consumer, asked.at))
         done = ledger.replace(asked.consumer, found, generation=kept.generation, **options)
     if said.expires_in is not None:
         done = ledger.renew(asked.consumer, expires_in=said.expires_in, claim=done.id)

@@ -17,7 +17,7 @@ from resource_objects.providers import Backend
 from resource_objects.providers.abilities import Ability
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.dry_run import without_consumers
+from resource_objects.providers.dry_run import in_place, without_consumers
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import MOST_ROWS, ProviderFilter, check_limit
 from resource_objects.providers.pools import SHARES
@@ -235,6 +235,15 @@ def snapshot_without(
         pools = {number for number, trait in traits if trait == SHARES}
         columns = without_consumers(columns, moving, only=pools)
     return search.Snapshot(columns, at=at)
+
+
+def snapshot_in_place(backend: Backend, consumer: str, at: str | None = None) -> Snapshot:
+    """Return a snapshot for a change in place of a consumer; see :func:`in_place`.
+
+    :param at: as :meth:`Snapshots.snapshot`
+    """
+    columns = backend.read() if at is None else _confined(backend, names.provider_key(at))
+    return search.Snapshot(in_place(columns, consumer), at=at)
 
 
 def _confined(backend: Backend, at: str) -> Columns:

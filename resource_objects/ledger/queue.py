@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
 from resource_objects.ledger.demand import Demand, Found, demands_of
-from resource_objects.ledger.feed import Snapshots, snapshot_without
+from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
 from resource_objects.ledger.store import Store, any_limit, pages_of
 from resource_objects.providers import Claim
 from resource_objects.providers.feed import Cursor, FeedEntry
@@ -199,7 +199,7 @@ class Queue:
         if leaving is None:
             picture = self._snapshots.snapshot(found.at)
         else:
-            picture = snapshot_without(self._store.backend, found.at, [leaving])
+            picture = snapshot_in_place(self._store.backend, leaving, found.at)
         return picture.searched(found.request, options)
 
     def _worth_waiting(

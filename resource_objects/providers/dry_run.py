@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions
@@ -340,6 +341,7 @@ def _taken(columns: Columns) -> Iterator[tuple[Unit, str]]:
 
 
 _T = TypeVar("_T", bound=tuple[Any, ...])
+_F = TypeVar("_F")
 
 #: (provider's number, resource class)
 _Place: TypeAlias = tuple[int, str]
@@ -420,6 +422,34 @@ def without_consumers(
         units=_table(UnitColumns, units),
         allocations=_table(AllocationColumns, others),
     )
+
+
+def in_place(columns: Columns, consumer: str) -> Columns:
+    """Return columns for a change in place: without a consumer, with capacity for its use.
+
+    The unit rules and the capacity of an inventory allow the amount that the consumer uses of it,
+    also if the inventory shrank below that since. Cost: linear in the rows.
+    """
+    allocations = zip(*columns.allocations, strict=True)
+    amounts = {(number, name): n for number, name, who, n in allocations if who == consumer}
+    found = without_consumers(columns, consumer)
+    table = found.inventories
+    places = zip(table.provider_id, table.resource_class, strict=True)
+    in_use = [amounts.get(place, 0) for place in places]
+
+    def allowed(figures: Sequence[_F], allow: Callable[[_F, int], _F]) -> tuple[_F, ...]:
+        pairs = zip(figures, in_use, strict=True)
+        return tuple(allow(figure, amount) if amount else figure for figure, amount in pairs)
+
+    rows = zip(table.capacity, table.used, in_use, strict=True)
+    capacity = [max(most, used + amount) if amount else most for most, used, amount in rows]
+    relaxed = table._replace(
+        min_unit=allowed(table.min_unit, min),
+        max_unit=allowed(table.max_unit, lambda most, n: None if most is None else max(most, n)),
+        step_size=allowed(table.step_size, math.gcd),
+        capacity=tuple(capacity),
+    )
+    return dataclasses.replace(found, inventories=relaxed)
 
 
 def held_in(columns: Columns, consumer: str) -> Iterator[Use]:

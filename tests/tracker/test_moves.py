@@ -836,3 +836,21 @@ def test_a_move_next_to_a_pool_needs_no_second_share_of_it(
         tracker(lab).confirm_move("vm", "m")
         assert lab.held("vm").by_provider()["ceph"] == ro.Amounts(f"DISK_GB={sizes[1]}")
     assert lab.snapshot().used("DISK_GB") == sizes[0 if is_reverted else 1]
+
+
+@pytest.mark.parametrize("figures", SHRUNK)
+def test_a_change_in_place_that_is_searched_keeps_what_a_host_shrank_below(
+    lab: ro.Ledger, figures: str
+) -> None:
+    """Classes of a child are searched: the one that grows is judged, the others are not."""
+    vm(lab, asked="VCPU=3,CUSTOM_FPGA=1")
+    shrink(lab, "box-0", figures)
+    with pytest.raises(exceptions.NoCandidates, match="CUSTOM_FPGA"):
+        tracker(lab).move("vm", "box-0", "VCPU=3,CUSTOM_FPGA=3", kind=MigrationKind.REBUILD)
+    with pytest.raises(exceptions.CapacityException, match="VCPU"):
+        tracker(lab).move("vm", "box-0", "VCPU=5,CUSTOM_FPGA=2", kind=MigrationKind.REBUILD)
+    tracker(lab).move("vm", "box-0", "VCPU=3,CUSTOM_FPGA=2", kind=MigrationKind.REBUILD)
+    assert lab.held("vm").by_provider() == {
+        "box-0": ro.Amounts("VCPU=3"),
+        "box-0/fpga": ro.Amounts("CUSTOM_FPGA=2"),
+    }

@@ -25,7 +25,7 @@ from resource_objects.host.tracker.asked import (
 )
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import Moves, Records, Revertible
-from resource_objects.ledger.feed import snapshot_without
+from resource_objects.ledger.feed import snapshot_in_place, snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
 from resource_objects.providers.disabled import TRAIT
@@ -267,7 +267,7 @@ class HostClaims:
 
         def search() -> Candidates:
             if replaces:
-                snapshot = snapshot_without(self._ledger.backend, host, [consumer])
+                snapshot = snapshot_in_place(self._ledger.backend, consumer, host)
             elif moves:
                 snapshot = snapshot_without(self._ledger.backend, host, (), consumer)
             else:

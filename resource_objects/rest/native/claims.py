@@ -10,7 +10,7 @@ from typing import Any
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
 from resource_objects.ledger.demand import Found
-from resource_objects.ledger.feed import snapshot_without
+from resource_objects.ledger.feed import snapshot_in_place
 from resource_objects.providers import Allocation
 from resource_objects.requests import Request
 from resource_objects.rest import errors
@@ -118,7 +118,7 @@ def _found(given: Given, holding: str | None = None) -> Found:
         return candidate if request is None else Chosen(candidate, request)
     if holding is None:
         return searched(given.ledger.snapshot(body.get("at")), body)
-    picture = snapshot_without(given.ledger.backend, body.get("at"), [holding])
+    picture = snapshot_in_place(given.ledger.backend, holding, body.get("at"))
     return searched(picture, body)
 
 
