@@ -43,6 +43,18 @@ MAX_FIGURE = 2**31 - 1
 MAX_ELEMENTS = 2**17
 
 
+class Shared:
+    """A value that never changes: a copy of it is the value itself."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
 class FrozenDict(dict[Any, Any]):
     """A dict that cannot change and can be hashed if its values can."""
 

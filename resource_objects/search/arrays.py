@@ -50,18 +50,6 @@ def pickled(value: object) -> bytes:
     return file.getvalue()
 
 
-class Shared:
-    """A value that never changes: a copy of it is the value itself."""
-
-    __slots__ = ()
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-
 def writable(array: Any) -> Any:
     """Return a frozen array that may be written: itself, so that whoever has it sees it."""
     array.flags.writeable = True

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects._ovo import fields as ovo_fields
-from resource_objects.fields import MAX_AMOUNT, FrozenDict
+from resource_objects.fields import MAX_AMOUNT, FrozenDict, Shared
 from resource_objects.providers import Allocation
 from resource_objects.providers.allocation import by_provider, to_dicts, total
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
-from resource_objects.search.arrays import Shared
 
 if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation

@@ -13,9 +13,10 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
+from resource_objects.fields import Shared
 from resource_objects.names import in_natural_order
 from resource_objects.search.answer import answer, most_together
-from resource_objects.search.arrays import Booleans, Integers, Shared
+from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import Cut
 from resource_objects.search.outlook import Outlook, Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem

@@ -24,7 +24,7 @@ import os_traits
 
 from resource_objects import clock, exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.fields import MAX_AMOUNT
+from resource_objects.fields import MAX_AMOUNT, Shared
 from resource_objects.providers.attribution import Blocked, who_has
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import by_amount
@@ -37,7 +37,6 @@ from resource_objects.search.arrays import (
     Keys,
     Overlay,
     PlaceIndex,
-    Shared,
     coded,
     frozen,
     integers,

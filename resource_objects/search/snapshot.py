@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 
 from resource_objects import clock, exceptions
-from resource_objects.fields import FrozenDict
+from resource_objects.fields import FrozenDict, Shared
 from resource_objects.names import consumer_name, resource_class_order
 from resource_objects.providers import given
 from resource_objects.providers.columns import Columns
@@ -24,7 +24,7 @@ from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Gang, Request, RequestLike
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
-from resource_objects.search.arrays import Booleans, Shared
+from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates, Chosen
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
