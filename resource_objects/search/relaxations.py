@@ -34,6 +34,7 @@ from resource_objects.providers.disabled import TRAIT
 from resource_objects.ratio import MAX_RATIO, MILLION, from_millionths
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amounts, resource
+from resource_objects.resources.catalog import is_device
 from resource_objects.search import fleet_build
 from resource_objects.search.arrays import Booleans, frozen
 from resource_objects.search.candidates import Candidate
@@ -559,7 +560,7 @@ def _counts(request: Request | None) -> dict[str, int]:
 
 
 def _ratios(looking: _Looking) -> Iterator[Relaxation]:
-    """Yield which ratio of one inventory would do, the least of each."""
+    """Yield which ratio of one inventory would do, the least of each; never one of devices."""
     yield from looking.best_of(_raised(looking))
 
 
@@ -570,7 +571,7 @@ def _raised(looking: _Looking) -> Iterator[_Trial]:
     counts = _counts(looking.counts)
     for name, count in counts.items():
         some = fleet.classes.get(name)
-        if some is None:
+        if some is None or is_device(name):  # a device exists once
             continue
         here = slice(some.first, some.first + len(some.tree))
         capacity = rows.capacity.copy()

@@ -12,6 +12,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.resources.catalog import is_device
 from resource_objects.resources.numa import (
     GuestCell,
     HostCell,
@@ -254,8 +255,8 @@ def plain_rows(snapshot):
     for name, rows in fleet.classes.items():
         for n, place in enumerate(rows.provider.tolist()):
             base = rows.total[n] - rows.reserved[n]
-            is_device = rows.is_part[n] or rows.is_single[n] or (place, name) in kept
-            if base > 0 and not is_device:
+            is_unique = rows.is_part[n] or rows.is_single[n] or (place, name) in kept
+            if base > 0 and not is_unique and not is_device(name):
                 yield fleet.names[place], name
 
 
@@ -458,6 +459,26 @@ def test_the_end_of_a_claim_is_cheaper_the_sooner_it_is(lab):
         ("release", "job-2", Fraction(15, 8)),
     ]
     assert told[0].told == "job-1 ends at 2026-11-23 01:00"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ro.Request("SRIOV_NET_VF=3"),
+        ro.Request("VCPU=9,PGPU=2"),
+        ro.Request(groups=[ro.RequestGroup("SRIOV_NET_VF=3", suffix="_n")]),
+    ],
+    ids=["functions", "beside a count", "group"],
+)
+def test_no_ratio_of_devices_is_raised(lab, request_):
+    """A device exists once; what is counted beside it may be had more often."""
+    host = ro.Provider("card", "VCPU=8,SRIOV_NET_VF=2")
+    host.add("card/gpu", "PGPU=1")
+    host.add("card/other", "PGPU=1")
+    lab.sync(host)
+    told = lab.snapshot().relaxations(request_, 9)
+    raised = [one.subject for one in told if one.kind == "ratio"]
+    assert raised == (["VCPU of card"] if "VCPU" in str(request_) else [])
 
 
 def test_what_a_condition_costs_is_stated_and_may_be_said(lab):
