@@ -680,7 +680,7 @@ def test_fault_beside_what_is_kept_is_named_by_line(ledger):
     [
         ("machines:\n  {}: {{inventories: VCPU=9}}", "line 2"),
         ("machines:\n  lab-0: {{inventories: VCPU=8}}\n  {}: {{inventories: VCPU=9}}", "line 3"),
-        ("pools:\n  {}: {{inventories: VCPU=9}}", "line 2"),
+        ("pools:\n  {}: {{inventories: VCPU=9}}\nmachines: {{lab-9: {{}}}}", "line 2"),
         ("machines:\n  lab-0: {{children: {{'{}': {{inventories: VCPU=9}}}}}}", "line 2, lab-0"),
         ("machines:\n  lab-1: {{children: {{'{}': {{inventories: VCPU=9}}}}}}", "line 2, lab-1"),
     ],

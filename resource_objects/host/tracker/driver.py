@@ -87,15 +87,8 @@ class Driver(abc.ABC):
         """
         found, errors = valid_inventories(available, tree.inventories)
         tree.update(inventories=found)
-        self.note_invalid(tree.name, errors)
+        note_invalid(self, tree.name, errors)
         return None
-
-    def note_invalid(self, host: str, errors: Iterable[InvalidInput]) -> None:
-        """Record the errors that :meth:`invalid_inventories` returns of a host from now on."""
-        noted = self.__dict__.setdefault("_invalid", {})  # subclasses need not call __init__
-        noted[host] = tuple(errors)
-        if not noted[host]:
-            del noted[host]
 
     def invalid_inventories(self, host: str) -> Iterable[InvalidInput]:
         """Return the errors of single inventories in the last :meth:`update_provider_tree`.
@@ -172,6 +165,14 @@ class Driver(abc.ABC):
         is in step all the same.
         """
         return None
+
+
+def note_invalid(driver: Driver, host: str, errors: Iterable[InvalidInput]) -> None:
+    """Record the errors that a driver returns as the invalid inventories of a host from now on."""
+    noted = driver.__dict__.setdefault("_invalid", {})  # subclasses need not call __init__
+    noted[host] = tuple(errors)
+    if not noted[host]:
+        del noted[host]
 
 
 def valid_inventories(

@@ -34,7 +34,7 @@ from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
 from resource_objects.host.model import TreeSettings, is_discovered, provider_tree
 from resource_objects.host.rules import read_rules
-from resource_objects.host.tracker.driver import Driver
+from resource_objects.host.tracker.driver import Driver, note_invalid
 from resource_objects.providers import Provider
 from resource_objects.providers.partitions import PLACEMENT
 from resource_objects.providers.provider import kept_classes
@@ -166,7 +166,7 @@ class MachineDriver(Driver):
             return dict(tree.inventories.by_name()).get(name)
 
         wanted = put_found(tree, provider_tree(available, **settings, on_invalid=stored))
-        self.note_invalid(tree.name, errors)
+        note_invalid(self, tree.name, errors)
         tree.update(inventories=wanted.inventories, traits=wanted.traits, children=wanted.children)
 
 
