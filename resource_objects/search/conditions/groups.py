@@ -48,6 +48,8 @@ from resource_objects.search.fleet import ClassRows, Fleet
 
 #: With more pools than these, how often each gives is not counted before a tree is looked at.
 COUNTED_POOLS = 32
+#: More sets of groups than any host holds; sums of it over all providers do not overflow.
+_PLENTY = 1 << 40
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -218,10 +220,14 @@ class Named:
             first[subtree] = subtree if twin is None else first[twin]
         for subtree, count in Counter(first).items():
             numbers = [n for n, kind in enumerate(self.kinds) if subtree in kind.subtrees]
-            below = [self._below(gives_of[n]) // self.kinds[n].count for n in numbers]
+            below = [
+                self._below(np.minimum(gives_of[n], _PLENTY)) // self.kinds[n].count
+                for n in numbers
+            ]
+            each = np.minimum(np.minimum.reduce(below), _PLENTY)
             is_top = np.logical_or.reduce([gives_of[n] > 0 for n in numbers])
             sets = np.zeros(trees, dtype=np.int64)
-            np.add.at(sets, self.fleet.tree, np.where(is_top, np.minimum.reduce(below), 0))
+            np.add.at(sets, self.fleet.tree, np.where(is_top, each, 0))
             np.minimum(found, sets // count, out=found)
         return found
 
