@@ -135,12 +135,9 @@ class Bar:
             shown.update(task, completed=done, total=total)
 
     def _begin(self) -> None:
-        try:
-            from rich.console import Console
-            from rich.progress import Progress
-        except ImportError:
-            self._is_seen = False
-            return
+        from rich.console import Console
+        from rich.progress import Progress
+
         shown = Progress(console=Console(file=sys.__stderr__), transient=True)
         task = shown.add_task(self._word, total=self.total or None)
         with self._lock:  # who is done does not wait for a bar that is about to be drawn
