@@ -68,7 +68,107 @@ class Difference:
     explains: Callable[[Case, Differing], bool]
 
 
-DIFFERENCES: list[Difference] = []
+def _data(wire: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a wire form."""
+    found: Mapping[str, Any] = wire["versioned_object.data"]
+    return found
+
+
+def _is_sum(case: Case, found: Differing) -> bool:
+    before, now = found.before, found.now
+    if not (found.has("figures") and isinstance(before, dict) and isinstance(now, dict)):
+        return False
+    named = before.get("group", "").split(", ")
+    return (
+        {*now.get("demands", ())} - {""} == {*named}
+        and "group" not in now
+        and {**before, "group": "", "demands": []} == {**now, "group": "", "demands": []}
+    )
+
+
+def _has_few_cells(case: Case, found: Differing) -> bool:
+    before, now = found.before, found.now
+    if not (isinstance(before, list) and isinstance(now, list)):
+        return False
+    more = [one for one in now if one not in before]
+    is_more = len(now) == len(before) + len(more)
+    if found.has("rules"):
+        return is_more and "HOST_CELLS" in before
+    rules = [one["rule"] for one in before if isinstance(one, dict)]
+    return (
+        is_more
+        and found.has("figures")
+        and "host_cells" in rules
+        and all("cell" in one for one in more)
+    )
+
+
+def _has_closer_cells(case: Case, found: Differing) -> bool:
+    if case["kind"] not in ("cells", "joint") or not found.has("assigned", "used"):
+        return False
+    alone = case["kind"] == "cells"
+    inventory, amount = (
+        case[one] for one in (("inventory", "amount") if alone else ("cells", "topology"))
+    )
+    cells = [_data(one) for one in _data(inventory)["cells"]]
+    distances = {
+        distance for one in cells for other, distance in one["distances"] if other != one["id"]
+    }
+    return len(distances) > 1 and len(_data(amount)["cells"]) > 1
+
+
+def _has_other_nearest(case: Case, found: Differing) -> bool:
+    if not found.has("nearest") or not isinstance(found.before, str):
+        return False
+    request = _data(case["request"])
+    amounts = [_data(_data(group)["resources"])["by_class"] for group in request["groups"]]
+    is_placed = any({"NUMA_TOPOLOGY", "DEVICES"} & one.keys() for one in amounts)
+    return bool(case["disabled"]) or request["group_policy"] == "isolate" or is_placed
+
+
+def _is_level_of_a_member(case: Case, found: Differing) -> bool:
+    if case["kind"] != "gangs" or "rack" in case["gang"].get("at_most", {}):
+        return False
+    has_own = any("rack" in one.get("at_most", {}) for one in case["gang"]["members"].values())
+    is_outside = any(not _data(root)["aggregates"] for root in case["trees"])
+    fits = found.has("members") or (isinstance(found.now, dict) and "members" in found.now)
+    has_fewer = found.has("shortages") and found.now < found.before
+    return has_own and is_outside and (fits or has_fewer)
+
+
+DIFFERENCES: list[Difference] = [
+    Difference(
+        "reasons-of-sums",
+        "a reason whose figures are the sum of the request and of groups names all of them as "
+        "``demands``; before, it named the groups alone as ``group``.",
+        _is_sum,
+    ),
+    Difference(
+        "too-few-host-cells",
+        "a topology of more guest cells than the host has cells is refused for guest cells too "
+        "that fit on none of them; before, for the number of cells alone.",
+        _has_few_cells,
+    ),
+    Difference(
+        "closest-cells",
+        "a topology of several guest cells is on the host cells closest to each other, where their "
+        "distances differ; before, distances did not matter.",
+        _has_closer_cells,
+    ),
+    Difference(
+        "nearest-hosts",
+        "``nearest`` counts what is disabled only where nothing else is missing, and compares "
+        "reasons about isolated groups, affinity and numbers of cells by how much is missing; "
+        "before, each such reason counted the same.",
+        _has_other_nearest,
+    ),
+    Difference(
+        "levels-of-members",
+        "a limit of a member by places leaves out hosts in no such place for this member alone; "
+        "before, for all members of the gang.",
+        _is_level_of_a_member,
+    ),
+]
 
 
 def name_of(case: Case, found: Differing) -> str | None:

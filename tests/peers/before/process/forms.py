@@ -91,7 +91,13 @@ def rules(reasons: Iterable[Any]) -> list[str]:
 
 def figures(reasons: Iterable[Any]) -> list[Any]:
     """Return some reasons as their figures, without sentences."""
-    return sorted((plain(_figures(one)) for one in reasons), key=json.dumps)
+    return sorted((plain(_figures(one)) for one in reasons), key=_in_order)
+
+
+def _in_order(figures: Mapping[str, Any]) -> str:
+    """Return what figures are sorted by: last of all, who requests them."""
+    last = {key: figures[key] for key in ("group", "demands") if key in figures}
+    return json.dumps([{k: v for k, v in figures.items() if k not in last}, last])
 
 
 def _figures(reason: Any) -> dict[str, Any]:

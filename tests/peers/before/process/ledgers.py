@@ -40,7 +40,7 @@ def _folder() -> str:
 def _empty() -> str:
     """Return a file with the tables of this version, which is copied for each question."""
     path = os.path.join(_folder(), "empty.db")
-    library.connect(f"sqlite:///{path}").close()
+    library.call(library.SQLBackend, "upgrade_database", f"sqlite:///{path}")
     return path
 
 

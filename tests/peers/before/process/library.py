@@ -52,6 +52,7 @@ def get(subject: Any, name: str) -> Any:
 # --- values ---
 
 connect = named(":connect")
+SQLBackend = named("backends.sql.backend:SQLBackend")
 ResourceObject = named("base:ResourceObject")
 Amounts = named(":Amounts")
 Inventories = named(":Inventories")
