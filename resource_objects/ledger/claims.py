@@ -28,7 +28,7 @@ from resource_objects.ledger.demand import (
     merged_request,
     providers_in,
 )
-from resource_objects.ledger.feed import Snapshots, snapshot_without
+from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
 from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
@@ -888,8 +888,17 @@ class Claims:
         pools = ProviderFilter(uuids=both, required=frozenset({SHARES}))
         return frozenset(one.uuid for one in backend.list_providers(pools, len(both)))
 
-    def _picture(self, expired: frozenset[str], moving: str | None, at: str | None) -> Snapshot:
-        """Return a snapshot without what expired, and without a moving consumer's use of pools."""
+    def _picture(
+        self,
+        expired: frozenset[str],
+        at: str | None,
+        *,
+        moving: str | None = None,
+        kept: str | None = None,
+    ) -> Snapshot:
+        """Return a snapshot without what expired, for a consumer that moves or is kept in place."""
+        if kept is not None:
+            return snapshot_in_place(self._store.backend, kept, at, expired)
         if expired or moving is not None:
             return snapshot_without(self._store.backend, at, expired, moving)
         return self._snapshots.snapshot(at)
@@ -912,7 +921,7 @@ class Claims:
             counts them once; it is then done again if nothing was found
         :param kept: a consumer that is changed in place: it keeps the devices and CPUs that it can
         """
-        picture = functools.partial(self._picture, expired, moving)
+        picture = functools.partial(self._picture, expired, moving=moving, kept=kept)
 
         def demands() -> Iterator[Demand]:
             latest = found
@@ -952,8 +961,7 @@ class Claims:
             return
 
         def without(host: str) -> Scenario[Any]:
-            gone = [consumer, *expired]
-            return snapshot_without(self._store.backend, found.at or host, gone).fork()
+            return self._picture(expired, found.at or host, kept=consumer).fork()
 
         def staying(host: str, amounts: Mapping[str, Amount]) -> Mapping[str, Amount]:
             return self._placer.staying(consumer, self._store.uuids([host])[host], amounts)

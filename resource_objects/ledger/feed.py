@@ -225,7 +225,7 @@ def snapshot_without(
     Cost: everything is read, unless it is confined to a provider.
 
     :param at: as :meth:`Snapshots.snapshot`
-    :param moving: a consumer that holds nothing of pools
+    :param moving: a consumer whose use of pools does not count, and stays possible
     """
     columns = backend.read() if at is None else _confined(backend, names.provider_key(at))
     gone = set(columns.allocations.consumer) if consumers is None else consumers
@@ -233,17 +233,21 @@ def snapshot_without(
     if moving is not None:
         traits = zip(columns.traits.provider_id, columns.traits.trait, strict=True)
         pools = {number for number, trait in traits if trait == SHARES}
-        columns = without_consumers(columns, moving, only=pools)
+        columns = in_place(columns, moving, only=pools)
     return search.Snapshot(columns, at=at)
 
 
-def snapshot_in_place(backend: Backend, consumer: str, at: str | None = None) -> Snapshot:
+def snapshot_in_place(
+    backend: Backend, consumer: str, at: str | None = None, others: Collection[str] = ()
+) -> Snapshot:
     """Return a snapshot for a change in place of a consumer; see :func:`in_place`.
 
     :param at: as :meth:`Snapshots.snapshot`
+    :param others: consumers that hold nothing in it either
     """
     columns = backend.read() if at is None else _confined(backend, names.provider_key(at))
-    return search.Snapshot(in_place(columns, consumer), at=at)
+    columns = in_place(without_consumers(columns, *others) if others else columns, consumer)
+    return search.Snapshot(columns, at=at)
 
 
 def _confined(backend: Backend, at: str) -> Columns:

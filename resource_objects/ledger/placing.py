@@ -28,7 +28,7 @@ from resource_objects.providers.attribution import holders_of, true_of_all, with
 from resource_objects.providers.columns import Columns, records_by_provider
 from resource_objects.providers.decision import absent, held_by, refusals
 from resource_objects.providers.disabled import ends_of
-from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
+from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
 from resource_objects.providers.located import (
     KeptLayouts,
     LocatedView,
@@ -140,7 +140,10 @@ class Placer:
         }
         if not any(demand.located for demand in demands.values()):
             return demands
-        ground = without_consumers(columns, *leaving) if leaving else columns
+        ground = columns
+        for name in leaving:  # who is asked for stays, as far as its use can
+            gone = in_place if name in demands else without_consumers
+            ground = gone(ground, name)
         beside = (demand for demand in demands.values() if not demand.located)
         ground = with_taken(ground, (use for demand in beside for use in demand.uses))
         may_override = overrides and bool(ground.disabled or ground.disabled_units.provider_id)
@@ -196,7 +199,7 @@ class Placer:
         Cost: a read of the tree.
         """
         columns = self._store.backend.read(host)
-        ground = without_consumers(columns, consumer)
+        ground = in_place(columns, consumer)
         placing = self._placing(columns, ground, UNLIMITED, in_service=False)
         views = {
             name: placing.view(LocatedDemand(host, name, amount))

@@ -424,15 +424,20 @@ def without_consumers(
     )
 
 
-def in_place(columns: Columns, consumer: str) -> Columns:
+def in_place(columns: Columns, consumer: str, *, only: Collection[int] | None = None) -> Columns:
     """Return columns for a change in place: without a consumer, with capacity for its use.
 
     The unit rules and the capacity of an inventory allow the amount that the consumer uses of it,
     also if the inventory shrank below that since. Cost: linear in the rows.
+
+    :param only: of these providers, by number; None: of all
     """
-    allocations = zip(*columns.allocations, strict=True)
-    amounts = {(number, name): n for number, name, who, n in allocations if who == consumer}
-    found = without_consumers(columns, consumer)
+    amounts = {
+        (number, name): n
+        for number, name, who, n in zip(*columns.allocations, strict=True)
+        if who == consumer and (only is None or number in only)
+    }
+    found = without_consumers(columns, consumer, only=only)
     table = found.inventories
     places = zip(table.provider_id, table.resource_class, strict=True)
     in_use = [amounts.get(place, 0) for place in places]
@@ -441,8 +446,8 @@ def in_place(columns: Columns, consumer: str) -> Columns:
         pairs = zip(figures, in_use, strict=True)
         return tuple(allow(figure, amount) if amount else figure for figure, amount in pairs)
 
-    rows = zip(table.capacity, table.used, in_use, strict=True)
-    capacity = [max(most, used + amount) if amount else most for most, used, amount in rows]
+    rows = zip(table.capacity, columns.inventories.used, table.used, strict=True)  # shares too
+    capacity = [max(most, before) if before > used else most for most, before, used in rows]
     relaxed = table._replace(
         min_unit=allowed(table.min_unit, min),
         max_unit=allowed(table.max_unit, lambda most, n: None if most is None else max(most, n)),

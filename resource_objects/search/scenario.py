@@ -37,6 +37,7 @@ from resource_objects.providers.definition import (
     with_move,
 )
 from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.dry_run import in_place
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.given import Limited, limits, moment, of_uuids, tighter
 from resource_objects.providers.orders import (
@@ -264,9 +265,7 @@ class Scenario(Generic[P]):
         places.update(self._place(one.provider) for one in found[0].allocations)
 
         def without() -> Columns:
-            fork = self.fork()
-            fork.release(name)
-            return trees_with(fork._fleet, places)
+            return in_place(trees_with(self._fleet, places), name)
 
         for one in self.snapshot.kept_in_place(found, record.held, without):
             yield one.candidate.allocations

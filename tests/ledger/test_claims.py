@@ -12,7 +12,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, new_operation
-from resource_objects.ledger.feed import snapshot_without
+from resource_objects.ledger.feed import snapshot_in_place, snapshot_without
 from resource_objects.providers import Allocation, Claim, Provider, partitions
 from resource_objects.providers.orders import Write
 from tests.ledger.conftest import by_consumer, paged
@@ -493,6 +493,106 @@ def test_a_change_in_place_keeps_its_devices_and_pools(
     assert ledger.held("job").request == ro.Request.of(request_)
 
 
+#: VCPU of a host that gave 4 CPUs to a consumer before it shrank.
+_SHRUNK = [
+    "VCPU=8:max_unit=2",
+    "VCPU=8:min_unit=5",
+    "VCPU=8:step_size=3",
+    "VCPU=2",
+    "VCPU=8:reserved=6:max_unit=2",
+]
+
+
+def _shrunk(ledger: ro.Ledger, figures: str) -> None:
+    """Let ``job`` use 4 CPUs of a host, the second of its GPUs and a pool; the host shrinks."""
+    _gpus(ledger)
+    ledger.replace("job", {"lab": "VCPU=4", "gpu1": "PGPU=1", "pool1": "DISK_GB=60"})
+    lab = ledger.provider("lab")
+    lab.update(inventories=ro.Inventories(figures))
+    ledger.sync(lab)
+
+
+@pytest.mark.parametrize("figures", _SHRUNK)
+@pytest.mark.parametrize(
+    ("request_", "kept"),
+    [
+        ("VCPU=4,PGPU=1", {"gpu1"}),
+        ("VCPU=4,PGPU=2", {"gpu0", "gpu1"}),
+        ("VCPU=4,PGPU=1,DISK_GB=90", {"gpu1", "pool1"}),
+    ],
+)
+def test_on_a_host_that_shrank_a_change_in_place_keeps_its_devices_and_pools(
+    ledger: ro.Ledger, figures: str, request_: str, kept: set[str]
+) -> None:
+    """What the host gives less of stays as it is, in a ledger and in a scenario of it."""
+    _shrunk(ledger, figures)
+    candidates = snapshot_in_place(ledger.backend, "job").candidates(request_)
+    moved = ledger.snapshot().fork().move("job", candidates)
+    ledger.replace("job", candidates)
+    assert {one.provider for one in moved} == {"lab", *kept}
+    assert set(ledger.held("job").by_provider()) == {"lab", *kept}
+    assert ledger.held("job").by_provider()["lab"] == ro.Amounts("VCPU=4")
+
+
+def _verdict(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except exceptions.CapacityException as refusal:
+        return f"{type(refusal).__name__}: {refusal}"
+    return "done"
+
+
+@pytest.mark.parametrize("figures", _SHRUNK)
+@pytest.mark.parametrize("amount", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("is_searched", [True, False])
+def test_on_a_host_that_shrank_a_scenario_decides_as_the_ledger(
+    ledger: ro.Ledger, figures: str, amount: int, is_searched: bool
+) -> None:
+    _shrunk(ledger, figures)
+    found: Any = snapshot_in_place(ledger.backend, "job").candidates(f"VCPU={amount},PGPU=1")
+    if not is_searched:
+        uuids = {name: ledger.provider(name).uuid for name in ("lab", "gpu1")}
+        found = [
+            taken("lab", "VCPU", amount).replace(provider_uuid=uuids["lab"]),
+            taken("gpu1", "PGPU", 1).replace(provider_uuid=uuids["gpu1"]),
+        ]
+    scenario = ledger.snapshot().fork()
+    tried = _verdict(lambda: scenario.move("job", found))
+    assert tried == _verdict(lambda: ledger.replace("job", found))
+    if not is_searched:
+        grows = {"VCPU=8:min_unit=5": (5, 6), "VCPU=8:step_size=3": (6,)}
+        assert (tried == "done") is (amount <= 4 or amount in grows.get(figures, ()))
+
+
+@pytest.mark.parametrize("figures", _SHRUNK)
+def test_a_replacement_that_is_searched_again_keeps_what_a_host_shrank_below(
+    ledger: ro.Ledger, figures: str
+) -> None:
+    """The candidates were found before somebody was faster; the consumer's use does not count."""
+    _shrunk(ledger, figures)
+    candidates = snapshot_in_place(ledger.backend, "job").candidates("VCPU=4,PGPU=2", limit=1)
+    for one in candidates[0].allocations:
+        if one.provider not in ("lab", "gpu1"):
+            ledger.claim("other", {one.provider: "PGPU=1"})
+    ledger.replace("job", candidates)
+    assert ledger.held("job").by_provider()["lab"] == ro.Amounts("VCPU=4")
+    assert set(ledger.held("job").by_provider()) == {"lab", "gpu1", "gpu2"}
+
+
+@pytest.mark.parametrize("figures", _SHRUNK)
+def test_a_host_that_shrank_can_be_left_in_a_scenario(ledger: ro.Ledger, figures: str) -> None:
+    _shrunk(ledger, figures)
+    ledger.sync(ro.Provider("other", "VCPU=8,PGPU=1"))
+    scenario = ledger.snapshot().fork()
+    held = scenario.held("job").held
+    elsewhere = scenario.snapshot.candidates("VCPU=4,PGPU=1")
+    assert {one.provider for one in scenario.move("job", elsewhere)} == {"other"}
+    ledger.apply(scenario.diff())
+    assert set(ledger.held("job").by_provider()) == {"other"}
+    scenario.undo()
+    assert scenario.held("job").held == held
+
+
 def test_a_device_that_does_not_match_any_more_is_not_kept(ledger: ro.Ledger) -> None:
     host = ro.Provider("lab", "VCPU=8")
     for number, trait in enumerate(("CUSTOM_A", "CUSTOM_B", "CUSTOM_A")):
@@ -951,3 +1051,12 @@ def test_several_release_together_or_not_at_all(ledger: ro.Ledger) -> None:
     for wrong in ("a", None, 7):
         with pytest.raises(exceptions.InvalidField, match="consumers"):
             ledger.release_all(wrong)  # type: ignore[arg-type]
+
+
+def test_a_claim_for_several_searches_again_without_what_has_expired(ledger: ro.Ledger) -> None:
+    hosts(ledger, 1)
+    ledger.claim("old", {"host0": "VCPU=4"}, expires_at=NOW - HOUR)
+    found = ledger.snapshot().candidates("VCPU=2")
+    claims = ledger.claim_all({"a": found, "b": found}, release_expired=True)
+    assert [claim.consumer for claim in claims] == ["a", "b"]
+    assert {one.name for one in ledger.consumers()} == {"a", "b"}

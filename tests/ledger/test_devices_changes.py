@@ -14,6 +14,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.ledger.definitions import Definitions
+from resource_objects.ledger.feed import snapshot_in_place
 from resource_objects.providers.audit import FindingKind
 from tests.ledger.device_hosts import (
     CARD,
@@ -389,6 +390,32 @@ def test_a_change_in_place_keeps_its_cell_and_the_device_near_it(
     ledger.replace("job", found)
     assert set(ledger.held("job").by_provider()) == places | {"host0"}
     assert units <= _units(ledger) or _units(ledger) <= units
+
+
+@pytest.mark.parametrize("is_searched", [True, False])
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("figures", ["VCPU=2", "VCPU=8:max_unit=2", "PCPU=1", "PCPU=8:max_unit=1"])
+def test_on_a_host_that_shrank_a_change_in_place_keeps_its_cell_and_device(
+    ledger: ro.Ledger, figures: str, size: int, is_searched: bool
+) -> None:
+    host = _two_cells()
+    ledger.sync(host)
+    ledger.claim("first", {"host0": f"NUMA_TOPOLOGY=1:dedicated=3,{DEVICES}=PGPU"})
+    ledger.claim("job", {"host0": f"VCPU=4,NUMA_TOPOLOGY=1:dedicated=2,{DEVICES}=PGPU"})
+    ledger.release("first")
+    places, units = set(ledger.held("job").by_provider()), _units(ledger)
+    now = {**dict(host.inventories.by_name()), **dict(ro.Inventories(figures).by_name())}
+    host.update(inventories=ro.Inventories(now))
+    ledger.sync(host)
+    request = f"VCPU=4,DISK_GB=1,NUMA_TOPOLOGY=1:dedicated={size},{DEVICES}=PGPU"
+    found: Any = {"host0": request}
+    if is_searched:
+        found = snapshot_in_place(ledger.backend, "job").candidates(request)
+        moved = ledger.snapshot().fork().move("job", found)
+        assert {unit for one in moved for unit in one.units} <= units
+    ledger.replace("job", found)
+    assert set(ledger.held("job").by_provider()) == places
+    assert _units(ledger) <= units
 
 
 def test_functions_are_kept_by_name_when_they_are_counted(ledger: ro.Ledger) -> None:

@@ -838,6 +838,22 @@ def test_a_move_next_to_a_pool_needs_no_second_share_of_it(
     assert lab.snapshot().used("DISK_GB") == sizes[0 if is_reverted else 1]
 
 
+@each_leaving
+def test_a_pool_that_shrank_below_its_use_is_no_obstacle_to_a_move(
+    lab: ro.Ledger, kind: MigrationKind, host: str, request_: str | None
+) -> None:
+    lab.sync(*(ro.Provider(name, "VCPU=4", aggregates=["row"]) for name in ("box-0", "box-1")))
+    lab.sync(ro.Provider("ceph", "DISK_GB=20", aggregates=["row"], traits=[SHARES]))
+    vm(lab)
+    lab.sync(ro.Provider("ceph", "DISK_GB=8:max_unit=4", aggregates=["row"], traits=[SHARES]))
+    request_ = request_ and request_.replace("DISK_GB=20", "DISK_GB=10")
+    for end in ("revert_move", "confirm_move"):
+        tracker(lab).move("vm", host, request_, kind=kind, migration=end)
+        getattr(tracker(lab), end)("vm", end)
+        assert lab.held("vm").by_provider()["ceph"] == ro.Amounts("DISK_GB=10")
+    assert lab.snapshot().used("DISK_GB") == 10
+
+
 @pytest.mark.parametrize("figures", SHRUNK)
 def test_a_change_in_place_that_is_searched_keeps_what_a_host_shrank_below(
     lab: ro.Ledger, figures: str
