@@ -151,7 +151,10 @@ class StoredRequest:
         if self._text is None:
             self._text = "" if self._request is None else _text_of(self._request)
             if self._shared:
-                shared = [[*use.key, use.amount] for use in self._shared]
+                shared = [
+                    [*use.key, use.amount, *([use.units] if use.units else [])]
+                    for use in self._shared
+                ]
                 body = {**json.loads(self._text or "{}"), _SHARED: shared}
                 self._text = json.dumps(body, separators=(",", ":"))
         return self._text
@@ -203,7 +206,7 @@ def _read_text(text: str) -> tuple[Request | None, tuple[Use, ...]]:
     body = json.loads(text)
     shared = body.pop(_SHARED, ()) if isinstance(body, dict) else ()
     request = None if shared and not body else Request.obj_from_primitive(body)
-    return request, tuple(Use(*one) for one in shared)
+    return request, tuple(Use(*one[:3], *map(tuple, one[3:])) for one in shared)
 
 
 @set_directly
@@ -225,6 +228,15 @@ class Use:
     def key(self) -> Key:
         """Where it is counted."""
         return self.provider_uuid, self.resource_class
+
+    def beyond(self, other: Use) -> Use:
+        """Return what remains of this without another use of the same inventory.
+
+        Of units by name those remain that the other one does not have.
+        """
+        units = tuple(unit for unit in self.units if unit not in other.units)
+        less = len(self.units) - len(units) if self.units or other.units else other.amount
+        return dataclasses.replace(self, amount=self.amount - less, units=units)
 
 
 class Mode(enum.StrEnum):
@@ -592,14 +604,10 @@ class ConsumerRecord:
         :param uses: what the moving consumer uses then
         :param pools: the uuids of pools
         """
-        then = {use.key: use.amount for use in uses if not use.units and use.provider_uuid in pools}
-        shared = tuple(use for use in self.uses if use.key in then and not use.units)
-        beyond = {use.key: use.amount - then[use.key] for use in shared}
-        left = tuple(
-            dataclasses.replace(use, amount=amount)
-            for use in self.uses
-            if (amount := beyond.get(use.key, use.amount)) > 0
-        )
+        then = {use.key: use for use in uses if use.provider_uuid in pools}
+        both = {use: use.beyond(then[use.key]) for use in self.uses if use.key in then}
+        shared = tuple(use for use, beyond in both.items() if beyond != use)
+        left = tuple(one for use in self.uses if (one := both.get(use, use)).amount > 0)
         request = self.own_request
         if not left or not shared:  # a consumer holds something
             return {"uses": self.uses, "request": request}

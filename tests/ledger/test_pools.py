@@ -530,6 +530,42 @@ def test_a_move_counts_what_both_places_use_of_a_pool_once(
     assert _held(ledger) == {"vm": before if is_reverted else after}
 
 
+@pytest.mark.parametrize("is_reverted", [False, True])
+@pytest.mark.parametrize("then", [("f0",), ("f0", "f1"), ("f1", "f2"), ("f2",), ("f0", "f1", "f2")])
+def test_a_unit_of_a_pool_stays_with_the_consumer_that_moves(
+    ledger: ro.Ledger, then: tuple[str, ...], is_reverted: bool
+) -> None:
+    """``left`` keeps the units that the move gives up, until it is confirmed."""
+    for name in ("a", "b"):
+        ledger.sync(ro.Provider(name, "VCPU=4", aggregates=["row"]))
+    ledger.sync(ro.Provider("fpgas", "CUSTOM_FPGA=3", aggregates=["row"], traits=[SHARES]))
+
+    def claimed(host: str, *units: str) -> list[ro.Allocation]:
+        cpus = ro.Allocation(provider=host, resource_class="VCPU", amount=ro.IntegerAmount(2))
+        count = ro.IntegerAmount(len(units))
+        return [cpus, cpus.replace(**_FPGA, amount=count, units=units)]
+
+    ledger.claim("vm", claimed("a", "f0", "f1"))
+    ledger.move("vm", claimed("b", *then), leaving="left")
+    left = tuple(unit for unit in ("f0", "f1") if unit not in then)
+    assert (_units(ledger, "vm"), _units(ledger, "left")) == (then, left)
+    assert ledger.snapshot().used("CUSTOM_FPGA") == len({"f0", "f1", *then})
+    if is_reverted:
+        ledger.swap("vm", "left")
+        assert set(ledger.held("vm").by_provider()) == {"a", "fpgas"}
+        assert _units(ledger, "vm") == ("f0", "f1")
+    ledger.release("left")
+    assert _units(ledger, "vm") == (("f0", "f1") if is_reverted else then)
+    assert not list(ledger.audit())
+
+
+_FPGA = {"provider": "fpgas", "resource_class": "CUSTOM_FPGA"}
+
+
+def _units(ledger: ro.Ledger, consumer: str) -> tuple[str, ...]:
+    return tuple(sorted(unit for one in ledger.held(consumer).allocations for unit in one.units))
+
+
 def test_a_search_for_a_move_does_not_count_the_pool_twice(ledger: ro.Ledger) -> None:
     _with_pool(ledger)
     found = ledger.snapshot("b").candidates("VCPU=2,DISK_GB=60")
