@@ -36,10 +36,6 @@ _OF_REQUEST = (
 )
 
 
-#: A request, or what the constructor of :class:`Request` makes one of.
-RequestLike: TypeAlias = "Request | AmountsLike"
-
-
 @base.register
 class Request(base.ResourceObject, frozen=True):
     """What somebody asks for: groups of amounts, and the conditions on who gives them.
@@ -332,6 +328,10 @@ class Request(base.ResourceObject, frozen=True):
         for name in ("root_required", "root_forbidden"):
             parts += [f"{name}={sorted(getattr(self, name))}"] if getattr(self, name) else []
         return f"Request({', '.join(parts)})"
+
+
+#: A request, or what the constructor of :class:`Request` makes one of.
+RequestLike: TypeAlias = Request | AmountsLike
 
 
 def trait_of_level(level: str) -> str:

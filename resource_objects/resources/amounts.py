@@ -44,11 +44,6 @@ def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
     return amount
 
 
-#: What the constructor of :class:`Amounts` takes: text, or a mapping of resources or their names to
-#: amounts or what a resource makes an amount of.
-AmountsLike: TypeAlias = "Amounts | str | Mapping[Any, Any]"
-
-
 class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     """A frozen mapping of resources to amounts, with the text form."""
 
@@ -192,6 +187,11 @@ class Amounts(_AmountMapping):
                 raise exceptions.WrongAmountKind(name, theirs, "amounts that add up")
             combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
+
+
+#: What the constructor of :class:`Amounts` takes: text, or a mapping of resources or their names to
+#: amounts or what a resource makes an amount of.
+AmountsLike: TypeAlias = Amounts | str | Mapping[Any, Any]
 
 
 @base.register

@@ -23,11 +23,6 @@ _NOTHING: Any = {}
 _NO_LIMITS = Limits()
 
 
-#: What the constructor of :class:`Inventories` takes: text, or a mapping of resources or their
-#: names to inventories or what a resource makes an inventory of.
-InventoriesLike: TypeAlias = "Inventories | str | Mapping[Any, Any]"
-
-
 def _labelled(resource: Resource, inventory: Any) -> Inventory:
     """Return a copy of the inventory, labelled with its resource (a plain value is a total)."""
     if not isinstance(inventory, Inventory):
@@ -294,6 +289,11 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     def __repr__(self) -> str:
         return f"Inventories({str(self)!r})"
+
+
+#: What the constructor of :class:`Inventories` takes: text, or a mapping of resources or their
+#: names to inventories or what a resource makes an inventory of.
+InventoriesLike: TypeAlias = Inventories | str | Mapping[Any, Any]
 
 
 class _Decision:
