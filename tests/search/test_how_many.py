@@ -144,6 +144,23 @@ def test_isolated_groups_need_a_provider_each(ledger: ro.Ledger) -> None:
     assert str(snapshot.how_many(Request(groups=three, group_policy="isolate"))) == "2"
 
 
+@pytest.mark.parametrize("gpus", [1, 2, 3])
+def test_groups_without_amounts_do_not_bound_what_fits(ledger: ro.Ledger, gpus: int) -> None:
+    host = ro.Provider("host0", "VCPU=8")
+    for number in range(gpus):
+        host.add(f"host0/gpu{number}", "PGPU=1")
+    ledger.sync(host)
+    above, below = RequestGroup(suffix="_above"), group("_gpu", "PGPU=1")
+    asked = Request("VCPU=1", groups=[above, below], same_subtree=[["_above", "_gpu"]])
+    found = ledger.snapshot().how_many(asked)
+    assert found.total == Count(gpus, gpus)
+    assert ledger.snapshot().fit_gang(Gang([Member("worker", asked, gpus)]))
+    markers = [above, RequestGroup(suffix="_beside")]
+    asked = Request("VCPU=1", groups=markers, same_subtree=[["_above", "_beside"]])
+    assert ledger.snapshot().how_many(asked).total == Count(8, 8)
+    assert claimed(ledger, found) == gpus
+
+
 def test_limits_and_what_is_out_of_service_count(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("h0", "VCPU=8"), ro.Provider("h1", "VCPU=8"))
     ledger.disable("h1", reason="fan")
