@@ -578,6 +578,24 @@ def test_a_search_for_a_move_does_not_count_the_pool_twice(ledger: ro.Ledger) ->
     assert str(ledger.held("vm").request) == "VCPU=2,DISK_GB=60"
 
 
+def test_a_named_group_that_a_pool_provides_needs_no_second_share(ledger: ro.Ledger) -> None:
+    """In a move, and where a scenario disables the host."""
+    _with_pool(ledger)
+    ledger.release("vm")
+    request = ro.Request("VCPU=2", groups=[ro.RequestGroup("DISK_GB=60", suffix="_D")])
+    ledger.claim("vm", ledger.snapshot("a").candidates(request))
+    ledger.disable("a", reason="fire")
+    after = {"b": "VCPU=2", "ceph": "DISK_GB=60"}
+    drained = ledger.snapshot().fork().drain("a")
+    assert {one.provider: str(one) for one in drained["vm"]} == {
+        "b": "VCPU=2 of b",
+        "ceph": "DISK_GB=60 of ceph",
+    }
+    ledger.move("vm", ledger.snapshot("b").candidates(request), leaving="left")
+    assert _held(ledger) == {"vm": after, "left": {"a": "VCPU=2"}}
+    assert ledger.held("vm").request == request
+
+
 def test_another_pool_and_more_than_there_is_are_judged_as_ever(ledger: ro.Ledger) -> None:
     _with_pool(ledger)
     ledger.sync(

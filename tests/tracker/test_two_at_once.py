@@ -319,7 +319,7 @@ def test_a_boot_that_a_host_has_to_accept_is_not_repeated(
 
 def _one_in(kind: str) -> int:
     """Return of how many pairs the fast command tries one; ``--long`` tries all."""
-    return 3 if kind == "memory" else 48
+    return 12 if kind == "memory" else 96
 
 
 # --- chains of moves, one call after the other ---
