@@ -631,8 +631,11 @@ class Claims:
         if reasons is None:
             pages = self._store.consumers(over, most, last)
             return (claim_of(record) for records in pages for record in records)
+        given = list(reasons) if isinstance(reasons, Iterable) else [reasons]
+        if not all(isinstance(reason, exceptions.Reason) for reason in given):
+            raise exceptions.InvalidField("reasons", reasons, "the reasons of a refusal")
         can_expire = Ability.EXPIRY not in self._store.backend.lacks
-        holders = self._holders(reasons, over) if can_expire else set()
+        holders = self._holders(given, over) if can_expire else set()
         pages = self._store.consumers(over, None, last) if holders else iter(())
         every = (record for records in pages for record in records if record.consumer in holders)
         return map(claim_of, itertools.islice(every, most))

@@ -860,6 +860,7 @@ class Ledger:
         :param after: only those of consumers after this name
         :param reasons: only the consumers of these reasons of a refusal, such as ``error.reasons``:
             the same claim with ``release_expired`` may release them
+        :raises InvalidField: if one of them is no reason
         """
         return self._claims.expired(now, limit, after, reasons)
 

@@ -255,6 +255,8 @@ def test_what_cannot_be_is_refused_and_changes_nothing(kept: ro.Ledger, method: 
         lambda ledger: ledger.pools.list(older_than=datetime.timedelta.max),
         lambda ledger: ledger.claim("new", {"host0": "VCPU=1"}, expires_at=LATE),
         lambda ledger: ledger.expired(EARLY),
+        lambda ledger: ledger.expired(reasons="no room"),
+        lambda ledger: ledger.expired(reasons=3),
         lambda ledger: ledger.feed.is_fresh(None),
         lambda ledger: ledger.pools.share("nfs", hosts=[]),
     ],
