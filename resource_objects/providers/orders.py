@@ -129,7 +129,8 @@ class StoredRequest:
     that no backend stores nor parses what it has just written.
 
     ``shared`` is for a consumer that holds the source of a move: the allocations of pools that the
-    moving consumer holds for both, as they were before the move. There may be no request then.
+    moving consumer holds for both, as they were before the move. There may be no request then. The
+    text contains ``shared``, so the argument ``shared`` has no effect next to a text.
 
     >>> stored = StoredRequest(Request("VCPU=2"))
     >>> StoredRequest(stored.text) == stored
@@ -596,12 +597,15 @@ class ConsumerRecord:
         return None if self.request.request is None else StoredRequest(self.request.request)
 
     def left_by(self, uses: Iterable[Use], pools: Collection[str]) -> dict[str, Any]:
-        """Return what an order says of a consumer that gets what this one holds, in a move.
+        """Return ``uses`` and ``request``, arguments of a :class:`ConsumerOrder`, for a move.
 
-        What both use of a pool is counted once: the moving consumer holds it, and the other one
-        only what goes beyond that.
+        The order is for the consumer that takes over the allocations of this one. An amount of a
+        pool, without units, that the moving consumer still uses is subtracted from them, so that it
+        is counted once. ``request.shared`` records these allocations as they were before. If
+        nothing would remain, all allocations are returned and nothing is subtracted, because a
+        consumer needs at least one allocation.
 
-        :param uses: what the moving consumer uses then
+        :param uses: the uses of the moving consumer after the move
         :param pools: the uuids of pools
         """
         then = {use.key: use for use in uses if use.provider_uuid in pools}
