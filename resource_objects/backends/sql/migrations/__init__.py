@@ -1,8 +1,9 @@
 """How a database gets its tables, and which library may use it.
 
-Each step is a revision under ``versions``, numbered from ``0001``, and stays as it is for ever: a
-later schema is a later revision. Alembic orders and stamps them (table ``ro_alembic_version``); no
-ini file is involved.
+Each step is a revision under ``versions``, numbered from ``0001``. Alembic orders and stamps them
+(table ``ro_alembic_version``); no ini file is involved. A released revision never changes: a later
+schema is a later revision. Until 0.1.0 is released there is one revision, which creates the tables
+of ``tables``.
 
 Revisions *expand* first and *contract* later, so that libraries of two versions can work side by
 side: ``ledger_info.oldest_library`` says the number of the oldest schema a library may know and
@@ -10,7 +11,9 @@ still use the database. An expanding revision leaves it alone, a contracting one
 
 The number of a revision does not tell which tables an unreleased library made under it. So the
 tables have a fingerprint, which the database stores (table ``ledger_schema``) and which is compared
-when the database is opened. A revision that changes the tables ends with ``store_fingerprint``.
+when the database is opened. After a change of a table, run ``tests/backends/test_schema.py`` and
+put the digest that it shows into ``FINGERPRINT``. Databases with the old tables are then refused as
+``UNRELEASED``. A revision that changes the tables ends with ``store_fingerprint``.
 """
 
 from __future__ import annotations

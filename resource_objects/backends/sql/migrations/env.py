@@ -2,7 +2,7 @@
 
 ``alembic -x url=postgresql+psycopg://... upgrade head`` with ``script_location`` set to this
 directory (``resource_objects:backends/sql/migrations``); or ``sqlalchemy.url`` of the ini file. The
-library itself upgrades without it (``resource-objects ledger upgrade``).
+library itself upgrades without it (``resource-objects db upgrade``).
 """
 
 from __future__ import annotations

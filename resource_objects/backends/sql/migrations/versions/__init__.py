@@ -1,1 +1,1 @@
-"""The revisions, oldest first. They are never changed."""
+"""The revisions, oldest first. A released revision never changes."""
