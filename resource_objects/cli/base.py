@@ -71,9 +71,10 @@ def misused() -> Iterator[None]:
         raise Misused(str(error)) from error
 
 
-#: Commands that allocate or change nothing on a ledger without providers. They refuse a SQLite file
-#: that does not exist: its name is probably mistyped.
-READING = frozenset(
+#: Commands that refuse a SQLite file that does not exist: they write nothing to an empty ledger, so
+#: the name of the file is probably mistyped. Every other command, also one of a plug-in, may create
+#: the file with its first write. Add a new command that only reads.
+COMMANDS_THAT_NEED_A_FILE = frozenset(
     {
         *("host show", "device list", "device show"),
         *("candidates", "allocation candidate list", "explain", "what-if", "how-many", "report"),
@@ -109,9 +110,8 @@ class Command(cliff.command.Command):
 
         :param actor: who writes, as the change feed shall tell it; None: who is logged in
         """
-        return open_ledger(
-            self.app.options.database, actor=actor or login(), must_exist=self.cmd_name in READING
-        )
+        must_exist = self.cmd_name in COMMANDS_THAT_NEED_A_FILE
+        return open_ledger(self.app.options.database, actor=actor or login(), must_exist=must_exist)
 
     def say(self, text: str) -> None:
         """Print a line, or several."""

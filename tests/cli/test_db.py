@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.cli.base import READING, database_url, default_path
+from resource_objects.cli.base import COMMANDS_THAT_NEED_A_FILE, database_url, default_path
 from resource_objects.cli.main import BUILT_IN
 
 _NOBODY = 65534
@@ -98,7 +98,7 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("command", sorted(READING))
+@pytest.mark.parametrize("command", sorted(COMMANDS_THAT_NEED_A_FILE))
 def test_a_command_that_reads_refuses_a_file_that_does_not_exist(run, tmp_path, command):
     path = tmp_path / "labb.db"
     more = [ARGUMENTS[command]] if command in ARGUMENTS else []
@@ -110,7 +110,7 @@ def test_a_command_that_reads_refuses_a_file_that_does_not_exist(run, tmp_path, 
 
 
 def test_a_command_that_writes_creates_the_file_if_it_writes(run, tmp_path):
-    assert set(BUILT_IN) > READING
+    assert set(BUILT_IN) > COMMANDS_THAT_NEED_A_FILE
     path = tmp_path / "lab.db"
     database = ("--database", f"sqlite:///{path}")
     for refused in (("claim", "job", "VCPU=1"), ("provider", "delete", "x")):
