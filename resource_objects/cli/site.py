@@ -14,6 +14,7 @@ from resource_objects.cli.base import Command, Refused, add_actor, misused, read
 _PATIENCE = 2.0
 #: A prune that removes more than this share of all providers needs --yes.
 PRUNE_SHARE = 0.5
+_LARGE = f"more than {PRUNE_SHARE:.0%}"
 
 
 class ExportSite(Command):
@@ -45,8 +46,8 @@ class ApplySite(Command):
     Machines are written some hundred at a time, each lot whole or not at all. After an error the
     lots before it are done; apply the file again for the rest.
 
-    --prune with a file that names no machine is refused. One that would remove more than half of
-    all providers needs --yes.
+    --prune with a file that names no machine is refused. --yes is needed to remove a large share of
+    all providers.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -56,7 +57,7 @@ class ApplySite(Command):
         add("file", metavar="FILE", help="the site, in YAML; - reads it from standard input")
         add("--dry-run", action="store_true", help="only print the plan")
         add("--prune", action="store_true", help="remove what the file does not name")
-        add("--yes", action="store_true", help="prune more than half of all providers")
+        add("--yes", action="store_true", help=f"prune {_LARGE}% of all providers")
         add("--at-once", action="store_true", help="write all machines in one transaction")
         return parser
 
@@ -75,7 +76,7 @@ class ApplySite(Command):
                 removed, stored = count_pruned(ledger, site)
                 if removed > PRUNE_SHARE * stored:
                     reasons = ["--dry-run shows them", "--yes removes them"]
-                    said = f"--prune would remove {removed} of {stored} providers, more than half"
+                    said = f"--prune would remove {removed} of {stored} providers, {_LARGE}"
                     raise Refused(said, reasons)
             try:
                 done = apply_site(

@@ -73,7 +73,7 @@ def test_prune_of_more_than_half_of_the_site_needs_yes(run, site):
     site.write_text("machines: {lab-0: {children: {'/gpu[0-3]': {}}}}")
     done = run("apply", str(site), "--prune")
     assert (done.status, done.out) == (1, "")
-    assert "--prune would remove 10 of 15 providers, more than half:" in done.err
+    assert "--prune would remove 10 of 15 providers, more than 50%:" in done.err
     assert "--yes removes them" in done.err
     assert run("export").out == before
     shown = run("apply", str(site), "--prune", "--dry-run")
