@@ -45,9 +45,10 @@ class InventoryUsage:
 
     @property
     def free(self) -> int:
-        """Units left, here and where they are used too (D2); negative when over-full.
+        """Capacity minus use, or less if an inventory that this one draws on has less (D2).
 
-        Also of what is out of service: ``disabled`` tells.
+        Unlike :meth:`.Snapshot.free` it is not 0 for a disabled provider (see ``disabled``), and it
+        is negative when over-full.
         """
         left = self.capacity - self.used
         return left if self.elsewhere is None else min(left, self.elsewhere)

@@ -50,9 +50,10 @@ from resource_objects.search.views import UnitsOut, Views
 class ClassRows:
     """Inventories over the fleet, mostly those of one class: parallel arrays, one entry each.
 
-    ``free`` is what can be taken now: what is left here, and where it is used elsewhere too, what
-    is left there. ``low`` and ``high`` are the least and most that one part may take: multiples of
-    the step within the unit rules and what is free. Nothing fits where ``high < low``.
+    ``free`` is capacity minus use, or less if an inventory that this one draws on has less. It may
+    be negative. It does not exclude parts of other inventories and disabled providers:
+    :meth:`Fleet.free` does. ``low`` and ``high`` are the least and most that one part may take:
+    multiples of the step within the unit rules and what is free. Nothing fits where ``high < low``.
     """
 
     provider: Integers
@@ -282,16 +283,18 @@ class Fleet(Shared):
         return found
 
     def free(self, rows: ClassRows) -> Integers:
-        """Return how much can be allocated of each inventory of a class; sums are of this.
+        """Return the amount that can be allocated of each inventory of a class.
 
-        0 for a part of another inventory of its tree, for a disabled provider, and for one that is
-        over its capacity: its excess does not reduce what another provider can give.
+        This is the one definition of what is free: :meth:`totals`, :meth:`.Snapshot.free`, the
+        capacity report, the usage of hosts and the fragmentation weigher sum it. It is 0 for a part
+        of another inventory of its tree, for a disabled provider, and for an inventory over its
+        capacity, whose excess does not reduce the sum.
         """
         found: Integers = np.where(self.counted(rows), self.free_of_each(rows), 0)
         return found
 
     def free_of_each(self, rows: ClassRows) -> Integers:
-        """Return :meth:`free` of each inventory for itself, also of a part of another."""
+        """Return :meth:`free` of each inventory individually, also of a part of another."""
         free, disabled = rows.free.clip(0), self.out_of_service()
         if disabled is not None:
             free[disabled[rows.provider]] = 0
