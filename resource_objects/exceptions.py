@@ -717,6 +717,9 @@ _FINDINGS = {
 class CapacityException(ResourceObjectsError):
     """The answer is no: what was asked does not fit. ``reasons`` holds the data.
 
+    The code that raises it computes the reasons and passes them. :class:`NoCandidates` computes
+    them when they are read.
+
     >>> raise CapacityException([Reason(Rule.CAPACITY, 8, bound=16, used=13, resource="VCPU")])
     Traceback (most recent call last):
     resource_objects.exceptions.CapacityException: VCPU asked 8, free 3 of 16
@@ -869,7 +872,10 @@ class NoCandidates(CapacityException):
     ) -> None:
         """:param what: the refused action; ``str()`` of it begins the message
 
-        :param reasons: reasons, or an explanation that has them; None: those of ``explanation``
+        :param explanation: a text, or an object whose ``str()`` ends the message
+        :param reasons: a sequence of reasons, read at once; or an object with ``.reasons`` and
+            ``.first_reasons(count)``, read on demand; None: those of ``explanation``, of which a
+            text has none
         """
         source: Any = explanation if reasons is None else reasons
         is_read = isinstance(source, Iterable)
