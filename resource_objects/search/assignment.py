@@ -82,7 +82,7 @@ class Assigning:
         self._kinds = named.kinds
         self._isolates = named.isolates
         self._subtrees = named.subtrees
-        self._twins = named.twins
+        self._equivalent = named.equivalent_before
         budget.spend(len(named.kinds) * _PER_KIND // PER_STEP)
         if options is None:
             options = [named.options(kind, tree) for kind in named.kinds]
@@ -97,7 +97,7 @@ class Assigning:
             [number for number, kind in enumerate(self._kinds) if subtree in kind.subtrees]
             for subtree in range(self._subtrees)
         ]
-        self._order = self._in_order(named.like)
+        self._order = self._in_order(named.equivalent_kinds)
         self._spans = self._in_spans()
         self._families = self._in_families()
         size = len(self._kinds) + len(self._order) + len(self._places) * (1 + self._subtrees)
@@ -149,7 +149,7 @@ class Assigning:
     def _in_spans(self) -> list[tuple[int, int]]:
         """Return, by subtree, where its groups begin and end in the order.
 
-        Groups of other sets may stand between, unless there are equal sets.
+        Groups of other sets may stand between, unless there are equivalent sets.
         """
         found: list[tuple[int, int]] = []
         for numbers in self._within:
@@ -163,11 +163,11 @@ class Assigning:
             return [[number] for number in range(len(self._kinds))]
         found: dict[Hashable, list[int]] = {}
         for number, kind in enumerate(self._kinds):
-            found.setdefault((kind.alike, tuple(self._options[number])), []).append(number)
+            found.setdefault((kind.without_suffix, tuple(self._options[number])), []).append(number)
         return list(found.values())
 
     def _start(self) -> None:
-        self._is_once = False  # whether equal sets are not exchanged
+        self._is_once = False  # whether equivalent sets are not exchanged
         self._chosen: list[Local] = []  # who gives, in the order of the kinds
         self._remaining = [kind.count for kind in self._kinds]
         self._matching = Matching()
@@ -196,8 +196,8 @@ class Assigning:
     def ways(self, *, is_once: bool = False) -> Iterator[Assignment]:
         """Yield every way, each once; the state is this one's own while it is looked at.
 
-        :param is_once: whether of ways that differ in which of equal sets of ``same_subtree`` has
-            what, the first one is enough
+        :param is_once: whether of ways that differ in which of equivalent sets has what, the first
+            one is enough
         :raises SearchLimitReached: if the budget runs out first
         """
         self._is_once = is_once
@@ -226,7 +226,7 @@ class Assigning:
         """Yield who may give the next group."""
         number = self._order[depth]
         is_alike = depth > 0 and self._order[depth - 1] == number
-        first = max(self._chosen[depth - 1] if is_alike else 0, self._after_twin(depth))
+        first = max(self._chosen[depth - 1] if is_alike else 0, self._after_equivalent(depth))
         allowed = self._inside(number)
         tried: set[Hashable] = set()
         for place in self._options[number]:
@@ -312,15 +312,15 @@ class Assigning:
         """Yield, by set of ``same_subtree``, who gives some group of it, as bits."""
         return (bits_of(given) for given in self._given)
 
-    def _after_twin(self, depth: int) -> Local:
-        """Return the first provider by which the next group comes no earlier than its equal set's.
+    def _after_equivalent(self, depth: int) -> Local:
+        """Return the first provider for the next group that is not before its equivalent group's.
 
         Sets are compared group by group: what the groups before decide is not compared.
         """
         for subtree in self._kinds[self._order[depth]].subtrees:
-            twin = self._twins[subtree]
-            if twin is not None and self._is_once:
-                begin, before = self._spans[subtree][0], self._spans[twin][0]
+            equivalent = self._equivalent[subtree]
+            if equivalent is not None and self._is_once:
+                begin, before = self._spans[subtree][0], self._spans[equivalent][0]
                 at = before + depth - begin
                 if self._chosen[begin:depth] == self._chosen[before:at]:
                     return self._chosen[at]
@@ -328,17 +328,17 @@ class Assigning:
 
     def _bounds(self, depth: int) -> Iterator[Hashable]:
         """Yield what the rest depends on of sets that were given before sets equal to them."""
-        for (begin, end), twin in zip(self._spans, self._twins, strict=True):
-            if twin is not None and depth < end and self._spans[twin][0] < depth:
-                before = self._spans[twin][0]
+        for (begin, end), equivalent in zip(self._spans, self._equivalent, strict=True):
+            if equivalent is not None and depth < end and self._spans[equivalent][0] < depth:
+                before = self._spans[equivalent][0]
                 given = self._chosen[before : before + end - begin]
                 yield tuple(given), self._chosen[begin:depth] == given[: max(0, depth - begin)]
 
     def _find_below(self) -> bool:
         """Find who may give the rest of each set; return False if a set cannot be given."""
-        for subtree, twin in enumerate(self._twins):
-            if twin is not None and not self._given[twin]:
-                self._below[subtree] = self._below[twin]  # nothing is given of either
+        for subtree, equivalent in enumerate(self._equivalent):
+            if equivalent is not None and not self._given[equivalent]:
+                self._below[subtree] = self._below[equivalent]  # nothing is given of either
                 continue
             tops, below = self._tops(subtree), 0
             if not tops:
@@ -358,7 +358,7 @@ class Assigning:
             if self._remaining[number]:
                 may = self._slots.open[number]
                 if not self._given[subtree] and number == self._order[self._spans[subtree][0]]:
-                    may &= -1 << self._after_twin(self._spans[subtree][0])
+                    may &= -1 << self._after_equivalent(self._spans[subtree][0])
                 possible |= may
                 tops &= self._over_any(may)
         return tops & possible

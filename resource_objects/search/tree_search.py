@@ -131,8 +131,8 @@ class TreeSearch:
         """
         self._unnamed = ResidualDemand(self._problem.fleet, asks, located, self._purse)
         self._options, self._only_first = options, only_first
-        if any(twin is not None for twin in self._problem.named.twins):
-            # of ways that differ in which of equal sets has what, one is enough to find out
+        if any(before is not None for before in self._problem.named.equivalent_before):
+            # of ways that differ in which of equivalent sets has what, one is enough to find out
             # whether there is a candidate; it is the first one
             found = yield from self._beside(self._assignments(is_once=True), only_one=True)
             if not found:
@@ -166,7 +166,7 @@ class TreeSearch:
     def _assignments(self, *, is_once: bool = False) -> Iterator[Assignment]:
         """Yield the ways to give the named groups, if the unnamed one can be given at all.
 
-        :param is_once: whether equal sets of ``same_subtree`` are not exchanged
+        :param is_once: whether equivalent sets are not exchanged
         """
         if not self._problem.named:
             yield Assignment((), {}, {})

@@ -58,7 +58,7 @@ class GroupKind:
 
     fleet: Fleet
     group: RequestGroup  #: the first of them
-    alike: RequestGroup  #: the same without its suffix, as groups of other sets may have it
+    without_suffix: RequestGroup  #: ``group`` with the suffix ``_``; equal in equivalent sets
     suffixes: tuple[str, ...]
     classes: tuple[tuple[ClassRows, int], ...]  #: what each asks of which class
     names: tuple[str, ...]  #: of these classes
@@ -116,11 +116,11 @@ class Named:
         return found
 
     @functools.cached_property
-    def twins(self) -> tuple[int | None, ...]:
-        """By set of ``same_subtree``, the last set before it that is equal to it, None for none.
+    def equivalent_before(self) -> tuple[int | None, ...]:
+        """By set of ``same_subtree``, the last equivalent set before it, None for none.
 
-        Equal are sets that have the same groups but for their suffixes, none of which is in
-        another set, too.
+        Sets are equivalent if they have the same groups apart from suffixes, and none of the groups
+        is in another set too.
         """
         last: dict[Hashable, int] = {}
         found: list[int | None] = []
@@ -128,23 +128,26 @@ class Named:
             kinds = [kind for kind in self.kinds if number in kind.subtrees]
             key: Hashable = number
             if all(len(kind.subtrees) == 1 for kind in kinds):
-                key = frozenset((kind.alike, kind.count) for kind in kinds)
+                key = frozenset((kind.without_suffix, kind.count) for kind in kinds)
             found.append(last.get(key))
             last[key] = number
         return tuple(found)
 
     @functools.cached_property
-    def like(self) -> tuple[int, ...]:
-        """By kind, the number of the one in its place in the first of equal sets; else its own."""
-        found = list(range(len(self.kinds)))
+    def equivalent_kinds(self) -> tuple[int, ...]:
+        """By number of a kind, the number of the equivalent kind in the first equivalent set.
+
+        It is the kind's own number if no set before its set is equivalent.
+        """
+        numbers = list(range(len(self.kinds)))
         of_set: list[dict[RequestGroup, int]] = []
-        for subtree, twin in enumerate(self.twins):
-            own = {k.alike: n for n, k in enumerate(self.kinds) if subtree in k.subtrees}
-            if twin is not None:
-                for alike, number in own.items():
-                    found[number] = own[alike] = of_set[twin][alike]
-            of_set.append(own)
-        return tuple(found)
+        for subtree, before in enumerate(self.equivalent_before):
+            here = {k.without_suffix: n for n, k in enumerate(self.kinds) if subtree in k.subtrees}
+            if before is not None:
+                for group, number in here.items():
+                    numbers[number] = here[group] = of_set[before][group]
+            of_set.append(here)
+        return tuple(numbers)
 
     def options(self, kind: GroupKind, tree: int) -> list[int]:
         """Return who gives one group of a kind to a tree by itself: its own, then pools."""
@@ -177,10 +180,10 @@ class Named:
     def most(self, trees: int) -> Integers:
         """Return, by tree, how often all groups can be given at most, one time beside the other.
 
-        Of each kind so often as its providers give one; of equal sets of ``same_subtree`` so often
-        as providers that may be above the groups of one have these below them; of each class and
-        amount so often as inventories have so much, for all groups together that ask for so much or
-        more.
+        Of each kind so often as its providers give one; of equivalent sets of ``same_subtree`` so
+        often as providers that may be above the groups of one have these below them; of each class
+        and amount so often as inventories have so much, for all groups together that ask for so
+        much or more.
         """
         found = np.full(trees, MAX_AMOUNT)
         if any(kind.pooled.any() for kind in self.kinds):
@@ -216,8 +219,8 @@ class Named:
         :param gives_of: by kind and provider, how often it gives one group
         """
         found, first = np.full(trees, MAX_AMOUNT), list(range(self.subtrees))
-        for subtree, twin in enumerate(self.twins):
-            first[subtree] = subtree if twin is None else first[twin]
+        for subtree, before in enumerate(self.equivalent_before):
+            first[subtree] = subtree if before is None else first[before]
         for subtree, count in Counter(first).items():
             numbers = [n for n, kind in enumerate(self.kinds) if subtree in kind.subtrees]
             below = [
@@ -290,7 +293,7 @@ def lay_groups(fleet: Fleet, request: Request, laying: Laying, rules: Semantics)
     :raises WrongAmountKind: for an amount that is not kept as one count
     :raises ProviderNotFound: for a tree that is not there
     """
-    kinds = tuple(_kind(fleet, *alike, laying) for alike in _alike(request))
+    kinds = tuple(_kind(fleet, *groups, laying) for groups in _alike(request))
     return Named(fleet, rules, kinds, request.isolates, len(request.same_subtree))
 
 
@@ -302,13 +305,13 @@ def _alike(request: Request) -> Iterator[tuple[RequestGroup, list[RequestGroup],
             number for number, some in enumerate(request.same_subtree) if group.suffix in some
         )
         found.setdefault((group.replace(suffix="_"), subtrees), []).append(group)
-    for (alike, subtrees), groups in found.items():
-        yield alike, groups, subtrees
+    for (without_suffix, subtrees), groups in found.items():
+        yield without_suffix, groups, subtrees
 
 
 def _kind(
     fleet: Fleet,
-    alike: RequestGroup,
+    without_suffix: RequestGroup,
     groups: list[RequestGroup],
     subtrees: frozenset[int],
     laying: Laying,
@@ -330,7 +333,7 @@ def _kind(
     return GroupKind(
         fleet,
         group,
-        alike,
+        without_suffix,
         tuple(one.suffix for one in groups),
         classes,
         tuple(name for name, _ in counts),
