@@ -11,6 +11,7 @@
 ``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
 ``inventories``     Inventories: several resources in one place, all or nothing
 ``parts``           what is the same of all parts as they are kept: cells, devices
+``distances``       sets of host cells in the order of their distances
 ``matching``        the one matching; ``budget``: counted steps of a search or a decision
 ``weakening``       how an amount that says where it goes may ask for less
 ``backtracking``    the one search by backtracking, within a budget of steps

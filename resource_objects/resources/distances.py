@@ -22,7 +22,8 @@ def distance_table(
     """Return the distances between cells, None if all pairs are equally far apart.
 
     A distance that is specified in one direction only is valid for both. Where the directions
-    differ, the sum of both counts, so each entry is twice the mean.
+    differ, the sum of both counts, so each entry is twice the mean. An unspecified distance counts
+    as farther than any other.
 
     :param cells: ids
     :param distances: by cell id, then cell id; both levels may be incomplete
@@ -69,7 +70,7 @@ def sets_by_distance(
 ) -> tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]:
     """Return the sets of ``count`` positions, grouped by total distance, the closest first.
 
-    None are returned where there are too many to sort.
+    The result is an empty tuple above 16,384 sets, which are too many to sort.
 
     >>> sets_by_distance(((0, 42, 22), (42, 0, 42), (22, 42, 0)), 2)
     ((22, ((0, 2),)), (42, ((0, 1), (1, 2))))
