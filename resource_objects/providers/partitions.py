@@ -11,9 +11,8 @@ what it leaves, the ledger's counters guard it, and a refusal names the slices a
 ``add_partition``   one partition as a provider of its own: with traits, or with a position
 ``thousandths``     any fraction of a device
 ``mig_placements``  the profiles of a known NVIDIA card, with the places of each
+``mediated``        mediated devices (vGPUs) of one type or several
 ==================  ===============================================================================
-
-Mediated devices stand in :mod:`.mediated`.
 
 Two things counts of slices do not say. *Positions*: a partition that has to begin at certain slices
 may find enough of them and none where it could begin; give each position a slice of its own, and
@@ -164,6 +163,9 @@ _MIG_AT = "CUSTOM_GPU_AT_"
 #: The media extensions (JPEG and OFA engines), of which one instance has all.
 _MIG_MEDIA = "CUSTOM_GPU_MEDIA"
 #: Cards, with the memory in GB in the names of profiles, by the memory slices of a profile.
+#: To add a card, add a row here and one to ``MIG_PROFILES`` of ``tests/host/test_site.py``, and add
+#: its name to the lists of cards in the documentation and in ``host/rules.py``. All cards share
+#: ``_MIG_PROFILES``: a card with other slices or positions than those cannot be added as a row.
 MIG_CARDS: Mapping[str, Mapping[int, int]] = {
     "mig-a100-40gb": {1: 5, 2: 10, 4: 20, 8: 40},
     "mig-a100-80gb": {1: 10, 2: 20, 4: 40, 8: 80},

@@ -96,6 +96,10 @@ MIG_PROFILES = {
 STARTS = (range(7), range(7), (0, 2, 4, 6), (0, 2, 4), (0, 4), (0,), (0,))
 
 
+def test_each_known_card_is_tested():
+    assert MIG_PROFILES.keys() == partitions.MIG_CARDS.keys()
+
+
 @pytest.mark.parametrize("card", MIG_PROFILES)
 def test_card_has_its_profiles_at_their_placements(ledger, card):
     text = MIG_LAB.replace("mig-h100-80gb", card)
