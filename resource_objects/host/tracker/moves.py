@@ -506,13 +506,15 @@ class Moves:
         state: MigrationState,
         end: Callable[[Migration, Claim | None], Migration],
     ) -> Migration:
-        """Take a step that ends a move, or return the move that is over: either way the same.
+        """End a move that is in progress, and return it as it ended.
 
-        Steps say at which generations they were made. If another process wrote in between, the
-        move is read again: if it ended, its answer is the recorded one.
+        A move that is over is returned as it is recorded, also if it ended in the other state: the
+        caller compares. ``end`` writes at the generations that were read. If another process wrote
+        in between, the move is read again.
 
-        :param end: takes the step, given what the consumer has allocated
-        :raises MoveNotFound: if nobody knows of the migration
+        :param state: how the move is to end
+        :param end: writes the end of a move, given the claim of its consumer; returns the move
+        :raises MoveNotFound: if the migration is unknown, or its operation was forgotten
         :raises MoveInProgress: if an unshelved consumer is to be reverted that moves on already
         :raises ConsumerNotFound: if a consumer is to be reverted that has nothing allocated
         """

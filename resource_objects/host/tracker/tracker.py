@@ -448,19 +448,23 @@ class ResourceTracker:
         )
 
     def confirm_move(self, consumer: str, migration: str) -> Migration:
-        """End a move at the destination: the source is given back. Once is enough.
+        """End a move at the destination: the source is released.
+
+        May be repeated; the second call changes nothing.
 
         :raises MoveReverted: if it was reverted
-        :raises MoveNotFound: if nobody knows of the migration, or any more
+        :raises MoveNotFound: if the migration is unknown, or its operation was forgotten
         """
         name = names.consumer_name(consumer)
         return self._claims.moves.confirm(name, migration_id(name, migration))
 
     def revert_move(self, consumer: str, migration: str) -> Migration:
-        """End a move at the source: the consumer holds that again, as before. Once is enough.
+        """End a move at the source: the consumer holds that again, as before.
+
+        May be repeated; the second call changes nothing.
 
         :raises MoveConfirmed: if it was confirmed
-        :raises MoveNotFound: if nobody knows of the migration, or any more
+        :raises MoveNotFound: if the migration is unknown, or its operation was forgotten
         """
         name = names.consumer_name(consumer)
         return self._claims.moves.revert(name, migration_id(name, migration))
