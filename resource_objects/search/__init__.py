@@ -44,6 +44,7 @@
 ``capacity``        what there is and is free, and what of that a mix of requests cannot use
 ``when``            when a request would fit, if claims end as they say
 ``dealing``         how many members of a gang each host gets, over places within places
+``placements``      which placements of partitions exclude which others
 ``split``           one amount in parts that each keep the unit rules
 ==================  ===============================================================================
 

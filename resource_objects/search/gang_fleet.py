@@ -169,11 +169,12 @@ class CountSource:
         self._entries: dict[int, list[list[_Entry]]] = {}
 
     def take(self, tree: int, used: dict[int, int]) -> Candidate | None:
-        """Return a candidate of a tree beside what is used, which it is added to; None for none.
+        """Return a candidate for one more member on a tree, and add its use to ``used``.
 
-        Cost: some 10 microseconds, and as many for each tree that is new.
+        None if there is none; ``used`` is unchanged then. Cost: some 10 microseconds, and as many
+        for each tree that is new.
 
-        :param used: by the numbers of inventories, what others of the gang use
+        :param used: by the number of an inventory, the amount that other members use
         """
         if self._answered is not None and not self._answered[tree]:
             return None
@@ -182,7 +183,7 @@ class CountSource:
         demands, parts = self._problem.demands, list[ClassShare]()
         is_own, is_whole, more = False, True, dict[int, int]()
         for number, (ask, entries) in enumerate(zip(demands, self._entries[tree], strict=True)):
-            some = _given(ask.amount, entries, used)
+            some = _shares_of(ask.amount, entries, used)
             if not some:
                 return None
             is_own |= any(one.is_own for one, _ in some)
@@ -241,12 +242,16 @@ def _entries(
     return [_Entry(*one) for one in every]
 
 
-def _given(
+def _shares_of(
     amount: int, entries: Sequence[_Entry], used: Mapping[int, int]
 ) -> list[tuple[_Entry, int]]:
-    """Return who gives how much of a class: one all of it, or devices a part each; or nobody.
+    """Return the inventories that provide an amount of a class, with the share of each.
 
-    What a tree has itself comes first, in whichever way: it is of use to nobody else.
+    Tried in this order: one inventory of the tree itself, devices of the tree with a share each,
+    any one inventory. Pools come last because other trees can use them. The list is empty if none
+    of these has the capacity.
+
+    :param used: by the number of an inventory, the amount that is used; not changed
     """
     for one in entries:
         if one.is_own and one.gives(amount, used) == amount:
@@ -305,7 +310,11 @@ class Supply:
         return int(self.own(name)[trees].sum()) + sum(pools)
 
     def own(self, name: str) -> Integers:
-        """Return by tree what it has of a class itself, its pools not among it."""
+        """Return by tree the free amount of its own inventories of a class, without pools.
+
+        Not :meth:`.Fleet.free`, which excludes every disabled provider: a member whose request
+        names the trait of disabled providers may use them.
+        """
         if name not in self._own:
             rows = self.fleet.rows(name)
             some = self.fleet.counted(rows) & ~self.fleet.is_pool[rows.provider]
@@ -613,7 +622,10 @@ class Rooms:
         return min(room.left(kind) for room in self._of(tree))
 
     def take(self, tree: int, kind: int, count: int) -> None:
-        """Give a host so many of a kind; fewer than none are given back."""
+        """Count members of a kind at a host and in the places around it.
+
+        A negative count removes members. :meth:`left` returns that much less.
+        """
         for room in self._of(tree):
             room.take(kind, count)
 

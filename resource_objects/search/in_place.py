@@ -54,9 +54,9 @@ def kept_in_place(
         }
         request = _assigned(request, staying(first.host, amounts))
     for trial in dict.fromkeys((request, found.request)):
-        for picture in _pictures(scenario, _unused_parts(scenario, trial, options.keeps)):
+        for snapshot in _snapshots(scenario, _unused_parts(scenario, trial, options.keeps)):
             try:
-                candidates = picture.searched(trial, options)[:1]
+                candidates = snapshot.searched(trial, options)[:1]
             except exceptions.SearchLimitReached:
                 continue
             for candidate in candidates:
@@ -116,8 +116,12 @@ def _unused_parts(scenario: Scenario[Any], request: Request, used: frozenset[str
     ]
 
 
-def _pictures(scenario: Scenario[Any], parts: Sequence[str]) -> Iterator[Any]:
-    """Yield snapshots without some parts, then with one more of them at a time."""
+def _snapshots(scenario: Scenario[Any], parts: Sequence[str]) -> Iterator[Any]:
+    """Yield a snapshot with all parts disabled, then one after each part that is enabled again.
+
+    After ``MOST_PARTS`` snapshots the last one has all parts enabled. The scenario is changed: it
+    has the parts of the last snapshot that was yielded.
+    """
     for part in parts:
         scenario.disable(part)
     for part in parts[:MOST_PARTS]:

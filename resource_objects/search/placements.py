@@ -46,13 +46,15 @@ def device_of(fleet: Fleet, inventory: int) -> int | None:
 
 
 def least_exclusive(fleet: Fleet, inventories: Sequence[int | None], amount: int) -> list[int]:
-    """Return the positions of inventories, placements that exclude the fewest others first.
+    """Return indices into ``inventories`` in the order of use.
 
+    Of the placements of one profile on one device, those that exclude the fewest others come first.
     Devices stay in the order of their first placement, and so do all other inventories. Equal
     placements stay in their order.
 
-    :param amount: how many of them a consumer uses at most: so many are chosen one after the other,
-        each next to those before it
+    :param inventories: numbers of inventories; None is no placement
+    :param amount: the maximum number that a consumer uses: this many are chosen one after the
+        other, each as if those before it were used
     """
     together: dict[Hashable, list[int]] = {}
     for position, inventory in enumerate(inventories):
