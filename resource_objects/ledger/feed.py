@@ -137,9 +137,9 @@ class Feed:
         return snapshot.cursor is not None and snapshot.cursor == self.cursor()
 
     def keep(self, age: datetime.timedelta) -> None:
-        """Keep operations and changes for so long, seven days by default.
+        """Set how long operations and changes are stored; without a call it is seven days.
 
-        Those who write forget what is older, a few at a time. An operation of :func:`new_operation`
+        Writes delete older ones, a few at a time. An operation of :func:`new_operation`
         repeated after that is refused (``OperationExpired``), one with an id of one's own is
         done again; and a cursor that needs what is forgotten expires.
 
