@@ -297,8 +297,8 @@ class _Merged:
             self._check_reset(address)
         for address in sorted(self._kept):
             self._merge(address)
-        while self._part_families():
-            pass  # until all of them go together
+        while self._resolve_conflict():
+            pass  # each call resolves one conflict
 
     def _is_in_use(self, address: str) -> bool:
         one = self._kept[address]
@@ -374,10 +374,13 @@ class _Merged:
 
     # --- functions of one device ---
 
-    def _part_families(self) -> bool:
-        """Make a physical function and one split off it go together; return whether it was needed.
+    def _resolve_conflict(self) -> bool:
+        """Resolve one conflict of a physical and a virtual function; return False if there is none.
 
-        What is found goes together, and so does what is kept; but not always some of each.
+        Discovered functions are compatible with each other, and so are stored ones, but a stored
+        one may conflict with a discovered one. A virtual function that is not in use is removed
+        from ``_now``. Else the physical function is removed or stays as stored. ``_why`` has the
+        reason.
         """
         for device in sorted(self._now.values(), key=lambda device: device.address):
             whole = self._now.get(device.parent or "")

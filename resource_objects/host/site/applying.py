@@ -368,7 +368,16 @@ class _Comparer:
         changes: Iterable[DefinitionChanges],
         some: Sequence[Entry],
     ) -> Iterator[DisableOrder]:
-        """Yield what is put out of service, or into it again; what is over is in service."""
+        """Yield the orders that disable or enable providers and devices as the entries specify.
+
+        Only differences from what is stored are yielded. A period that has ended enables. With
+        ``prune``, a provider that its entry does not mark as disabled is enabled.
+
+        :param columns: what is stored
+        :param kept: the stored definitions by uuid
+        :param changes: the changes of definitions of the same write, for the uuids of new providers
+        :param some: the entries that the write applies
+        """
         wanted: dict[str, Outage] = {}
         units: dict[str, dict[str, Outage]] = {}
         for entry in some if self._prune else _saying_outages(some):

@@ -236,7 +236,12 @@ class NodeReader:
         return ":".join([said.pop("total"), *(f"{key}={text}" for key, text in said.items())])
 
     def checked(self, word: str, node: Node, read: Callable[[Node], _T]) -> _T:
-        """Return what is read of a value; what is refused of it has its line."""
+        """Return ``read(node)``; an error of it is raised again with the file and the line.
+
+        An error that names a line of this file already is not changed.
+
+        :param word: the name of the value in the message
+        """
         try:
             return read(node)
         except InvalidInput as error:
