@@ -15,7 +15,8 @@ dialect    told, asked, said, kept, held, given, had, beside, besides, goes, sta
            they are used where the field has a term: reported, requested, stored, allocated,
            specified, available, alongside, removed, is recorded in, n
 free       first lines of docstrings that begin with a clause in place of a noun: "Return what ...",
-           "Yield who ...", "What ...", "Who ..."
+           "Yield who ...", "What ...", "Who ..."; in 100 first lines. It is the figure that
+           ``tools/budget.toml`` and ``tools/house.py`` name "clause"
 names      functions, classes, arguments and variables whose whole name is a pronoun, a participle
            or an adverb: told, said, given, kept, found, one, there, own, known, some, beside
 
