@@ -96,14 +96,21 @@ def test_who_stays_where_it_is_may_hold_more_there(numa_ledger: ro.Ledger) -> No
 
 
 @pytest.mark.parametrize("asked", BOTH.values(), ids=BOTH)
-def test_who_held_a_cpu_that_went_offline_is_put_elsewhere(
-    numa_ledger: ro.Ledger, asked: str
+@pytest.mark.parametrize(
+    ("online", "cpus"),
+    [
+        pytest.param([5, 6, 7], "on=0;0>5+1>6", id="others of its cell are free"),
+        pytest.param([5], "on=1;0>12+1>13", id="its cell has too few"),
+    ],
+)
+def test_a_consumer_of_a_cpu_that_went_offline_keeps_its_other_cpu_if_it_can(
+    numa_ledger: ro.Ledger, asked: str, online: list[int], cpus: str
 ) -> None:
     numa_ledger.claim("job", {"host0": asked})
-    _define(numa_ledger, _with(0, dedicated=[5, 6, 7]), cells().cells[1])
+    _define(numa_ledger, _with(0, dedicated=online), cells().cells[1])
     more = "NUMA_TOPOLOGY=1:dedicated=2,DISK_GB=1"
     numa_ledger.replace("job", {"host0": more})
-    assert shown(topology(numa_ledger, "job")).endswith("on=1;0>12+1>13")
+    assert shown(topology(numa_ledger, "job")).endswith(cpus)
     assert numa_ledger.assigned("job")["host0"]["DISK_GB"] == ro.IntegerAmount(1)
 
 

@@ -263,7 +263,7 @@ def test_a_live_migration_has_no_other_pages(lab: ro.Ledger) -> None:
     lab.sync(box("box-2", pages=0))
     vm(lab, asked=PAGES)
     before = holdings(lab)
-    with pytest.raises(exceptions.NoCandidates, match="HUGEPAGES_2048KB asked 256"):
+    with pytest.raises(exceptions.NoCandidates, match="2 cells without CUSTOM_HUGEPAGES_2048KB"):
         tracker(lab).move("vm", "box-2", kind=MigrationKind.LIVE_MIGRATION)
     for other in (
         "NUMA_TOPOLOGY=1:dedicated=1:memory=512",

@@ -397,7 +397,7 @@ def test_a_consumer_of_a_pool_moves_with_it(lab: ro.Ledger) -> None:
     assert tracker(lab).claimed("vm").host == "box-0"
     move = mine.move("vm", "box-1", found("box-1"), kind=MigrationKind.COLD_MIGRATION)
     assert (move.from_host, move.to_host) == ("box-0", "box-1")
-    assert used(lab)["nfs", "CUSTOM_SHARE_GB"] == 8  # held at both places until it is decided
+    assert used(lab)["nfs", "CUSTOM_SHARE_GB"] == 4  # both hosts use the same share of the pool
     for host in ("box-0", "box-1"):
         assert [one.id for one in tracker(lab).moves(host)] == [move.id]
     assert move.confirm().state is MigrationState.CONFIRMED
