@@ -427,8 +427,9 @@ def without_consumers(
 def in_place(columns: Columns, consumer: str, *, only: Collection[int] | None = None) -> Columns:
     """Return columns for a change in place: without a consumer, with capacity for its use.
 
-    The unit rules and the capacity of an inventory allow the amount that the consumer uses of it,
-    also if the inventory shrank below that since. Cost: linear in the rows.
+    The unit rules of an inventory allow the amount that the consumer has allocated of it. Its
+    capacity allows all that the consumer uses of it, through shares too. Both do so even if the
+    inventory shrank below that since. Cost: linear in the rows.
 
     :param only: of these providers, by number; None: of all
     """

@@ -626,6 +626,42 @@ def test_a_claim_takes_the_first_device_as_ever(ledger: ro.Ledger) -> None:
     assert set(ledger.held("other").by_provider()) == {"lab", "gpu1"}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "is_accepted"),
+    [
+        ({"h/c": "PCPU=6"}, True),
+        ({"h/c": "PCPU=5", "h": "VCPU=1"}, True),
+        ({"h/c": "PCPU=2", "h": "VCPU=4"}, True),
+        ({"h/c": "PCPU=7"}, False),
+        ({"h/c": "PCPU=6", "h": "VCPU=1"}, False),
+        ({"h/c": "PCPU=1", "h": "VCPU=5"}, False),
+    ],
+)
+@pytest.mark.parametrize("held", [{"h/c": "PCPU=6"}, {"h/c": "PCPU=4", "h": "VCPU=2"}])
+def test_a_change_in_place_keeps_what_shares_used_before_a_host_shrank(
+    ledger: ro.Ledger, held: Any, wanted: Any, is_accepted: bool
+) -> None:
+    """A search for a change in place and a replacement by provider decide the same."""
+    share = ro.Share(resource_class="PCPU", of="h", of_class="VCPU")
+    host = ro.Provider("h", "VCPU=8")
+    host.add("h/c", "PCPU=8", shares=[share])
+    ledger.sync(host)
+    ledger.claim("a", held)
+    ledger.claim("b", {"h": "VCPU=1"})
+    ledger.change("h", inventories="VCPU=4:max_unit=4")
+    request = ",".join(wanted.values())
+    candidates = snapshot_in_place(ledger.backend, "a", "h").candidates(request)
+    assert bool(candidates) is is_accepted
+    if is_accepted:
+        ledger.replace("a", wanted)
+        ledger.replace("a", held)
+        ledger.replace("a", candidates)
+        assert ledger.held("a").by_provider() == {n: ro.Amounts(one) for n, one in wanted.items()}
+    else:
+        with pytest.raises(exceptions.CapacityException):
+            ledger.replace("a", wanted)
+
+
 @pytest.mark.law(2)
 def test_a_replacement_that_does_not_fit_changes_nothing(ledger: ro.Ledger) -> None:
     hosts(ledger)
