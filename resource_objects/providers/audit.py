@@ -555,8 +555,8 @@ def _contradictions(
             lost = set(kind.classes).difference(record.resource_class for record in records)
             odd = lost.union(_differing(records, made.to_records()))
             if odd:  # what is withheld may be set aside before it is given back, or then
-                free = resource(tree.name).from_parts([KeptPart(records, part.description)])
-                odd &= lost.union(_differing(records, free.to_records()))
+                stored = resource(tree.name).inventory_from_kept(records, part.description)
+                odd &= lost.union(_differing(records, stored.to_records()))
         except exceptions.InvalidInput as error:
             yield _contradiction(rows.name(uuid), tree.name, str(error))
             continue

@@ -33,6 +33,8 @@ _SHOWN = 16
 TRAIT = "COMPUTE_STATUS_DISABLED"
 #: Until when something is disabled that is disabled until somebody enables it.
 FOREVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+#: The moment before all others.
+_EVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 @base.register
@@ -74,7 +76,14 @@ class Disabled(base.ResourceObject, frozen=True):
     def __str__(self) -> str:
         until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
         by = "" if self.by is None else f" by {self.by}"
+        if self == REMOVED:
+            return self.reason
         return f"disabled since {self.since:%Y-%m-%d}{until}{by}: {self.reason}"
+
+
+#: Why a unit is not allocated again that was removed while it was allocated. It is derived from
+#: the description of its inventory and never stored, so it cannot be enabled or overridden.
+REMOVED = Disabled(reason="was removed from the host", since=_EVER)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

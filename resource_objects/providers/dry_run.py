@@ -35,7 +35,7 @@ from resource_objects.providers.definition import (
     kept_of,
 )
 from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit, DisableOrder
-from resource_objects.providers.located import classes_of_units, disabled_of
+from resource_objects.providers.located import classes_of_units, disabled_of, removed_units
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.provider import Provider, Share
@@ -260,7 +260,8 @@ def _places(wanted: _Definitions, columns: Columns, out: _Out) -> dict[Key, Plac
             dataclasses.replace(record, used=used[uuid, record.resource_class]),
             tuple(shares.get((uuid, record.resource_class), ())),
             FOREVER if uuid in disabled else None,
-            len(units.get(uuid, ())),
+            len(units.get(uuid, ()))
+            + len(removed_units((kind.resource_class, kind.body) for kind in definition.kinds)),
         )
         for uuid, definition in wanted.items()
         for record in definition.inventories

@@ -22,7 +22,7 @@ from resource_objects.providers.definition import (
     KeptDefinitions,
     ProviderDefinition,
 )
-from resource_objects.providers.disabled import Disabled, DisabledUnit
+from resource_objects.providers.disabled import REMOVED, Disabled, DisabledUnit
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
 from resource_objects.resources.context import ChosenCells, Context
@@ -317,12 +317,27 @@ def classes_of_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
+def removed_units(kinds: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return the units of one provider that were removed while they were allocated.
+
+    Each counts as used while it is allocated, and as a disabled unit after that.
+
+    :param kinds: the structured resources of the provider, each with its description
+    """
+    found: frozenset[str] = frozenset()
+    for kind, body in kinds:
+        made = resource(kind).inventory_kind
+        if body and issubclass(made, Identified):
+            found = found.union(made.removed_of_description(body))
+    return found
+
+
 def disabled_of(
     kinds: Iterable[tuple[str, str]],
     disabled: Iterable[tuple[str, Disabled]],
     taken: Collection[str],
 ) -> list[DisabledUnit]:
-    """Return the units that are disabled alone at one provider, of those that are there.
+    """Return the units that are disabled alone at one provider, and those that were removed.
 
     :param kinds: the structured resources that it keeps, each with its description
     :param disabled: what is kept of units, also of those that are gone
@@ -330,6 +345,7 @@ def disabled_of(
     """
     kept = list(kinds)
     classes = classes_of_units(kept)
+    removed = removed_units(kept)
     withheld: set[str] = set()
     for kind, body in kept if classes else ():
         made = resource(kind).inventory_kind
@@ -343,17 +359,18 @@ def disabled_of(
             is_free=unit not in taken and unit not in withheld,
             is_withheld=unit in withheld,
         )
-        for unit, facts in disabled
+        for unit, facts in {**dict(disabled), **dict.fromkeys(sorted(removed), REMOVED)}.items()
         if unit in classes
     ]
 
 
 def disabled_units(columns: Columns) -> dict[int, tuple[DisabledUnit, ...]]:
-    """Return the units that are disabled alone, by provider, of those that are there.
+    """Return the units that are disabled alone, by provider, and those that were removed.
 
-    Cost: nothing where nothing is; else linear in the rows.
+    Cost: a look at each description; where there are such units, linear in the rows.
     """
-    if not columns.disabled_units.provider_id:
+    removed = _with_removed(columns)
+    if not columns.disabled_units.provider_id and not removed:
         return {}
     kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
@@ -361,11 +378,32 @@ def disabled_units(columns: Columns) -> dict[int, tuple[DisabledUnit, ...]]:
     taken: dict[int, set[str]] = defaultdict(set)
     for number, unit, _, _ in zip(*columns.units, strict=True):
         taken[number].add(unit)
-    out: dict[int, list[tuple[str, Disabled]]] = defaultdict(list)
+    out: dict[int, list[tuple[str, Disabled]]] = {number: [] for number in removed}
     for number, unit, facts in zip(*columns.disabled_units, strict=True):
-        out[number].append((unit, facts))
+        out.setdefault(number, []).append((unit, facts))
     found = {n: tuple(disabled_of(kinds[n], some, taken[n])) for n, some in out.items()}
     return {number: some for number, some in found.items() if some}
+
+
+def _with_removed(columns: Columns) -> list[int]:
+    """Return the providers with units that were removed while they were allocated."""
+    made = {kind: resource(kind).inventory_kind for kind in {*columns.kinds.resource_class}}
+    of = {kind: one for kind, one in made.items() if issubclass(one, Identified)}
+    return [
+        number
+        for number, kind, _, body in zip(*columns.kinds, strict=True)
+        if kind in of and body and of[kind].removed_of_description(body)
+    ]
+
+
+def removed_and_free(columns: Columns) -> _Counts:
+    """Return how many free units were removed while they were allocated."""
+    return Counter(
+        (number, unit.resource_class)
+        for number, units in disabled_units(columns).items()
+        for unit in units
+        if unit.is_free and unit.disabled == REMOVED
+    )
 
 
 def free_of(disabled: Mapping[int, Iterable[DisabledUnit]]) -> tuple[_Counts, dict[int, set[str]]]:

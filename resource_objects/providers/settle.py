@@ -43,7 +43,7 @@ from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.names import natural_order
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import HELD, RELEASED
-from resource_objects.providers.disabled import Disabled, DisabledUnit
+from resource_objects.providers.disabled import REMOVED, Disabled, DisabledUnit
 from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
     UNLIMITED,
@@ -367,6 +367,7 @@ def _out(
     }
     if not out and not units:
         return _ALL_IN_SERVICE
+    removed = {unit for unit, one in units.items() if one.disabled == REMOVED}
     free = _left_free(drafts, units, given)
     refused: dict[str, None] = {}
     refused_units: dict[Unit, None] = {}
@@ -380,9 +381,11 @@ def _out(
             for key in _grown(change, nets, places):
                 if key in out:
                     found[key[0]] = None
-                if key in free and not overrides:
-                    left[key] = free[key]
-                elif key in free and _needs_some(places[key], nets[key], len(free[key])):
+                bound = [one for one in free.get(key, ()) if not overrides or one in removed]
+                if len(bound) > len(left.get(key, ())):
+                    left[key] = bound
+                out_here = len(free.get(key, ()))
+                if overrides and out_here and _needs_some(places[key], nets[key], out_here):
                     overridden[key[0]] = None
             taken = [(uuid, unit) for unit in change.taken if (uuid, unit) not in given]
             if taken and change.key in out:
@@ -390,8 +393,8 @@ def _out(
             named = [unit for unit in taken if unit in units]
             if overrides:
                 overridden.update((uuid, None) for uuid, _ in named)
-            else:
-                refused_units.update(dict.fromkeys(named))
+                named = [unit for unit in named if unit in removed]
+            refused_units.update(dict.fromkeys(named))
     facts = {unit: one.disabled for unit, one in units.items()}
     return _Out(facts, refused, sorted(refused_units), left, tuple(overridden))
 

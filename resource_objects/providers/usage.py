@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from resource_objects import exceptions
@@ -18,6 +18,7 @@ from resource_objects.providers.columns import (
     trees,
 )
 from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.located import removed_and_free
 from resource_objects.providers.provider import Provider
 from resource_objects.resources.records import InventoryRecord
 
@@ -121,20 +122,23 @@ class Usage:
 def usage_of(columns: Columns) -> Usage:
     """Return the usage in columns. Cost: linear in the rows.
 
-    Descriptions are not read: one that cannot be hides nobody's figures.
+    A description that cannot be read hides no figures. Units that were removed from the host while
+    they were allocated are no part of the capacity once they are free.
     """
     numbers = {uuid: n for n, uuid in zip(*columns.providers[:2], strict=True)}
     holders: dict[_Place, list[tuple[str, int]]] = defaultdict(list)
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         holders[number, kind].append((consumer, amount))
     records = records_by_provider(columns.inventories)
-    elsewhere = _elsewhere(columns)
+    removed = removed_and_free(columns)
+    elsewhere = _elsewhere(columns, removed)
     roots = tuple(trees(_plain(columns)))
     uses = tuple(
         _use(
             provider,
             depth,
             record,
+            record.capacity - removed[number, record.resource_class],
             holders.get((number, record.resource_class), []),
             elsewhere.get((number, record.resource_class)),
             disabled,
@@ -149,11 +153,13 @@ def usage_of(columns: Columns) -> Usage:
 _Place = tuple[int, str]  # provider, class
 
 
-def _elsewhere(columns: Columns) -> dict[_Place, int]:
+def _elsewhere(columns: Columns, removed: Mapping[_Place, int]) -> dict[_Place, int]:
     """Return for how many units of each inventory there is room in what they share."""
     table, found = columns.inventories, dict[_Place, int]()
     places = zip(table.provider_id, table.resource_class, strict=True)
     left = dict(zip(places, map(operator.sub, table.capacity, table.used), strict=True))
+    for place, count in removed.items():
+        left[place] -= count
     for number, kind, of_number, of_kind, factor in zip(*columns.shares, strict=True):
         most = left[of_number, of_kind] // factor
         found[number, kind] = min(most, found.get((number, kind), most))
@@ -194,6 +200,7 @@ def _use(
     provider: Provider,
     depth: int,
     record: InventoryRecord,
+    capacity: int,
     holders: list[tuple[str, int]],
     elsewhere: int | None,
     disabled: Disabled | None,
@@ -204,7 +211,7 @@ def _use(
         record.resource_class,
         record.total,
         record.reserved,
-        record.capacity,
+        capacity,
         record.used,
         tuple(sorted(holders)),
         elsewhere,

@@ -339,6 +339,11 @@ class Identified(_Kind):
         """Return which of these units nobody is given, as the figures of the part say too."""
         return ()
 
+    @classmethod
+    def removed_of_description(cls, description: str) -> Collection[str]:
+        """Return the units that were removed while they were allocated, and are not reserved."""
+        return ()
+
 
 def cell_map_of(inventory: Inventory | None) -> CellMap | None:
     """Return the host cells that an inventory has, None if its kind has none."""

@@ -25,7 +25,7 @@ from resource_objects.providers.columns import (
     TraitColumns,
     UnitColumns,
 )
-from resource_objects.providers.disabled import TRAIT
+from resource_objects.providers.disabled import REMOVED, TRAIT
 from resource_objects.search.fleet import Fleet, Members
 from resource_objects.search.holders import Rows
 
@@ -47,7 +47,7 @@ def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
         (place, one.unit, one.facts)
         for place, some in sorted(fleet.disabled_units.items())
         for one in some
-        if trees is None or int(fleet.tree[place]) in trees
+        if one.facts != REMOVED and (trees is None or int(fleet.tree[place]) in trees)
     )
     kinds = (
         row

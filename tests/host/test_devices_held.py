@@ -13,6 +13,7 @@ from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
 from resource_objects.host.model import provider_tree
 from resource_objects.host.rules import DeviceRule
+from resource_objects.host.site import export_site
 from resource_objects.host.status import HostDevices, KeptDevice, read_devices
 from resource_objects.host.sync import HostSync, sync_host, with_held
 from resource_objects.providers.partitions import thousandths
@@ -612,16 +613,49 @@ def test_functions_that_were_removed_do_not_hide_those_that_are_free(connect):
     assert "asked 2, free 1 of 6" in refusal
     assert claim(ledger, "again", "DEVICES=SRIOV_NET_VF") == ("0000:60:02.0",)
     assert free_functions(ledger) == 0
-    for name in ("v4", "v5"):  # nobody gets these again
+    for name in ("v4", "v5"):  # these are not allocated again
         ledger.release(name)
-        assert not ledger.snapshot().candidates("DEVICES=SRIOV_NET_VF")
-        assert not ledger.snapshot().candidates("SRIOV_NET_VF=1")
+        assert free_functions(ledger) == 0
+        assert not list(ledger.audit())
     sync_host(ledger, fewer)
     assert free_functions(ledger) == 0
     assert len(states(ledger)) == 5
     ledger.release("v1")
     assert free_functions(ledger) == 1
     assert not list(ledger.audit())
+
+
+def test_a_removed_function_that_is_released_is_not_allocated_by_any_claim(connect):
+    """Until the next sync it counts as a disabled unit that cannot be enabled."""
+    ledger = connect()
+    sync_host(ledger, tree(*functions(8)))
+    for number in range(6):
+        claim(ledger, f"v{number}", "DEVICES=SRIOV_NET_VF")
+    before = ledger.snapshot().candidates("DEVICES=2*SRIOV_NET_VF")  # 6 and 7
+    sync_host(ledger, tree(*functions(4)))
+    card, removed = f"box/{PF.address}", "0000:60:02.4"
+    ledger.release("v4")
+    by_unit = ro.Allocation(
+        provider=card, resource_class="SRIOV_NET_VF", amount=ro.IntegerAmount(1), units=(removed,)
+    )
+    for found in ({card: "SRIOV_NET_VF=1"}, [by_unit], before):
+        with pytest.raises(exceptions.CapacityException) as refused:
+            ledger.claim("w", found)
+        if found is not before:
+            assert f"{removed} was removed from the host" in str(refused.value)
+    snapshot = ledger.snapshot()
+    assert "0000:60:02.4 was removed" in str(snapshot.candidates("SRIOV_NET_VF=1").explain())
+    assert snapshot.how_many("DEVICES=SRIOV_NET_VF").at_least == 0
+    assert not snapshot.candidates("CUSTOM_NIC=1")
+    with pytest.raises(exceptions.CapacityException):
+        uuid = ledger.provider(card).uuid
+        snapshot.fork().claim("w", [by_unit.replace(provider_uuid=uuid)])
+    assert not str(export_site(ledger)).count("removed")
+    ledger.enable(card, unit=removed)
+    assert free_functions(ledger) == 0
+    ledger.release("v0")
+    assert free_functions(ledger) == 1
+    assert claim(ledger, "w", "SRIOV_NET_VF=1") == ("0000:60:02.0",)
 
 
 def test_functions_that_come_back_while_they_are_allocated_are_as_before(connect):

@@ -54,7 +54,7 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
-from resource_objects.providers.located import classes_of_units, disabled_of
+from resource_objects.providers.located import classes_of_units, disabled_of, removed_units
 from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
@@ -534,9 +534,15 @@ def _places(draft: Draft, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[s
         for (uuid, _), place in places.items():
             ends = [one.ends_at for one in draft.disabled_above(uuid).values()]
             place.disabled_until = max(ends, default=None)
-    if draft.disabled_units.kept or draft.disabled_units.changed:
-        for (uuid, _), place in places.items():
-            place.disabled_units = len(draft.disabled_units.get(uuid))
+    is_any = bool(draft.disabled_units.kept or draft.disabled_units.changed)
+    for (uuid, _), place in places.items():
+        kinds = draft.providers[uuid].kinds
+        if kinds:
+            place.disabled_units = len(
+                removed_units((kind.resource_class, kind.body) for kind in kinds)
+            )
+        if is_any:
+            place.disabled_units += len(draft.disabled_units.get(uuid))
     return places, names
 
 

@@ -36,7 +36,7 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
     ShareRecord,
 )
-from resource_objects.providers.located import classes_of_units
+from resource_objects.providers.located import classes_of_units, removed_units
 from resource_objects.providers.provider import check_shares
 from resource_objects.resources.records import InventoryRecord
 
@@ -257,7 +257,12 @@ class Definition:
             for one in (*changes.creates, *changed)
             if (units := classes_of_units((kind.resource_class, kind.body) for kind in one.kinds))
         }
-        disabled.inherit(self._connection, roots.values(), made, devices)
+        removed = {
+            roots[one.uuid]
+            for one in (*changes.creates, *changed)
+            if removed_units((kind.resource_class, kind.body) for kind in one.kinds)
+        }
+        disabled.inherit(self._connection, roots.values(), made, devices, removed)
 
     def _set_members(self) -> None:
         numbers, changes = self._providers.numbers, self._changes

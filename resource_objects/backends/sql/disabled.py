@@ -42,7 +42,7 @@ from resource_objects.providers.disabled import (
     DisableOrder,
     ends_of,
 )
-from resource_objects.providers.located import classes_of_units, disabled_of
+from resource_objects.providers.located import classes_of_units, disabled_of, removed_units
 from resource_objects.providers.orders import Write
 
 _providers = tables.resource_providers.c
@@ -102,7 +102,9 @@ def _concerned_query(roots: int) -> sa.CompoundSelect[Any]:
     )
     return sa.union(
         sa.select(_providers.root_id).where(here, _providers.disabled_reason.is_not(None)),
-        of_inventories.where(here, _inventories.disabled_until.is_not(None)),
+        of_inventories.where(
+            here, sa.or_(_inventories.disabled_until.is_not(None), _inventories.disabled_units > 0)
+        ),
         sa.select(_providers.root_id)
         .join_from(
             tables.resource_providers, tables.disabled_units, _units.provider_id == _providers.id
@@ -159,11 +161,27 @@ _UNITS_OF = Sized(
         .order_by(_providers.uuid, _units.unit)
     )
 )
+_TAKEN_OF = Sized(
+    lambda uuids: (
+        sa.select(_providers.uuid, _taken.unit)
+        .join_from(
+            tables.allocation_units, tables.resource_providers, _taken.provider_id == _providers.id
+        )
+        .where(listed(_providers.uuid, "uuids", uuids))
+    )
+)
 _KINDS_OF = Sized(
     lambda uuids: (
         sa.select(_providers.uuid, _kinds.name, _kinds.body)
         .join_from(tables.structures, tables.resource_providers)
         .where(listed(_providers.uuid, "uuids", uuids))
+    )
+)
+_KINDS_OF_TREES = Sized(
+    lambda roots: (
+        sa.select(_kinds.provider_id, _kinds.name, _kinds.body)
+        .join_from(tables.structures, tables.resource_providers)
+        .where(listed(_providers.root_id, "roots", roots))
     )
 )
 
@@ -311,12 +329,12 @@ def _kinds_of(connection: Connection, uuids: Iterable[str]) -> dict[str, list[tu
 
 
 def disabled_units(connection: Connection, uuids: Collection[str]) -> dict[str, list[DisabledUnit]]:
-    """Return the units that are disabled alone at some providers, of those that are there.
+    """Return the units that are disabled alone at some providers, and those that were removed.
 
-    Also those whose time is over. Cost: two statements.
+    Also those whose time is over. Cost: two statements, three where units were removed.
     """
     kinds = _kinds_of(connection, uuids)
-    out: dict[str, list[tuple[str, Disabled]]] = {}
+    out: dict[str, list[tuple[str, Disabled]]] = {uuid: [] for uuid in kinds}
     taken: dict[str, set[str]] = {}
     for part in chunks(sorted(uuids)):
         for uuid, unit, taker, *facts in _UNITS_OF.rows(connection, uuids=part):
@@ -325,6 +343,10 @@ def disabled_units(connection: Connection, uuids: Collection[str]) -> dict[str, 
                 out.setdefault(uuid, []).append((unit, said))
             if taker is not None:
                 taken.setdefault(uuid, set()).add(unit)
+    removed = [uuid for uuid, some in kinds.items() if removed_units(some)]
+    for part in chunks(sorted(removed)):
+        for uuid, unit in _TAKEN_OF.rows(connection, uuids=part):
+            taken.setdefault(uuid, set()).add(unit)
     return {
         uuid: disabled_of(kinds.get(uuid, ()), some, taken.get(uuid, ()))
         for uuid, some in out.items()
@@ -347,6 +369,7 @@ def inherit(
     roots: Iterable[int],
     made: Mapping[int, tuple[int, str]],
     devices: Mapping[int, tuple[int, Collection[str]]],
+    removed: Collection[int] = (),
 ) -> None:
     """Give the inventories of trees, whose roots are locked, what is disabled above them.
 
@@ -355,8 +378,9 @@ def inherit(
 
     :param made: the root and the name of each provider that came, by number
     :param devices: the root and the devices of each provider whose devices came or changed
+    :param removed: the roots of trees with devices that were removed while they were allocated
     """
-    concerned = _concerned(connection, roots)
+    concerned = _concerned(connection, roots).union(removed)
     if concerned:
         _give_back(connection, concerned, made, devices)
         _pass_down(connection, concerned)
@@ -439,6 +463,10 @@ def _pass_down(connection: Connection, roots: Iterable[int]) -> None:
     counts: dict[int, int] = {}
     for part in chunks(sorted(roots)):
         counts.update(_COUNTS.rows(connection, roots=part))
+        for number, kind, body in _KINDS_OF_TREES.rows(connection, roots=part):
+            removed = removed_units([(kind, description_of(kind, body))])
+            if removed:
+                counts[number] = counts.get(number, 0) + len(removed)
     numbers = [
         number
         for part in chunks(sorted(parents))

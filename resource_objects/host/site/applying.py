@@ -32,7 +32,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     merge_changes,
 )
-from resource_objects.providers.disabled import Disabled, DisableOrder
+from resource_objects.providers.disabled import REMOVED, Disabled, DisableOrder
 from resource_objects.providers.located import disabled_units
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.row_diff import kept_definitions
@@ -113,7 +113,7 @@ def export_site(
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
     out = {uuid[number]: one for number, one in columns.disabled.items()}
     units = {
-        uuid[number]: {one.unit: one.disabled for one in some}
+        uuid[number]: {one.unit: one.disabled for one in some if one.disabled != REMOVED}
         for number, some in disabled_units(columns).items()
     }
     definitions = (one.definition for one in kept_definitions(columns).values())
@@ -394,7 +394,9 @@ class _Comparer:
         out = {called[number]: one for number, one in columns.disabled.items()}
         out_alone: dict[str, dict[str, Disabled]] = defaultdict(dict)
         for number, alone in disabled_units(columns).items():  # of what is gone a file says nothing
-            out_alone[called[number]] = {one.unit: one.disabled for one in alone}
+            out_alone[called[number]] = {
+                one.unit: one.disabled for one in alone if one.disabled != REMOVED
+            }
         every = (*wanted.values(), *(one for some in units.values() for one in some.values()))
         now = self._ledger.now() if any(one.until is not None for one in every) else None
         for name, said in wanted.items():

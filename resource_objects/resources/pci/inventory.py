@@ -532,8 +532,13 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
     @classmethod
     def withheld_of_description(cls, description: str) -> Collection[str]:
-        """Return the addresses of the devices that are gone or spent."""
+        """Return the addresses of the devices that are reserved because they are spent."""
         return storage.withheld_of(description)
+
+    @classmethod
+    def removed_of_description(cls, description: str) -> Collection[str]:
+        """Return the addresses of the devices that were removed while they were allocated."""
+        return storage.removed_of(description)
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return how many devices there are of each class, and how many are taken."""

@@ -11,7 +11,7 @@ from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.pci import storage, weaker
 from resource_objects.resources.pci.amount import PCIAmount, devices, given
-from resource_objects.resources.pci.device import Device
+from resource_objects.resources.pci.device import ALLOCATED, Device, DeviceUse
 from resource_objects.resources.pci.device_groups import NOTHING_WITHHELD
 from resource_objects.resources.pci.inventory import PCIInventory, given_inventory
 from resource_objects.resources.records import InventoryRecord, KeptPart
@@ -63,10 +63,11 @@ class PCIResource(abstract.Resource):
         :raises InvalidInventory: if the description is none, or does not go with the records
         """
         made = self.from_parts([KeptPart(tuple(records), description)])
-        removed = storage.removed_in_use(records, description)
-        if removed:
+        removed = storage.removed_of(description or "")
+        if removed:  # allocations are not known here: as it was stored, so that nothing changes
             kept = [use for use in made.usage if use.address not in removed]
-            made.update(usage=[*kept, *removed.values()])
+            gone = [DeviceUse(address, ALLOCATED, gone=True) for address in sorted(removed)]
+            made.update(usage=[*kept, *gone])
         return made
 
     def weaker(self, amount: abstract.Amount) -> Iterator[Weakening[PCIAmount]]:

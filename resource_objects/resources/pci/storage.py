@@ -303,22 +303,6 @@ def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[s
     return tuple(devices), tuple(withheld)
 
 
-def removed_in_use(
-    records: Iterable[InventoryRecord], description: str | None
-) -> dict[str, DeviceUse]:
-    """Return the devices that were removed and are not reserved, for they were allocated then."""
-    devices, withheld = _devices(description)
-    reserved = {record.resource_class: record.reserved for record in records}
-    left = Counter(one.resource_class for one in devices if one.address in dict(withheld))
-    found: dict[str, DeviceUse] = {}
-    for device in devices:
-        name = device.resource_class
-        if dict(withheld).get(device.address) == _GONE and left[name] > reserved.get(name, 0):
-            found[device.address] = _use(device.address, ALLOCATED, True)
-            left[name] -= 1
-    return found
-
-
 def units_of(description: str) -> dict[str, str]:
     """Return the class of each device of a description, by address; none of one that is none."""
     try:
@@ -328,9 +312,21 @@ def units_of(description: str) -> dict[str, str]:
 
 
 def withheld_of(description: str) -> frozenset[str]:
-    """Return the devices of a description that are gone or spent; none of one that is none."""
+    """Return the devices of a description that are reserved as spent; none of an invalid one."""
+    return _withheld_as(_SPENT, description)
+
+
+def removed_of(description: str) -> frozenset[str]:
+    """Return the devices of a description that were removed while allocated.
+
+    Their allocations count, so they are not reserved. Cost: most descriptions are not parsed.
+    """
+    return _withheld_as(_GONE, description) if f'"{_GONE}"' in description else frozenset()
+
+
+def _withheld_as(why: str, description: str) -> frozenset[str]:
     try:
-        return frozenset(address for address, _ in _devices(description)[1])
+        return frozenset(address for address, given in _devices(description)[1] if given == why)
     except exceptions.InvalidInventory:
         return frozenset()
 
