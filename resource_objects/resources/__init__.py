@@ -13,6 +13,7 @@
 ``parts``           what is the same of all parts as they are kept: cells, devices
 ``distances``       sets of host cells in the order of their distances
 ``matching``        the one matching; ``budget``: counted steps of a search or a decision
+``distances``       sets of host cells in the order of the distances between their cells
 ``weakening``       how an amount that says where it goes may ask for less
 ``backtracking``    the one search by backtracking, within a budget of steps
 ``records``         what is kept of an inventory and of an amount

@@ -27,6 +27,7 @@
 ``fleet_columns``   columns of the arrays: the way back from ``fleet_build``
 ``limits``          a fleet under totals that a scheduler sets for one claim
 ``places``          the places of a level, such as NUMA cells: what is near what
+``placements``      placements of GPU partitions: which of them exclude which others
 ``fleet_build``     how the arrays are made from columns
 ``refresh``         from one snapshot to the next, by what was changed
 ``replacing``       other trees in the place of some, in every array
