@@ -147,7 +147,7 @@ def test_two_command_lines_do_not_share_their_groups():
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ("", "request: got '', expected an amount of something"),
+        ("", "no request: expected AMOUNTS such as VCPU=2, --resource or --query"),
         ("VCPU", "--resource: got 'VCPU', expected NAME=VALUE"),
         ("VCPU=x", "--resource: got 'x', expected a whole number"),
         ("VCPU=0", "--resource: got 'VCPU=0'"),

@@ -164,7 +164,7 @@ def test_a_consumer_that_holds_something_is_not_given_more(lab, held):
         (["job-1", "VCPU=-1"], "VCPU: got IntegerAmount(-1), expected an amount above 0"),
         (["job-1", "VCPU=1.5"], "--resource: got '1.5', expected a whole number"),
         (["job-1", "VCPU=0"], "--resource: got 'VCPU=0', expected CLASS=AMOUNT, such as"),
-        (["job-1"], "request: got '', expected an amount of something"),
+        (["job-1"], "got 'job-1' alone, expected CONSUMER and what it requests"),
         (["job-1", ""], "--resource: got '', expected CLASS=AMOUNT, such as VCPU=2"),
         (["job-1", "VCPU=1,VCPU=2"], "--resource: got 'VCPU', expected each resource class once"),
         (["job-1", "CPU=1"], "--resource: got 'CPU', expected a standard or CUSTOM_ class"),

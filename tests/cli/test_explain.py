@@ -102,7 +102,7 @@ def test_a_budget_that_ends_is_neither_yes_nor_no(lab):
         (["PGUP=1"], "PGUP"),
         (["PGPU=1", "--nearest", "0"], "nearest: got 0, expected an integer of 1 or more"),
         (["PGPU=1", "--at", "nowhere"], "nowhere is not a provider"),
-        ([], "amount"),
+        ([], "no request: expected AMOUNTS such as VCPU=2"),
     ],
 )
 def test_bad_words_are_refused_by_name(lab, argv, told):

@@ -58,7 +58,8 @@ def test_a_search_that_finds_nothing_is_a_refusal_when_it_is_claimed(
 
 def test_an_upgrade_is_logged_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     for _ in range(2):
-        ro.connect(f"sqlite:///{tmp_path}/lab.db").close()
+        with ro.connect(f"sqlite:///{tmp_path}/lab.db") as ledger:
+            ledger.sync(ro.Provider("host0", "VCPU=1"))
     lines = said(caplog, "resource_objects.backends", logging.INFO)
     assert lines
     assert all("lab.db: upgraded by 0" in line for line in lines)

@@ -82,13 +82,13 @@ def test_an_unknown_class_suggests_known_ones(name: str, suggested: list[str]) -
     assert any(close in caught.value.expected for close in suggested)
 
 
-def test_where_no_name_is_close_none_is_suggested() -> None:
+def test_where_no_name_is_close_the_custom_name_is_suggested() -> None:
     with pytest.raises(exceptions.UnknownResourceClass) as of_class:
         resource("Q")
-    assert of_class.value.expected == "a standard or CUSTOM_ class"
+    assert of_class.value.expected == "a standard or CUSTOM_ class, such as CUSTOM_Q"
     with pytest.raises(exceptions.UnknownTrait) as of_trait:
         known_traits(["Q"])
-    assert of_trait.value.expected == "a standard or CUSTOM_ trait"
+    assert of_trait.value.expected == "a standard or CUSTOM_ trait, such as CUSTOM_Q"
 
 
 @pytest.mark.parametrize("bad", ["", "vcpu", "CUSTOM_", "CUSTOM_a", "A" * 256, 3, None, b"VCPU"])

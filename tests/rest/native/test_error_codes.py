@@ -180,7 +180,9 @@ def test_a_wait_without_a_place_to_wait_is_refused_with_its_code() -> None:
 def _raising(name: str) -> exceptions.ResourceObjectsError:
     """Return an exception of a type by name, whatever its constructor takes."""
     kind = getattr(exceptions, name)
-    methods = {"__init__": lambda self: None, "__str__": lambda self: "text", "reasons": ()}
+    none = staticmethod(lambda count: ((), 0))
+    methods = {"__init__": lambda self: None, "__str__": lambda self: "text"}
+    methods |= {"reasons": (), "first_reasons": none}
     made: exceptions.ResourceObjectsError = type(name, (kind,), methods)()
     return made
 
