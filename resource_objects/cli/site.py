@@ -98,7 +98,7 @@ class ApplySite(Command):
 class Bar:
     """How far something is, on a terminal, if it takes longer than two seconds.
 
-    It is drawn by rich, which is imported then only; without it there is none.
+    It is drawn by rich, which is imported then only.
 
     :param is_told: whether :meth:`tell` says how far it is; else only that it goes on is shown
     """
