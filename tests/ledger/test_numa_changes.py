@@ -218,6 +218,22 @@ def test_a_topology_is_replaced_within_a_full_host(numa_ledger: ro.Ledger) -> No
     assert used(numa_ledger)["host0 PCPU"] == 6
 
 
+@pytest.mark.law(3)
+@pytest.mark.parametrize("figures", ["PCPU=2", "MEMORY_MB=512"])
+def test_a_topology_is_replaced_within_a_host_that_shrank_below_its_use(
+    numa_ledger: ro.Ledger, figures: str
+) -> None:
+    numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=3:memory=1024"})
+    where = topology(numa_ledger, "job")
+    now = dict(numa_ledger.provider("host0").inventories.by_name())
+    shrunk = {**now, **dict(ro.Inventories(figures).by_name())}
+    numa_ledger.change("host0", inventories=ro.Inventories(shrunk))
+    numa_ledger.replace("job", {"host0": "DISK_GB=3,NUMA_TOPOLOGY=1:dedicated=3:memory=1024"})
+    assert topology(numa_ledger, "job") == where
+    with pytest.raises(exceptions.CapacityException):
+        numa_ledger.replace("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=4:memory=1536"})
+
+
 def test_who_has_a_topology_already_stays_where_it_is(numa_ledger: ro.Ledger) -> None:
     for name in ("first", "job"):
         numa_ledger.claim(name, {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})
