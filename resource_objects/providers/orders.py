@@ -599,9 +599,9 @@ class ConsumerRecord:
     def left_by(self, uses: Iterable[Use], pools: Collection[str]) -> dict[str, Any]:
         """Return ``uses`` and ``request``, arguments of a :class:`ConsumerOrder`, for a move.
 
-        The order is for the consumer that takes over the allocations of this one. An amount of a
-        pool, without units, that the moving consumer still uses is subtracted from them, so that it
-        is counted once. ``request.shared`` records these allocations as they were before. If
+        The order is for the consumer that takes over the allocations of this one. The amounts and
+        units of pools that the moving consumer still uses are subtracted from them, so that they
+        are counted once. ``request.shared`` records these allocations as they were before. If
         nothing would remain, all allocations are returned and nothing is subtracted, because a
         consumer needs at least one allocation.
 
