@@ -285,7 +285,7 @@ class Claims:
         resolve = self._resolving(wanted.values())
 
         def begin(expired: frozenset[str]) -> _Taking:
-            picture = functools.cache(functools.partial(self._picture, expired, None))
+            picture = functools.cache(functools.partial(self._picture, expired))
             ways: dict[str, list[Demand]] = {}
             for name, each in wanted.items():
                 if expired and isinstance(each, Candidates):
