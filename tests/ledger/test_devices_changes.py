@@ -262,8 +262,9 @@ def test_a_function_that_is_withheld_is_not_given_out(ledger: ro.Ledger) -> None
         assert not ledger.snapshot().candidates({DEVICES: ro.devices(FUNCTION, 3)})
         if gives_back:
             ledger.release("port")
-    refused = ledger.snapshot().candidates({FUNCTION: 3})  # by number there would be three
-    assert [reason.rule for reason in refused.explain().reasons] == [Rule.INVALID]
+    capacity, removed = ledger.snapshot().candidates({FUNCTION: 3}).explain().reasons
+    assert (capacity.rule, capacity.requested, capacity.free) == (Rule.CAPACITY, 3, 2)
+    assert (removed.rule, removed.unit) == (Rule.DISABLED, functions(1)[0])
 
 
 # --- what only an audit finds: written past the door ---
