@@ -63,6 +63,7 @@ from resource_objects.providers.pools import SHARES
 from resource_objects.requests import Request
 from resource_objects.resources import Amount
 from resource_objects.search.candidates import Candidates, Chosen
+from resource_objects.search.in_place import kept_in_place
 
 if TYPE_CHECKING:
     from resource_objects.search import Scenario, Snapshot
@@ -866,8 +867,10 @@ class Claims:
         return tuple(one for one in kept.values() if one.expires_at and one.expires_at < now)
 
     def _holders(self, reasons: Iterable[exceptions.Reason], over: ConsumerFilter) -> set[str]:
-        """Return the consumers of a refusal; where a reason names only the largest, those of its
-        tree whose claims have expired, too.
+        """Return the consumers of a refusal.
+
+        Where a reason names only the largest, those of its tree whose claims have expired are
+        included.
 
         :param over: the consumers whose claims have expired
         """
@@ -957,8 +960,6 @@ class Claims:
         self, consumer: str, found: Candidates, expired: frozenset[str]
     ) -> Iterator[Chosen]:
         """Yield a candidate with what the consumer uses of its host; see ``kept_in_place``."""
-        from resource_objects.search.in_place import kept_in_place
-
         record = self._store.backend.held(consumer)
         if record is None:
             return

@@ -45,6 +45,7 @@ from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
 from resource_objects.resources.records import InventoryRecord
+from resource_objects.search.in_place import MOST_PARTS
 
 #: What a write decides again on what is kept then, and refuses with who has it.
 _DECIDED_BY_THE_WRITE = frozenset(
@@ -54,8 +55,6 @@ _DECIDED_BY_THE_WRITE = frozenset(
     }
 )
 
-#: The maximum number of parts that are tried next to those that a consumer uses.
-MOST_PARTS = 32
 #: How many units are named at most where one is not found.
 _SHOWN = 16
 
