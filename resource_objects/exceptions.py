@@ -860,7 +860,7 @@ class NoCandidates(CapacityException):
 
     ``explanation`` says why: a text, or the :class:`~resource_objects.search.explain.Explanation`
     of the search, which shows the snapshot that was searched. ``reasons``, ``args`` and the message
-    are computed from it when they are read, so a refusal that nobody reads costs only its search.
+    are computed from it when they are read, so a refusal that is not read costs only its search.
     A pickle and a copy carry the computed values.
 
     >>> str(NoCandidates("no candidate for job-1", "there are no hosts"))
@@ -962,7 +962,7 @@ class WaitTimedOut(CapacityException):
 
 
 class LedgerError(ResourceObjectsError):
-    """What is kept does not allow it, or cannot be reached. ``subject`` names the thing.
+    """The stored state does not allow it, or cannot be reached. ``subject`` names the thing.
 
     ``consumers`` use the subject, where it is refused for that.
 

@@ -157,7 +157,7 @@ def refused(
     refusal: exceptions.CapacityException,
     option: str = "claim --release-expired",
 ) -> Refused:
-    """Return what a refusal means: not now, or not at all.
+    """Return the lines that report a refusal: not possible now, or not possible at all.
 
     :param option: the option that releases expired claims; empty if it was in use already
     """

@@ -203,7 +203,7 @@ class _GPU:
 def _visible(
     consumer: str, host: Provider, held: Iterable[Allocation]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]], list[str]]:
-    """Return what is visible and what of it in part, by vendor, and MIG instances without UUID."""
+    """Return the visible and partly visible devices by vendor, and MIG instances without UUID."""
     gpus = _gpus(host)
     places: dict[int, Fraction] = {}
     instances: dict[str, list[str]] = {CUDA: [], ROCR: []}

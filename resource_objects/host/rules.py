@@ -326,10 +326,10 @@ _SLICES = re.compile(r"[A-Z0-9_]+\*[0-9]{1,9}(?:\+[A-Z0-9_]+\*[0-9]{1,9})*")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Split:
-    """What a device is divided into: slices, and how much of each a partition uses.
+    """The division of a device: its slices, and the amount of each that a partition uses.
 
-    ``placements`` are partitions at a certain place, ``{place: (class, uses)}``; each is a provider
-    of its own below that of the device.
+    ``placements`` are partitions at a certain position, ``{position: (class, uses)}``; each is a
+    provider below the provider of the device.
     """
 
     slices: Mapping[str, int]

@@ -205,7 +205,7 @@ def _compute(card: str) -> str:
 
 
 def mig_placements(card: str) -> dict[str, tuple[str, Uses]]:
-    """Return where MIG instances of a card may be: ``{placement: (class, uses)}``.
+    """Return the possible placements of MIG instances on a card: ``{placement: (class, uses)}``.
 
     A placement is the profile and the memory slice at which it begins, as ``nvidia-smi mig -cgi``
     has them, with ``-at-`` in place of the colon.

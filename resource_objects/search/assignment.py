@@ -270,7 +270,7 @@ class Assigning:
         return not self._isolates or self._can_match()
 
     def _slots_of(self, numbers: Sequence[int]) -> int:
-        """Return how many of kinds that ask for the same may still be given."""
+        """Return the maximum number of groups of equal kinds that can still be assigned."""
         slots, inside = self._slots, 0
         for number in numbers:
             if self._remaining[number]:
@@ -327,7 +327,7 @@ class Assigning:
         return 0
 
     def _bounds(self, depth: int) -> Iterator[Hashable]:
-        """Yield what the rest depends on of sets that were given before sets equal to them."""
+        """Yield the assignments of earlier equivalent sets that bound the remaining search."""
         for (begin, end), equivalent in zip(self._spans, self._equivalent, strict=True):
             if equivalent is not None and depth < end and self._spans[equivalent][0] < depth:
                 before = self._spans[equivalent][0]
@@ -350,7 +350,7 @@ class Assigning:
         return True
 
     def _tops(self, subtree: int) -> int:
-        """Return who may be above all groups of a set, as bits."""
+        """Return the providers that can be above all groups of a set, as bits."""
         tops, possible = -1, bits_of(self._given[subtree])
         for place in self._given[subtree]:
             tops &= self._above[place]
@@ -364,7 +364,7 @@ class Assigning:
         return tops & possible
 
     def _over_any(self, places: int) -> int:
-        """Return who is above some provider of a set, or in it, as bits."""
+        """Return the providers of a set and all providers above them, as bits."""
         if places not in self._over:
             found = 0
             for place, above in enumerate(self._above):

@@ -130,7 +130,7 @@ def _times(rows: ClassRows, gives: Booleans, amount: int, trees: int) -> Integer
 
 
 def requested_of(problem: Problem, view: View) -> Iterator[PartialRequest]:
-    """Yield what a request needs of the devices of a host, with the parts that may provide it.
+    """Yield the devices that a request needs of a host, with the parts that can provide them.
 
     A count that other providers may provide, too, is left out.
     """

@@ -296,7 +296,7 @@ class Fitting:
     def _dealt(
         self, trees: Sequence[int], most: Sequence[Integers], need: Portion
     ) -> dict[int, Portion] | None:
-        """Return what each host gets, None if hosts cannot hold it by what is known of them."""
+        """Return the members of each host, None if the known bounds of the hosts exclude it."""
         while True:
             dealt = deal(self.within.root(trees, most, self.budget), need, self.budget)
             if dealt is None:

@@ -178,9 +178,9 @@ def note_invalid(driver: Driver, host: str, errors: Iterable[InvalidInput]) -> N
 def valid_inventories(
     given: Any, stored: Inventories
 ) -> tuple[Inventories, tuple[InvalidInput, ...]]:
-    """Return what a report says a provider has, and the errors of its invalid inventories.
+    """Return the inventories that a report describes, and the errors of the invalid ones.
 
-    In place of an invalid inventory stands the stored one, if there is one.
+    An invalid inventory is replaced by the stored one, if there is one.
 
     :param given: what ``Inventories`` takes
     :raises InvalidInput: if it is neither text nor a mapping, or every inventory is invalid

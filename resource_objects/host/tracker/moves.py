@@ -599,9 +599,9 @@ class Moves:
     def _ended_as(
         self, migration: str, kind: MigrationKind | None, *, is_gone: bool
     ) -> MigrationState:
-        """Return how a move ended whose migration holds nothing, as it is recorded.
+        """Return the recorded end of a move whose migration has nothing allocated.
 
-        What is released with its consumer was reverted. A migration whose allocations were
+        A migration that was released with its consumer was reverted. One whose allocations were
         released by other means was confirmed.
 
         :param is_gone: whether the claim that moved was released
