@@ -94,7 +94,7 @@ class SyncResult:
         out = [one.reason is None for one in disabling]
         return cls(
             created=sum(len(one.creates) for one in done),
-            updated=sum(not update.only_children for one in done for update in one.updates),
+            updated=sum(not update.children_changed for one in done for update in one.updates),
             removed=sum(len(one.removals) for one in done),
             changes=done,
             disabled=len(out) - out.count(True),

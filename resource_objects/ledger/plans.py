@@ -56,6 +56,7 @@ class Plans:
             plan = plan.as_held(claims)
             held = [one.provider_uuid for claim in claims.values() for one in claim.held]
             columns = self._places(plan, held)
+            plan = plan.compared_with(kept_definitions(columns))
             followed = self._with_followers(plan, columns)
             if followed is not plan:
                 claims = self._store.backend.held_by(followed.consumers)
@@ -74,6 +75,7 @@ class Plans:
         if plan.definitions is not None:
             columns = self._places(plan, (), allocations=False)
             check_definitions(plan.definitions, columns)
+            plan = plan.compared_with(kept_definitions(columns))
         count = len(plan.orders)
         plan = self._with_followers(plan, columns)
         written = self._carry_out(plan, columns, doing, "apply", subject)

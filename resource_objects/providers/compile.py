@@ -20,9 +20,9 @@ from resource_objects import exceptions
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
+    ExpectedUse,
     ProviderRemoval,
     ProviderUpdate,
-    UsedBefore,
     diff,
     merge_changes,
 )
@@ -206,11 +206,11 @@ def _as_used(
         uuid = update.definition.uuid
         names = (record.resource_class for record in update.changed)
         used = [
-            UsedBefore(name, kept.records[uuid, name].used)
+            ExpectedUse(name, kept.records[uuid, name].used)
             for name in names
             if (uuid, name) in sources
         ]
-        return dataclasses.replace(update, used=tuple(used)) if used else update
+        return dataclasses.replace(update, expected_use=tuple(used)) if used else update
 
     return dataclasses.replace(changes, updates=tuple(map(guarded, changes.updates)))
 

@@ -61,8 +61,8 @@ KeptDefinitions: TypeAlias = Mapping[str, KeptDefinition]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class UsedBefore:
-    """How much of an inventory was used when it was read."""
+class ExpectedUse:
+    """The amount of an inventory that was used when a change was worked out."""
 
     resource_class: str
     amount: int
@@ -70,46 +70,106 @@ class UsedBefore:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderUpdate:
-    """A provider that is kept and shall look like ``definition``.
+    """A change of a stored provider: what differs between ``before`` and ``definition`` is written.
 
-    ``changed`` are inventories to insert or overwrite (never their ``used``), ``removed`` the
-    classes that go, which only unused ones may. ``shares_changed`` and ``kinds_changed`` say that
-    those of the definition replace the kept ones. ``only_children`` says that nothing of the
-    provider itself changes: children come or go, and its generation tells it to whoever read the
-    tree before. ``used`` says how much of some of ``changed`` was used when the update was worked
-    out: if it is another amount by now, that is refused like another generation. ``counts`` says
-    how many writes it is by Placement's count (``ListedProvider.definition_writes``); where
-    children come and go it is none.
+    Everything else stays as it is stored, and so does the usage of each inventory. ``before`` is
+    the definition at ``generation``; it is None only in a plan that was read from a file of an
+    older version, and then everything differs.
+
+    ``children_changed`` marks a provider that changes only because children are added to it or
+    removed from it: its generation rises, so that a tree that was read before is refused.
+    ``expected_use`` lists inventories that must still be used as much as when the change was worked
+    out. ``counts`` is the number of writes in Placement's count
+    (``ListedProvider.definition_writes``).
     """
 
     definition: ProviderDefinition
     generation: int
-    changed: tuple[InventoryRecord, ...]
-    removed: tuple[str, ...]
-    traits_added: frozenset[str]
-    traits_removed: frozenset[str]
-    only_children: bool = False
-    aggregates_added: frozenset[str] = frozenset()
-    aggregates_removed: frozenset[str] = frozenset()
-    shares_changed: bool = False
-    kinds_changed: bool = False
-    used: tuple[UsedBefore, ...] = ()
+    before: ProviderDefinition | None = None
+    children_changed: bool = False
+    expected_use: tuple[ExpectedUse, ...] = ()
     counts: int = 1
 
     @property
     def writes(self) -> int:
-        """How many writes it is by Placement's count."""
-        return 0 if self.only_children else self.counts
+        """The number of writes in Placement's count: 0 where only the children change."""
+        return 0 if self.children_changed else self.counts
 
-    def check_used(self, resource_class: str, now: int) -> None:
-        """Raise if an inventory that is locked is not used as it was when it was read.
+    @property
+    def changed(self) -> tuple[InventoryRecord, ...]:
+        """The inventories to insert or overwrite, without their usage."""
+        if self.before is None:
+            return self.definition.inventories
+        if self.before.inventories == self.definition.inventories:
+            return ()
+        before = set(self.before.inventories)
+        return tuple(record for record in self.definition.inventories if record not in before)
 
-        :raises StaleDefinition: if it is used otherwise
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The resource classes of the inventories to remove, sorted."""
+        if self.before is None or self.before.inventories == self.definition.inventories:
+            return ()
+        stays = {record.resource_class for record in self.definition.inventories}
+        before = {record.resource_class for record in self.before.inventories}
+        return tuple(sorted(before - stays))
+
+    @property
+    def traits_added(self) -> frozenset[str]:
+        """The traits that the provider gets."""
+        before = _NO_NAMES if self.before is None else self.before.traits
+        return self.definition.traits - before
+
+    @property
+    def traits_removed(self) -> frozenset[str]:
+        """The traits that the provider loses."""
+        before = _NO_NAMES if self.before is None else self.before.traits
+        return before - self.definition.traits
+
+    @property
+    def aggregates_added(self) -> frozenset[str]:
+        """The aggregates that the provider becomes a member of."""
+        before, after = self._aggregates
+        return after - before
+
+    @property
+    def aggregates_removed(self) -> frozenset[str]:
+        """The aggregates that the provider leaves."""
+        before, after = self._aggregates
+        return before - after
+
+    @property
+    def _aggregates(self) -> tuple[frozenset[str], frozenset[str]]:
+        before = (None if self.before is None else self.before.aggregates) or _NO_NAMES
+        after = self.definition.aggregates
+        return before, before if after is None else after
+
+    @property
+    def shares_changed(self) -> bool:
+        """True if the shares of the definition replace the stored ones."""
+        return self.definition.shares != (() if self.before is None else self.before.shares)
+
+    @property
+    def kinds_changed(self) -> bool:
+        """True if the structured inventories of the definition replace the stored ones."""
+        before = () if self.before is None else self.before.kinds
+        return self.definition.kinds != before and set(self.definition.kinds) != set(before)
+
+    def check_expected_use(self, resource_class: str, used: int) -> None:
+        """Raise if a locked inventory is used otherwise than expected.
+
+        :param used: the amount that is used now
+        :raises StaleDefinition: naming the expected and the present amount
         """
-        for one in self.used:
-            if one.resource_class == resource_class and one.amount != now:
-                said = f"{one.amount} of {resource_class} was used, now it is {now}"
-                raise exceptions.StaleDefinition(self.definition.name, said)
+        for expected in self.expected_use:
+            if expected.resource_class == resource_class and expected.amount != used:
+                raise exceptions.StaleDefinition(
+                    self.definition.name,
+                    f"{expected.amount} of {resource_class} was used, now it is {used}",
+                )
+
+
+_NO_NAMES = frozenset[str]()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,7 +198,7 @@ class DefinitionChanges:
 
     def __str__(self) -> str:
         lines = [f"+ {created.name}" for created in self.creates]
-        lines += [f"~ {_said(update)}" for update in self.updates if not update.only_children]
+        lines += [f"~ {_said(update)}" for update in self.updates if not update.children_changed]
         lines += [f"- {removal.name}" for removal in self.removals]
         return "\n".join(lines) or "nothing changed"
 
@@ -278,10 +338,7 @@ def _parents_of_changed_children(
         return
     for uuid, before in kept.items():
         if uuid in moved:
-            nothing = frozenset[str]()
-            yield ProviderUpdate(
-                before.definition, before.generation, (), (), nothing, nothing, True
-            )
+            yield ProviderUpdate(before.definition, before.generation, before.definition, True)
 
 
 def definition_of(
@@ -337,32 +394,7 @@ def _update(before: KeptDefinition, wants: ProviderDefinition) -> list[ProviderU
     has = before.definition
     if wants.aggregates is None:
         wants = dataclasses.replace(wants, aggregates=has.aggregates)
-    return [] if has == wants else [update_of(has, wants, before.generation)]
-
-
-def update_of(
-    before: ProviderDefinition, after: ProviderDefinition, generation: int
-) -> ProviderUpdate:
-    """Return what turns one definition, kept at a generation, into another."""
-    had = {record.resource_class: record for record in before.inventories}
-    has = {record.resource_class: record for record in after.inventories}
-    was_in, is_in = before.aggregates or frozenset(), after.aggregates or frozenset()
-    return ProviderUpdate(
-        after,
-        generation,
-        changed=tuple(record for name, record in has.items() if had.get(name) != record),
-        removed=tuple(sorted(name for name in had if name not in has)),
-        traits_added=_more(after.traits, before.traits),
-        traits_removed=_more(before.traits, after.traits),
-        aggregates_added=_more(is_in, was_in),
-        aggregates_removed=_more(was_in, is_in),
-        shares_changed=before.shares != after.shares,
-        kinds_changed=before.kinds != after.kinds,
-    )
-
-
-def _more(some: frozenset[str], others: frozenset[str]) -> frozenset[str]:
-    return some - others or _NOTHING  # of thousands of updates, that one
+    return [] if has == wants else [ProviderUpdate(wants, before.generation, has)]
 
 
 def _said(update: ProviderUpdate) -> str:
@@ -383,9 +415,6 @@ def _said(update: ProviderUpdate) -> str:
 # --- changes of single providers ------------------------------------------------------------------
 #
 # Changes of single providers of a kept tree: the tree as it is wanted, or the changes. Pure.
-
-
-_NOTHING = frozenset[str]()
 
 
 def edited(root: Provider, edits: Mapping[str, Mapping[str, Any]]) -> Provider:
@@ -535,8 +564,8 @@ def moved(roots: Iterable[Provider], provider: Provider, parent: Provider | None
     below = [one for one in provider.walk() if one is not provider] if is_other_tree else []
     touched = [*below, *(one for one in (before, parent) if one is not None)]
     uuids = {one.name: one.uuid or "" for root in roots for one in root.walk()}
-    updates = [_moved_update(provider, parent, uuids)]
-    updates += [_moved_update(one, above[id(one)], uuids, only_children=True) for one in touched]
+    updates = [_moved_update(provider, before, parent, uuids)]
+    updates += [_moved_update(one, above[id(one)], above[id(one)], uuids) for one in touched]
     guarded = {update.definition.uuid for update in updates}
     return Moved(
         DefinitionChanges(provider.name, updates=tuple(updates)),
@@ -552,16 +581,15 @@ def _upwards(provider: Provider | None, above: Mapping[int, Provider | None]) ->
 
 def _moved_update(
     provider: Provider,
+    before: Provider | None,
     parent: Provider | None,
     uuids: Mapping[str, str],
-    *,
-    only_children: bool = False,
 ) -> ProviderUpdate:
-    above = None if parent is None else parent.uuid
-    definition = definition_of(provider, provider.uuid or "", above, uuids)
-    return ProviderUpdate(
-        definition, provider.generation or 0, (), (), _NOTHING, _NOTHING, only_children
-    )
+    """Return the update from one parent to another; only the children change if it is the same."""
+    above, wanted_above = (None if one is None else one.uuid for one in (before, parent))
+    had = definition_of(provider, provider.uuid or "", above, uuids)
+    wanted = dataclasses.replace(had, parent_uuid=wanted_above)
+    return ProviderUpdate(wanted, provider.generation or 0, had, parent is before)
 
 
 def _check_shares(root: Provider, leaving: Provider) -> None:

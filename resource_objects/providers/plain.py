@@ -80,17 +80,20 @@ def _once(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def versioned(data: Any, what: str, version: int) -> dict[str, Any]:
-    """Return the plain data of a file without its ``version``, which is one that is read.
+def versioned(data: Any, what: str, version: int, *, oldest: int | None = None) -> dict[str, Any]:
+    """Return the plain data of a file without its ``version``.
 
-    :raises InvalidField: if it is no object, or says no version
-    :raises UnsupportedVersion: if it is of another version
+    :param version: the version that is written
+    :param oldest: the first version that is still read, ``version`` if None
+    :raises InvalidField: if it is not an object, or has no version
+    :raises UnsupportedVersion: if it has an older or newer version
     """
     if not isinstance(data, Mapping) or type(data.get("version")) is not int:
         raise exceptions.InvalidField(what, data, f'an object with "version": {version}')
-    if data["version"] != version:
+    if not (version if oldest is None else oldest) <= data["version"] <= version:
+        known = f"version {version}" if oldest is None else f"versions {oldest} to {version}"
         raise exceptions.UnsupportedVersion(
-            f"{what} is of version {data['version']}, this library reads version {version}"
+            f"{what} is of version {data['version']}, this library reads {known}"
         )
     return {key: value for key, value in data.items() if key != "version"}
 

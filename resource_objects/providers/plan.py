@@ -5,11 +5,12 @@ they hold). It comes from a comparison, a reshape or a repair, is printable, goe
 without loss, and is carried out in one transaction, only if what it was made from is still so: each
 definition at the generation it was compared with, and each consumer, where the plan says one.
 
-The JSON form is an object with ``"version": 1`` and the keys ``definitions``, ``orders``,
+The JSON form is an object with ``"version": 2`` and the keys ``definitions``, ``orders``,
 ``names``, ``disabling`` (what is put out of service, or into it again), ``adopted``, and of a plan
 of pictures ``held`` and ``ledger``; each order says in ``"order"`` what it is: ``claim``,
 ``adjust``, ``replace`` or ``release``. The keys below are the fields of the classes named here,
-defaults left out.
+defaults left out. Version 1 is read too: it described the difference of each update a second time
+instead of the definition before it.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from resource_objects.providers import given, plain
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.definition import (
     DefinitionChanges,
+    KeptDefinitions,
     ProviderDefinition,
-    ProviderUpdate,
     to_records,
 )
 from resource_objects.providers.disabled import DisableOrder, refuse_trait
@@ -47,7 +48,7 @@ from resource_objects.requests import Request
 from resource_objects.resources.traits import known_traits
 
 #: Version of the JSON form.
-VERSION = 1
+VERSION = 2
 _KEYS = ("definitions", "orders", "names", "disabling", "adopted", "held", "ledger")
 
 
@@ -148,6 +149,23 @@ class Plan:
             orders.append(order)
         return dataclasses.replace(self, orders=tuple(orders), held={})
 
+    def compared_with(self, stored: KeptDefinitions) -> Self:
+        """Return the plan with each update compared with the stored definition.
+
+        A file may state another definition before it, or none. An update of a provider that is not
+        in ``stored`` stays as it is; the write refuses it.
+        """
+        if self.definitions is None or not self.definitions.updates:
+            return self
+        updates = tuple(
+            dataclasses.replace(update, before=stored[update.definition.uuid].definition)
+            if update.definition.uuid in stored
+            else update
+            for update in self.definitions.updates
+        )
+        changes = dataclasses.replace(self.definitions, updates=updates)
+        return dataclasses.replace(self, definitions=changes)
+
     def _known(self, use: Use) -> Mapping[str, str]:
         return {use.provider_uuid: use.provider, **self.names} if use.provider else self.names
 
@@ -226,7 +244,7 @@ class Plan:
         :raises UnsupportedVersion: if it is of another version
         :raises InvalidInventory: if figures of an inventory contradict each other
         """
-        given = plain.versioned(data, "plan", VERSION)
+        given = plain.versioned(data, "plan", VERSION, oldest=1)
         for key in given:
             if key not in _KEYS:
                 raise exceptions.UnknownField("plan", key, f"one of {', '.join(_KEYS)}")
@@ -239,7 +257,7 @@ class Plan:
             if not isinstance(listed, list | tuple):
                 raise exceptions.InvalidField(what, listed, "a list")
         return cls(
-            None if definitions is None else read_changes(definitions),
+            None if definitions is None else read_changes(definitions, data["version"]),
             tuple(read_order(order, f"plan.orders[{n}]") for n, order in enumerate(orders)),
             read_names(given.get("names", {})),
             tuple(
@@ -287,7 +305,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     for created in changes.creates:
         yield _created(created, known)
     for update in changes.updates:
-        if not update.only_children:
+        if not update.children_changed:
             yield str(DefinitionChanges("", updates=(update,)))
     for order in plan.orders:
         yield _ordered(order, known)
@@ -389,13 +407,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "resource_class": names.resource_class_name,
     "of_class": names.resource_class_name,
     "classes": names.resource_class_name,
-    "removed": names.resource_class_name,
     "traits": names.trait_name,
-    "traits_added": names.trait_name,
-    "traits_removed": names.trait_name,
     "aggregates": names.aggregate_name,
-    "aggregates_added": names.aggregate_name,
-    "aggregates_removed": names.aggregate_name,
     "units": names.label,
     "consumer": names.consumer_name,
     "project": names.label,
@@ -407,14 +420,32 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def read_changes(data: Any) -> DefinitionChanges:
-    """Return the changes of definitions that plain data says, or raise ``InvalidInput``."""
+#: What an update had in version 1: keys with another name, and those that the definitions replace.
+_RENAMED_KEYS = {"only_children": "children_changed", "used": "expected_use"}
+_DROPPED_KEYS = {
+    *("changed", "removed", "traits_added", "traits_removed", "aggregates_added"),
+    *("aggregates_removed", "shares_changed", "kinds_changed"),
+}
+
+
+def read_changes(data: Any, version: int = VERSION) -> DefinitionChanges:
+    """Return the changes of definitions in plain data, or raise ``InvalidInput``."""
+    if version == 1 and isinstance(data, Mapping) and isinstance(data.get("updates"), list | tuple):
+        data = {**data, "updates": [_from_version_1(update) for update in data["updates"]]}
     changes = plain.from_plain(DefinitionChanges, data, "plan.definitions", _CHECKS)
-    for definition in (*changes.creates, *(update.definition for update in changes.updates)):
+    for definition in _wanted(changes):
         _check_definition(definition)
-    for update in changes.updates:
-        _check_update(update)
     return changes
+
+
+def _from_version_1(update: Any) -> Any:
+    if not isinstance(update, Mapping):
+        return update
+    return {
+        _RENAMED_KEYS.get(key, key): value
+        for key, value in update.items()
+        if key not in _DROPPED_KEYS
+    }
 
 
 def said_order(order: ConsumerOrder) -> dict[str, Any]:
@@ -492,35 +523,14 @@ def _check_definition(definition: ProviderDefinition) -> None:
         )
 
 
-def _check_update(update: ProviderUpdate) -> None:
-    """Raise unless what an update changes is what its definition says."""
-    wanted = update.definition
-    classes = {record.resource_class for record in wanted.inventories}
-    aggregates = wanted.aggregates or frozenset()
-    told = (
-        set(update.changed) <= set(wanted.inventories)
-        and not classes & set(update.removed)
-        and update.traits_added <= wanted.traits
-        and not update.traits_removed & wanted.traits
-        and update.aggregates_added <= aggregates
-        and not update.aggregates_removed & aggregates
-        and {one.resource_class for one in update.used}
-        <= {record.resource_class for record in update.changed}
-    )
-    if not told:
-        raise exceptions.InvalidField(
-            f"update of {wanted.name}", str(update), "changes that lead to its definition"
-        )
-
-
 # --- checks against what is kept ------------------------------------------------------------------
 #
 # Whether what a plan says of definitions can be, given what is kept. Pure.
 #
 # A plan that was compared with what is kept says only what can be; one from a file that somebody
 # edited may say anything. Here it is held to what
-# :func:`~resource_objects.providers.definition.diff` holds a tree to: changes lead to the
-# definitions they say, providers form trees, and shares keep the rules of
+# :func:`~resource_objects.providers.definition.diff` holds a tree to: providers form trees, and
+# shares keep the rules of
 # :meth:`Provider.check_shares <resource_objects.providers.provider.Provider.check_shares>`.
 
 
@@ -536,10 +546,8 @@ def check_plan(changes: DefinitionChanges, had: Definitions, wanted: Definitions
     :raises InvalidPlan: naming the provider, and what is wrong with it
     :raises InvalidInput: as :func:`check_readable`
     """
-    for definition in (*changes.creates, *(update.definition for update in changes.updates)):
+    for definition in _wanted(changes):
         check_readable(definition)
-    for update in changes.updates:
-        _check_applied(update, had[update.definition.uuid])
     roots = _roots(wanted)
     _check_order(changes, had)
     _check_shares(wanted, roots)
@@ -577,35 +585,6 @@ def check_readable(definition: ProviderDefinition) -> None:
             raise exceptions.InvalidField(
                 f"share factor of {name}", share.factor, f"an integer from 1 to {MAX_FIGURE}"
             )
-
-
-def _check_applied(update: ProviderUpdate, had: ProviderDefinition) -> None:
-    """Raise unless a change leads from what is kept to the definition it says."""
-    wants = update.definition
-    if wants.aggregates is None:
-        wants = dataclasses.replace(wants, aggregates=had.aggregates)
-    told = had
-    if not update.only_children:
-        kept = {record.resource_class: record for record in had.inventories}
-        kept |= {record.resource_class: record for record in update.changed}
-        told = dataclasses.replace(
-            wants,
-            inventories=tuple(kept[name] for name in kept if name not in update.removed),
-            traits=had.traits - update.traits_removed | update.traits_added,
-            aggregates=(had.aggregates or frozenset()) - update.aggregates_removed
-            | update.aggregates_added,
-            shares=wants.shares if update.shares_changed else had.shares,
-            kinds=wants.kinds if update.kinds_changed else had.kinds,
-        )
-    if _unordered(told) != _unordered(wants):
-        raise exceptions.InvalidPlan(
-            wants.name, "what it says to change does not lead to what it says shall be"
-        )
-
-
-def _unordered(one: ProviderDefinition) -> tuple[object, ...]:
-    lists = frozenset(one.inventories), frozenset(one.shares), frozenset(one.kinds)
-    return one.uuid, one.name, one.parent_uuid, one.traits, one.aggregates, *lists
 
 
 def _roots(wanted: Definitions) -> dict[str, str]:

@@ -34,7 +34,6 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
     moved,
-    update_of,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
@@ -121,7 +120,7 @@ def updated(one: ListedProvider, **changed: Any) -> ProviderUpdate:
     Shares, if any, stay as they are.
     """
     before = one.definition()
-    return update_of(before, dataclasses.replace(before, **changed), one.generation)
+    return ProviderUpdate(dataclasses.replace(before, **changed), one.generation, before)
 
 
 def change(

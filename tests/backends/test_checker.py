@@ -26,8 +26,6 @@ from resource_objects.providers import Backend, decision
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    ProviderDefinition,
-    ProviderUpdate,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.feed import SHARDS, Cursor
@@ -51,6 +49,7 @@ from resource_objects.testing.conformance.suite import (
     order,
     release,
     rename,
+    updated,
 )
 from tests.support.checker import problems
 
@@ -100,11 +99,7 @@ def _with_a_kind(backend: Backend, uuid: str) -> DefinitionChanges:
     """Return the change that makes one structured inventory of what a host has."""
     [row] = backend.list_providers(ProviderFilter(uuids=frozenset({uuid})), 1)
     kind = KindRecord("CUSTOM_BOARD", ("VCPU", "MEMORY_MB"), "")
-    nothing = frozenset[str]()
-    definition = ProviderDefinition(uuid, row.name, None, row.records, nothing, kinds=(kind,))
-    update = ProviderUpdate(
-        definition, row.generation, (), (), nothing, nothing, kinds_changed=True
-    )
+    update = updated(backend, row.name, kinds=(kind,))
     return DefinitionChanges(row.name, updates=(update,))
 
 

@@ -16,8 +16,6 @@ from resource_objects.providers import Provider
 from resource_objects.providers.backend import Operation, Use
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    ProviderDefinition,
-    ProviderUpdate,
 )
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import ProviderFilter, Pruned
@@ -38,6 +36,7 @@ from resource_objects.testing.conformance.suite import (
     kept,
     picture,
     release,
+    updated,
 )
 
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
@@ -408,10 +407,7 @@ def test_a_decision_on_a_definition_that_changed_is_refused(backend: MemoryBacke
 
 def moved(backend: MemoryBackend, name: str, to: str | None) -> DefinitionChanges:
     """Return the change that moves a provider, and nothing else."""
-    nothing, found = frozenset[str](), kept(backend, name).find(name)
-    wanted = ProviderDefinition(found.uuid or "", name, to, (), nothing)
-    update = ProviderUpdate(wanted, found.generation or 0, (), (), nothing, nothing)
-    return DefinitionChanges(name, updates=(update,))
+    return DefinitionChanges(name, updates=(updated(backend, name, parent_uuid=to),))
 
 
 def test_what_moves_is_told_in_both_trees_with_all_below_it(backend: MemoryBackend) -> None:

@@ -175,7 +175,7 @@ def definition(**said: Any) -> Write:
 def update(**said: Any) -> Write:
     """Return an update of the host, at its generation."""
     kept = ProviderDefinition(HERE, "host0", None, (), frozenset(["CUSTOM_H100"]))
-    one = ProviderUpdate(kept, 1, (), (), frozenset(), frozenset())
+    one = ProviderUpdate(kept, 1, kept)
     changes = DefinitionChanges("host0", updates=(dataclasses.replace(one, **said),))
     return Write(Operation(), "define", "host0", changes)
 
@@ -235,15 +235,10 @@ FIELDS: dict[type, tuple[set[str], dict[str, str], dict[str, tuple[Ability, Writ
         },
     ),
     ProviderUpdate: (
+        {"definition", "generation", "before", "expected_use"},
         {
-            *("definition", "generation", "changed", "removed", "used"),
-            *("traits_added", "traits_removed", "aggregates_added", "aggregates_removed"),
-        },
-        {
-            "only_children": "its parent's generation is no matter of Placement's",
+            "children_changed": "its parent's generation is no matter of Placement's",
             "counts": "its generation counts every request",
-            "shares_changed": "there are none to change: those wanted are refused",
-            "kinds_changed": "there are none to change: those wanted are refused",
         },
         {},
     ),

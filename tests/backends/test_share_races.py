@@ -22,7 +22,6 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
     ShareRecord,
-    definition_of,
     diff,
 )
 from resource_objects.providers.orders import (
@@ -44,6 +43,7 @@ from resource_objects.testing.conformance.suite import (
     kept,
     picture,
     rename,
+    updated,
 )
 from tests import databases
 from tests.backends.conftest import upgrade
@@ -91,14 +91,9 @@ def sharing(backend: Backend, sharer: str, *of: str) -> DefinitionChanges:
 def moving(backend: Backend, below: str, *names: str) -> DefinitionChanges:
     """Return the changes by which providers go below another one of another tree."""
     tree = kept(backend, "root")
-    uuid_of = {provider.name: provider.uuid or "" for provider in tree.walk()}
     above = backend.uuids([below])[below]
-    nothing = frozenset[str]()
     updates = tuple(
-        ProviderUpdate(
-            definition_of(provider, uuid_of[provider.name], above, uuid_of),
-            *(provider.generation or 0, (), (), nothing, nothing),
-        )
+        updated(backend, provider.name, parent_uuid=above)
         for provider in tree.children
         if provider.name in names
     )
@@ -232,12 +227,8 @@ def _stating(backend: Backend, **of: tuple[str, ...]) -> DefinitionChanges:
         wanted = dataclasses.replace(
             kept_now, uuid=names[name], parent_uuid=names["root"], shares=shares
         )
-        nothing = frozenset[str]()
-        updates.append(
-            ProviderUpdate(
-                wanted, provider.generation or 0, (), (), nothing, nothing, shares_changed=True
-            )
-        )
+        before = dataclasses.replace(wanted, shares=())
+        updates.append(ProviderUpdate(wanted, provider.generation or 0, before))
     return DefinitionChanges("root", (), tuple(updates))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import random
 import threading
@@ -20,7 +19,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.definitions import Definition
 from resource_objects.providers import Provider, Share, definition, diff
 from resource_objects.providers.columns import trees
-from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval, ProviderUpdate
+from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
 from resource_objects.providers.listing import ListedName, ProviderFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -33,7 +32,14 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.races import together
-from resource_objects.testing.conformance.suite import adjust, changes_to, claim, define, release
+from resource_objects.testing.conformance.suite import (
+    adjust,
+    changes_to,
+    claim,
+    define,
+    release,
+    updated,
+)
 from tests.backends.conftest import ask, ask_all
 
 pytestmark = pytest.mark.usefixtures("nobody_forgets")  # some count statements
@@ -396,15 +402,8 @@ def _define_in(backend: SQLBackend, changes: DefinitionChanges) -> dict[str, set
 
 def _reparented(backend: SQLBackend, name: str, parent: str | None) -> DefinitionChanges:
     """Return the change that moves a provider below another, whatever its tree."""
-    found = {p.name: p for root in trees(backend.read()) for p in root.walk()}
-    alone = dataclasses.replace(
-        diff(None, Provider(name, found[name].inventories, uuid=found[name].uuid)).creates[0],
-        parent_uuid=None if parent is None else found[parent].uuid,
-        aggregates=found[name].aggregates,
-        traits=found[name].traits,
-    )
-    none = frozenset[str]()
-    update = ProviderUpdate(alone, found[name].generation or 0, (), (), none, none)
+    above = None if parent is None else backend.uuids([parent])[parent]
+    update = updated(backend, name, parent_uuid=above)
     return DefinitionChanges(name, updates=(update,))
 
 

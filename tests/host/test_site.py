@@ -451,7 +451,7 @@ def _told(ledger, text, prune):
     except exceptions.ResourceObjectsError as error:
         return type(error), str(error)
     return sorted(str(plan).splitlines()), plan.definitions and ({*plan.definitions.removals}, {
-        (one.definition.name, one.changed, one.removed, one.only_children, one.shares_changed)
+        (one.definition.name, one.changed, one.removed, one.children_changed, one.shares_changed)
         for one in plan.definitions.updates
     })  # fmt: skip
 

@@ -97,7 +97,7 @@ def mentioned(plan):
     if changes is not None:
         found |= {("provider", one.uuid) for one in (*changes.creates, *changes.removals)}
         for one in changes.updates:
-            found |= set() if one.only_children else {("provider", one.definition.uuid)}
+            found |= set() if one.children_changed else {("provider", one.definition.uuid)}
     return found
 
 

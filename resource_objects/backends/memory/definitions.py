@@ -125,9 +125,9 @@ def _update(draft: Draft, update: ProviderUpdate) -> None:
     wanted = update.definition
     kept = _at_generation(draft, wanted.uuid, wanted.name, update.generation)
     _check_there(draft, kept, update)
-    for one in update.used:
+    for one in update.expected_use:
         row = draft.rows.get((kept.uuid, one.resource_class))
-        update.check_used(one.resource_class, 0 if row is None else row.record.used)
+        update.check_expected_use(one.resource_class, 0 if row is None else row.record.used)
     _ensure_traits_and_aggregates(draft, update.traits_added, update.aggregates_added)
     now = dataclasses.replace(
         kept,

@@ -312,7 +312,7 @@ class Definitions:
         """Refuse what an older Placement cannot move: who has a parent keeps it."""
         for update in changes.updates:
             one, parent = update.definition, told[update.definition.uuid].parent_uuid
-            is_moved = parent != one.parent_uuid and not update.only_children
+            is_moved = parent != one.parent_uuid and not update.children_changed
             if is_moved and parent is not None and self._client.minor < REPARENTING:
                 raise absent.refusal(Ability.REPARENTING, one.name)
 
@@ -352,7 +352,9 @@ class Definitions:
         """Refuse to take away what is used, where nobody gives it back in the same write."""
         nets = {} if settling is None else settling.settlement.nets
         going = [one.uuid for one in changes.removals]
-        fewer = {one.definition.uuid: one for one in changes.updates if one.removed or one.used}
+        fewer = {
+            one.definition.uuid: one for one in changes.updates if one.removed or one.expected_use
+        }
         found = {
             one.told.uuid: one
             for one in self._picture.read_each([told[uuid] for uuid in (*going, *fewer)])
@@ -369,11 +371,11 @@ class Definitions:
         for uuid, update in fewer.items():
             if uuid not in found:
                 continue
-            for before in update.used:
+            for before in update.expected_use:
                 is_now = sum(
                     held.get(before.resource_class, 0) for held in found[uuid].held.values()
                 )
-                update.check_used(before.resource_class, is_now)
+                update.check_expected_use(before.resource_class, is_now)
             for name in update.removed:
                 if used(found[uuid], name):
                     raise exceptions.InventoryInUse(update.definition.name, name)
@@ -400,7 +402,7 @@ class Definitions:
         :param is_named_only: its name alone, for it may go below one that is still to be made
         """
         one = update.definition
-        if update.only_children:
+        if update.children_changed:
             return
         [now] = [told for told in self._picture.told(one.uuid) if told.uuid == one.uuid]
         is_moved = now.parent_uuid != one.parent_uuid and not is_named_only

@@ -231,9 +231,9 @@ class Definition:
         made = [numbers[created.uuid] for created in self._changes.creates]
         self._figures.lock(self._shares.ends(), made, others)
         for update in self._changes.updates:
-            for one in update.used:
+            for one in update.expected_use:
                 key = numbers[update.definition.uuid], classes[one.resource_class]
-                update.check_used(one.resource_class, self._figures.used(key))
+                update.check_expected_use(one.resource_class, self._figures.used(key))
         self._shares.check(self._figures)
         self._figures.write(self._shares.counts())
         self._shares.write(self._figures)

@@ -17,11 +17,10 @@ from resource_objects.providers import Backend, Provider, diff
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
+    ExpectedUse,
     ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
-    UsedBefore,
-    update_of,
 )
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
@@ -52,6 +51,7 @@ from resource_objects.testing.conformance.suite import (
     release,
     remove,
     rename,
+    updated,
 )
 
 
@@ -461,12 +461,9 @@ class DefinitionRules(Kit):
         assert refused(narrow)[:2] == (exceptions.ProviderInUse, "host0/a")
         adjust(backend, "job", {names["host0/a"]: "PGPU=-1"})
         before = picture(backend)
-        [update] = narrow.updates
-        for removed in (("MEMORY_MB", "VCPU"), ("VCPU", "MEMORY_MB")):
-            turned = dataclasses.replace(update, removed=removed)
-            kind, subject, said = refused(dataclasses.replace(narrow, updates=(turned,)))
-            assert (kind, subject) == (exceptions.InventoryInUse, "host0")
-            assert removed[0] in said and removed[1] not in said
+        kind, subject, said = refused(narrow)
+        assert (kind, subject) == (exceptions.InventoryInUse, "host0")
+        assert "MEMORY_MB" in said and "VCPU" not in said
 
     def test_what_is_used_no_more_may_go(self, backend: Backend) -> None:
         names = define(backend, _tree())
@@ -485,11 +482,9 @@ class DefinitionRules(Kit):
         define(backend, _tree())
         before = picture(backend)
         found = kept(backend, "host0")
-        definition = ProviderDefinition(found.uuid or "", "host0", None, (), frozenset())
         good = ProviderDefinition(str(uuids.uuid4()), "new", found.uuid, (), frozenset())
-        stale = ProviderUpdate(
-            definition, (found.generation or 0) + 1, (), (), frozenset(), frozenset()
-        )
+        now = updated(backend, "host0", inventories=())
+        stale = dataclasses.replace(now, generation=now.generation + 1)
         changes = DefinitionChanges(found.uuid or "", creates=(good,), updates=(stale,))
         with pytest.raises(exceptions.StaleDefinition):
             backend.define(Operation(), changes)
@@ -502,8 +497,8 @@ class DefinitionRules(Kit):
         [wanted] = changes_to(backend, host("host0", "VCPU=6,DISK_GB=7")).updates
 
         def relying(vcpu: int) -> ProviderUpdate:
-            used = UsedBefore("VCPU", vcpu), UsedBefore("DISK_GB", 0)
-            return dataclasses.replace(wanted, used=used)
+            used = ExpectedUse("VCPU", vcpu), ExpectedUse("DISK_GB", 0)
+            return dataclasses.replace(wanted, expected_use=used)
 
         before = picture(backend)
         for other in (2, 4):
@@ -612,7 +607,7 @@ def _moved(backend: Backend, name: str, below: str) -> DefinitionChanges:
 
 def _bare(changes: DefinitionChanges) -> DefinitionChanges:
     """Return changes without the parents they only bump: the backend sees for itself."""
-    updates = tuple(update for update in changes.updates if not update.only_children)
+    updates = tuple(update for update in changes.updates if not update.children_changed)
     return dataclasses.replace(changes, updates=updates)
 
 
@@ -711,23 +706,12 @@ class DescriptionRules(Kit):
         before = _tray()
         _made(backend, before)
         after = dataclasses.replace(_tray(16, "blue"), uuid=before.uuid)
-        changed = (_record("CUSTOM_TRAY_SLOT", 16),)
-        _update(
-            backend,
-            ProviderUpdate(
-                after, _generation(backend), changed, (), _NOTHING, _NOTHING, kinds_changed=True
-            ),
-        )
+        _update(backend, ProviderUpdate(after, _generation(backend), before))
         found = picture(backend).providers["tray"]
         assert found.kinds == set(after.kinds)
         assert found.inventories["CUSTOM_TRAY_SLOT"].total == 16
         plain = dataclasses.replace(before, inventories=before.inventories[2:], kinds=())
-        gone = ("CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT")
-        generation = found.generation
-        _update(
-            backend,
-            ProviderUpdate(plain, generation, (), gone, _NOTHING, _NOTHING, kinds_changed=True),
-        )
+        _update(backend, ProviderUpdate(plain, found.generation, after))
         found = picture(backend).providers["tray"]
         assert not found.kinds and set(found.inventories) == {"DISK_GB"}
 
@@ -735,7 +719,7 @@ class DescriptionRules(Kit):
         definition = _tray()
         _made(backend, definition)
         more = dataclasses.replace(definition, traits=frozenset({"CUSTOM_A"}))
-        _update(backend, ProviderUpdate(more, _generation(backend), (), (), more.traits, _NOTHING))
+        _update(backend, ProviderUpdate(more, _generation(backend), definition))
         assert picture(backend).providers["tray"].kinds == set(definition.kinds)
 
     def test_a_kind_is_still_whole_when_its_class_is_renamed(self, backend: Backend) -> None:
@@ -822,10 +806,8 @@ class DescriptionRules(Kit):
     @law(2)
     def test_a_report_comes_with_its_figures_or_not_at_all(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
-        stale = ProviderDefinition(names["host0"], "host0", None, (), _NOTHING)
-        changes = DefinitionChanges(
-            "host0", updates=(ProviderUpdate(stale, 7, (), (), _NOTHING, _NOTHING),)
-        )
+        stale = dataclasses.replace(updated(backend, "host0", inventories=()), generation=7)
+        changes = DefinitionChanges("host0", updates=(stale,))
         before = picture(backend)
         with pytest.raises(exceptions.StaleDefinition):
             backend.commit(
@@ -968,14 +950,14 @@ class DescriptionRules(Kit):
         def write(after: ProviderDefinition, **said: Any) -> int:
             [listed] = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1)
             before = dataclasses.replace(after, name=listed.name)
-            update = update_of(before, after, listed.generation)
+            update = ProviderUpdate(after, listed.generation, before)
             _update(backend, dataclasses.replace(update, **said))
             [listed] = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1)
             assert listed.generation > 0
             return listed.definition_writes
 
         assert write(kept) == 1
-        assert write(kept, only_children=True) == 1
+        assert write(kept, children_changed=True) == 1
         assert write(dataclasses.replace(kept, name="host1"), counts=0) == 1
         assert write(dataclasses.replace(kept, name="host2")) == 2
 
@@ -1262,18 +1244,11 @@ class ShareRules(Kit):
 
 def _without(backend: Backend, name: str, resource_class: str) -> DefinitionChanges:
     """Return the bare change that takes an inventory from a provider, and nothing else."""
-    provider: Any = kept(backend, name)
-    stays = [
-        record.definition()
-        for _, inventory in provider.inventories.by_name()
-        for record in inventory.to_records()
+    update = updated(backend, name)
+    inventories = tuple(
+        record
+        for record in update.definition.inventories
         if record.resource_class != resource_class
-    ]
-    nothing = frozenset[str]()
-    definition = ProviderDefinition(
-        provider.uuid, provider.name, None, tuple(stays), provider.traits, provider.aggregates
     )
-    update = ProviderUpdate(
-        definition, provider.generation, (), (resource_class,), nothing, nothing
-    )
+    update = updated(backend, name, inventories=inventories)
     return DefinitionChanges(name, updates=(update,))

@@ -22,7 +22,6 @@ from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
     ProviderRemoval,
-    ProviderUpdate,
 )
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.orders import (
@@ -59,6 +58,7 @@ from resource_objects.testing.conformance.suite import (
     picture_of,
     release,
     rename,
+    updated,
 )
 
 _ZERO = Cursor((0,) * SHARDS)
@@ -238,11 +238,7 @@ class FeedRules(Kit):
         old = host("old", "VCPU=8")
         old.add("moves", "VCPU=4")
         names = define(backend, old, host("new", "VCPU=8"))
-        found, nothing = picture(backend).providers["moves"], frozenset[str]()
-        definition = ProviderDefinition(
-            names["moves"], "moves", names["new"], tuple(found.inventories.values()), nothing
-        )
-        update = ProviderUpdate(definition, found.generation, (), (), nothing, nothing)
+        update = updated(backend, "moves", parent_uuid=names["new"])
         cursor = backend.cursor()
         backend.define(Operation(), DefinitionChanges("moves", updates=(update,)))
         assert picture(backend).providers["moves"].root == "new"
@@ -805,14 +801,5 @@ class FreshnessRules(Kit):
 
 def reparent(backend: Backend, name: str, parent: str) -> None:
     """Move a provider, and all below it, below another."""
-    found = picture(backend)
-    provider, nothing = found.providers[name], frozenset[str]()
-    definition = ProviderDefinition(
-        provider.uuid,
-        name,
-        found.providers[parent].uuid,
-        tuple(provider.inventories.values()),
-        provider.traits,
-    )
-    update = ProviderUpdate(definition, provider.generation, (), (), nothing, nothing)
+    update = updated(backend, name, parent_uuid=backend.uuids([parent])[parent])
     backend.define(Operation(), DefinitionChanges(name, updates=(update,)))

@@ -26,7 +26,6 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
-    ProviderUpdate,
 )
 from resource_objects.providers.listing import (
     By,
@@ -49,6 +48,7 @@ from resource_objects.testing.conformance.suite import (
     order,
     picture,
     told,
+    updated,
 )
 
 
@@ -505,12 +505,9 @@ class ListRules(Kit):
     def test_a_parent_that_is_younger_than_its_child_is_listed_later(
         self, backend: Backend
     ) -> None:
-        child = define(backend, Provider("child"))["child"]
-        nothing = frozenset[str]()
-        root = ProviderDefinition(str(uuids.uuid4()), "root", None, (), nothing)
-        below = ProviderDefinition(child, "child", root.uuid, (), nothing)
-        generation = picture(backend).providers["child"].generation
-        update = ProviderUpdate(below, generation, (), (), nothing, nothing)
+        define(backend, Provider("child"))
+        root = ProviderDefinition(str(uuids.uuid4()), "root", None, (), frozenset())
+        update = updated(backend, "child", parent_uuid=root.uuid)
         backend.define(Operation(), DefinitionChanges("root", creates=(root,), updates=(update,)))
         listed = backend.list_providers(ProviderFilter(), 10)
         assert [(row.name, row.root) for row in listed] == [("child", "root"), ("root", "root")]

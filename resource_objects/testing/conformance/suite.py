@@ -16,10 +16,12 @@ from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderRemoval,
+    ProviderUpdate,
     merge_changes,
 )
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import SHARDS
+from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -129,6 +131,13 @@ def define(backend: Backend, *roots: Provider) -> dict[str, str]:
     names = [provider.name for root in roots for provider in root.walk()]
     found = backend.uuids(names)
     return {name: found[name] for name in names}
+
+
+def updated(backend: Backend, name: str, **fields: Any) -> ProviderUpdate:
+    """Return the update that gives a provider other fields, at its present generation."""
+    [listed] = backend.list_providers(ProviderFilter(names=frozenset({name})), 1)
+    before = listed.definition()
+    return ProviderUpdate(dataclasses.replace(before, **fields), listed.generation, before)
 
 
 def remove(backend: Backend, name: str) -> None:
