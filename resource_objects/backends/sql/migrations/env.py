@@ -36,4 +36,5 @@ def run() -> None:
         connection.commit()
 
 
-run()
+if __name__ == "env_py":  # the name that Alembic gives this file when it runs it
+    run()
