@@ -15,7 +15,7 @@ from resource_objects.exceptions import (
 )
 from resource_objects.host.status import HostDevices, read_devices
 from resource_objects.providers import Provider
-from resource_objects.providers.provider import kept_classes
+from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventory
 from resource_objects.resources.pci import DEVICES, Device, DeviceUse, PCIInventory
 from resource_objects.resources.pci.device import ALLOCATED, SPENT, parse_address
@@ -248,7 +248,7 @@ def _with_added(made: Provider, found: Provider, host: Provider) -> Provider:
     """Return the provider of a device with what somebody added to the one that was found."""
     as_found = _providers(host, found.inventories[DEVICES])
     plain = next((one for one in as_found if one.name == made.name), made)
-    is_alike = {*kept_classes(made.inventories)} == {*kept_classes(plain.inventories)}
+    is_alike = {*stored_classes(made.inventories)} == {*stored_classes(plain.inventories)}
     added = {kind: one for kind, one in found.inventories.items() if kind not in plain.inventories}
     shares = [share for share in found.shares if share not in plain.shares]
     return Provider(

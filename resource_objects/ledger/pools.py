@@ -25,7 +25,7 @@ from resource_objects.providers.definition import edited, kept_of
 from resource_objects.providers.given import ago, any_generation
 from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.providers.pools import SHARES, Pool, counted_elsewhere, pools_of
-from resource_objects.providers.provider import kept_classes
+from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventories
 
 #: Other fields of some providers, by uuid.
@@ -204,7 +204,7 @@ def _hosts(given: Iterable[str]) -> list[str]:
 
 def _shared(giver: Provider, takers: Iterable[Provider], aggregate: str) -> _Edits:
     """Return the trees of a pool and its hosts, changed so that the hosts share it."""
-    gives = set(kept_classes(giver.inventories))
+    gives = set(stored_classes(giver.inventories))
     edits: _Edits = {
         giver.uuid or "": {"traits": giver.traits | {SHARES}, **_joined(giver, aggregate)}
     }

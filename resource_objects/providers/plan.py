@@ -43,7 +43,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.providers.provider import MAX_DEPTH, check_shares
+from resource_objects.providers.provider import MAX_DEPTH, broken_share
 from resource_objects.requests import Request
 from resource_objects.resources.traits import known_traits
 
@@ -618,13 +618,7 @@ def _check_shares(wanted: Definitions, root_of: Mapping[str, str]) -> None:
         for uuid, definition in wanted.items()
         for share in definition.shares
     ]
-    for sharer, target in shares:
-        for place in (sharer, target):
-            if place not in counted:
-                raise exceptions.InvalidPlan(
-                    wanted[sharer[0]].name, f"a share of {place[1]}, which is not counted there"
-                )
-    try:
-        check_shares(shares, root_of, {uuid: one.name for uuid, one in wanted.items()})
-    except exceptions.StaleDefinition as error:  # as a writer finds it; here the plan says so
-        raise exceptions.InvalidPlan(error.subject, error.detail) from None
+    broken = broken_share(shares, root_of, counted)
+    if broken is not None:
+        name = wanted[broken.sharer[0]].name
+        raise exceptions.InvalidPlan(name, f"its shares must {broken.rule}")

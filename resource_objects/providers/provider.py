@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
@@ -20,6 +20,8 @@ from resource_objects.resources.records import InventoryPart
 from resource_objects.resources.traits import known_traits
 
 _T = TypeVar("_T")
+_Provider = TypeVar("_Provider", bound=Hashable)
+_Class = TypeVar("_Class", bound=Hashable)
 
 #: Levels of a tree below its root: far more than any machine has.
 MAX_DEPTH = 100
@@ -27,11 +29,12 @@ MAX_DEPTH = 100
 
 @base.register
 class Share(base.ResourceObject, frozen=True):
-    """What an allocation at one provider also uses at another of its tree (D2).
+    """The use of one inventory that allocations from another inventory of the same tree imply (D2).
 
-    Of a provider with ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU
-    taken there is a VCPU of host0 too; a ``factor`` of k says k of them. Shares do not chain: of
-    what uses something that itself uses a third, both are stated (:meth:`Provider.check`).
+    With ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU allocated from the
+    provider is also allocated from host0; with a ``factor`` of k, k of them. Shares do not chain: a
+    provider that shares an inventory which itself shares a third one states both shares
+    (:meth:`Provider.check_shares`).
 
     >>> print(Share(resource_class="VCPU", of="host0", of_class="VCPU"))
     VCPU uses 1 VCPU of host0
@@ -49,37 +52,41 @@ class Share(base.ResourceObject, frozen=True):
         return f"{self.resource_class} uses {self.factor} {self.of_class} of {self.of}"
 
 
-class _Names:
-    """The names and uuids of a subtree, and maybe more: of all that carry this object.
+class _NameSet:
+    """The names and uuids in a tree, shared by the providers that were added to it with ``add``.
 
-    What is not in it is not in their subtrees, until :attr:`is_old`: something else than an
-    addition happened to one of them.
+    A name that is not in the set is not in the subtree of any of these providers, until
+    ``is_stale``: one of them was changed in another way.
     """
 
-    __slots__ = ("is_old", "seen")
+    __slots__ = ("is_stale", "names")
 
-    def __init__(self, seen: set[str]) -> None:
-        self.seen = seen
-        self.is_old = False
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+        self.is_stale = False
 
 
 @base.register
 class Provider(base.ResourceObject):
-    """Something with inventories and traits; with its children, a tree.
+    """A provider: something with inventories and traits. With its children it is a tree.
 
-    A tree is built top down and handed to ``ledger.sync``. The ``used`` figures of its inventories
-    are the ledger's: they are filled when a provider is read and ignored when it is synced.
-    ``generation`` is the version of the definition: None for a tree that was built and not read,
-    which then states what is there whatever was known before; a number makes ``sync`` refuse if
-    somebody changed the provider since, or its children came or went. A child does not know its
-    parent, so whether the whole is a tree is checked when it is synced (:meth:`check`).
+    A tree is built top down and passed to ``ledger.sync``. Reading a ledger fills the ``used``
+    figures of the inventories, ``reported_at``, ``adopted_at`` and ``disabled``; a sync ignores
+    them.
 
-    ``aggregates`` are the names of those it is a member of; None in a tree that was built says
-    nothing about them, and a sync leaves them as they are. ``shares`` say what is used elsewhere
-    in the tree by what is taken here. ``reported_at`` is when its owner, or its agent, said last
-    how it is (of a pool or a host), ``adopted_at`` since when the ledger knows what was in use of
-    it before (of a host, see ``ComputeNode.bind``), ``disabled`` why it is out of service itself
-    (``ledger.disable``); all three are filled when a provider is read.
+    ``generation`` is the version of the definition. It is None for a tree that was built, which
+    replaces any stored definition. With a number, ``sync`` refuses if the provider was changed
+    since, or if children were added or removed.
+
+    ``aggregates`` are the names of the aggregates that the provider is a member of; a sync of a
+    built tree with None leaves the memberships as they are. ``shares`` list the inventories of the
+    tree that allocations from this provider also use. ``reported_at`` is the time of the last
+    report of a host's agent or a pool's owner, ``adopted_at`` the time since which the ledger
+    records what was in use on the host before (``ComputeNode.bind``), ``disabled`` the reason why
+    the provider itself is disabled (``ledger.disable``).
+
+    A provider does not refer to its parent, so a sync checks whether the whole is a tree
+    (:meth:`check`).
 
     >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
     >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -104,7 +111,7 @@ class Provider(base.ResourceObject):
     adopted_at: datetime.datetime | None = fields.timestamp(default=None)
     disabled: Disabled | None = fields.nested("Disabled", default=None)
 
-    _names: _Names | None = None  # shared by those that were added to one tree
+    _name_set: _NameSet | None = None
 
     def __init__(
         self,
@@ -137,10 +144,12 @@ class Provider(base.ResourceObject):
 
     @classmethod
     def owning(cls, name: str, inventories: Inventories, **values: Any) -> Self:
-        """Return a provider of inventories that nobody else has: they are not copied."""
-        made = cls.__new__(cls)
-        base.ResourceObject.__init__(made, name=name, inventories=inventories, **values)
-        return made
+        """Return a provider that takes over inventories without a copy."""
+        provider = cls.__new__(cls)
+        base.ResourceObject.__init__(provider, name=name, inventories=inventories, **values)
+        return provider
+
+    # --- building a tree ---
 
     def add(
         self,
@@ -154,10 +163,10 @@ class Provider(base.ResourceObject):
     ) -> Provider:
         """Add a child and return it.
 
-        Cost: some 50 microseconds, whatever is there already. The first one after something else
-        changed in this subtree looks at all of it.
+        Cost: some 50 microseconds, independent of the number of providers. The first call after
+        another change in this subtree reads the whole subtree.
 
-        :raises InvalidTree: if the name or uuid is in this subtree already
+        :raises InvalidTree: if the name or uuid is already in this subtree
         """
         child = Provider(
             name, inventories, traits=traits, uuid=uuid, aggregates=aggregates, shares=shares
@@ -166,14 +175,14 @@ class Provider(base.ResourceObject):
         return child
 
     def add_parts(self, key: Resource | str, inventory: Inventory) -> tuple[Provider, ...]:
-        """Add a child for each part of an inventory that lies over this host; return them.
+        """Add a child for each part of an inventory that spans this host, and return the children.
 
-        So a host gets its NUMA cells and its devices. What parts use of the host they share with
-        it, where the host has an inventory of it; what they use of themselves, such as a physical
-        function the functions split off it, they share too.
+        The parts are NUMA cells or devices. A part shares each class that it uses of the host, if
+        the host has an inventory of it, and each class that it uses of itself, such as the physical
+        function of a virtual one.
 
-        :param key: the resource that the inventory is of
-        :raises InvalidTree: if the name of one is in this subtree already
+        :param key: the resource of the inventory
+        :raises InvalidTree: if the name of a part is already in this subtree
 
         >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
         >>> host = Provider("host0", "PCPU=8,MEMORY_MB=2048")
@@ -184,45 +193,45 @@ class Provider(base.ResourceObject):
         host0/numa1 PCPU uses 1 PCPU of host0 MEMORY_MB uses 1 MEMORY_MB of host0
         """
         kind = resource(key)
-        made = tuple([_of_part(self, kind, part) for part in parts_of(inventory)])
-        self._append(made)
-        return made
+        children = tuple([_part_provider(self, kind, part) for part in parts_of(inventory)])
+        self._append(children)
+        return children
 
-    def _append(self, made: tuple[Provider, ...]) -> None:
-        """Take in new children that have none themselves.
+    def _append(self, children: tuple[Provider, ...]) -> None:
+        """Append new children, which have no children themselves.
 
-        Not by ``update``, which checks all children anew: a tree of n would be checked n times.
-        Names are looked up in a set that is kept until something in the subtree is changed
-        otherwise (:meth:`_validate`): a child does not know who has it.
+        ``update`` would check all children again: a tree of n providers would be checked n times.
         """
-        new: set[str] = set()
-        for child in made:
-            own = {child.name, child.uuid or child.name}
-            self._refuse_twice(own & new)
-            new |= own
-        known = self._names
-        if known is None or known.is_old or not known.seen.isdisjoint(new):
-            there = list(self.walk())
-            seen = {name for one in there for name in (one.name, one.uuid) if name is not None}
-            self._refuse_twice(seen & new)
-            if known is None or known.is_old:
-                known = _Names(seen)
-                for one in there:
-                    one._carry(known)
-        known.seen |= new
-        for child in made:
-            child._carry(known)
-        self._store("children", (*self.children, *made))
+        added: set[str] = set()
+        for child in children:
+            keys = {child.name, child.uuid or child.name}
+            self._refuse_duplicates(keys & added)
+            added |= keys
+        known = self._name_set
+        if known is None or known.is_stale or not known.names.isdisjoint(added):
+            subtree = list(self.walk())
+            present = {key for provider in subtree for key in (provider.name, provider.uuid) if key}
+            self._refuse_duplicates(present & added)
+            if known is None or known.is_stale:
+                known = _NameSet(present)
+                for provider in subtree:
+                    provider._use_name_set(known)
+        known.names |= added
+        for child in children:
+            child._use_name_set(known)
+        self._store("children", (*self.children, *children))
 
-    def _carry(self, known: _Names) -> None:
-        """Carry names; those carried before are of a tree that will not hear of additions here."""
-        if self._names is not None:
-            self._names.is_old = True
-        self._names = known
+    def _use_name_set(self, name_set: _NameSet) -> None:
+        """Replace the set of names; the tree of the old one is not told of further additions."""
+        if self._name_set is not None:
+            self._name_set.is_stale = True
+        self._name_set = name_set
 
-    def _refuse_twice(self, twice: Iterable[str | None]) -> None:
-        for name in twice:
+    def _refuse_duplicates(self, duplicates: Iterable[str]) -> None:
+        for name in duplicates:
             raise exceptions.InvalidTree(f"tree of {self.name}", name, "each name and uuid once")
+
+    # --- reading a tree ---
 
     def walk(self) -> Iterator[Provider]:
         """Yield this provider and all below it, parents before children."""
@@ -230,14 +239,14 @@ class Provider(base.ResourceObject):
             yield provider
 
     def _with_depth(self) -> Iterator[tuple[Provider, int]]:
-        waiting: list[tuple[Provider, int]] = [(self, 0)]
-        while waiting:
-            provider, depth = waiting.pop()
+        stack: list[tuple[Provider, int]] = [(self, 0)]
+        while stack:
+            provider, depth = stack.pop()
             yield provider, depth
-            waiting.extend((child, depth + 1) for child in reversed(provider.children))
+            stack.extend((child, depth + 1) for child in reversed(provider.children))
 
     def find(self, name: str) -> Provider:
-        """Return the provider of that name in this subtree.
+        """Return the provider of a name in this subtree.
 
         :raises ProviderNotFound: if there is none
         """
@@ -247,87 +256,79 @@ class Provider(base.ResourceObject):
         raise exceptions.ProviderNotFound(name, f"not in the tree of {self.name}")
 
     def parents(self) -> Iterator[tuple[Provider, Provider | None]]:
-        """Yield ``(provider, parent)`` top down; the parent of this one is None."""
+        """Yield ``(provider, parent)``, parents before children; the parent of this one is None."""
         yield self, None
         for provider in self.walk():
             for child in provider.children:
                 yield child, provider
 
+    # --- checks ---
+
     def _validate(self) -> None:
-        if self._names is not None:
-            self._names.is_old = True
+        if self._name_set is not None:
+            self._name_set.is_stale = True
         known_traits(self.traits)
         refuse_trait(self.traits, f"traits of {self.name}")
         if names.is_uuid(self.name) and names.uuid_text(self.name) != self.uuid:
             raise exceptions.InvalidName(
-                "provider name", self.name, "no uuid but its own: look-ups take names and uuids"
+                "provider name",
+                self.name,
+                "a name that is not the uuid of another provider: both identify providers",
             )
         self.check()
 
     def check(self) -> None:
-        """Raise if this subtree is none. A child does not know what is above it, so sync asks.
+        """Raise unless this subtree is a tree. A sync checks the whole tree.
 
-        :raises InvalidTree: if a name or uuid is in it twice, or it is deeper than 100 levels
+        :raises InvalidTree: if a name or uuid occurs twice, or the tree is deeper than 100 levels
         """
-        self._check_names()
-
-    def _check_names(self) -> None:
         seen: set[str] = set()
         for provider, depth in self._with_depth():
             if depth > MAX_DEPTH:
                 raise exceptions.InvalidTree(
                     f"tree of {self.name}", provider.name, f"at most {MAX_DEPTH} levels"
                 )
-            own = {provider.name, provider.uuid or provider.name}
-            self._refuse_twice(own & seen)
-            seen |= own
+            keys = {provider.name, provider.uuid or provider.name}
+            self._refuse_duplicates(keys & seen)
+            seen |= keys
 
     def check_shares(self) -> None:
-        """Raise unless every share of this tree, as its root, refers to what is in it.
+        """Raise unless the shares of this tree keep the rules of :func:`broken_share`.
 
-        :raises InvalidTree: for a share of or in an inventory that is not there, of itself, said
-            twice, or in what itself uses something that the sharer does not state too
+        :raises InvalidTree: naming the provider and the share
         """
         if not any(provider.shares for provider in self.walk()):
             return
-        kept = {(p.name, name) for p in self.walk() for name in kept_classes(p.inventories)}
-        stated: dict[tuple[str, str], set[tuple[str, str]]] = {}
-        for provider in self.walk():
-            for share in provider.shares:
-                source, target = (provider.name, share.resource_class), (share.of, share.of_class)
-                known = stated.setdefault(source, set())
-                if target not in kept:
-                    self._refuse_without(share.of, kept)
-                if source not in kept or target not in kept or source == target or target in known:
-                    raise exceptions.InvalidTree(
-                        f"shares of {provider.name}", str(share), "inventories of the tree, once"
-                    )
-                known.add(target)
-        for (name, _), targets in stated.items():
-            for target in targets:
-                further = stated.get(target, set())
-                if not further <= targets:
-                    raise exceptions.InvalidTree(
-                        f"shares of {name}",
-                        sorted(further - targets),
-                        "what a share uses in turn, stated too",
-                    )
-
-    def _refuse_without(self, name: str, kept: Collection[tuple[str, str]]) -> None:
-        """Raise for classes that a provider of this tree lacks, and that shares use of it."""
-        lacking = next((one for one in self.walk() if one.name == name), None)
-        users = {
-            share.of_class: one.name
-            for one in self.walk()
-            for share in one.shares
-            if share.of == name and (name, share.of_class) not in kept
+        counted = {
+            (provider.name, name)
+            for provider in self.walk()
+            for name in stored_classes(provider.inventories)
         }
-        if lacking is not None:
-            missing, user = ", ".join(users), next(iter(users.values()))
-            expected = f"{missing} as well, since parts such as {user} are counted in it"
+        shares = [
+            ((provider.name, share.resource_class), (share.of, share.of_class))
+            for provider in self.walk()
+            for share in provider.shares
+        ]
+        broken = broken_share(shares, dict.fromkeys((name for name, _ in counted), 0), counted)
+        if broken is None:
+            return
+        (name, resource_class), (of, of_class) = broken.sharer, broken.target
+        target = next((provider for provider in self.walk() if provider.name == of), None)
+        if target is not None and broken.target not in counted:
+            missing = {
+                end[1]: user[0] for user, end in shares if end[0] == of and end not in counted
+            }
             raise exceptions.InvalidTree(
-                f"inventories of {name}", str(lacking.inventories), expected
+                f"inventories of {of}",
+                str(target.inventories),
+                f"{', '.join(missing)} as well, since parts such as {next(iter(missing.values()))} "
+                "are counted in it",
             )
+        raise exceptions.InvalidTree(
+            f"shares of {name}",
+            f"{resource_class} uses {of_class} of {of}",
+            f"shares that {broken.rule}",
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):
@@ -340,8 +341,7 @@ class Provider(base.ResourceObject):
         return f"{self.name}: {self.inventories}"
 
 
-def _of_part(host: Provider, kind: Resource, part: InventoryPart) -> Provider:
-    """Return the provider of a part."""
+def _part_provider(host: Provider, kind: Resource, part: InventoryPart) -> Provider:
     name = f"{host.name}/{part.name}"
     of_host = [
         Share(resource_class=count, of=host.name, of_class=count)
@@ -355,30 +355,70 @@ def _of_part(host: Provider, kind: Resource, part: InventoryPart) -> Provider:
     return Provider(name, {kind: part.inventory}, traits=part.traits, shares=[*of_host, *within])
 
 
-def kept_classes(inventories: Inventories) -> Iterator[str]:
-    """Yield the classes that inventories are counted in."""
+def stored_classes(inventories: Inventories) -> Iterator[str]:
+    """Yield the resource classes that inventories are stored in; empty ones are not stored."""
     for _, inventory in inventories.by_name():
         if not inventory.is_empty:
             yield from (record.resource_class for record in inventory.to_records())
 
 
-def _tuple(given: Iterable[_T]) -> tuple[_T, ...]:
-    if not isinstance(given, Iterable):
-        raise exceptions.InvalidTree("children or shares", given, "a list")
-    return tuple(given)
+def _tuple(values: Iterable[_T]) -> tuple[_T, ...]:
+    if not isinstance(values, Iterable):
+        raise exceptions.InvalidTree("children or shares", values, "a list")
+    return tuple(values)
 
 
-# --- shares of a tree as a write leaves them ------------------------------------------------------
+# --- the rules of shares --------------------------------------------------------------------------
 #
-# What holds of all shares of a tree at once, whoever stated them and when.
-#
-# A tree is checked whole when somebody syncs it (:meth:`Provider.check_shares`), but two writers
-# may change different parts of it at the same moment, and a plan says parts only. So a backend
-# checks again, on all shares as a write leaves them.
+# A sync checks the whole tree. Two writers may change different parts of a tree at once, and a plan
+# states parts only, so a backend checks all shares of a tree again as a write leaves them.
 
 
-_Provider = TypeVar("_Provider", bound=Hashable)
-_Class = TypeVar("_Class", bound=Hashable)
+class BrokenShare(NamedTuple):
+    """A share that breaks a rule, each end as ``(provider, resource class)``."""
+
+    sharer: tuple[Any, Any]
+    target: tuple[Any, Any]
+    rule: str  #: what shares must do
+
+
+def broken_share(
+    shares: Iterable[tuple[tuple[_Provider, _Class], tuple[_Provider, _Class]]],
+    root_of: Mapping[_Provider, object],
+    counted: Container[tuple[_Provider, _Class]] | None = None,
+) -> BrokenShare | None:
+    """Return the first share that breaks a rule of shares, None if all shares keep the rules.
+
+    A share leads from an inventory to another one of the same tree, is stated once, and does not
+    chain: the sharer states the shares of its target too. So no inventory uses itself. Providers
+    and classes may be numbers, uuids or names. Cost: linear in the shares.
+
+    :param shares: ``(sharer, target)``, each ``(provider, class)``: all shares of some trees
+    :param root_of: the root of each provider of these trees
+    :param counted: the inventories of these trees; None if they are known to exist
+
+    >>> shares = [(("cell0", "VCPU"), ("host0", "VCPU")), (("part", "VCPU"), ("cell0", "VCPU"))]
+    >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1}).rule
+    'include the shares of each inventory that it shares'
+    """
+    targets_of: dict[tuple[_Provider, _Class], dict[tuple[_Provider, _Class], None]] = {}
+    for sharer, target in shares:
+        for end in (sharer, target):
+            if counted is not None and end not in counted:
+                rule = f"connect inventories of the same tree: {end[1]} is not counted there"
+                return BrokenShare(sharer, target, rule)
+        if root_of.get(sharer[0]) != root_of.get(target[0]):
+            return BrokenShare(sharer, target, "connect inventories of the same tree")
+        targets = targets_of.setdefault(sharer, {})
+        if sharer == target or target in targets:
+            return BrokenShare(sharer, target, "lead to other inventories, each once")
+        targets[target] = None
+    for sharer, targets in targets_of.items():
+        for further in (further for target in targets for further in targets_of.get(target, ())):
+            if further not in targets:
+                rule = "include the shares of each inventory that it shares"
+                return BrokenShare(sharer, further, rule)
+    return None
 
 
 def check_shares(
@@ -386,30 +426,12 @@ def check_shares(
     root_of: Mapping[_Provider, object],
     name_of: Mapping[_Provider, str],
 ) -> None:
-    """Raise unless shares are within their trees, of something else, once, and flat.
+    """Raise unless shares keep the rules of :func:`broken_share`, whose parameters these are.
 
-    Flat: what the target of a share uses in turn, the sharer states too; so nothing uses itself.
-    Providers and classes are known by whatever names them: numbers, uuids. Cost: linear.
-
-    :param shares: ``(sharer, target)``, each ``(provider, class)``: all shares of some trees
-    :param root_of: the root of each provider of these trees
     :param name_of: the name of each sharer
-    :raises StaleDefinition: naming a sharer of which it is not so
-
-    >>> check_shares([(("cell0", "VCPU"), ("host0", "VCPU"))], {"cell0": 1, "host0": 1}, {})
+    :raises StaleDefinition: naming a sharer and the rule
     """
-    stated: dict[tuple[_Provider, _Class], set[tuple[_Provider, _Class]]] = {}
-    for sharer, target in shares:
-        known = stated.setdefault(sharer, set())
-        name = name_of.get(sharer[0], "")
-        if root_of.get(sharer[0]) != root_of.get(target[0]):
-            raise exceptions.StaleDefinition(name, "it shares what is in another tree")
-        if sharer == target or target in known:
-            raise exceptions.StaleDefinition(name, "it shares itself, or something twice")
-        known.add(target)
-    for sharer, targets in stated.items():
-        for target in targets:
-            if not stated.get(target, set()) <= targets:
-                raise exceptions.StaleDefinition(
-                    name_of.get(sharer[0], ""), "what it shares uses more than it states itself"
-                )
+    broken = broken_share(shares, root_of)
+    if broken is not None:
+        name = name_of.get(broken.sharer[0], "")
+        raise exceptions.StaleDefinition(name, f"its shares must {broken.rule}")

@@ -426,7 +426,7 @@ def test_a_sharer_does_not_move_away_from_what_it_shares(backend: MemoryBackend)
     uuids = define(backend, sharing("one"), Provider("two", "VCPU=1"))
     before = everything(backend)
     for to in (uuids["two"], None):
-        with pytest.raises(exceptions.StaleDefinition, match=r"one/cell.*another tree"):
+        with pytest.raises(exceptions.StaleDefinition, match=r"one/cell.*the same tree"):
             backend.define(Operation(), moved(backend, "one/cell", to))
     assert everything(backend) == before
 

@@ -435,7 +435,7 @@ def _roots(url: str) -> dict[str, str]:
 
 def test_a_share_never_leaves_its_tree(ledger: SQLBackend, ledger_url: str) -> None:
     define(ledger, numa(), Provider("b", "VCPU=1"))
-    with pytest.raises(exceptions.StaleDefinition, match="shares what is in another tree"):
+    with pytest.raises(exceptions.StaleDefinition, match="the same tree"):
         _define_in(ledger, _reparented(ledger, "host0/cell0", "b"))
     assert _roots(ledger_url)["host0/cell0"] == "host0"
 

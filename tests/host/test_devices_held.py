@@ -17,7 +17,7 @@ from resource_objects.host.site import export_site
 from resource_objects.host.status import HostDevices, KeptDevice, read_devices
 from resource_objects.host.sync import HostSync, sync_host, with_held
 from resource_objects.providers.partitions import thousandths
-from resource_objects.providers.provider import kept_classes
+from resource_objects.providers.provider import stored_classes
 
 GPU, OTHER = (PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))
 PF = PCIDevice("0000:60:00.0", "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=8)
@@ -445,7 +445,7 @@ def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider
     """A host whose first GPU can be had by fractions too, and has what else one may add to it."""
     found = tree(*devices, rules=rules)
     gpu = found.find(f"box/{GPU.address}")
-    thousandths(gpu, whole=next(iter(kept_classes(gpu.inventories))))
+    thousandths(gpu, whole=next(iter(stored_classes(gpu.inventories))))
     gpu.update(traits=gpu.traits | {"CUSTOM_LAB"}, aggregates=["rack"])
     gpu.add(f"box/{GPU.address}/port", "CUSTOM_PORT=1")
     return found

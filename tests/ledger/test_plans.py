@@ -119,18 +119,21 @@ def share(data: dict[str, Any], **fields: Any) -> None:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda d, at: share(d, of_uuid=at["host1"]), "in another tree"),
-        (lambda d, at: share(d, of_uuid=NEW), "itself"),
-        (lambda d, at: share(d, factor=2), "itself, or something twice"),
-        (lambda d, at: share(d, of_uuid=at["host0/a"]) or made(d)["shares"].pop(0), "uses more"),
-        (lambda d, at: share(d, of_class="DISK_GB"), "DISK_GB, which is not counted there"),
-        (lambda d, at: share(d, resource_class="PGPU"), "PGPU, which is not counted there"),
-        (lambda d, at: made(d).update(parent_uuid=at["host1"]), "in another tree"),
-        (lambda d, at: made(d).update(parent_uuid=None), "in another tree"),
+        (lambda d, at: share(d, of_uuid=at["host1"]), "the same tree"),
+        (lambda d, at: share(d, of_uuid=NEW), "other inventories"),
+        (lambda d, at: share(d, factor=2), "each once"),
+        (
+            lambda d, at: share(d, of_uuid=at["host0/a"]) or made(d)["shares"].pop(0),
+            "the shares of each",
+        ),
+        (lambda d, at: share(d, of_class="DISK_GB"), "DISK_GB is not counted there"),
+        (lambda d, at: share(d, resource_class="PGPU"), "PGPU is not counted there"),
+        (lambda d, at: made(d).update(parent_uuid=at["host1"]), "the same tree"),
+        (lambda d, at: made(d).update(parent_uuid=None), "the same tree"),
         (lambda d, at: made(d).update(parent_uuid=NEW), "below itself"),
         (
             lambda d, at: changed(d, "host0/b")["definition"].update(parent_uuid=at["host1"]),
-            "in another tree",
+            "the same tree",
         ),
         (
             lambda d, at: changed(d, "host0/b")["definition"].update(parent_uuid=at["host0/b"]),
@@ -138,7 +141,7 @@ def share(data: dict[str, Any], **fields: Any) -> None:
         ),
         (
             lambda d, at: changed(d, "host0")["definition"]["inventories"].pop(0),
-            "VCPU, which is not counted there",
+            "VCPU is not counted there",
         ),
     ],
 )
@@ -222,7 +225,7 @@ def test_a_share_that_leads_to_what_a_plan_takes_away_is_refused(ledger: ro.Ledg
     gone["children_changed"] = False
     kept = gone["definition"]["inventories"]
     gone["definition"]["inventories"] = [r for r in kept if r["resource_class"] != "VCPU"]
-    with pytest.raises(exceptions.InvalidPlan, match=r"host0/a .*VCPU, which is not counted"):
+    with pytest.raises(exceptions.InvalidPlan, match=r"host0/a .*VCPU is not counted"):
         ledger.apply(Plan.from_dict(data))
 
 

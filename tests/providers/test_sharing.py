@@ -31,15 +31,15 @@ def test_flat_shares_within_a_tree_will_do(shares: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("shares", "why"),
     [
-        (("ad",), "another tree"),
-        (("da",), "another tree"),
-        (("ax",), "another tree"),
-        (("aa",), "itself"),
-        (("ab", "ab"), "twice"),
-        (("ab", "bc"), "more than it states"),
-        (("ab", "ba"), "more than it states"),
-        (("ab", "bc", "ca"), "more than it states"),
-        (("ab", "ac", "bc", "ba", "ca", "cb"), "more than it states"),
+        (("ad",), "the same tree"),
+        (("da",), "the same tree"),
+        (("ax",), "the same tree"),
+        (("aa",), "other inventories"),
+        (("ab", "ab"), "each once"),
+        (("ab", "bc"), "the shares of each"),
+        (("ab", "ba"), "the shares of each"),
+        (("ab", "bc", "ca"), "the shares of each"),
+        (("ab", "ac", "bc", "ba", "ca", "cb"), "the shares of each"),
     ],
 )
 def test_others_will_not(shares: tuple[str, ...], why: str) -> None:
@@ -83,7 +83,7 @@ def test_a_share_of_several_inventories_states_what_each_of_them_uses_in_turn() 
         for number in range(1, 9)
     ]
     part = root.add("host0/part", "VGPU=1", shares=several)
-    with pytest.raises(exceptions.InvalidTree, match=r"host0/part: got \[\('host0', 'CUSTOM_0'\)"):
+    with pytest.raises(exceptions.InvalidTree, match="got 'VGPU uses CUSTOM_0 of host0'"):
         root.check_shares()
     stated = Share(resource_class="VGPU", of="host0", of_class="CUSTOM_0")
     part.update(shares=(*several, stated))

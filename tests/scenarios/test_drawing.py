@@ -188,7 +188,7 @@ WRONG = {
     "a range downwards": ("a\nb[3-1]", 2, "a range upwards"),
     "a range without end": ("a[0-999999]", 1, "a range upwards"),
     "a name that cannot be": ('" a"', 1, "printable characters"),
-    "a share of nowhere": ("a  VCPU 2 uses 1 VCPU of b", None, "inventories of the tree"),
+    "a share of nowhere": ("a  VCPU 2 uses 1 VCPU of b", None, "inventories of the same tree"),
     "a share without of": ("a  VCPU 2 uses 1 VCPU", 1, "of, and a provider's name"),
 }
 

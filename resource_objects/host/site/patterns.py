@@ -25,7 +25,7 @@ from resource_objects.providers.definition import (
     changes_between,
     diff,
 )
-from resource_objects.providers.provider import check_shares
+from resource_objects.providers.provider import broken_share
 
 #: Providers that are kept, by name.
 Kept = Mapping[str, KeptDefinition]
@@ -191,13 +191,7 @@ def _shares_lead_on(wanted: Sequence[ProviderDefinition]) -> bool:
         for one in wanted
         for share in one.shares
     ]
-    if not there.issuperset(end for pair in shares for end in pair):
-        return False
-    try:
-        check_shares(shares, {one.uuid: None for one in wanted}, {})
-    except exceptions.StaleDefinition:
-        return False
-    return True
+    return broken_share(shares, dict.fromkeys((one.uuid for one in wanted), 0), there) is None
 
 
 def _new_uuids(count: int) -> list[str]:

@@ -37,7 +37,7 @@ from resource_objects.host.rules import read_rules
 from resource_objects.host.tracker.driver import Driver, note_invalid
 from resource_objects.providers import Provider
 from resource_objects.providers.partitions import PLACEMENT
-from resource_objects.providers.provider import kept_classes
+from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventory
 from resource_objects.resources.numa import NUMA_TOPOLOGY
 from resource_objects.resources.pci import DEVICES, PCIInventory
@@ -218,7 +218,7 @@ def _found_at(kept: Provider, found: Provider, children: list[Provider]) -> Prov
     stays = {key: one for key, one in stays.items() if key not in found.inventories}
     # who has the whole of it uses these too
     shares = [one for one in kept.shares if one.of == kept.name and one.of_class in stays]
-    there = {*stays, *kept_classes(found.inventories)}
+    there = {*stays, *stored_classes(found.inventories)}
     return Provider(
         kept.name,
         {**found.inventories, **stays},
