@@ -16,7 +16,7 @@ import sqlalchemy
 from resource_objects import exceptions
 from resource_objects.backends.sql import statements
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.definitions import Definition
+from resource_objects.backends.sql.rows import TreeRows
 from resource_objects.providers import Provider, Share, definition, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
@@ -378,17 +378,16 @@ def test_allocations_may_move_to_cells_that_share_with_a_full_host(
 
 
 def _define_in(backend: SQLBackend, changes: DefinitionChanges) -> dict[str, set[str]]:
-    """Apply changes without recording a write; return who was touched, with the roots' names."""
+    """Apply changes without recording a write; return the feed entries, with the roots' names."""
 
     def work(connection: sqlalchemy.Connection) -> dict[str, set[int]]:
-        run = Definition(
-            connection, backend._catalogue, changes, 7, datetime.datetime.now(datetime.UTC)
-        )
-        run.lock()
-        run.lock()
-        run.apply()
-        run.remove()
-        return run.touched()
+        write = Write(Operation(), "step", changes.root, changes)
+        now = datetime.datetime.now(datetime.UTC)
+        rows = TreeRows(connection, backend._catalogue, write, 7, now)
+        rows.lock()
+        rows.apply()
+        entries = rows.changed_providers()
+        return {uuid: {root for one, root in entries if one == uuid} for uuid, _ in entries}
 
     touched = backend._writing(work)
     columns = backend.read().providers

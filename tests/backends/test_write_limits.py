@@ -12,7 +12,7 @@ from resource_objects import exceptions
 from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql import backend, names
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.definitions import Figures, Providers
+from resource_objects.backends.sql.rows import TreeRows
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import diff
 from resource_objects.providers.orders import (
@@ -87,24 +87,25 @@ def test_a_reshape_locks_providers_and_inventories_once(
     changes = diff(kept(ledger, "host1"), tree)
     move = ConsumerOrder.replace("job", (Use(names["host2"], "VCPU", 1),))
     providers, inventories = [], []
-    lock_providers, lock_inventories = Providers.lock, Figures.lock
+    lock_providers, lock_inventories = TreeRows.lock, TreeRows._lock_inventories
 
-    def providers_locked(self: Any, uuids: Any) -> None:
-        providers.append(set(uuids))
-        lock_providers(self, uuids)
+    def providers_locked(self: Any) -> None:
+        lock_providers(self)
+        providers.append(set(self._numbers))
 
-    def inventories_locked(self: Any, others: Any, made: Any, numbers: Any) -> None:
-        lock_inventories(self, others, made, numbers)
-        inventories.append(set(self._used))
+    def inventories_locked(self: Any, keys: Any, others: Any = ()) -> None:
+        keys = set(keys)
+        lock_inventories(self, keys, others)
+        inventories.append({*others, *(self._inventory_numbers[key] for key in keys)})
 
-    monkeypatch.setattr(Providers, "lock", providers_locked)
-    monkeypatch.setattr(Figures, "lock", inventories_locked)
+    monkeypatch.setattr(TreeRows, "lock", providers_locked)
+    monkeypatch.setattr(TreeRows, "_lock_inventories", inventories_locked)
     monkeypatch.delattr(backend, "_locked")
     unchanged = ((names["host0"], kept(ledger, "host0").generation),)
     demands: dict[str, Any] = {"unchanged": unchanged, "reported": (names["host2"],)}
     ledger.commit(Write(Operation(), "reshape", "host1", changes, (move,), **demands))
     assert providers == [set(names.values())]
-    assert [len(numbers) for numbers in inventories] == [3]
+    assert [len(numbers) for numbers in inventories if numbers] == [3]
     assert picture(ledger).used("host2", "VCPU") == 1
 
 

@@ -7,7 +7,7 @@ import datetime
 import secrets
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -17,8 +17,6 @@ from resource_objects.backends.retries import LOG, Retries, Transient
 from resource_objects.backends.sql import (
     claims,
     consumers,
-    definitions,
-    disabled,
     engine,
     feed,
     lists,
@@ -41,6 +39,7 @@ from resource_objects.backends.sql.errors import duplicated
 from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.places import Places
+from resource_objects.backends.sql.rows import TreeRows
 from resource_objects.backends.sql.statements import (
     Sized,
     chunks,
@@ -551,33 +550,29 @@ def commit_write(
             records = _carry_out(connection, write, number, told, records_use)
             feed.tell(connection, number, told, records_use)
         return records
-    definition, locked = None, None
     now = now_of(connection)
     _check_age(connection, write, now)
-    if write.definitions:
-        definition = definitions.Definition(connection, catalogue, write.definitions, number, now)
-        locked = definition.lock(relied_on(write))
-    if write.unchanged or write.reported or write.adopted:
-        hold_unchanged(connection, write, now, told, locked)
-    out = [order.provider_uuid for order in write.disabling]
-    held = disabled.lock(connection, out) if out else {}
+    rows = None
+    if write.definitions or write.reported or write.adopted or write.disabling:
+        rows = TreeRows(connection, catalogue, write, number, now)
+        rows.lock()
+    elif write.unchanged:
+        check_unchanged(connection, write.unchanged)
     renamed = (
         names.change_names(connection, catalogue, write.names, number) if write.names else set()
     )
     server_groups.change_groups(connection, write.groups, number)
-    if definition is not None:
-        definition.apply(_inventories_of_orders(connection, write))
-        _note_made(connection, write, now, told)
-    disabled.carry_out(connection, write, held, now, told)
+    if rows is not None:
+        rows.apply(_inventories_of_orders(connection, write))
     records = ()
     if write.orders:
         records = _carry_out(connection, write, number, told, records_use, now)
     else:
         operations.record_operation(connection, write, number, now)
-    if definition is not None:
-        definition.remove()
-        for uuid, roots in definition.touched().items():
-            told.provider(uuid, roots)
+    if rows is not None:
+        if write.orders:
+            rows.remove()
+        rows.feed(told)
     if renamed and told:  # alone it names nobody, however many there are
         for uuid, root in reading.roots(connection, renamed).items():
             told.provider(uuid, [root])
@@ -765,178 +760,80 @@ def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]
     return {n: total for n, total in found.items() if total is not None and n in nets}
 
 
-# --- standing -------------------------------------------------------------------------------------
-#
-# Providers that a write demands to be as they were read, and those that report.
-#
-# Locks: these providers, by number, in one statement. A write of definitions locks providers too:
-# it locks all of them at once (``define``), and here they are only looked at.
+# --- providers that must be unchanged, and those that report ---
 
 
 _providers = tables.resource_providers.c
 
 
-def _locate_query(uuids: int) -> sa.Select[int]:
-    return sa.select(_providers.id).where(listed(_providers.uuid, "uuids", uuids))
-
-
 def _read_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
     return (
-        sa.select(
-            _providers.id,
-            _providers.uuid,
-            _providers.name,
-            _providers.root_id,
-            _providers.generation,
-        )
+        sa.select(_providers.uuid, _providers.id, _providers.name, _providers.generation)
         .where(listed(_providers.id, "ids", ids))
         .order_by(_providers.id)
     )
 
 
-def _report_query(ids: int) -> sa.Update:
-    return (
-        sa.update(tables.resource_providers)
-        .where(listed(_providers.id, "ids", ids))
-        .values(reported_at=sa.bindparam("at"))
-    )
-
-
-def _adopt_query(ids: int) -> sa.Update:
-    """Note when they were adopted; what was noted before stays."""
-    return (
-        sa.update(tables.resource_providers)
-        .where(listed(_providers.id, "ids", ids), _providers.adopted_at.is_(None))
-        .values(adopted_at=sa.bindparam("at"))
-    )
-
-
-_LOCATE = Sized(_locate_query)
-_AT = Sized(
+_LOCATE = Sized(
+    lambda uuids: sa.select(_providers.id).where(listed(_providers.uuid, "uuids", uuids))
+)
+_GENERATIONS = Sized(
     lambda uuids: sa.select(_providers.uuid, _providers.generation).where(
         listed(_providers.uuid, "uuids", uuids)
     )
 )
 _SHARE = Sized(lambda ids: _read_query(ids).with_for_update(read=True))
 _LOCK = Sized(lambda ids: _read_query(ids).with_for_update())
-_REPORT = Sized(_report_query)
-_ADOPT = Sized(_adopt_query)
+_REPORT = Sized(
+    lambda ids: (
+        sa.update(tables.resource_providers)
+        .where(listed(_providers.id, "ids", ids))
+        .values(reported_at=sa.bindparam("at"))
+    )
+)
 
 
-class LockedProvider(NamedTuple):
-    """A locked provider as kept."""
+def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]) -> None:
+    """Raise unless some providers, ``(uuid, generation)``, are at these generations.
 
-    id: int
-    uuid: str
-    name: str
-    root_id: int
-    generation: int
+    They stay so until the write ends: on servers they are locked, in a mode that several writes can
+    hold at once. Cost: one statement with SQLite, else two.
 
-
-def relied_on(write: Write) -> set[str]:
-    """Return the uuids of providers that must be unchanged, and of those that are noted."""
-    return {*write.reported, *write.adopted, *(uuid for uuid, _ in write.unchanged)}
-
-
-def hold_unchanged(
-    connection: Connection,
-    write: Write,
-    now: datetime.datetime,
-    told: feed.FeedRows,
-    there: Mapping[str, Any] | None = None,
-) -> None:
-    """Check the providers that must be unchanged; write that others reported or are adopted.
-
-    Claims that only look do not wait for each other. Cost: two statements, to note one more.
-
-    :param there: those that are there, by uuid, if they are locked; else they are locked now
-    :raises StaleDefinition: if one is not at the generation it must have
-    :raises ProviderNotFound: if one that reported or is adopted is not there
+    :raises StaleDefinition: if one is not
     """
-    if there is None:
-        noted = write.reported or write.adopted
-        if not noted and _are_at(connection, write.unchanged):
+    if connection.dialect.name == "sqlite":  # whose only writer has the lock of the file
+        wanted = dict(unchanged)
+        parts = chunks(list(wanted))
+        found = [row for part in parts for row in _GENERATIONS.rows(connection, uuids=part)]
+        if len(wanted) == len(unchanged) and dict(found) == wanted:
             return
-        there = _locked(connection, sorted(relied_on(write)), _LOCK if noted else _SHARE)
-    for uuid, generation in write.unchanged:
-        if uuid not in there:
+    locked = _locked(connection, sorted({uuid for uuid, _ in unchanged}), _SHARE)
+    for uuid, generation in unchanged:
+        if uuid not in locked:
             raise exceptions.StaleDefinition(uuid, "it is gone")
-        found = there[uuid]
-        if found.generation != generation:
-            raise exceptions.StaleDefinition(
-                found.name, f"read at generation {generation}, now {found.generation}"
-            )
-    made = _made(write)
-    _note(connection, [u for u in write.reported if u not in made], _REPORT, there, now, told)
-    _note(connection, [u for u in write.adopted if u not in made], _ADOPT, there, now, told)
-
-
-def _are_at(connection: Connection, unchanged: Collection[tuple[str, int]]) -> bool:
-    """Return whether providers are at these generations, where nobody else writes meanwhile.
-
-    False says nothing: they are then looked at one by one. Many are relied on by a claim of cells
-    and devices: each of them may be where it goes.
-    """
-    if connection.dialect.name != "sqlite":
-        return False
-    wanted = dict(unchanged)
-    found = [row for part in chunks(list(wanted)) for row in _AT.rows(connection, uuids=part)]
-    return len(wanted) == len(unchanged) and dict(found) == wanted
-
-
-def _made(write: Write) -> set[str]:
-    """Return the uuids of the providers that a write makes."""
-    return set() if write.definitions is None else {one.uuid for one in write.definitions.creates}
-
-
-def _note_made(
-    connection: Connection, write: Write, now: datetime.datetime, told: feed.FeedRows
-) -> None:
-    """Write that others reported or are adopted, which the same write has made."""
-    made = _made(write)
-    uuids = made.intersection((*write.reported, *write.adopted))
-    if uuids:
-        there = _locked(connection, sorted(uuids), _LOCK)
-        _note(connection, [u for u in write.reported if u in made], _REPORT, there, now, told)
-        _note(connection, [u for u in write.adopted if u in made], _ADOPT, there, now, told)
+        _, name, now = locked[uuid]
+        if now != generation:
+            raise exceptions.StaleDefinition(name, f"read at generation {generation}, now {now}")
 
 
 def _locked(
     connection: Connection, uuids: Sequence[str], query: Sized
-) -> dict[str, LockedProvider]:
-    """Lock providers, by number as everybody does; return those that are there, by uuid."""
+) -> dict[str, tuple[int, str, int]]:
+    """Lock providers in the order of their numbers; return ``{uuid: (id, name, generation)}``."""
     numbers = [
         number for part in chunks(uuids) for (number,) in _LOCATE.rows(connection, uuids=part)
     ]
     return {
-        row[1]: LockedProvider(*row)
+        uuid: (number, name, generation)
         for part in chunks(sorted(numbers))
-        for row in query.rows(connection, ids=part)
+        for uuid, number, name, generation in query.rows(connection, ids=part)
     }
 
 
-def _note(
-    connection: Connection,
-    uuids: Sequence[str],
-    query: Sized,
-    there: Mapping[str, Any],
-    now: datetime.datetime,
-    told: feed.FeedRows,
-) -> None:
-    numbers = []
-    for uuid in uuids:
-        if uuid not in there:
-            raise exceptions.ProviderNotFound(uuid)
-        numbers.append(there[uuid].id)
-        told.report(uuid, there[uuid].root_id)
-    for part in chunks(numbers):
-        query.run(connection, {"at": moment(connection, now)}, ids=part)
-
-
 def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
-    """Write statistics, and who reported, of providers that are locked."""
+    """Write statistics of providers, and when they reported; these providers are locked."""
     locked = _locked(connection, sorted(order.providers), _LOCK if order.reported else _SHARE)
-    numbers = {uuid: one.id for uuid, one in locked.items()}
+    numbers = {uuid: number for uuid, (number, _, _) in locked.items()}
     now = now_of(connection)
     count = statistics.put(connection, order, numbers, now)
     for part in chunks(sorted(numbers[uuid] for uuid in order.reported)):

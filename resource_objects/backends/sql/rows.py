@@ -1,0 +1,886 @@
+"""Provider trees as rows: locked and loaded for one write, and the differences written back.
+
+The rules of a write of definitions are those of the memory backend. This module loads the rows
+that such a write concerns into the tables that the rules work on, and flushes what they changed. It
+contains no rule.
+
+Locks, each in one statement, in the order of the row numbers: the providers that the write names
+with the roots of their trees, then the inventories that change, with those of the orders of the
+same write. The lock of a root keeps the structure, the shares and the disabled providers of its
+tree unchanged, so everything else is read without a lock. A provider or inventory that appears
+after it was searched for is locked later, out of order: the server resolves such a deadlock, and
+the write is tried again (``retries``).
+
+The number of statements does not depend on the number of providers, only on the depth of new trees.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from resource_objects import exceptions
+from resource_objects.backends.memory import backend as core
+from resource_objects.backends.memory import definitions
+from resource_objects.backends.memory.state import (
+    Draft,
+    InventoryRow,
+    ProviderRow,
+    ShardEntry,
+    State,
+    Table,
+)
+from resource_objects.backends.retries import Transient
+from resource_objects.backends.sql import disabled, names, statements, tables
+from resource_objects.backends.sql.feed import FeedRows
+from resource_objects.backends.sql.names import Catalogue, NameNumbers
+from resource_objects.backends.sql.statements import Sized, chunks, from_moment, listed, moment
+from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.listing import ListedName
+from resource_objects.providers.located import removed_units
+from resource_objects.providers.orders import Key, NameKind, Write
+from resource_objects.resources.records import InventoryRecord
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_providers = tables.resource_providers.c
+_inventories = tables.inventories.c
+_shares = tables.shares.c
+_allocations = tables.allocations.c
+
+_FIGURES = (
+    *("total", "reserved", "min_unit", "max_unit", "step_size", "ratio_millionths", "capacity"),
+)
+_SHARE = ("provider_id", "class_id", "of_provider_id", "of_class_id")
+
+_LOCATE = Sized(
+    lambda uuids: sa.select(_providers.id, _providers.root_id).where(
+        listed(_providers.uuid, "uuids", uuids)
+    )
+)
+_LOCK = Sized(
+    lambda ids: (
+        sa.select(_providers.root_id, _providers.name)
+        .where(listed(_providers.id, "ids", ids))
+        .order_by(_providers.id)
+        # on PostgreSQL FOR NO KEY UPDATE, which does not block inserts that refer to a provider
+        .with_for_update(key_share=True)
+    )
+)
+_TREES = Sized(
+    lambda roots: (
+        sa.select(
+            *(_providers.id, _providers.uuid, _providers.name, _providers.parent_id),
+            *(_providers.root_id, _providers.generation, _providers.definition_writes),
+            *(_providers.allocation_writes, _providers.reported_at, _providers.adopted_at),
+            *disabled.FACTS,
+        )
+        .where(listed(_providers.root_id, "roots", roots))
+        .order_by(_providers.id)
+    )
+)
+_OWNERS = Sized(
+    lambda names: sa.select(_providers.name, _providers.uuid).where(
+        listed(_providers.name, "names", names)
+    )
+)
+_NUMBERS = Sized(
+    lambda uuids: sa.select(_providers.uuid, _providers.id).where(
+        listed(_providers.uuid, "uuids", uuids)
+    )
+)
+_SHARES_OF_TREES = Sized(
+    lambda roots: (
+        sa.select(*(_shares[name] for name in _SHARE), _shares.factor)
+        .join_from(tables.resource_providers, tables.shares, _providers.id == _shares.provider_id)
+        .where(listed(_providers.root_id, "roots", roots))
+    )
+)
+# by primary key: InnoDB locks rows in the order in which it reads them
+_LOCK_INVENTORIES = Sized(
+    lambda ids: (
+        sa.select(_inventories.id, _inventories.used, _inventories.writes)
+        .where(listed(_inventories.id, "ids", ids))
+        .order_by(_inventories.id)
+        .with_for_update()
+    )
+)
+_ALLOCATED = Sized(
+    lambda ids: (
+        sa.select(_allocations.provider_id, _allocations.class_id, sa.func.sum(_allocations.used))
+        .where(listed(_allocations.provider_id, "ids", ids))
+        .group_by(_allocations.provider_id, _allocations.class_id)
+    )
+)
+_SET_ROOT = Sized(
+    lambda ids: (
+        sa.update(tables.resource_providers)
+        .where(listed(_providers.id, "ids", ids))
+        .values(root_id=_providers.id)
+    )
+)
+_UNLINK = Sized(
+    lambda ids: (
+        sa.update(tables.resource_providers)
+        .where(listed(_providers.id, "ids", ids))
+        .values(parent_id=sa.null(), root_id=sa.null())
+    )
+)
+
+
+def _of_providers(table: sa.Table, *columns: str) -> Sized:
+    provider = table.c.provider_id
+    return Sized(
+        lambda ids: sa.select(provider, *(table.c[name] for name in columns)).where(
+            listed(provider, "ids", ids)
+        )
+    )
+
+
+_INVENTORIES = _of_providers(tables.inventories, "class_id", "id", "writes", *_FIGURES, "used")
+_INVENTORY_IDS = _of_providers(tables.inventories, "id")
+_TRAITS = _of_providers(tables.resource_provider_traits, "trait_id")
+_AGGREGATES = _of_providers(tables.resource_provider_aggregates, "aggregate_id")
+_KINDS = _of_providers(tables.structures, "name", "classes", "body")
+
+
+class _SQLDraft(Draft):
+    """A draft whose feed entries are by root: a new root has no number before it is inserted."""
+
+    def __init__(self, state: State, number: int, now: datetime.datetime) -> None:
+        state.operation_numbers = itertools.count(number)
+        super().__init__(state)
+        self.now = now
+        self.entries: dict[int | str, ShardEntry] = {}
+
+    def of_tree(self, uuid: str, root: int | None = None) -> ShardEntry:
+        """Return the feed entry of a tree, by the number or the uuid of its root."""
+        key = self.top(uuid).uuid if root is None else root
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = ShardEntry()
+        return entry
+
+
+class TreeRows:
+    """The trees that a write concerns: :meth:`lock`, :meth:`apply`, the orders, :meth:`remove`.
+
+    :param number: of the operation
+    :param now: the time of the database
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        catalogue: Catalogue,
+        write: Write,
+        number: int,
+        now: datetime.datetime,
+    ) -> None:
+        self._connection = connection
+        self._catalogue = catalogue
+        self._write = write
+        self._changes = write.definitions or DefinitionChanges("")
+        self._now = now
+        self._at = moment(connection, now)
+        self._is_sqlite = connection.dialect.name == "sqlite"
+        self._state = State()
+        self._state.provider_numbers = itertools.count(-1, -1)
+        self._draft = _SQLDraft(self._state, number, now)
+        self._trees: list[Sequence[Any]] = []
+        self._numbers: dict[str, int] = {}  # of providers, by uuid
+        self._uuids: dict[int | None, str] = {}  # the reverse
+        self._roots: dict[str, int] = {}
+        self._inventory_numbers: dict[Key, int] = {}
+        self._name_numbers: dict[NameKind, dict[str, int]] = {kind: {} for kind in NameKind}
+        self._flushed = _Flushed()
+
+    # --- loading ---
+
+    def lock(self) -> None:
+        """Lock the providers that the write names and their roots; load the structure of the trees.
+
+        Cost: three statements.
+        """
+        named = sorted(self._named())
+        located = {
+            number
+            for part in chunks(named)
+            for row in _LOCATE.rows(self._connection, uuids=part)
+            for number in row
+        }
+        for part in chunks(sorted(located)) if not self._is_sqlite else ():
+            for root, name in _LOCK.rows(self._connection, ids=part):
+                if root not in located:
+                    raise Transient(exceptions.StaleDefinition(name, "it was moved"))
+        for part in chunks(sorted(located)):  # of which the roots match
+            self._trees += _TREES.rows(self._connection, roots=part)
+        self._uuids = {row[0]: row[1] for row in self._trees}
+        self._numbers = {row[1]: row[0] for row in self._trees}
+        self._roots = {row[1]: row[4] for row in self._trees}
+
+    def apply(self, inventories: Collection[int] = ()) -> None:
+        """Carry out everything but the orders and the removals (see the contract), and flush it.
+
+        :param inventories: numbers of inventories that the orders of the write are about
+        """
+        self._load(inventories)
+        write, draft, changes = self._write, self._draft, self._changes
+        core._check_unchanged(draft, write)
+        definitions.begin_definitions(draft, changes)
+        for uuid in write.reported:
+            core._note(draft, uuid, "reported_at")
+        for uuid in write.adopted:
+            core._note(draft, uuid, "adopted_at")
+        for order in write.disabling:
+            core._disable(draft, order, write)
+        if not write.orders:
+            definitions.end_definitions(draft, changes)
+        self._flush()
+
+    def remove(self) -> None:
+        """Remove inventories and providers after the orders of the write, and flush it."""
+        gone = [(update.definition.uuid, update.removed) for update in self._changes.updates]
+        gone += [
+            (one.uuid, self._draft.providers[one.uuid].classes) for one in self._changes.removals
+        ]
+        keys = [(uuid, name) for uuid, classes in gone for name in classes]
+        self._lock_inventories(key for key in keys if key in self._inventory_numbers)
+        definitions.end_definitions(self._draft, self._changes)
+        self._flush()
+
+    def feed(self, told: FeedRows) -> None:
+        """Add the entries of the changed providers to the change feed."""
+        for uuid, root in self.changed_providers():
+            told.provider(uuid, [root])
+        for key, entry in self._draft.entries.items():
+            number = self._numbers[key] if isinstance(key, str) else key
+            for uuid in entry.reports:
+                told.report(uuid, number)
+            for change in entry.disabled:
+                told.disabled(number, change)
+
+    def changed_providers(self) -> list[tuple[str, int]]:
+        """Return the providers whose definition changed, each with the number of its root."""
+        return [
+            (uuid, self._numbers[key] if isinstance(key, str) else key)
+            for key, entry in self._draft.entries.items()
+            for uuid in entry.definitions
+        ]
+
+    def _wanted(self) -> Iterator[ProviderDefinition]:
+        yield from self._changes.creates
+        for update in self._changes.updates:
+            yield update.definition
+
+    def _sharing(self) -> Iterator[ProviderDefinition]:
+        """Yield the definitions whose shares replace the stored ones."""
+        yield from (created for created in self._changes.creates if created.shares)
+        yield from (one.definition for one in self._changes.updates if one.shares_changed)
+
+    def _named(self) -> set[str]:
+        """Return the uuids of all providers that the write names."""
+        write = self._write
+        named = {uuid for uuid, _ in write.unchanged} | {*write.reported, *write.adopted}
+        named |= {order.provider_uuid for order in write.disabling}
+        named |= {removal.uuid for removal in self._changes.removals}
+        for one in self._wanted():
+            named |= {one.uuid, one.parent_uuid or one.uuid}
+        for one in self._sharing():
+            named |= {share.of_uuid for share in one.shares}
+        return named
+
+    def _load(self, inventories: Collection[int]) -> None:
+        """Load the tables that the write concerns. Cost: ten statements, most of them optional."""
+        state, number, updates = self._state, self._numbers, self._changes.updates
+        stored = [update for update in updates if update.definition.uuid in number]
+        self._load_disabled_units()
+        kinds = self._rows_of(_KINDS, self._with_kinds())
+        shares = self._read_shares()
+        inventories_of = self._rows_of(_INVENTORIES, self._with_inventories(shares))
+        rows = {id: sorted(some, key=itemgetter(1)) for id, some in inventories_of.items()}
+        classes = self._names_of(
+            NameKind.RESOURCE_CLASS, {row[0] for some in rows.values() for row in some}
+        )
+        traits = self._read_names(
+            _TRAITS,
+            NameKind.TRAIT,
+            [number[u.definition.uuid] for u in stored if u.traits_added or u.traits_removed],
+        )
+        aggregates = self._read_names(
+            _AGGREGATES,
+            NameKind.AGGREGATE,
+            [
+                number[u.definition.uuid]
+                for u in stored
+                if u.aggregates_added or u.aggregates_removed
+            ],
+        )
+        for id, uuid, name, parent, _, generation, *more in self._trees:
+            written, allocated, reported_at, adopted_at, *facts = more
+            state.providers[uuid] = ProviderRow(
+                number=id,
+                uuid=uuid,
+                name=name,
+                parent_uuid=self._uuids.get(parent),
+                traits=traits.get(id, frozenset()),
+                aggregates=aggregates.get(id, frozenset()),
+                classes=tuple([classes[row[0]] for row in rows.get(id, ())]),
+                kinds=tuple([names.kind_record(*row) for row in kinds.get(id, ())]),
+                generation=generation,
+                reported_at=None if reported_at is None else from_moment(reported_at),
+                adopted_at=None if adopted_at is None else from_moment(adopted_at),
+                writes=allocated,
+                definition_writes=written,
+            )
+            state.uuid_of[name] = uuid
+            if parent is not None:
+                state.children.setdefault(self._uuids[parent], {})[uuid] = id
+            reason = disabled.from_columns(facts)
+            if reason is not None:
+                state.disabled[uuid] = reason
+        self._add_inventories(rows, shares, classes)
+        if not self._is_sqlite:
+            self._lock_inventories(self._changing(), inventories)
+        self._load_allocated(classes)
+        unknown = [one.name for one in self._wanted() if one.name not in state.uuid_of]
+        for part in chunks(unknown):
+            state.uuid_of.update(_OWNERS.rows(self._connection, names=part))
+        self._flushed = _Flushed.of(state, is_copied=bool(self._write.orders))
+
+    def _add_inventories(
+        self,
+        rows: Mapping[int, Sequence[Sequence[Any]]],
+        shares: Iterable[Sequence[Any]],
+        classes: Mapping[int, str],
+    ) -> None:
+        state, uuids = self._state, self._uuids
+        shares_of: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+        for provider, class_, of_provider, of_class, factor in shares:
+            source, of = (uuids[provider], classes[class_]), (uuids[of_provider], classes[of_class])
+            shares_of[source].append((of, factor))
+            state.sharers.setdefault(of, {})[source] = factor
+        for id, some in rows.items():
+            for class_, inventory, writes, *figures in some:
+                key = uuids[id], classes[class_]
+                record = InventoryRecord(key[1], *figures)
+                state.rows[key] = InventoryRow(record, 0, writes, tuple(shares_of.get(key, ())))
+                self._inventory_numbers[key] = inventory
+
+    def _with_kinds(self) -> set[int]:
+        """Return the providers whose structured resources are replaced, or count removed units."""
+        updates = self._changes.updates
+        found = {one.definition.uuid for one in updates if one.changed or one.kinds_changed}
+        if self._state.disabled_units or any(order.unit for order in self._write.disabling):
+            found |= {*self._named(), *(self._uuids[row[4]] for row in self._trees)}
+        return {self._numbers[uuid] for uuid in found if uuid in self._numbers}
+
+    def _with_inventories(self, shares: Iterable[Sequence[Any]]) -> set[int]:
+        """Return the providers whose inventories the rules read."""
+        found = {
+            one.definition.uuid
+            for one in self._changes.updates
+            if one.changed or one.removed or one.shares_changed or one.expected_use
+        }
+        found |= {removal.uuid for removal in self._changes.removals}
+        found |= {share.of_uuid for one in self._sharing() for share in one.shares}
+        of_shares = {number for row in shares for number in (row[0], row[2])}
+        return of_shares | {self._numbers[uuid] for uuid in found if uuid in self._numbers}
+
+    def _read_shares(self) -> list[Sequence[Any]]:
+        """Read the shares of the trees, if the write may change or break some."""
+        parents = {row[1]: self._uuids.get(row[3]) for row in self._trees}
+        is_needed = self._changes.removals or next(self._sharing(), None) is not None
+        if not is_needed and not any(
+            one.removed or parents.get(one.definition.uuid) != one.definition.parent_uuid
+            for one in self._changes.updates
+        ):
+            return []
+        return [
+            row
+            for part in chunks(sorted({row[4] for row in self._trees}))
+            for row in _SHARES_OF_TREES.rows(self._connection, roots=part)
+        ]
+
+    def _load_allocated(self, classes: Mapping[int, str]) -> None:
+        """Load what is allocated at each inventory whose shares change."""
+        rows = self._state.rows
+        sharing = {one.definition.uuid for one in self._changes.updates if one.shares_changed}
+        used = {key[0] for key, row in rows.items() if key[0] in sharing and row.record.used}
+        for provider, some in self._rows_of(_ALLOCATED, {self._numbers[u] for u in used}).items():
+            for class_, amount in some:
+                key = self._uuids[provider], classes[class_]
+                rows[key] = dataclasses.replace(rows[key], direct=int(amount))  # servers: a Decimal
+
+    def _load_disabled_units(self) -> None:
+        """Load the disabled units of the named providers and of the roots."""
+        changes = self._changes
+        units = any(order.unit for order in self._write.disabling)
+        kinds = any(update.kinds_changed or update.changed for update in changes.updates)
+        if not (changes.creates or changes.removals or units or kinds):
+            return
+        providers = {self._numbers[uuid] for uuid in self._named() if uuid in self._numbers}
+        providers |= {row[4] for row in self._trees}
+        for number, unit, *facts in disabled.unit_rows(self._connection, providers):
+            found = disabled.from_columns(facts)
+            assert found is not None  # its reason is not null
+            self._state.disabled_units.setdefault(self._uuids[number], {})[unit] = found
+
+    def _rows_of(self, query: Sized, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
+        """Return the rows of a table for some providers, by provider."""
+        found: dict[int, list[Sequence[Any]]] = {}
+        for part in chunks(sorted(providers)):
+            for number, *row in query.rows(self._connection, ids=part):
+                found.setdefault(number, []).append(row)
+        return found
+
+    def _look(self, kind: NameKind) -> NameNumbers:
+        catalogue = self._catalogue
+        return {
+            NameKind.RESOURCE_CLASS: catalogue.classes,
+            NameKind.TRAIT: catalogue.traits,
+            NameKind.AGGREGATE: catalogue.aggregates,
+        }[kind]
+
+    def _names_of(self, kind: NameKind, numbers: Collection[int]) -> dict[int, str]:
+        """Return names by number, and remember them for the flush."""
+        found = self._look(kind).names(self._connection, numbers) if numbers else {}
+        self._name_numbers[kind].update((name, number) for number, name in found.items())
+        self._state.names.update(((kind, name), ListedName(n, name)) for n, name in found.items())
+        return found
+
+    def _read_names(
+        self, query: Sized, kind: NameKind, providers: Iterable[int]
+    ) -> dict[int, frozenset[str]]:
+        rows = self._rows_of(query, providers)
+        names_of = self._names_of(kind, {number for some in rows.values() for (number,) in some})
+        return {
+            provider: frozenset(names_of[number] for (number,) in some)
+            for provider, some in rows.items()
+        }
+
+    def _changing(self) -> set[Key]:
+        """Return the stored inventories that the write changes or removes."""
+        state, found = self._state, set[Key]()
+        for update in self._changes.updates:
+            uuid = update.definition.uuid
+            found |= {(uuid, record.resource_class) for record in update.changed}
+            found |= {(uuid, name) for name in update.removed}
+        for removal in self._changes.removals:
+            kept = state.providers.get(removal.uuid)
+            found |= {(removal.uuid, name) for name in (() if kept is None else kept.classes)}
+        for one in self._sharing():
+            kept = state.providers.get(one.uuid)
+            before = {
+                ((one.uuid, name), share)
+                for name in (() if kept is None else kept.classes)
+                for share in state.rows[one.uuid, name].shares
+            }
+            after = {
+                ((one.uuid, s.resource_class), ((s.of_uuid, s.of_class), s.factor))
+                for s in one.shares
+            }
+            for source, (of, _) in before ^ after:
+                found |= {source, of}
+        return found & self._inventory_numbers.keys()
+
+    def _lock_inventories(self, keys: Iterable[Key], others: Collection[int] = ()) -> None:
+        """Lock inventories, and read again how much of them is used."""
+        keys = list(keys)
+        key_of = {self._inventory_numbers[key]: key for key in keys}
+        wanted = {*key_of, *others}
+        count = 0
+        for part in chunks(sorted(wanted)):
+            for number, used, writes in _LOCK_INVENTORIES.rows(self._connection, ids=part):
+                count += 1
+                if number in key_of:
+                    self._set_used(key_of[number], used, writes)
+        if count != len(wanted):
+            raise Transient(exceptions.DatabaseBusy("inventory", "it was removed in between"))
+
+    def _set_used(self, key: Key, used: int, writes: int) -> None:
+        draft = self._draft
+        row = draft.rows[key]
+        row = dataclasses.replace(row, record=row.record.using(used), writes=writes)
+        self._flushed.rows[key] = row
+        if key in draft.rows.changed:
+            draft.rows.put(key, row)
+        else:
+            self._state.rows[key] = row
+
+    # --- flushing ---
+
+    def _flush(self) -> None:
+        """Write the differences. Cost: three statements at most for each table that changed."""
+        draft = self._draft
+        self._free_names()
+        self._insert_providers()
+        self._update_providers()
+        self._write_inventories()
+        self._write_names(NameKind.TRAIT, tables.resource_provider_traits, "trait_id")
+        self._write_names(NameKind.AGGREGATE, tables.resource_provider_aggregates, "aggregate_id")
+        self._write_kinds()
+        self._write_disabled()
+        self._delete()
+        if self._write.orders:
+            self._flushed.update(draft)
+
+    def _changed(self) -> Iterator[tuple[str, ProviderRow | None, ProviderRow | None]]:
+        """Yield each provider that differs from its stored row, as it was and as it is."""
+        stored = self._flushed.providers
+        for uuid, now in self._draft.providers.changed.items():
+            was = stored.get(uuid)
+            if was is not now:
+                yield uuid, was, now
+
+    def _free_names(self) -> None:
+        """Take names from providers that give them up: two providers may swap theirs."""
+        changed = {uuid: (was, now) for uuid, was, now in self._changed()}
+        for removal in self._changes.removals:  # one that is created may take the name before
+            changed.setdefault(removal.uuid, (self._flushed.providers.get(removal.uuid), None))
+        wanted = {
+            now.name
+            for was, now in changed.values()
+            if now is not None and (was is None or was.name != now.name)
+        }
+        freed = [
+            {"id": was.number, "name": f"{tables.GIVEN_UP}{was.name}"}
+            for was, now in changed.values()
+            if was is not None and was.name in wanted and (now is None or now.name != was.name)
+        ]
+        statements.update(self._connection, tables.resource_providers, ["id"], freed)
+
+    def _insert_providers(self) -> None:
+        """Insert providers level by level: a child refers to the number of its parent."""
+        waiting = [now for _, was, now in self._changed() if was is None and now is not None]
+        numbers, roots = self._numbers, self._roots
+        columns = ("uuid", "name", "generation", "root_id", "parent_id", "created_at", "updated_at")
+        while waiting:
+            level: list[ProviderRow] = []
+            later: list[ProviderRow] = []
+            for one in waiting:
+                is_ready = one.parent_uuid is None or one.parent_uuid in numbers
+                (level if is_ready else later).append(one)
+            waiting = later
+            rows = [
+                (
+                    *(one.uuid, one.name, one.generation),
+                    *(
+                        (None, None)
+                        if one.parent_uuid is None
+                        else (roots[one.parent_uuid], numbers[one.parent_uuid])
+                    ),
+                    *(self._at, self._at),
+                )
+                for one in level
+            ]
+            statements.insert_tuples(self._connection, tables.resource_providers, columns, rows)
+            for part in chunks([one.uuid for one in level]):
+                numbers.update(_NUMBERS.rows(self._connection, uuids=part))
+            tops = [numbers[one.uuid] for one in level if one.parent_uuid is None]
+            for ids in chunks(sorted(tops)):
+                _SET_ROOT.run(self._connection, ids=ids)
+            for one in level:
+                above = one.parent_uuid
+                roots[one.uuid] = numbers[one.uuid] if above is None else roots[above]
+
+    def _update_providers(self) -> None:
+        updates: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        is_moved = False
+        for uuid, was, now in self._changed():
+            if now is None:
+                continue
+            if was is None:  # as it was inserted
+                was = dataclasses.replace(now, reported_at=None, adopted_at=None)
+            is_moved = is_moved or was.parent_uuid != now.parent_uuid
+            before, after = self._columns_of(was), self._columns_of(now)
+            values = {name: value for name, value in after.items() if value != before[name]}
+            if "generation" in values:
+                more = ("name", "parent_id", "definition_writes")
+                values |= {name: after[name] for name in more} | {"updated_at": self._at}
+            updates[tuple(sorted(values))].append({"id": self._numbers[uuid], **values})
+        for columns, rows in updates.items():
+            if columns:
+                rows.sort(key=itemgetter("id"))
+                statements.update(self._connection, tables.resource_providers, ["id"], rows)
+        if is_moved:
+            self._update_roots()
+
+    def _columns_of(self, row: ProviderRow) -> dict[str, Any]:
+        reported, adopted = row.reported_at, row.adopted_at
+        return {
+            "name": row.name,
+            "parent_id": None if row.parent_uuid is None else self._numbers[row.parent_uuid],
+            "generation": row.generation,
+            "definition_writes": row.definition_writes,
+            "allocation_writes": row.writes,
+            "reported_at": None if reported is None else moment(self._connection, reported),
+            "adopted_at": None if adopted is None else moment(self._connection, adopted),
+        }
+
+    def _update_roots(self) -> None:
+        """Write the root of each provider that was moved, and of all below it."""
+        rows = []
+        for uuid in self._flushed.providers:
+            if self._draft.providers.get(uuid) is not None:
+                root = self._numbers[self._draft.top(uuid).uuid]
+                if root != self._roots[uuid]:
+                    rows.append({"id": self._numbers[uuid], "root_id": root})
+                    self._roots[uuid] = root
+        rows.sort(key=itemgetter("id"))
+        statements.update(self._connection, tables.resource_providers, ["id"], rows)
+
+    def _write_inventories(self) -> None:
+        """Insert and update inventories with their shares; delete shares of those removed."""
+        changed = [
+            (key, self._flushed.rows.get(key), now)
+            for key, now in self._draft.rows.changed.items()
+            if self._flushed.rows.get(key) is not now
+        ]
+        classes = self._name_numbers[NameKind.RESOURCE_CLASS]
+        missing = {key[1] for key, _, now in changed if now is not None} - classes.keys()
+        if missing:
+            classes.update(self._catalogue.classes.ensure(self._connection, missing))
+        new: list[tuple[Any, ...]] = []
+        figures: list[dict[str, Any]] = []
+        used: list[dict[str, Any]] = []
+        for key, was, now in changed:
+            if now is None:
+                continue
+            record, count = now.record, len(now.shares)
+            if was is None:
+                source = self._numbers[key[0]], classes[key[1]]
+                new.append((*source, record.used, count, *_figures(record)))
+                continue
+            number = self._inventory_numbers[key]
+            if _figures(was.record) != _figures(record) or len(was.shares) != count:
+                values = dict(zip(_FIGURES, _figures(record), strict=True))
+                figures.append({"id": number, "shares": count, **values})
+            if was.record.used != record.used:
+                used.append({"id": number, "used": record.used})
+        old_shares, new_shares = self._changed_shares(changed)
+        statements.delete(self._connection, tables.shares, old_shares)
+        columns = ("provider_id", "class_id", "used", "shares", *_FIGURES)
+        statements.insert_tuples(self._connection, tables.inventories, columns, new)
+        for rows in (figures, used):
+            rows.sort(key=itemgetter("id"))
+            statements.update(self._connection, tables.inventories, ["id"], rows)
+        statements.insert(self._connection, tables.shares, new_shares)
+
+    def _changed_shares(
+        self, changed: Iterable[tuple[Key, InventoryRow | None, InventoryRow | None]]
+    ) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
+        """Return the rows of shares to delete, and those to insert."""
+        classes, numbers = self._name_numbers[NameKind.RESOURCE_CLASS], self._numbers
+        old: list[dict[str, int]] = []
+        new: list[dict[str, int]] = []
+        for (uuid, name), was, now in changed:
+            before = set(was.shares if was is not None else ())
+            after = set(now.shares if now is not None else ())
+            for (of_uuid, of_class), factor in before ^ after:
+                pair = numbers[uuid], classes[name], numbers[of_uuid], classes[of_class]
+                row = dict(zip(_SHARE, pair, strict=True))
+                if ((of_uuid, of_class), factor) in before:
+                    old.append(row)
+                else:
+                    new.append({**row, "factor": factor})
+        return old, new
+
+    def _write_names(self, kind: NameKind, table: sa.Table, column: str) -> None:
+        """Write the traits or the aggregates of providers."""
+        of = attrgetter("traits" if kind is NameKind.TRAIT else "aggregates")
+        old: list[tuple[str, str]] = []
+        new: list[tuple[str, str]] = []
+        for uuid, was, now in self._changed():
+            if now is not None:
+                before = frozenset() if was is None else of(was)
+                old += [(uuid, name) for name in before - of(now)]
+                new += [(uuid, name) for name in of(now) - before]
+        known = self._name_numbers[kind]
+        missing = {name for _, name in new} - known.keys()
+        if missing:
+            known.update(self._look(kind).ensure(self._connection, missing))
+        number = self._numbers
+        removed = sorted((number[uuid], known[name]) for uuid, name in old)
+        rows = [{"provider_id": provider, column: name} for provider, name in removed]
+        statements.delete(self._connection, table, rows)
+        added = sorted((number[uuid], known[name]) for uuid, name in new)
+        statements.insert_tuples(self._connection, table, ("provider_id", column), added)
+
+    def _write_kinds(self) -> None:
+        wanted = {
+            uuid: now.kinds
+            for uuid, was, now in self._changed()
+            if now is not None and (() if was is None else was.kinds) != now.kinds
+        }
+        stored = self._flushed.providers
+        replaced = sorted(self._numbers[uuid] for uuid in wanted if uuid in stored)
+        names.drop_kinds(self._connection, replaced)
+        kinds = {self._numbers[uuid]: some for uuid, some in wanted.items()}
+        names.insert_kinds(self._connection, kinds)
+
+    def _write_disabled(self) -> None:
+        """Write which providers and units are disabled, and pass it on to the inventories."""
+        draft, stored, connection = self._draft, self._flushed, self._connection
+        facts = [
+            {"id": self._numbers[uuid], **disabled.to_columns(connection, now)}
+            for uuid, now in draft.disabled.changed.items()
+            if draft.providers.get(uuid) is not None and stored.disabled.get(uuid) != now
+        ]
+        statements.update(connection, tables.resource_providers, ["id"], facts)
+        old: list[dict[str, Any]] = []
+        new: list[dict[str, Any]] = []
+        for uuid, units in draft.disabled_units.changed.items():
+            before = stored.disabled_units.get(uuid, {})
+            for unit, now in units.items():
+                if before.get(unit) != now:
+                    key = {"provider_id": self._numbers[uuid], "unit": unit}
+                    old += [key] if unit in before else []
+                    new += [] if now is None else [key | disabled.to_unit_columns(connection, now)]
+        statements.delete(connection, tables.disabled_units, old)
+        statements.insert(connection, tables.disabled_units, new)
+        self._pass_down()
+
+    def _pass_down(self) -> None:
+        """Write to inventories until when they are disabled, and how many of their units are.
+
+        A claim locks these rows and reads them locked: so no claim commits after a disable that it
+        has not seen.
+        """
+        draft, stored = self._draft, self._flushed
+        new = {key[0] for key in draft.rows.changed if key not in stored.rows}
+        units = {
+            uuid
+            for uuid, was, now in self._changed()
+            if now and (not was or was.kinds != now.kinds)
+        }
+        units |= new | draft.disabled_units.changed.keys()
+        counts: dict[Any, set[int]] = defaultdict(set)
+        for uuid in units:
+            now = draft.providers.get(uuid)
+            if now is not None:
+                count = (
+                    len(draft.disabled_units.get(uuid))
+                    if stored.disabled_units or draft.disabled_units.changed
+                    else 0
+                )
+                if now.kinds:
+                    count += len(removed_units((k.resource_class, k.body) for k in now.kinds))
+                if count or uuid in stored.providers:
+                    counts[count].add(self._numbers[uuid])
+        self._update_inventories("disabled_units", counts)
+        if not stored.disabled and not draft.disabled.changed:
+            return
+        ends: dict[Any, set[int]] = defaultdict(set)
+        for uuid in {*stored.providers, *draft.providers.changed}:
+            if draft.providers.get(uuid) is not None:
+                after = _end(draft.providers, draft.disabled, uuid)
+                if after != (
+                    _end(stored.providers, stored.disabled, uuid)
+                    if uuid in stored.providers and uuid not in new
+                    else None
+                ):
+                    ends[None if after is None else moment(self._connection, after)].add(
+                        self._numbers[uuid]
+                    )
+        self._update_inventories("disabled_until", ends)
+
+    def _update_inventories(self, column: str, providers: Mapping[Any, Collection[int]]) -> None:
+        """Set one column of all inventories of some providers, by its value."""
+        numbers = {number for some in providers.values() for number in some}
+        if not numbers:
+            return
+        rows = self._rows_of(_INVENTORY_IDS, numbers)
+        if not self._is_sqlite:
+            for part in chunks(sorted(row[0] for some in rows.values() for row in some)):
+                _LOCK_INVENTORIES.rows(self._connection, ids=part)
+        changed = [
+            {"id": row[0], column: value}
+            for value, some in providers.items()
+            for number in some
+            for row in rows.get(number, ())
+        ]
+        changed.sort(key=itemgetter("id"))
+        statements.update(self._connection, tables.inventories, ["id"], changed)
+
+    def _delete(self) -> None:
+        """Delete removed inventories and providers."""
+        connection = self._connection
+        inventories = sorted(
+            self._inventory_numbers[key]
+            for key, now in self._draft.rows.changed.items()
+            if now is None and key in self._flushed.rows
+        )
+        for part in chunks(inventories):
+            connection.execute(sa.delete(tables.inventories).where(_inventories.id.in_(part)))
+        providers = sorted(was.number for _, was, now in self._changed() if was and now is None)
+        for part in chunks(providers):
+            for table in (
+                *(tables.resource_provider_traits, tables.resource_provider_aggregates),
+                *(tables.structures, tables.disabled_units),
+            ):
+                connection.execute(sa.delete(table).where(table.c.provider_id.in_(part)))
+            _UNLINK.run(connection, ids=part)
+        for part in chunks(providers):
+            connection.execute(sa.delete(tables.resource_providers).where(_providers.id.in_(part)))
+
+
+_figures = attrgetter(*_FIGURES)
+
+
+def _end(
+    providers: Table[str, ProviderRow] | Mapping[str, ProviderRow],
+    reasons: Table[str, Disabled] | Mapping[str, Disabled],
+    uuid: str | None,
+) -> datetime.datetime | None:
+    """Return until when a provider is disabled, itself or by one above it; None if it is not."""
+    found: datetime.datetime | None = None
+    while uuid is not None:
+        reason = reasons.get(uuid)
+        if reason is not None:
+            found = reason.ends_at if found is None else max(found, reason.ends_at)
+        uuid = providers[uuid].parent_uuid
+    return found
+
+
+@dataclasses.dataclass(slots=True)
+class _Flushed:
+    """The loaded rows as the database has them: a write with orders flushes twice."""
+
+    providers: dict[str, ProviderRow] = dataclasses.field(default_factory=dict)
+    rows: dict[Key, InventoryRow] = dataclasses.field(default_factory=dict)
+    disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)
+    disabled_units: dict[str, dict[str, Disabled]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: State, *, is_copied: bool) -> _Flushed:
+        if not is_copied:
+            return cls(state.providers, state.rows, state.disabled, state.disabled_units)
+        rows, units = dict(state.rows), dict(state.disabled_units)
+        return cls(dict(state.providers), rows, dict(state.disabled), units)
+
+    def update(self, draft: Draft) -> None:
+        """Note that the changes of a draft are written."""
+        _set(self.providers, draft.providers)
+        _set(self.rows, draft.rows)
+        _set(self.disabled, draft.disabled)
+        for uuid in draft.disabled_units.changed:
+            self.disabled_units[uuid] = draft.disabled_units.get(uuid)
+
+
+def _set(stored: dict[_K, _V], table: Table[_K, _V]) -> None:
+    for key, now in table.changed.items():
+        if now is None:
+            stored.pop(key, None)
+        else:
+            stored[key] = now
