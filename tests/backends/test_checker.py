@@ -337,9 +337,9 @@ class _Unlimited(MemoryBackend):
     [
         (_Forgetful, "test_a_repeated_claim_returns_the_first_outcome"),
         (_Forgetful, "test_every_kind_of_write_happens_once"),
-        (_Piecemeal, "test_two_may_swap_full_places"),
-        (_Piecemeal, "test_a_unit_is_handed_over_within_one_write"),
-        (_Repeating, "test_a_generation_is_never_repeated"),
+        (_Piecemeal, "test_two_consumers_exchange_full_providers"),
+        (_Piecemeal, "test_a_unit_passes_from_one_consumer_to_another_in_one_write"),
+        (_Repeating, "test_a_generation_never_repeats_also_of_a_consumer_that_is_created_again"),
         (_Thorough, "test_pruning_forgets_what_was_done_and_nothing_of_what_is"),
         (_Late, "test_who_reads_and_goes_on_from_there_misses_nothing"),
         (_Endless, "test_pages_go_on_where_they_were_when_others_come_and_go"),
@@ -375,8 +375,18 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
             lambda *_: [],
             "test_members_that_are_to_be_together_are",
         ),
-        (decision, "refusals", lambda *_, **__: (), "test_the_last_unit_can_be_had_and_no_more"),
-        (backend, "_takers", lambda *_: {}, "test_a_unit_belongs_to_one_consumer"),
+        (
+            decision,
+            "refusals",
+            lambda *_, **__: (),
+            "test_the_last_unit_can_be_allocated_and_no_more",
+        ),
+        (
+            backend,
+            "_takers",
+            lambda *_: {},
+            "test_a_unit_is_allocated_to_one_consumer_whatever_its_class",
+        ),
         (backend, "settle", _without_shares, "test_a_full_target_refuses"),
         (
             definitions,
@@ -404,9 +414,9 @@ def test_the_kit_finds_a_part_that_is_broken(
 @pytest.mark.parametrize(
     ("module", "name", "found_by"),
     [
-        (places, "change_used", "test_the_last_unit_can_be_had_and_no_more"),
-        (places, "_add_shares", "test_what_is_taken_is_used_at_the_target_too"),
-        (claims.Work, "take", "test_units_are_given_back_and_taken_one_by_one"),
+        (places, "change_used", "test_the_last_unit_can_be_allocated_and_no_more"),
+        (places, "_add_shares", "test_an_allocation_is_used_at_the_target_of_a_share_too"),
+        (claims.Work, "take", "test_an_adjustment_releases_and_allocates_single_units"),
         (decision, "refusals", "test_a_claim_may_be_large"),
     ],
 )

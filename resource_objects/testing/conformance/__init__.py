@@ -50,6 +50,7 @@ _PARTS = (
     "orders",
     "races",
     "requirements",
+    "scenarios",
     "server_groups",
     "statistics",
     "suite",
@@ -75,6 +76,7 @@ from resource_objects.testing.conformance.names import CatalogueRules, NameRules
 from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
 from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
 from resource_objects.testing.conformance.requirements import Requirement
+from resource_objects.testing.conformance.scenarios import ScenarioRules
 from resource_objects.testing.conformance.server_groups import ServerGroupRules
 from resource_objects.testing.conformance.statistics import StatisticRules
 from resource_objects.testing.conformance.use_over_time import UseOverTimeRules
@@ -84,6 +86,7 @@ __all__ = ["BackendConformance", "Requirement", "state_machine"]
 
 
 class BackendConformance(
+    ScenarioRules,
     DefinitionRules,
     DescriptionRules,
     CatalogueRules,

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Backend, Provider, diff
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
@@ -26,7 +25,7 @@ from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, NameKind, Operation, Use, Write
 from resource_objects.providers.provider import Share
-from resource_objects.resources import IntegerInventory, Inventories
+from resource_objects.resources import IntegerInventory
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
@@ -164,19 +163,6 @@ class DefinitionRules(Kit):
             n: p for n, p in before.items() if n != "host0/gpu1"
         }
 
-    def test_inventories_and_traits_come_change_and_go(self, backend: Backend) -> None:
-        define(backend, _tree())
-        wanted = Provider("host0", "VCPU=4,DISK_GB=100", traits=["CUSTOM_FAST", "CUSTOM_NEW"])
-        define(backend, wanted)
-        found = kept(backend, "host0")
-        assert found.inventories == Inventories("VCPU=4,DISK_GB=100")
-        assert found.traits == {"CUSTOM_FAST", "CUSTOM_NEW"}
-        assert not found.children
-
-    def test_a_provider_may_have_nothing(self, backend: Backend) -> None:
-        define(backend, Provider("rack"))
-        assert kept(backend, "rack").inventories == Inventories()
-
     @law(2)
     def test_a_stale_change_changes_nothing(self, backend: Backend) -> None:
         define(backend, _tree())
@@ -215,66 +201,12 @@ class DefinitionRules(Kit):
 
     # --- names and uuids ---
 
-    @law(2)
-    def test_a_taken_name_is_refused_and_nothing_is_made(self, backend: Backend) -> None:
-        define(backend, host("host0"), host("host1"))
-        wanted = host("host2")
-        wanted.add("host2/new")
-        wanted.add("host1")
-        before = picture(backend)
-        changes = _created(wanted)
-        with pytest.raises(exceptions.ProviderExists) as refused:
-            backend.define(Operation(), changes)
-        assert refused.value.subject == "host1"
-        assert picture(backend) == before
-
     def test_a_taken_uuid_is_refused(self, backend: Backend) -> None:
         [taken] = define(backend, host("host0")).values()
         before = picture(backend)
         with pytest.raises(exceptions.ProviderExists):
             backend.define(Operation(), _created(Provider("other", uuid=taken)))
         assert picture(backend) == before
-
-    def test_renaming_keeps_everything_else(self, backend: Backend) -> None:
-        names = define(backend, _tree())
-        claim(backend, "job", {names["host0"]: "VCPU=2"})
-        tree = kept(backend, "host0")
-        tree.update(name="renamed")
-        define(backend, tree)
-        assert backend.uuids(["host0", "renamed"]) == {"renamed": names["host0"]}
-        assert picture(backend).allocations == {("job", "renamed", "VCPU"): 2}
-        record = backend.held("job")
-        assert record is not None and record.held[0].provider == "renamed"
-
-    def test_renaming_to_a_taken_name_is_refused(self, backend: Backend) -> None:
-        define(backend, host("host0"), host("host1"))
-        tree = kept(backend, "host0")
-        tree.update(name="host1")
-        before = picture(backend)
-        with pytest.raises(exceptions.ProviderExists):
-            define(backend, tree)
-        assert picture(backend) == before
-
-    def test_providers_may_swap_their_names(self, backend: Backend) -> None:
-        names = define(backend, _tree())
-        tree = kept(backend, "host0")
-        first, second = tree.find("host0/gpu0"), tree.find("host0/gpu1")
-        first.update(name="host0/gpu1")
-        second.update(name="host0/gpu0")
-        define(backend, tree)
-        assert backend.uuids(["host0/gpu0", "host0/gpu1"]) == {
-            "host0/gpu0": names["host0/gpu1"],
-            "host0/gpu1": names["host0/gpu0"],
-        }
-
-    def test_a_name_may_go_to_another_in_the_same_change(self, backend: Backend) -> None:
-        define(backend, _tree())
-        tree = kept(backend, "host0")
-        tree.update(children=tuple(c for c in tree.children if c.name != "host0/gpu1"))
-        another = str(uuids.uuid4())
-        tree.add("host0/gpu1", "PGPU=1", uuid=another)
-        define(backend, tree)
-        assert backend.uuids(["host0/gpu1"]) == {"host0/gpu1": another}
 
     def test_what_was_held_of_one_that_goes_is_told_by_its_name_though_another_has_it(
         self, backend: Backend
@@ -290,35 +222,6 @@ class DefinitionRules(Kit):
         assert backend.uuids(["host0"]) == {"host0": another}
 
     # --- trees ---
-
-    def test_parents_come_before_children_also_after_a_move(self, backend: Backend) -> None:
-        define(backend, _tree())
-        tree = kept(backend, "host0")
-        older = tree.find("host0/gpu0")
-        younger = tree.add("shelf")
-        tree.update(children=tuple(c for c in tree.children if c is not older))
-        younger.update(children=(older,))
-        define(backend, tree)
-        moved = picture(backend).providers  # which checks the order, and the roots
-        assert moved["host0/gpu0"].parent == "shelf"
-        assert moved["host0/gpu0/part0"].root == "host0"
-
-    def test_a_tree_may_get_another_root(self, backend: Backend) -> None:
-        names = define(backend, _tree())
-        tree = kept(backend, "host0")
-        gpu = tree.find("host0/gpu0")
-        tree.update(children=tuple(c for c in tree.children if c is not gpu))
-        gpu.update(children=(*gpu.children, tree))
-        backend.define(Operation(), changes_to(backend, gpu))
-        found = picture(backend, "host0")
-        assert set(found.providers) == set(names)
-        assert {provider.root for provider in found.providers.values()} == {"host0/gpu0"}
-
-    def test_a_tree_may_lose_its_root(self, backend: Backend) -> None:
-        define(backend, _tree())
-        gpu = kept(backend, "host0").find("host0/gpu0")
-        backend.define(Operation(), changes_to(backend, gpu))
-        assert set(picture(backend).providers) == {"host0/gpu0", "host0/gpu0/part0"}
 
     def test_a_parent_that_is_gone_gets_no_child(self, backend: Backend) -> None:
         define(backend, _tree())
@@ -402,35 +305,6 @@ class DefinitionRules(Kit):
         define(backend, tree)
         assert picture(backend).used("host0", "VCPU") == 2
 
-    def test_shrinking_below_what_is_used_is_allowed(self, backend: Backend) -> None:
-        names = define(backend, host("host0", "VCPU=8"))
-        claim(backend, "job", {names["host0"]: "VCPU=6"})
-        define(backend, host("host0", "VCPU=4:reserved=3"))
-        record = picture(backend).providers["host0"].inventories["VCPU"]
-        assert (record.capacity, record.used) == (1, 6)
-
-    @law(2)
-    def test_an_inventory_in_use_stays(self, backend: Backend) -> None:
-        names = define(backend, host())
-        claim(backend, "job", {names["host0"]: "VCPU=6"})
-        before = picture(backend)
-        wanted = host("host0", "MEMORY_MB=1")
-        wanted.add("host0/new")
-        with pytest.raises(exceptions.InventoryInUse) as refused:
-            define(backend, wanted)
-        assert refused.value.subject == "host0" and "VCPU" in str(refused.value)
-        assert picture(backend) == before
-
-    @law(2)
-    def test_a_provider_in_use_stays(self, backend: Backend) -> None:
-        names = define(backend, _tree())
-        claim(backend, "job", {names["host0/gpu0"]: "PGPU=1"})
-        before = picture(backend)
-        with pytest.raises(exceptions.ProviderInUse) as refused:
-            define(backend, Provider("host0"))
-        assert refused.value.subject == "host0/gpu0"
-        assert picture(backend) == before
-
     def test_a_provider_in_use_is_told_before_an_inventory_in_use(self, backend: Backend) -> None:
         """Whatever the order in which either is kept, and whichever of either comes first."""
         wide = host("host0", "VCPU=8,MEMORY_MB=64,DISK_GB=9")
@@ -465,18 +339,6 @@ class DefinitionRules(Kit):
         assert (kind, subject) == (exceptions.InventoryInUse, "host0")
         assert "MEMORY_MB" in said and "VCPU" not in said
 
-    def test_what_is_used_no_more_may_go(self, backend: Backend) -> None:
-        names = define(backend, _tree())
-        claim(backend, "job", {names["host0/gpu0"]: "PGPU=1", names["host0"]: "VCPU=1"})
-        release(backend, "job")
-        define(backend, Provider("host0"))
-        assert set(picture(backend).providers) == {"host0"}
-
-    def test_a_whole_tree_may_go(self, backend: Backend) -> None:
-        define(backend, _tree(), host("host1"))
-        remove(backend, "host0")
-        assert set(picture(backend).providers) == {"host1"}
-
     @law(2)
     def test_one_refused_change_of_many_refuses_all(self, backend: Backend) -> None:
         define(backend, _tree())
@@ -507,22 +369,6 @@ class DefinitionRules(Kit):
             assert picture(backend) == before
         _update(backend, relying(3))
         assert picture(backend).providers["host0"].inventories["VCPU"].total == 6
-
-    @law(2)
-    def test_several_trees_are_one_change(self, backend: Backend) -> None:
-        names = define(backend, _tree(), host("host1"), host("host2"))
-        claim(backend, "job", {names["host2"]: "MEMORY_MB=1"})
-        before = picture(backend)
-        wanted = [host("host0", "VCPU=4"), host("host1", "VCPU=3"), host("host2", "VCPU=2")]
-        with pytest.raises(exceptions.InventoryInUse) as refused:
-            backend.define(Operation(), changes_to(backend, *wanted))
-        assert refused.value.subject == "host2"
-        assert picture(backend) == before
-        wanted = [*wanted[:2], host("host3", "VCPU=1")]
-        backend.define(Operation(), changes_to(backend, *wanted))
-        found = picture(backend).providers
-        assert set(found) == {"host0", "host1", "host2", "host3"}
-        assert [found[one.name].inventories["VCPU"].total for one in wanted] == [4, 3, 1]
 
     # --- opening and closing ---
 
@@ -649,43 +495,12 @@ class DescriptionRules(Kit):
 
     # --- aggregates ---
 
-    def test_aggregates_come_change_and_go(self, backend: Backend) -> None:
-        tree = Provider("host0", "VCPU=8", aggregates=["rack-1", "Größe 大"])
-        tree.add("host0/gpu0", aggregates=["rack-1"])
-        define(backend, tree)
-        found = picture(backend).providers
-        assert found["host0"].aggregates == {"rack-1", "Größe 大"}
-        assert found["host0/gpu0"].aggregates == {"rack-1"}
-        assert set(names_of(backend, AGGREGATE)) == {"rack-1", "Größe 大"}
-        tree = kept(backend, "host0")
-        tree.update(aggregates={"rack-1", "rack-2"})
-        define(backend, tree)
-        after = picture(backend).providers
-        assert after["host0"].aggregates == {"rack-1", "rack-2"}
-        assert after["host0"].generation != found["host0"].generation
-        assert after["host0/gpu0"] == found["host0/gpu0"]
-
-    def test_who_says_nothing_of_aggregates_leaves_them(self, backend: Backend) -> None:
-        define(backend, Provider("host0", "VCPU=8", aggregates=["rack-1"]))
-        define(backend, Provider("host0", "VCPU=9"))
-        assert picture(backend).providers["host0"].aggregates == {"rack-1"}
-        define(backend, Provider("host0", "VCPU=9", aggregates=[]))
-        assert picture(backend).providers["host0"].aggregates == set()
-        assert names_of(backend, AGGREGATE) == ["rack-1"]  # it stays, empty
-
     @law(7)
     def test_aggregates_that_look_alike_differ(self, backend: Backend) -> None:
         alike = ["rack", "Rack", "räck", "ra\u0308ck", "rackß", "rackss", "r" * 255, "r" * 254]
         define(backend, Provider("host0", "VCPU=8", aggregates=alike))
         assert picture(backend).providers["host0"].aggregates == set(alike)
         assert names_of(backend, AGGREGATE) == sorted(alike)
-
-    def test_a_provider_that_goes_leaves_its_aggregates(self, backend: Backend) -> None:
-        tree = Provider("host0", "VCPU=8", aggregates=["rack-1"])
-        tree.add("host0/gpu0", aggregates=["rack-1", "rack-2"])
-        define(backend, tree)
-        define(backend, Provider("host0", "VCPU=8"))
-        assert picture(backend).providers["host0"].aggregates == {"rack-1"}
 
     # --- kinds ---
 
@@ -831,22 +646,6 @@ class DescriptionRules(Kit):
     # --- what a write demands ---
 
     @law(2)
-    def test_a_claim_may_demand_unchanged_definitions(self, backend: Backend) -> None:
-        names = define(backend, host("host0"), host("host1"))
-        read = {name: one.generation for name, one in picture(backend).providers.items()}
-        unchanged = tuple((names[name], read[name]) for name in names)
-        wanted = [ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"}))]
-        define(backend, host("host1", "VCPU=7"))
-        before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition) as refused:
-            order(backend, *wanted, unchanged=unchanged)
-        assert refused.value.subject in ("host1", names["host1"])
-        assert picture(backend) == before
-        order(backend, *wanted, unchanged=unchanged[:1])
-        define(backend, Provider("row", "VCPU=1"))
-        order(backend, ConsumerOrder.release("job"), unchanged=unchanged[:1])
-
-    @law(2)
     def test_no_generation_comes_twice(self, backend: Backend) -> None:
         """Nor to a provider that is made again with its uuid: what was read was another."""
         uuid, chance, seen = str(uuids.uuid4()), random.Random(7), list[int]()
@@ -871,26 +670,6 @@ class DescriptionRules(Kit):
             order(backend, job, unchanged=((uuid, seen[-1]),))
             release(backend, "job")
             remove(backend, "host0")
-
-    def test_what_is_gone_is_not_unchanged(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        with pytest.raises(exceptions.StaleDefinition):
-            order(
-                backend,
-                ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"})),
-                unchanged=((str(uuids.uuid4()), 0),),
-            )
-        assert backend.held("job") is None
-
-    def test_claims_are_no_change_of_a_definition(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        read = picture(backend).providers["host0"].generation
-        for number in range(3):
-            order(
-                backend,
-                ConsumerOrder.claim(f"job-{number}", deltas({names["host0"]: "VCPU=1"})),
-                unchanged=((names["host0"], read),),
-            )
 
     # --- the counter of allocation writes ---
 
@@ -1033,140 +812,7 @@ def _card() -> Provider:
 class ShareRules(Kit):
     """What is used through shares."""
 
-    @law(1, 3)
-    def test_what_is_taken_is_used_at_the_target_too(self, backend: Backend) -> None:
-        names = define(backend, _cells())
-        before = picture(backend)
-        assert before.providers["cell0"].shares == {("VCPU", "host0", "VCPU"): 1}
-        claim(backend, "job-1", {names["cell0"]: "VCPU=3", names["host0"]: "VCPU=1,MEMORY_MB=5"})
-        claim(backend, "job-2", {names["cell0"]: "VCPU=1", names["cell1"]: "VCPU=1"})
-        found = picture(backend)  # which checks the sums too
-        assert [found.used(name, "VCPU") for name in ("host0", "cell0", "cell1")] == [6, 4, 1]
-        adjust(backend, "job-1", {names["cell0"]: "VCPU=-2", names["cell1"]: "VCPU=3"})
-        found = picture(backend)
-        assert [found.used(name, "VCPU") for name in ("host0", "cell0", "cell1")] == [7, 2, 4]
-        release(backend, "job-1")
-        release(backend, "job-2")
-        assert picture(backend) == before
-
-    @law(4, 6)
-    def test_a_full_target_refuses(self, backend: Backend) -> None:
-        names = define(backend, _cells("VCPU=5"))
-        claim(backend, "here", {names["host0"]: "VCPU=1"})
-        claim(backend, "there", {names["cell0"]: "VCPU=2"})
-        before = picture(backend)
-        with pytest.raises(exceptions.CapacityException) as refused:
-            claim(backend, "job", {names["cell1"]: "VCPU=3"})
-        [reason] = refused.value.reasons
-        assert (reason.rule, reason.where, reason.resource) == (Rule.CAPACITY, "host0", "VCPU")
-        assert (reason.requested, reason.bound, reason.used) == (3, 5, 3)
-        assert reason.holders == (("there", 2), ("here", 1))
-        assert picture(backend) == before
-        claim(backend, "job", {names["cell1"]: "VCPU=2"})
-        with pytest.raises(exceptions.CapacityException):
-            claim(backend, "last", {names["host0"]: "VCPU=1"})
-
-    @law(1, 4)
-    def test_a_unit_may_use_several_of_several(self, backend: Backend) -> None:
-        names = define(backend, _card())
-        claim(backend, "a", {names["large"]: "CUSTOM_LARGE=1", names["small"]: "CUSTOM_SMALL=3"})
-        found = picture(backend)
-        assert (found.used("card", "CUSTOM_SLICE"), found.used("card", "CUSTOM_GB")) == (7, 70)
-        with pytest.raises(exceptions.CapacityException) as refused:
-            claim(backend, "b", {names["large"]: "CUSTOM_LARGE=1"})
-        said = {(r.resource, r.requested, r.bound, r.holders) for r in refused.value.reasons}
-        assert said == {
-            ("CUSTOM_SLICE", 4, 8, (("a", 7),)),
-            ("CUSTOM_GB", 40, 80, (("a", 70),)),
-        }
-        claim(backend, "b", {names["small"]: "CUSTOM_SMALL=1"})
-
-    @law(2, 4)
-    def test_several_are_judged_together_at_the_target(self, backend: Backend) -> None:
-        names = define(backend, _cells("VCPU=6"))
-        gang = [
-            ConsumerOrder.claim(f"job-{n}", deltas({names[f"cell{n}"]: "VCPU=4"})) for n in range(2)
-        ]
-        before = picture(backend)
-        with pytest.raises(exceptions.CapacityException) as refused:
-            order(backend, *gang)
-        assert [(r.where, r.requested) for r in refused.value.reasons] == [("host0", 8)]
-        assert picture(backend) == before
-        claim(backend, "job-0", {names["cell0"]: "VCPU=4"})
-        order(  # within one target nothing changes
-            backend,
-            ConsumerOrder.release("job-0"),
-            ConsumerOrder.claim(
-                "job-1", deltas({names["cell1"]: "VCPU=4", names["host0"]: "VCPU=2"})
-            ),
-        )
-        assert picture(backend).used("host0", "VCPU") == 6
-
-    def test_unit_rules_of_the_target_bind_only_who_takes_there(self, backend: Backend) -> None:
-        names = define(backend, _cells("VCPU=8:min_unit=2:max_unit=4:step_size=2"))
-        claim(backend, "job", {names["cell0"]: "VCPU=3", names["cell1"]: "VCPU=4"})
-        with pytest.raises(exceptions.UnitRuleViolated):
-            claim(backend, "other", {names["host0"]: "VCPU=1"})
-
-    def test_shares_are_flat(self, backend: Backend) -> None:
-        root = Provider("host0", "VCPU=8")
-        cell = root.add("cell0", "VCPU=4", shares=[share("VCPU", "host0")])
-        both = [share("VCPU", "cell0"), share("VCPU", "host0")]
-        cell.add("core0", "VCPU=2", shares=both)
-        names = define(backend, root)
-        claim(backend, "job", {names["core0"]: "VCPU=2"})
-        found = picture(backend)
-        assert [found.used(name, "VCPU") for name in ("host0", "cell0", "core0")] == [2, 2, 2]
-
     # --- changes of shares ---
-
-    @law(1)
-    def test_what_is_shared_while_it_is_used_counts_at_once(self, backend: Backend) -> None:
-        bare = Provider("host0", "VCPU=8,MEMORY_MB=1000")
-        bare.add("cell0", "VCPU=4")
-        names = define(backend, bare)
-        claim(backend, "job", {names["cell0"]: "VCPU=3", names["host0"]: "VCPU=1"})
-        for factor, used in ((1, 4), (3, 10), (2, 7), (0, 1)):
-            tree = kept(backend, "host0")
-            shares = [share("VCPU", "host0", factor=factor)] if factor else []
-            tree.find("cell0").update(shares=tuple(shares))
-            define(backend, tree)
-            assert picture(backend).used("host0", "VCPU") == used
-        release(backend, "job")
-        assert picture(backend).used("host0", "VCPU") == 0
-
-    @law(4)
-    def test_over_full_through_a_share_is_seen_and_may_not_grow(self, backend: Backend) -> None:
-        bare = Provider("host0", "VCPU=3,MEMORY_MB=1000")
-        bare.add("cell0", "VCPU=4")
-        bare.add("cell1", "VCPU=4")
-        names = define(backend, bare)
-        claim(backend, "a", {names["cell0"]: "VCPU=3"})
-        claim(backend, "b", {names["cell1"]: "VCPU=2"})
-        define(backend, _cells("VCPU=3"))
-        assert picture(backend).used("host0", "VCPU") == 5
-        over = backend.list_providers(ProviderFilter(over_capacity=True), 10)
-        assert [row.name for row in over] == ["host0"]
-        for amounts in ({names["cell0"]: "VCPU=1"}, {names["host0"]: "VCPU=1"}):
-            with pytest.raises(exceptions.CapacityException) as refused:
-                claim(backend, "c", amounts)
-            assert {reason.where for reason in refused.value.reasons} == {"host0"}
-        order(  # not worse
-            backend,
-            ConsumerOrder.replace("a", deltas({names["cell0"]: "VCPU=2"})),
-            ConsumerOrder.replace("b", deltas({names["cell1"]: "VCPU=3"})),
-        )
-        adjust(backend, "a", {names["cell0"]: "VCPU=-1"})
-        assert picture(backend).used("host0", "VCPU") == 4
-
-    @law(1)
-    def test_a_new_share_of_what_is_empty_may_use_nothing(self, backend: Backend) -> None:
-        names = define(backend, _cells(cells=1))
-        tree = kept(backend, "host0")
-        tree.add("cell1", "VCPU=4", shares=[share("VCPU", "host0", factor=2)])
-        names |= define(backend, tree)
-        claim(backend, "job", {names["cell1"]: "VCPU=4"})
-        assert picture(backend).used("host0", "VCPU") == 8
 
     @law(2)
     def test_a_target_in_use_stays(self, backend: Backend) -> None:
@@ -1202,31 +848,6 @@ class ShareRules(Kit):
         with pytest.raises(exceptions.StaleDefinition):
             backend.define(Operation(), changes)
         assert picture(backend) == before
-
-    def test_sharer_and_target_may_go_together(self, backend: Backend) -> None:
-        define(backend, _cells())
-        define(backend, Provider("host0", "MEMORY_MB=1000"))
-        found = picture(backend).providers
-        assert set(found) == {"host0"} and set(found["host0"].inventories) == {"MEMORY_MB"}
-        define(backend, _card())
-        tree = kept(backend, "card")
-        tree.update(inventories=Inventories("CUSTOM_GB=80"), children=())
-        define(backend, tree)
-        assert set(picture(backend, "card").providers["card"].inventories) == {"CUSTOM_GB"}
-
-    @law(4)
-    def test_units_and_shares_go_together(self, backend: Backend) -> None:
-        names = define(backend, _cells("VCPU=3"))
-        wanted = ConsumerOrder.claim("job", (Use(names["cell0"], "VCPU", 2, ("cpu0", "cpu1")),))
-        order(backend, wanted)
-        with pytest.raises(exceptions.CapacityException):
-            order(
-                backend,
-                ConsumerOrder.claim("b", (Use(names["cell1"], "VCPU", 2, ("cpu0", "cpu1")),)),
-            )
-        found = picture(backend)
-        assert found.used("host0", "VCPU") == 2
-        assert set(found.units) == {("cell0", "cpu0"), ("cell0", "cpu1")}
 
     def test_room_is_what_the_targets_have_too(self, backend: Backend) -> None:
         names = define(backend, _card())

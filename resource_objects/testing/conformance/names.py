@@ -19,9 +19,7 @@ from resource_objects.providers.orders import (
     NameKind,
     Operation,
     Use,
-    Write,
 )
-from resource_objects.providers.provider import Share
 from resource_objects.resources.traits import standard_traits
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
@@ -29,12 +27,9 @@ from resource_objects.testing.conformance.suite import (
     CLASS,
     TRAIT,
     Kit,
-    adjust,
     change_names,
-    changes_to,
     claim,
     define,
-    deltas,
     host,
     kept,
     law,
@@ -121,115 +116,7 @@ class CatalogueRules(Kit):
 
     # --- what is used ---
 
-    def test_a_renamed_class_keeps_all_that_is_counted_in_it(self, backend: Backend) -> None:
-        tree = Provider("host0", "CUSTOM_OLD=8,VCPU=1")
-        share = Share(resource_class="CUSTOM_OLD", of="host0", of_class="CUSTOM_OLD", factor=2)
-        tree.add("cell", "CUSTOM_OLD=4", shares=[share])
-        names = define(backend, tree)
-        claim(backend, "job", {names["cell"]: "CUSTOM_OLD=1", names["host0"]: "VCPU=1"})
-        change_names(backend, rename(CLASS, "CUSTOM_OLD", "CUSTOM_NEW"))
-        found = picture(backend)  # which checks the sums too
-        assert found.holds("job") == {("cell", "CUSTOM_NEW"): 1, ("host0", "VCPU"): 1}
-        assert found.used("host0", "CUSTOM_NEW") == 2
-        record = backend.held("job")
-        assert record is not None
-        assert {held.resource_class for held in record.held} == {"CUSTOM_NEW", "VCPU"}
-        adjust(backend, "job", {names["cell"]: "CUSTOM_NEW=2"})
-        with pytest.raises(exceptions.InventoryNotFound):
-            adjust(backend, "job", {names["cell"]: "CUSTOM_OLD=1"})
-        release(backend, "job")
-        assert picture(backend).used("host0", "CUSTOM_NEW") == 0
-
-    @pytest.mark.parametrize("kind", [TRAIT, AGGREGATE])
-    def test_a_renamed_name_keeps_who_has_it(self, backend: Backend, kind: NameKind) -> None:
-        define(backend, _user("CUSTOM_OLD"))
-        change_names(backend, rename(kind, "CUSTOM_OLD", "CUSTOM_NEW"))
-        found = picture(backend).providers["user"]
-        assert (found.traits, found.aggregates)[kind is AGGREGATE] == {"CUSTOM_NEW"}
-
-    def test_an_old_name_may_be_made_anew(self, backend: Backend) -> None:
-        names = define(backend, Provider("user", {"CUSTOM_A": 8}))
-        claim(backend, "job", {names["user"]: {"CUSTOM_A": 1}})
-        change_names(backend, rename(CLASS, "CUSTOM_A", "CUSTOM_B"), _ensure(CLASS, "CUSTOM_A"))
-        tree = kept(backend, "user")
-        tree.inventories["CUSTOM_A"] = 3
-        define(backend, tree)
-        found = picture(backend)
-        assert (found.used("user", "CUSTOM_A"), found.used("user", "CUSTOM_B")) == (0, 1)
-
-    def test_two_names_may_be_swapped(self, backend: Backend) -> None:
-        names = define(backend, Provider("user", {"CUSTOM_A": 8, "CUSTOM_B": 9}))
-        claim(backend, "job", {names["user"]: {"CUSTOM_A": 1}})
-        change_names(
-            backend,
-            rename(CLASS, "CUSTOM_A", "CUSTOM_C"),
-            rename(CLASS, "CUSTOM_B", "CUSTOM_A"),
-            rename(CLASS, "CUSTOM_C", "CUSTOM_B"),
-        )
-        found = picture(backend)
-        assert found.holds("job") == {("user", "CUSTOM_B"): 1}
-        assert found.providers["user"].inventories["CUSTOM_A"].total == 9
-
-    @_each_kind
-    def test_what_is_used_cannot_be_deleted(self, backend: Backend, kind: NameKind) -> None:
-        define(backend, _user("CUSTOM_A"))
-        before = picture(backend)
-        with pytest.raises(_IN_USE[kind]) as refused:
-            change_names(backend, _delete(kind, "CUSTOM_A"))
-        assert refused.value.subject == "CUSTOM_A"
-        assert picture(backend) == before and "CUSTOM_A" in names_of(backend, kind)
-        define(backend, Provider("user", {"CUSTOM_B": 8}, aggregates=[]))
-        change_names(backend, _delete(kind, "CUSTOM_A"))
-        assert "CUSTOM_A" not in names_of(backend, kind)
-
-    def test_a_deleted_name_may_be_made_anew(self, backend: Backend) -> None:
-        for _ in range(2):
-            define(backend, _user("CUSTOM_A"))
-            define(backend, Provider("user", {"CUSTOM_B": 8}, aggregates=[]))
-            change_names(backend, *(_delete(kind, "CUSTOM_A") for kind in NameKind))
-        names = define(backend, _user("CUSTOM_A"))
-        claim(backend, "job", {names["user"]: {"CUSTOM_A": 8}})
-        assert picture(backend).used("user", "CUSTOM_A") == 8
-
     # --- what is refused ---
-
-    @_each_kind
-    def test_a_name_that_is_not_there_is_not_found(self, backend: Backend, kind: NameKind) -> None:
-        for change in (rename(kind, "CUSTOM_NO", "CUSTOM_NEW"), _delete(kind, "CUSTOM_NO")):
-            with pytest.raises(_NOT_FOUND[kind]) as refused:
-                change_names(backend, change)
-            assert refused.value.subject == "CUSTOM_NO"
-
-    @_each_kind
-    def test_a_new_name_that_is_taken_is_refused(self, backend: Backend, kind: NameKind) -> None:
-        change_names(backend, _ensure(kind, "CUSTOM_A"), _ensure(kind, "CUSTOM_B"))
-        before = names_of(backend, kind)
-        with pytest.raises(exceptions.NameExists) as refused:
-            change_names(backend, rename(kind, "CUSTOM_A", "CUSTOM_B"))
-        assert refused.value.subject == "CUSTOM_B"
-        assert names_of(backend, kind) == before
-
-    @pytest.mark.parametrize(("kind", "name"), [(CLASS, "VCPU"), (TRAIT, "HW_CPU_X86_AVX2")])
-    def test_a_standard_name_stays(self, backend: Backend, kind: NameKind, name: str) -> None:
-        for change in (rename(kind, name, "CUSTOM_NEW"), _delete(kind, name)):
-            with pytest.raises(exceptions.StandardName) as refused:
-                change_names(backend, change)
-            assert refused.value.subject == name
-        assert name in names_of(backend, kind)
-
-    @law(2)
-    def test_one_refused_change_of_names_refuses_all(self, backend: Backend) -> None:
-        define(backend, _user("CUSTOM_A"))
-        before = picture(backend), [names_of(backend, kind) for kind in NameKind]
-        with pytest.raises(exceptions.TraitInUse):
-            change_names(
-                backend,
-                _ensure(CLASS, "CUSTOM_NEW"),
-                rename(AGGREGATE, "CUSTOM_A", "CUSTOM_B"),
-                rename(CLASS, "CUSTOM_A", "CUSTOM_B"),
-                _delete(TRAIT, "CUSTOM_A"),
-            )
-        assert (picture(backend), [names_of(backend, kind) for kind in NameKind]) == before
 
     # --- levels ---
 
@@ -253,24 +140,6 @@ class CatalogueRules(Kit):
         assert _levels(backend) == {"r1": "room"}
 
     # --- in one write with definitions ---
-
-    def test_names_change_before_definitions(self, backend: Backend) -> None:
-        names = define(backend, _user("CUSTOM_A"))
-        claim(backend, "job", {names["user"]: {"CUSTOM_A": 2}})
-        backend.commit(
-            Write(
-                Operation(),
-                "names",
-                "user",
-                changes_to(backend, Provider("other", {"CUSTOM_B": 1}, traits=["CUSTOM_B"])),
-                orders=(ConsumerOrder.claim("job-2", deltas({names["user"]: {"CUSTOM_B": 1}})),),
-                names=(rename(CLASS, "CUSTOM_A", "CUSTOM_B"), _ensure(TRAIT, "CUSTOM_B")),
-            )
-        )
-        found = picture(backend)
-        assert found.used("user", "CUSTOM_B") == 3
-        assert found.providers["other"].traits == {"CUSTOM_B"}
-        assert names_of(backend, CLASS).count("CUSTOM_B") == 1
 
     # --- other users of the same ledger ---
 

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED
-from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
+from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -28,7 +27,6 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
@@ -115,91 +113,7 @@ class OrderRules(Kit):
         assert len(set(generations)) == len(steps)
         assert backend.held("job") == backend.held_by(["job"])["job"]
 
-    @law(4)
-    def test_a_generation_is_never_repeated(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        seen = set()
-        for _ in range(4):
-            seen.add(claim(backend, "job", {here: "VCPU=1"}).generation)
-            seen.add(adjust(backend, "job", {here: "VCPU=1"}).generation)
-            release(backend, "job")
-        assert len(seen) == 8
-        record = claim(backend, "job", {here: "VCPU=1"})
-        for old in seen:
-            with pytest.raises(exceptions.StaleConsumer):
-                order(backend, ConsumerOrder.release("job", generation=old))
-        assert backend.held("job") == record
-
-    @law(2)
-    @pytest.mark.parametrize("kind", ["adjust", "replace", "renew", "release"])
-    def test_an_order_at_an_old_generation_is_refused(self, backend: Backend, kind: str) -> None:
-        here, there = two_hosts(backend)
-        old = claim(backend, "job", {here: "VCPU=1"}).generation
-        new = adjust(backend, "job", {here: "VCPU=1"}).generation
-        before, record = picture(backend), backend.held("job")
-        with pytest.raises(exceptions.StaleConsumer) as refused:
-            order(backend, _order(kind, "job", there, old))
-        assert refused.value.subject == "job" and str(new) in str(refused.value)
-        assert (picture(backend), backend.held("job")) == (before, record)
-        order(backend, _order(kind, "job", there, new))
-
-    @pytest.mark.parametrize("kind", ["adjust", "replace"])
-    def test_a_consumer_that_holds_nothing_is_at_no_generation(
-        self, backend: Backend, kind: str
-    ) -> None:
-        here, _ = two_hosts(backend)
-        with pytest.raises(exceptions.StaleConsumer):
-            order(backend, _order(kind, "job", here, 1))
-        assert backend.held("job") is None
-        assert _only(backend, _order(kind, "job", here, None)) == backend.held("job")
-
-    @pytest.mark.parametrize("kind", ["renew", "release"])
-    def test_who_holds_nothing_has_nothing_to_renew_or_release(
-        self, backend: Backend, kind: str
-    ) -> None:
-        for generation in (None, 1):
-            with pytest.raises(exceptions.ConsumerNotFound) as refused:
-                order(backend, _order(kind, "job", str(uuids.uuid4()), generation))
-            assert refused.value.subject == "job"
-
-    @law(2)
-    def test_the_id_of_a_claim_is_one_claims(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        first = claim(backend, "job", {here: "VCPU=1"})
-        before = picture(backend)
-        for again in (ConsumerOrder.claim, ConsumerOrder.adjust, ConsumerOrder.replace):
-            with pytest.raises(exceptions.OperationConflict) as refused:
-                order(backend, again("job-2", deltas({there: "VCPU=1"}), uuid=first.uuid))
-            assert refused.value.subject == first.uuid
-        assert picture(backend) == before
-
-    @law(2)
-    def test_the_id_of_a_claim_that_is_taken_is_not_told_as_anothers_of_the_same_write(
-        self, backend: Backend
-    ) -> None:
-        here, there = two_hosts(backend)
-        first = claim(backend, "job", {here: "VCPU=1"})
-        before, operation = picture(backend), Operation()
-        orders = tuple(
-            ConsumerOrder.claim(name, deltas({there: "VCPU=1"}), uuid=uuid)
-            for name, uuid in (("job-2", str(uuids.uuid4())), ("job-3", first.uuid))
-        )
-        with pytest.raises(exceptions.OperationConflict) as refused:
-            backend.commit(Write(operation, "gang", "gang", orders=orders))
-        assert refused.value.subject in (first.uuid, operation.id)
-        assert picture(backend) == before
-
     # --- adjusting for many ---
-
-    def test_unit_rules_do_not_bind_who_stands_for_many(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0", "VCPU=8:min_unit=4:max_unit=4:step_size=4")).values()
-        for amount in (1, 5, -2):
-            adjust(backend, "many", {here: f"VCPU={amount}"}, aggregate=True)
-        assert picture(backend).used("host0", "VCPU") == 4
-        with pytest.raises(exceptions.CapacityException):
-            adjust(backend, "many", {here: "VCPU=5"}, aggregate=True)
-        with pytest.raises(exceptions.UnitRuleViolated):
-            adjust(backend, "one", {here: "VCPU=1"})
 
     # --- replacing ---
 
@@ -254,33 +168,6 @@ class OrderRules(Kit):
         )
         assert (other.request, backend.held("job")) == (StoredRequest("[2]"), other)
         assert adjust(backend, "job", {there: "VCPU=1"}).state == CONFIRMED
-
-    @law(4, 6)
-    def test_replacing_counts_what_is_given_back(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        claim(backend, "other", {here: "VCPU=4", there: "VCPU=8"})
-        claim(backend, "job", {here: "VCPU=4"})
-        before = picture(backend)
-        for wanted in ({here: "VCPU=5"}, {here: "VCPU=1", there: "VCPU=1"}):
-            with pytest.raises(exceptions.CapacityException) as refused:
-                order(backend, ConsumerOrder.replace("job", deltas(wanted)))
-            assert [reason.rule for reason in refused.value.reasons] == [Rule.CAPACITY]
-        assert picture(backend) == before
-        order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=3,MEMORY_MB=5"})))
-        order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=4"})))
-        assert picture(backend) == before
-
-    @law(5)
-    def test_unit_rules_bind_what_grows(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0", "VCPU=8,MEMORY_MB=64")).values()
-        claim(backend, "job", {here: "VCPU=5,MEMORY_MB=1"})
-        define(backend, host("host0", "VCPU=8:min_unit=4:max_unit=6:step_size=2,MEMORY_MB=64"))
-        for wanted in ("VCPU=5,MEMORY_MB=2", "VCPU=3", "VCPU=1"):
-            order(backend, ConsumerOrder.replace("job", deltas({here: wanted})))
-        for wanted in ("VCPU=2", "VCPU=3", "VCPU=8"):
-            with pytest.raises(exceptions.UnitRuleViolated):
-                order(backend, ConsumerOrder.replace("job", deltas({here: wanted})))
-        order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=4"})))
 
     def test_replacing_with_the_same_changes_nothing_but_the_generation(
         self, backend: Backend
@@ -380,152 +267,6 @@ class OrderRules(Kit):
         for told_of in (first, again, backend.held_by(list(requests)).values()):
             assert {told.consumer: told.request for told in told_of} == requests
 
-    @law(2)
-    @pytest.mark.parametrize("place", range(3))
-    def test_one_refused_order_of_many_refuses_all(self, backend: Backend, place: int) -> None:
-        here, there = two_hosts(backend)
-        claim(backend, "goes", {here: "VCPU=1"})
-        old = claim(backend, "changed", {here: "VCPU=1"}).generation
-        adjust(backend, "changed", {here: "VCPU=1"})
-        before = picture(backend)
-        nobody = str(uuids.uuid4())
-        refusals: list[tuple[ConsumerOrder, type[Exception]]] = [
-            (ConsumerOrder.claim("changed", deltas({here: "VCPU=1"})), exceptions.ConsumerExists),
-            (ConsumerOrder.claim("big", deltas({here: "VCPU=9"})), exceptions.CapacityException),
-            (ConsumerOrder.claim("lost", deltas({nobody: "VCPU=1"})), exceptions.ProviderNotFound),
-            (
-                ConsumerOrder.claim("other", deltas({here: "DISK_GB=1"})),
-                exceptions.InventoryNotFound,
-            ),
-            (ConsumerOrder.release("nobody"), exceptions.ConsumerNotFound),
-            (ConsumerOrder.renew("nobody", None), exceptions.ConsumerNotFound),
-            (ConsumerOrder.release("changed", generation=old), exceptions.StaleConsumer),
-            (
-                ConsumerOrder.adjust("changed", deltas({there: "VCPU=-1"})),
-                exceptions.CapacityException,
-            ),
-        ]
-        for refused, error in refusals:
-            good: list[ConsumerOrder] = [
-                ConsumerOrder.claim("comes", deltas({there: "VCPU=1"})),
-                ConsumerOrder.release("goes"),
-            ]
-            good.insert(place, refused)
-            with pytest.raises(error):
-                order(backend, *good)
-            assert picture(backend) == before
-            assert backend.held_by(["comes", "big", "lost", "other"]) == {}
-
-    @law(4)
-    def test_what_several_take_together_is_judged_together(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        claim(backend, "other", {here: "VCPU=2"})
-        before = picture(backend)
-        gang = [ConsumerOrder.claim(f"job-{n}", deltas({here: "VCPU=3"})) for n in range(3)]
-        with pytest.raises(exceptions.CapacityException) as refused:
-            order(backend, *gang)
-        [reason] = refused.value.reasons
-        assert (reason.rule, reason.requested, reason.bound) == (Rule.CAPACITY, 9, 8)
-        assert (reason.used, reason.holders) == (2, (("other", 2),))
-        assert picture(backend) == before
-        order(backend, *gang[:2])
-        assert picture(backend).used("host0", "VCPU") == 8
-
-    @law(4)
-    def test_two_may_swap_full_places(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        claim(backend, "a", {here: "VCPU=8"})
-        claim(backend, "b", {there: "VCPU=8"})
-        order(
-            backend,
-            ConsumerOrder.replace("a", deltas({there: "VCPU=8"})),
-            ConsumerOrder.replace("b", deltas({here: "VCPU=8"})),
-        )
-        assert picture(backend).allocations == {
-            ("a", "host1", "VCPU"): 8,
-            ("b", "host0", "VCPU"): 8,
-        }
-
-    @law(4)
-    def test_a_place_may_be_handed_over_and_no_more_than_it(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        claim(backend, "a", {here: "VCPU=8", there: "VCPU=6"})
-        with pytest.raises(exceptions.CapacityException):
-            order(
-                backend,
-                ConsumerOrder.release("a"),
-                ConsumerOrder.claim("b", deltas({here: "VCPU=8", there: "VCPU=2"})),
-                ConsumerOrder.claim("c", deltas({there: "VCPU=7"})),
-            )
-        assert backend.held_by(["b", "c"]) == {}
-        order(
-            backend,
-            ConsumerOrder.claim("b", deltas({here: "VCPU=8", there: "VCPU=2"})),
-            ConsumerOrder.claim("c", deltas({there: "VCPU=6"})),
-            ConsumerOrder.release("a"),
-        )
-        assert picture(backend).holds("b") == {("host0", "VCPU"): 8, ("host1", "VCPU"): 2}
-
-    @law(4)
-    @pytest.mark.parametrize("verb", ["claim", "replace", "adjust"])
-    def test_who_takes_has_what_others_release_in_the_same_write(
-        self, backend: Backend, verb: str
-    ) -> None:
-        here, there = two_hosts(backend)
-        taken = deltas({here: "VCPU=3"})
-        if verb != "claim":
-            claim(backend, "job", {there: "VCPU=1"})
-        take = {
-            "claim": ConsumerOrder.claim("job", taken),
-            "replace": ConsumerOrder.replace("job", taken),
-            "adjust": ConsumerOrder.adjust("job", taken),
-        }[verb]
-        claim(backend, "stays", {here: "VCPU=4"})
-        first = claim(backend, "goes", {here: "VCPU=4"})
-        order(backend, ConsumerOrder.renew("goes", _LATER))
-        before = picture(backend)
-        stale = ConsumerOrder.release("goes", generation=first.generation)
-        with pytest.raises(exceptions.StaleConsumer, match="goes"):
-            order(backend, take, stale)
-        assert picture(backend) == before
-        kept = backend.held("goes")
-        assert kept is not None
-        done = order(backend, take, ConsumerOrder.release("goes", generation=kept.generation))
-        assert {record.consumer for record in done} == {"job", "goes"}
-        assert backend.held("goes") is None
-        assert picture(backend).holds("job")["host0", "VCPU"] == 3
-        assert picture(backend).used("host0", "VCPU") == 7
-
-    @law(5)
-    def test_unit_rules_bind_each_of_several(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0", "VCPU=8:step_size=2:max_unit=4")).values()
-        odd = [ConsumerOrder.claim(f"job-{n}", deltas({here: "VCPU=1"})) for n in range(2)]
-        with pytest.raises(exceptions.UnitRuleViolated) as refused:
-            order(backend, *odd)
-        assert {reason.rule for reason in refused.value.reasons} == {Rule.STEP_SIZE}
-        order(
-            backend, *(ConsumerOrder.claim(f"job-{n}", deltas({here: "VCPU=4"})) for n in range(2))
-        )
-
-    @law(4)
-    def test_over_full_several_may_make_it_no_worse(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        claim(backend, "a", {here: "VCPU=4"})
-        claim(backend, "b", {here: "VCPU=4"})
-        define(backend, host("host0", "VCPU=2,MEMORY_MB=16384"))
-        order(
-            backend,
-            ConsumerOrder.adjust("a", deltas({here: "VCPU=-3"})),
-            ConsumerOrder.adjust("b", deltas({here: "VCPU=3"})),
-        )
-        assert picture(backend).holds("b") == {("host0", "VCPU"): 7}
-        with pytest.raises(exceptions.CapacityException):
-            order(
-                backend,
-                ConsumerOrder.adjust("a", deltas({here: "VCPU=2"})),
-                ConsumerOrder.adjust("b", deltas({here: "VCPU=-1"})),
-            )
-
     def test_a_gang_may_be_large(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=8,DISK_GB=9") for n in range(40)))
         uuids = list(names.values())
@@ -541,16 +282,6 @@ class OrderRules(Kit):
         assert [told(held[one.consumer]) for one in gang] == [told(record) for record in records]
         order(backend, *(ConsumerOrder.release(one.consumer) for one in gang))
         assert picture(backend).allocations == {}
-
-
-def _order(kind: str, consumer: str, uuid: str, generation: int | None) -> ConsumerOrder:
-    if kind == "adjust":
-        return ConsumerOrder.adjust(consumer, deltas({uuid: "VCPU=1"}), generation=generation)
-    if kind == "replace":
-        return ConsumerOrder.replace(consumer, deltas({uuid: "VCPU=1"}), generation=generation)
-    if kind == "renew":
-        return ConsumerOrder.renew(consumer, None, generation=generation)
-    return ConsumerOrder.release(consumer, generation=generation)
 
 
 # --- operations: a write that is repeated happens once ---
@@ -808,57 +539,6 @@ def _to_cells(tree: Provider) -> Provider:
 class ReshapeRules(Kit):
     """Definitions and orders in one write."""
 
-    @law(1, 2)
-    def test_an_inventory_moves_with_all_who_hold_it(self, backend: Backend) -> None:
-        tree, names = _with_cells(backend)
-        root = names["host0"]
-        for number, amount in enumerate((3, 1, 4)):
-            claim(backend, f"job-{number}", {root: f"VCPU={amount},MEMORY_MB=1"})
-        changes = changes_to(backend, _to_cells(tree))
-        moves: list[ConsumerOrder] = [
-            ConsumerOrder.replace("job-0", deltas({names["cell0"]: "VCPU=3", root: "MEMORY_MB=1"})),
-            ConsumerOrder.replace("job-1", deltas({names["cell0"]: "VCPU=1", root: "MEMORY_MB=1"})),
-            ConsumerOrder.adjust("job-2", deltas({names["cell1"]: "VCPU=4", root: "VCPU=-4"})),
-        ]
-        records = _reshape(backend, changes, *moves)
-        assert [record.consumer for record in records] == ["job-0", "job-1", "job-2"]
-        found = picture(backend)
-        assert set(found.providers["host0"].inventories) == {"MEMORY_MB"}
-        assert found.allocations == {
-            ("job-0", "cell0", "VCPU"): 3,
-            ("job-1", "cell0", "VCPU"): 1,
-            ("job-2", "cell1", "VCPU"): 4,
-            **{(f"job-{number}", "host0", "MEMORY_MB"): 1 for number in range(3)},
-        }
-
-    @law(2)
-    def test_who_is_left_behind_refuses_all(self, backend: Backend) -> None:
-        tree, names = _with_cells(backend)
-        claim(backend, "job-0", {names["host0"]: "VCPU=3"})
-        claim(backend, "job-1", {names["host0"]: "VCPU=1"})
-        before = picture(backend)
-        changes = changes_to(backend, _to_cells(tree))
-        with pytest.raises(exceptions.InventoryInUse) as refused:
-            _reshape(
-                backend, changes, ConsumerOrder.replace("job-0", deltas({names["cell0"]: "VCPU=3"}))
-            )
-        assert refused.value.subject == "host0"
-        assert picture(backend) == before
-
-    @law(2)
-    def test_who_does_not_fit_refuses_all(self, backend: Backend) -> None:
-        tree, names = _with_cells(backend)
-        claim(backend, "job", {names["host0"]: "VCPU=5"})
-        before = picture(backend)
-        changes = changes_to(backend, _to_cells(tree))
-        with pytest.raises(exceptions.CapacityException) as refused:
-            _reshape(
-                backend, changes, ConsumerOrder.replace("job", deltas({names["cell0"]: "VCPU=5"}))
-            )
-        assert {reason.where for reason in refused.value.reasons} == {"cell0"}
-        assert picture(backend) == before
-        assert backend.held("job") is not None
-
     @law(2)
     def test_a_reshape_of_what_was_changed_is_refused(self, backend: Backend) -> None:
         tree, names = _with_cells(backend)
@@ -882,172 +562,6 @@ class ReshapeRules(Kit):
             _reshape(backend, changes, dataclasses.replace(move, expect=Expect.ANY))
         assert picture(backend) == before
 
-    @law(2)
-    def test_everything_is_there_while_orders_are_carried_out(self, backend: Backend) -> None:
-        """What goes is there until the end, what comes is there from the start."""
-        names = define(backend, host("old", "VCPU=8"), host("stays", "VCPU=8"))
-        claim(backend, "job", {names["old"]: "VCPU=8"})
-        claim(backend, "other", {names["stays"]: "VCPU=8"})
-        created = changes_to(backend, Provider("new", "VCPU=16", uuid=str(uuids.uuid4())))
-        [old] = backend.read("old").providers.generation
-        changes = dataclasses.replace(
-            created, removals=(ProviderRemoval(names["old"], "old", old),)
-        )
-        new = created.creates[0].uuid
-        _reshape(
-            backend,
-            changes,
-            ConsumerOrder.replace("job", deltas({new: "VCPU=8"})),
-            ConsumerOrder.replace("other", deltas({new: "VCPU=8"})),
-        )
-        found = picture(backend)
-        assert set(found.providers) == {"new", "stays"}
-        assert (found.used("new", "VCPU"), found.used("stays", "VCPU")) == (16, 0)
-
-    @law(2)
-    def test_a_provider_goes_only_when_nobody_is_left(self, backend: Backend) -> None:
-        names = define(backend, host("old", "VCPU=8"), host("new", "VCPU=8"))
-        claim(backend, "job", {names["old"]: "VCPU=5"})
-        generation = picture(backend).providers["old"].generation
-        removal = ProviderRemoval(names["old"], "old", generation)
-        changes = DefinitionChanges("old", removals=(removal,))
-        before = picture(backend)
-        with pytest.raises(exceptions.ProviderInUse):
-            move = {names["old"]: "VCPU=-4", names["new"]: "VCPU=4"}
-            _reshape(backend, changes, ConsumerOrder.adjust("job", deltas(move)))
-        with pytest.raises(exceptions.ProviderInUse):
-            _reshape(
-                backend,
-                changes,
-                ConsumerOrder.release("job"),
-                ConsumerOrder.claim("late", deltas({names["old"]: "VCPU=1"})),
-            )
-        assert picture(backend) == before
-        _reshape(backend, changes, ConsumerOrder.replace("job", deltas({names["new"]: "VCPU=5"})))
-        assert set(picture(backend).providers) == {"new"}
-
-    @law(4)
-    def test_units_follow_who_holds_them(self, backend: Backend) -> None:
-        root = host("host0", "PCPU=4")
-        root.add("cell0")
-        root.add("cell1")
-        names = define(backend, root)
-        here, cells = names["host0"], (names["cell0"], names["cell1"])
-        order(
-            backend,
-            ConsumerOrder.claim("a", (Use(here, "PCPU", 2, ("cpu0", "cpu3")),)),
-            ConsumerOrder.claim("b", (Use(here, "PCPU", 1, ("cpu1",)),)),
-        )
-        tree = kept(backend, "host0")
-        tree.update(inventories=Inventories({}))
-        for child in tree.children:
-            child.update(inventories=Inventories({"PCPU": 2}))
-        _reshape(
-            backend,
-            changes_to(backend, tree),
-            ConsumerOrder.replace(
-                "a", (Use(cells[0], "PCPU", 1, ("cpu0",)), _unit(cells[1], "cpu3"))
-            ),
-            ConsumerOrder.replace("b", (_unit(cells[0], "cpu1"),)),
-        )
-        assert picture(backend).units == {
-            ("cell0", "cpu0"): ("PCPU", "a"),
-            ("cell1", "cpu3"): ("PCPU", "a"),
-            ("cell0", "cpu1"): ("PCPU", "b"),
-        }
-
-    @law(1)
-    def test_an_inventory_becomes_a_shared_one(self, backend: Backend) -> None:
-        """The CPUs of a host go into its cells, and stay its own too."""
-        tree, names = _with_cells(backend)
-        claim(backend, "a", {names["host0"]: "VCPU=4"})
-        claim(backend, "b", {names["host0"]: "VCPU=4"})
-        share = Share(resource_class="VCPU", of="host0", of_class="VCPU")
-        for child in tree.children:
-            child.update(inventories=Inventories({"VCPU": 4}), shares=(share,))
-        changes = changes_to(backend, tree)
-        moves = [
-            ConsumerOrder.replace("a", deltas({names["cell0"]: "VCPU=4"})),
-            ConsumerOrder.replace("b", deltas({names["cell1"]: "VCPU=4"})),
-        ]
-        _reshape(backend, changes, *moves)
-        found = picture(backend)
-        assert [found.used(name, "VCPU") for name in ("host0", "cell0", "cell1")] == [8, 4, 4]
-        back = kept(backend, "host0")
-        for child in back.children:
-            child.update(inventories=Inventories({}), shares=())
-        home = [
-            ConsumerOrder.replace(name, deltas({names["host0"]: "VCPU=4"})) for name in ("a", "b")
-        ]
-        _reshape(backend, changes_to(backend, back), *home)
-        found = picture(backend)
-        assert found.used("host0", "VCPU") == 8 and not found.providers["cell0"].shares
-
-    @law(1)
-    def test_shares_that_change_count_for_what_moves(self, backend: Backend) -> None:
-        root = host("host0", "VCPU=8,CUSTOM_X=8")
-        root.add("cell0", "CUSTOM_SLICE=4")
-        names = define(backend, root)
-        claim(backend, "stays", {names["cell0"]: "CUSTOM_SLICE=1"})
-        claim(backend, "goes", {names["cell0"]: "CUSTOM_SLICE=1"})
-        tree = kept(backend, "host0")
-        tree.find("cell0").update(
-            shares=(Share(resource_class="CUSTOM_SLICE", of="host0", of_class="VCPU", factor=2),)
-        )
-        _reshape(
-            backend,
-            changes_to(backend, tree),
-            ConsumerOrder.release("goes"),
-            ConsumerOrder.claim("comes", deltas({names["cell0"]: "CUSTOM_SLICE=3"})),
-        )
-        assert picture(backend).used("host0", "VCPU") == 8
-        tree = kept(backend, "host0")
-        tree.find("cell0").update(
-            shares=(Share(resource_class="CUSTOM_SLICE", of="host0", of_class="CUSTOM_X"),)
-        )
-        _reshape(backend, changes_to(backend, tree), ConsumerOrder.release("comes"))
-        found = picture(backend)
-        assert (found.used("host0", "VCPU"), found.used("host0", "CUSTOM_X")) == (0, 1)
-
-    def test_new_figures_bind_at_once(self, backend: Backend) -> None:
-        names = define(backend, host("host0", "VCPU=4"))
-        grown = changes_to(backend, host("host0", "VCPU=8"))
-        _reshape(backend, grown, ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=8"})))
-        shrunk = changes_to(backend, host("host0", "VCPU=4"))
-        with pytest.raises(exceptions.CapacityException):
-            _reshape(
-                backend,
-                shrunk,
-                ConsumerOrder.release("job"),
-                ConsumerOrder.claim("job-2", deltas({names["host0"]: "VCPU=5"})),
-                ConsumerOrder.claim("job-3", deltas({names["host0"]: "VCPU=4"})),
-            )
-        _reshape(
-            backend, shrunk, ConsumerOrder.replace("job", deltas({names["host0"]: "VCPU=7"}))
-        )  # not worse than it was
-        record = picture(backend).providers["host0"].inventories["VCPU"]
-        assert (record.capacity, record.used) == (4, 7)
-
-    def test_names_definitions_and_orders_go_together(self, backend: Backend) -> None:
-        names = define(backend, Provider("host0", {"CUSTOM_OLD": 4}))
-        claim(backend, "job", {names["host0"]: {"CUSTOM_OLD": 4}})
-        created = changes_to(backend, Provider("host1", {"CUSTOM_NEW": 4}))
-        backend.commit(
-            Write(
-                Operation(),
-                "reshape",
-                "host0",
-                created,
-                (
-                    ConsumerOrder.replace(
-                        "job", deltas({created.creates[0].uuid: {"CUSTOM_NEW": 4}})
-                    ),
-                ),
-                names=(rename(CLASS, "CUSTOM_OLD", "CUSTOM_NEW"),),
-            )
-        )
-        assert picture(backend).allocations == {("job", "host1", "CUSTOM_NEW"): 4}
-
     def test_a_large_reshape_is_one_write(self, backend: Backend) -> None:
         tree, names = _with_cells(backend, cells=20)
         tree.update(inventories=Inventories({"VCPU": 4000, "MEMORY_MB": 64}))
@@ -1068,7 +582,3 @@ class ReshapeRules(Kit):
         found = picture(backend)
         assert len(found.allocations) == 300
         assert {found.used(f"cell{n}", "VCPU") for n in range(20)} == {105}
-
-
-def _unit(uuid: str, unit: str) -> Use:
-    return Use(uuid, "PCPU", 1, (unit,))

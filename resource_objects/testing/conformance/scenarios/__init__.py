@@ -1,0 +1,488 @@
+"""Scenarios of the conformance kit as text: define providers, send orders, expect a state.
+
+Each ``*.txt`` file of this folder is about one subject. A scenario begins with its title::
+
+    == The last unit can be allocated, and no more (4)
+    define host0: VCPU=8:reserved=1:allocation_ratio=1.15
+    claim first: host0 VCPU=7      # floor(7 * 1.15) is 8
+    claim second: host0 VCPU=1
+    claim third: host0 VCPU=1
+      refused CapacityException
+      because capacity of VCPU at host0: requested 1, bound 8, used 8, second 1, first 7
+    used host0 VCPU 8
+
+The numbers after the title are the invariants that it protects. Words in braces, as ``{sharing}``,
+are what the backend has to support (:class:`Requirement`). Text after ``#`` is a comment. Lines
+that are indented belong to the line above.
+
+Steps, each of which is one write:
+
+=============================================  =====================================================
+``define host0: VCPU=8,DISK_GB=9; traits A``   define a tree: inventories, then ``traits``,
+                                               ``aggregates``, ``shares A of host0 [B] [times 2]``,
+                                               ``was OLD`` (renamed) or ``new`` (another uuid);
+                                               children are indented; several names before the colon
+                                               are several trees
+``undefine host0``                             remove a tree
+``claim job: host0 VCPU=1; host1 PCPU cpu0``   claim; a word that begins without ``CLASS=`` names a
+                                               unit, ``-cpu0`` releases one. Options follow in
+                                               brackets: ``[aggregate, project=p, at=noted]``
+``adjust``, ``replace``, ``renew``,            the other orders of a consumer, in the same form
+``release``
+``rename class A: B``, ``ensure trait A``,     change names of classes, traits, aggregates
+``delete aggregate A``
+``disable host0: fan``, ``enable host0``       disable a provider with a reason, or enable it
+``write``                                      all indented steps in one write
+``repeat``                                     send the last write again: nothing changes
+``note NAME: job`` or ``note NAME: host0``     remember the generation of a consumer or provider
+=============================================  =====================================================
+
+What follows a step is indented below it:
+
+``refused ERROR [of SUBJECT]`` names the exception or its code. It is checked that a refused step
+leaves the ledger as it was. ``because`` lines are its reasons, all of them, or ``because RULE``.
+
+Statements on the state:
+
+``used host0 VCPU 8; host1 VCPU 2``, ``capacity``, ``total``: figures of inventories;
+``allocations job: host0 VCPU=1`` (of one consumer; ``none``), or ``allocations`` with a line below
+for each consumer of the ledger; ``units`` with a line ``host0 cpu0: PCPU of job`` for each unit;
+``providers host0 gpu0``; ``traits``, ``aggregates``, ``inventories host0: A B``;
+``parent gpu0: host0``, ``root``; ``names class: CUSTOM_A``: all names but the standard ones;
+``mark``, later ``as marked``: the whole ledger is as it was.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.resources
+import re
+import uuid as uuids
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from resource_objects import exceptions
+from resource_objects.providers import Backend, Provider, diff
+from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.columns import trees
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderRemoval,
+    merge_changes,
+)
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    ConsumerRecord,
+    NameAction,
+    NameChange,
+    NameKind,
+    Operation,
+    Use,
+    Write,
+)
+from resource_objects.providers.provider import Share
+from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.suite import Kit, law, names_of, picture, told
+
+_ORDERS: dict[str, Callable[..., ConsumerOrder]] = {
+    "claim": ConsumerOrder.claim,
+    "adjust": ConsumerOrder.adjust,
+    "replace": ConsumerOrder.replace,
+    "renew": ConsumerOrder.renew,
+    "release": ConsumerOrder.release,
+}
+_DEFINITIONS = ("define", "undefine")
+_NAME_ACTIONS = {
+    "ensure": NameAction.ENSURE,
+    "rename": NameAction.RENAME,
+    "delete": NameAction.DELETE,
+    "level": NameAction.SET_LEVEL,
+}
+_NAME_KINDS = {
+    "class": NameKind.RESOURCE_CLASS,
+    "trait": NameKind.TRAIT,
+    "aggregate": NameKind.AGGREGATE,
+}
+
+
+class Statement(NamedTuple):
+    """One line of a scenario, with the lines that are indented below it."""
+
+    number: int
+    text: str
+    below: list[Statement]
+
+    @property
+    def word(self) -> str:
+        """The first word, which decides what the statement does."""
+        return self.text.split(maxsplit=1)[0].rstrip(":")
+
+    @property
+    def rest(self) -> str:
+        """The text after the first word."""
+        return self.text[len(self.text.split(maxsplit=1)[0]) :].strip()
+
+
+class Scenario(NamedTuple):
+    """A named list of statements."""
+
+    name: str
+    invariants: tuple[int, ...]
+    requirements: tuple[Requirement, ...]
+    statements: list[Statement]
+
+    @property
+    def test_name(self) -> str:
+        """The name of its test."""
+        return "test_" + re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")
+
+
+def read_scenarios(text: str) -> Iterator[Scenario]:
+    """Yield the scenarios of a file.
+
+    :raises ValueError: for a line before the first title
+    """
+    for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
+        title, _, body = part.partition("\n")
+        match = re.fullmatch(r"(.+?)(?: \(([\d, ]+)\))?(?: \{([a-z, ]+)\})?", title.strip())
+        assert match is not None, title
+        name, invariants, needs = match.groups(default="")
+        yield Scenario(
+            name,
+            tuple(map(int, invariants.split(","))) if invariants else (),
+            tuple(Requirement[word.strip().upper()] for word in needs.split(",") if needs),
+            _nested(body),
+        )
+
+
+def _nested(body: str) -> list[Statement]:
+    top: list[Statement] = []
+    levels = [(-1, top)]
+    for number, line in enumerate(body.splitlines(), 1):
+        text = re.sub(r"(^|\s)#.*", "", line).rstrip()
+        if not text:
+            continue
+        indent = len(text) - len(text.lstrip())
+        while indent <= levels[-1][0]:
+            levels.pop()
+        statement = Statement(number, text.strip(), [])
+        levels[-1][1].append(statement)
+        levels.append((indent, statement.below))
+    return top
+
+
+def all_scenarios() -> list[Scenario]:
+    """Return the scenarios of all files of this folder."""
+    files = sorted(importlib.resources.files(__package__).iterdir(), key=lambda file: file.name)
+    return [
+        scenario
+        for file in files
+        if file.name.endswith(".txt")
+        for scenario in read_scenarios(file.read_text("utf-8"))
+    ]
+
+
+class ScenarioRules(Kit):
+    """A test for each scenario of this folder, named by its title."""
+
+
+def _test_of(scenario: Scenario) -> Callable[[Kit, Backend], None]:
+    def test(self: Kit, backend: Backend) -> None:
+        run(backend, scenario)
+
+    test.__name__ = scenario.test_name
+    test.__qualname__ = f"ScenarioRules.{scenario.test_name}"
+    marked = law(*scenario.invariants)(test) if scenario.invariants else test
+    return requires(*scenario.requirements)(marked)
+
+
+def run(backend: Backend, scenario: Scenario) -> None:
+    """Carry out a scenario on an empty ledger; an ``AssertionError`` names the failed line."""
+    runner = _Runner(backend)
+    for statement in scenario.statements:
+        try:
+            runner.carry_out(statement)
+        except Exception as error:
+            error.add_note(f"{scenario.name}, line {statement.number}: {statement.text}")
+            raise
+
+
+for _scenario in all_scenarios():
+    setattr(ScenarioRules, _scenario.test_name, _test_of(_scenario))
+
+
+class _Runner:
+    """The state of a running scenario: uuids of providers, noted generations, the last write."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.uuids: dict[str, str] = {}
+        self.noted: dict[str, int] = {}
+        self.last: Write | None = None
+        self.outcome: tuple[ConsumerRecord, ...] = ()
+        self.marked: Any = None
+        self.checks: dict[str, Callable[[Statement], None]] = {
+            **dict.fromkeys(("used", "capacity", "total"), self._check_figures),
+            "allocations": self._check_allocations,
+            "units": self._check_units,
+            "providers": self._check_providers,
+            **dict.fromkeys(
+                ("traits", "aggregates", "inventories", "parent", "root"), self._check_attribute
+            ),
+            "names": self._check_custom_names,
+            "mark": self._mark,
+            "as": self._check_marked,
+            "note": self._note,
+            "repeat": self._repeat,
+        }
+
+    def carry_out(self, statement: Statement) -> None:
+        check = self.checks.get(statement.word)
+        if check is not None:
+            check(statement)
+            return
+        outcome = [below for below in statement.below if below.word in ("refused", "because")]
+        parts = [below for below in statement.below if below not in outcome]
+        steps = parts if statement.word == "write" else [statement._replace(below=parts)]
+        if not outcome:
+            self.last = self._write(steps)
+            self.outcome = self.backend.commit(self.last)
+            stored = self.backend.held_by([record.consumer for record in self.outcome])
+            for record in self.outcome:
+                if record.state != RELEASED:
+                    assert told(stored[record.consumer]) == told(record)
+            return
+        before = picture(self.backend)
+        with pytest.raises(exceptions.ResourceObjectsError) as refused:
+            self.backend.commit(self._write(steps))
+        self._check_refusal(refused.value, outcome)
+        assert picture(self.backend) == before, "a refused step changed the ledger"
+
+    # --- writes ---
+
+    def _write(self, steps: list[Statement]) -> Write:
+        """Return one write of some steps; a step may name providers that another one defines."""
+        definitions = [change for step in steps for change in self._definitions(step)]
+        changes = None
+        if definitions:
+            changes = merge_changes(definitions[0].root, definitions)
+            self.uuids.update({created.name: created.uuid for created in changes.creates})
+        more: dict[str, Any] = {}
+        for step in steps:
+            if step.word in ("reported", "adopted"):
+                more[step.word] = tuple(self.uuid_of(name) for name in step.rest.split())
+            elif step.word == "unchanged":
+                provider, noted = step.rest.split(" at ")
+                demanded = (self.uuid_of(provider), self.noted[noted])
+                more["unchanged"] = (*more.get("unchanged", ()), demanded)
+            elif step.word not in (*_ORDERS, *_DEFINITIONS, *_NAME_ACTIONS):
+                raise ValueError(f"no step {step.word!r}")
+        return Write(
+            Operation(),
+            "scenario",
+            steps[0].text[:200],
+            changes,
+            tuple(self._order(step) for step in steps if step.word in _ORDERS),
+            tuple(_name_change(step) for step in steps if step.word in _NAME_ACTIONS),
+            **more,
+        )
+
+    def uuid_of(self, name: str) -> str:
+        """Return the uuid of a provider; of a name that was never defined, one without provider."""
+        return self.uuids.get(name) or str(uuids.uuid5(uuids.NAMESPACE_OID, name))
+
+    def _order(self, step: Statement) -> ConsumerOrder:
+        text, _, options = step.rest.partition(" [")
+        consumer, _, allocations = text.partition(":")
+        more = dict(map(self._option, options.rstrip("]").split(", "))) if options else {}
+        parts = (self._uses(allocations),) if allocations else ()
+        return _ORDERS[step.word](consumer, *parts, **more)
+
+    def _option(self, option: str) -> tuple[str, Any]:
+        name, _, value = option.partition("=")
+        if name == "at":
+            return "generation", self.noted[value]
+        if name == "uuid":
+            return name, self.uuid_of(value)
+        if name == "expires":
+            return "expires_at", datetime.datetime.fromisoformat(value)
+        return name, value or True
+
+    def _uses(self, text: str) -> tuple[Use, ...]:
+        uses: list[Use] = []
+        for part in text.split(";"):
+            provider, amounts, *units = part.split()
+            if units:
+                released = units[0].startswith("-")
+                names = tuple(unit.removeprefix("-") for unit in units)
+                count = -len(units) if released else len(units)
+                uses.append(Use(self.uuid_of(provider), amounts, count, names))
+            else:
+                uses += [Use(self.uuid_of(provider), *amount) for amount in _amounts(amounts)]
+        return tuple(uses)
+
+    def _definitions(self, step: Statement) -> Iterator[DefinitionChanges]:
+        """Yield the differences between the stored trees and those of a step."""
+        if step.word == "undefine":
+            [root] = trees(self.backend.read(step.rest))
+            removals = [
+                ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
+                for provider in reversed(list(root.walk()))
+            ]
+            yield DefinitionChanges(step.rest, removals=tuple(removals))
+        elif step.word == "define":
+            names, _, content = step.rest.partition(":")
+            for name in names.split(", "):
+                wanted = self._provider(name, content, step.below)
+                stored = trees(self.backend.read(wanted.uuid or wanted.name))
+                yield diff(stored[0] if stored else None, wanted)
+
+    def _provider(self, name: str, content: str, below: list[Statement]) -> Provider:
+        inventories, *attributes = (part.strip() for part in content.split(";"))
+        more: dict[str, Any] = {"shares": []}
+        for attribute in attributes:
+            word, *values = attribute.split()
+            if word == "shares":
+                more["shares"].append(_share(attribute))
+            elif word == "was":
+                more["uuid"] = self.uuid_of(values[0])
+            elif word == "new":
+                more["uuid"] = str(uuids.uuid4())
+            else:
+                more[word] = values
+        children = []
+        for child in below:
+            child_name, _, child_content = child.text.partition(":")
+            children.append(self._provider(child_name, child_content, child.below))
+        return Provider(name, Inventories(inventories or {}), children=children, **more)
+
+    # --- refusals ---
+
+    def _check_refusal(self, error: Exception, outcome: list[Statement]) -> None:
+        for statement in outcome:
+            if statement.word == "refused":
+                expected, _, subject = statement.rest.partition(" of ")
+                names = {kind.__name__ for kind in type(error).__mro__}
+                assert expected in names | {getattr(error, "code", "")}, repr(error)
+                assert not subject or error.subject in (subject, self.uuid_of(subject)), repr(error)  # type: ignore[attr-defined]
+        expected_reasons = {one.rest for one in outcome if one.word == "because"}
+        if expected_reasons:
+            reasons = error.reasons  # type: ignore[attr-defined]
+            full = ":" in next(iter(expected_reasons))
+            assert {_reason_text(reason, full) for reason in reasons} == expected_reasons
+
+    # --- statements on the state ---
+
+    def _check_figures(self, statement: Statement) -> None:
+        providers = picture(self.backend).providers
+        for part in statement.rest.split("; "):
+            provider, resource_class, figure = part.split()
+            record = providers[provider].inventories[resource_class]
+            assert getattr(record, statement.word) == int(figure), f"{part}: {record}"
+
+    def _check_allocations(self, statement: Statement) -> None:
+        stored: dict[str, dict[tuple[str, str], int]] = {}
+        for (consumer, *place), amount in picture(self.backend).allocations.items():
+            stored.setdefault(consumer, {})[place[0], place[1]] = amount
+        lines = [statement.rest] if ":" in statement.rest else [one.text for one in statement.below]
+        expected = {}
+        for line in lines:
+            consumer, _, parts = line.partition(": ")
+            expected[consumer] = {
+                (part.split()[0], name): amount
+                for part in parts.split(";")
+                if part != "none"
+                for name, amount in _amounts(part.split()[1])
+            }
+        if ":" in statement.rest:
+            stored = {consumer: stored.get(consumer, {}) for consumer in expected}
+        assert stored == expected
+        for consumer in expected:
+            record = self.backend.held(consumer)
+            assert (record is None) is not bool(expected[consumer])
+            if record is not None:
+                listed = {(use.provider, use.resource_class): use.amount for use in record.held}
+                assert listed == expected[consumer]
+
+    def _check_units(self, statement: Statement) -> None:
+        """Compare all units of the ledger with lines of ``host0 cpu0: PCPU of job``."""
+        stored = {
+            f"{provider} {unit}: {resource_class} of {consumer}"
+            for (provider, unit), (resource_class, consumer) in picture(self.backend).units.items()
+        }
+        assert stored == {below.text for below in statement.below}
+
+    def _check_providers(self, statement: Statement) -> None:
+        assert set(picture(self.backend).providers) == set(statement.rest.split())
+
+    def _check_attribute(self, statement: Statement) -> None:
+        name, _, values = statement.rest.partition(":")
+        stored = getattr(picture(self.backend).providers[name], statement.word)
+        if stored is None or isinstance(stored, str):
+            assert stored == (values.strip() or None)
+        else:
+            assert set(stored) == set(values.split())
+
+    def _check_custom_names(self, statement: Statement) -> None:
+        kind, _, names = statement.rest.partition(":")
+        stored = set(names_of(self.backend, _NAME_KINDS[kind]))
+        if kind != "aggregate":
+            stored = {name for name in stored if name.startswith("CUSTOM_")}
+        assert stored == set(names.split())
+
+    def _mark(self, statement: Statement) -> None:
+        self.marked = picture(self.backend)
+
+    def _check_marked(self, statement: Statement) -> None:
+        assert picture(self.backend) == self.marked
+
+    def _note(self, statement: Statement) -> None:
+        name, _, of = statement.rest.partition(": ")
+        record = self.backend.held(of)
+        if record is None:
+            self.noted[name] = picture(self.backend).providers[of].generation
+        else:
+            self.noted[name] = record.generation
+
+    def _repeat(self, statement: Statement) -> None:
+        assert self.last is not None
+        before, cursor = picture(self.backend), self.backend.cursor()
+        assert self.backend.commit(self.last) == self.outcome
+        assert (picture(self.backend), self.backend.cursor()) == (before, cursor)
+
+
+def _amounts(text: str) -> list[tuple[str, int]]:
+    pairs = (part.split("=") for part in text.split(","))
+    return [(name, int(amount)) for name, amount in pairs]
+
+
+def _share(text: str) -> Share:
+    match = re.fullmatch(r"shares (\S+) of (\S+?)(?: (?!times)(\S+))?(?: times (\d+))?", text)
+    assert match is not None, text
+    resource_class, of, of_class, factor = match.groups()
+    return Share(
+        resource_class=resource_class,
+        of=of,
+        of_class=of_class or resource_class,
+        factor=int(factor or 1),
+    )
+
+
+def _name_change(step: Statement) -> NameChange:
+    """Return the change of ``rename class A: B`` or ``ensure trait A``."""
+    kind, _, rest = step.rest.partition(" ")
+    name, _, to = rest.partition(": ")
+    return NameChange(_NAME_KINDS[kind], _NAME_ACTIONS[step.word], name, to or None)
+
+
+def _reason_text(reason: exceptions.Reason, full: bool) -> str:
+    """Return a reason as ``because`` writes it: the rule alone, or with its figures."""
+    if not full:
+        return reason.rule.value
+    unit = f" unit {reason.unit}" if reason.unit else ""
+    figures = f"requested {reason.requested}, bound {reason.bound}, used {reason.used}"
+    consumers = "".join(f", {name} {amount}" for name, amount in reason.holders)
+    return f"{reason.rule.value} of {reason.resource} at {reason.where}{unit}: {figures}{consumers}"
