@@ -108,7 +108,7 @@ class ListCandidates(Lister):
         if listed:
             return
         kind: type[Refused] = SearchCutShort if found.cut_short else Refused
-        if kind is Refused and said.claim is not None and ledger.could_ever(found):
+        if kind is Refused and said.claim is not None and ledger.is_satisfiable(found):
             kind = Busy
         self._status = kind.status
         if said.json:

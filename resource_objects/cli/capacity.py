@@ -175,7 +175,7 @@ class When(ShowOne):
         with self.open_ledger() as ledger:
             snapshot = tried(self, ledger, changes).snapshot
             with misused():
-                found = ledger.when(request, snapshot=snapshot, **options)
+                found = ledger.earliest_start(request, snapshot=snapshot, **options)
         if found.cut_short:
             raise SearchCutShort(str(found), ())
         if not found or found.candidate is None:

@@ -252,7 +252,7 @@ class SetAllocations(Lister):
                     wanted,
                     generation=parsed_args.generation,
                     release_expired=parsed_args.release_expired,
-                    override_disabled=overrides,
+                    ignore_maintenance=overrides,
                     **whose(parsed_args),
                 )
             except exceptions.CapacityException as refusal:
@@ -359,9 +359,9 @@ class MoveConsumer(Lister):
                 claim = ledger.move(
                     consumer,
                     found,
-                    leaving=parsed_args.leaving,
+                    source_consumer=parsed_args.leaving,
                     release_expired=release_expired,
-                    override_disabled=overrides,
+                    ignore_maintenance=overrides,
                 )
             except exceptions.NoCandidates as refusal:
                 raise Refused(refused, str(refusal.explanation).splitlines()) from refusal
@@ -633,7 +633,7 @@ def claim_at(
         consumer,
         found,
         release_expired=release_expired,
-        override_disabled=override_disabled,
+        ignore_maintenance=override_disabled,
         **whose,
     )
 

@@ -172,7 +172,7 @@ def refused(
         told = last.explanation if isinstance(last, exceptions.NoCandidates) else last
         lines += str(told).splitlines()
         lines += expired_lines(ledger, last.reasons, option)
-    is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.could_ever(found)
+    is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.is_satisfiable(found)
     return (Busy if is_busy else Refused)(answer, lines)
 
 
@@ -272,7 +272,7 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
     options = {
         **asked.described,
         "release_expired": asked.release_expired,
-        "override_disabled": asked.override_disabled,
+        "ignore_maintenance": asked.override_disabled,
         "wait": asked.wait,
     }
     if kept is None:
@@ -340,7 +340,7 @@ class ListWaiters(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read them in their order."""
         with self.open_ledger() as ledger, misused():
-            found = list(ledger.waiting(limit=parsed_args.limit))
+            found = list(ledger.queue(limit=parsed_args.limit))
             roots = {each.root_uuid for one in found for each in one.awaits if each.root_uuid}
             named = {one.uuid: one.name for one in ledger.providers(uuid=sorted(roots))}
             now = ledger.now()
@@ -499,7 +499,7 @@ class RunJob(Command):
                     asked.search(ledger, ledger.snapshot(asked.at)),
                     expires_in=said.lease,
                     release_expired=asked.release_expired,
-                    override_disabled=asked.override_disabled,
+                    ignore_maintenance=asked.override_disabled,
                     wait=asked.wait,
                     **asked.described,
                 ),

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 from resource_objects import exceptions, names
 from resource_objects.ledger.all_or_none import AllOrNone
 from resource_objects.ledger.demand import (
+    Claimable,
     Demand,
-    Found,
     Resolve,
     demand_of,
     demands_of,
@@ -73,7 +73,7 @@ LOG = logging.getLogger("resource_objects.ledger")
 
 #: Demands that definitions are as they were: those that candidates were found at (True), or
 #: ``{provider: generation}``.
-Unchanged: TypeAlias = bool | Mapping[str, int]
+IfGeneration: TypeAlias = bool | Mapping[str, int]
 
 #: Definitions, ``(uuid, generation)``.
 _Pairs: TypeAlias = tuple[tuple[str, int], ...]
@@ -205,10 +205,10 @@ class Claims:
     def claim(
         self,
         consumer: str,
-        found: Found,
+        found: Claimable,
         said: _Described,
         until: Expiry,
-        unchanged: Unchanged,
+        unchanged: IfGeneration,
         release_expired: bool,
         overrides: bool,
         operation: str | None,
@@ -230,12 +230,12 @@ class Claims:
         consumer: str,
         said: _Described,
         until: Expiry,
-        unchanged: Unchanged,
+        unchanged: IfGeneration,
         release_expired: bool,
         overrides: bool,
         operation: str | None,
         limits: Totals,
-        found: Found,
+        found: Claimable,
     ) -> Claim:
         if overrides is not False:
             self._check_override(overrides)
@@ -264,10 +264,10 @@ class Claims:
 
     def claim_all(
         self,
-        found: Mapping[str, Found],
+        found: Mapping[str, Claimable],
         said: _Described,
         until: Expiry,
-        unchanged: Unchanged,
+        unchanged: IfGeneration,
         release_expired: bool,
         overrides: bool,
         operation: str | None,
@@ -414,10 +414,10 @@ class Claims:
     def replace(
         self,
         consumer: str,
-        found: Found,
+        found: Claimable,
         said: _Described,
         read_at: int | None,
-        unchanged: Unchanged,
+        unchanged: IfGeneration,
         release_expired: bool,
         overrides: bool,
         operation: str | None,
@@ -442,12 +442,12 @@ class Claims:
         consumer: str,
         said: _Described,
         read_at: int | None,
-        unchanged: Unchanged,
+        unchanged: IfGeneration,
         release_expired: bool,
         overrides: bool,
         operation: str | None,
         limits: Totals,
-        found: Found,
+        found: Claimable,
     ) -> Claim:
         if overrides is not False:
             self._check_override(overrides)
@@ -489,12 +489,12 @@ class Claims:
     def move(
         self,
         consumer: str,
-        found: Found,
+        found: Claimable,
         leaving: str | None,
         leaving_type: str | None,
         leaving_id: str | None,
         read_at: int | None,
-        unchanged: Unchanged,
+        unchanged: IfGeneration,
         release_expired: bool,
         overrides: bool,
         operation: str | None,
@@ -672,10 +672,10 @@ class Claims:
     def _check_override(self, overrides: bool) -> None:
         """Refuse to override what is out of service without saying who does."""
         if type(overrides) is not bool:
-            raise exceptions.InvalidField("override_disabled", overrides, "True or False")
+            raise exceptions.InvalidField("ignore_maintenance", overrides, "True or False")
         if overrides and self._store.actor is None:
             expected = "False, or a ledger opened with an actor: it is recorded who overrides"
-            raise exceptions.InvalidField("override_disabled", overrides, expected)
+            raise exceptions.InvalidField("ignore_maintenance", overrides, expected)
 
     # --- how all of them take ---
 
@@ -683,12 +683,12 @@ class Claims:
         self,
         kind: str,
         consumer: str,
-        found: Found,
+        found: Claimable,
         wait: datetime.timedelta,
         overrides: bool,
         operation: str | None,
         limits: Totals,
-        once: Callable[[Found], Claim],
+        once: Callable[[Claimable], Claim],
     ) -> Claim:
         """Take in turn with those who wait for the same, unless the operation was done before."""
         name = names.consumer_name(consumer)
@@ -699,7 +699,7 @@ class Claims:
         return self._queue.take(name, found, wait, once, leaving, self._within(limits))
 
     def _repeated(
-        self, doing: Operation, done: Outcome, found: Mapping[str, Found], overrides: bool
+        self, doing: Operation, done: Outcome, found: Mapping[str, Claimable], overrides: bool
     ) -> tuple[Claim, ...]:
         """Return the claims that an operation made earlier, in the order of those asked for.
 
@@ -826,7 +826,7 @@ class Claims:
                     return _Attempt(taking, others, rereads=attempt.rereads)
             if step is _Step.PLACE_AGAIN and is_written and columns is not None:
                 tried = attempt.tried + 1
-                if tried <= retries.fits and _may_go_elsewhere(attempt, refusal):
+                if tried <= retries.assignments and _may_go_elsewhere(attempt, refusal):
                     retries.pause(tried)
                     return dataclasses.replace(attempt, tried=tried, before=columns, lost=refusal)
         return None
@@ -912,7 +912,7 @@ class Claims:
     def _in_turn(
         self,
         consumer: str,
-        found: Found,
+        found: Claimable,
         within: Totals,
         expired: frozenset[str] = frozenset(),
         moving: str | None = None,
@@ -936,7 +936,7 @@ class Claims:
                 options = latest.options.within(within)
                 latest = picture(latest.at).searched(latest.request, options)
             retries, read = self._store.retries, None
-            afresh = retries.afresh()
+            afresh = retries.search_attempts()
             while True:
                 if isinstance(latest, Candidates) and not latest:
                     what = f"no candidate for {consumer}"
@@ -993,23 +993,23 @@ class Claims:
                 raise exceptions.ConsumerExists(name) from refusal
         return None
 
-    def _demanded(self, unchanged: Unchanged) -> Callable[[Demand], _Pairs]:
+    def _demanded(self, unchanged: IfGeneration) -> Callable[[Demand], _Pairs]:
         """Return a function: which definitions a demand must find unchanged, as the caller said."""
         if unchanged is False:
             return lambda demand: ()
         if unchanged is True:
             return _found_at
         if not isinstance(unchanged, Mapping):
-            raise exceptions.InvalidField("unchanged", unchanged, _UNCHANGED)
+            raise exceptions.InvalidField("if_generation", unchanged, _UNCHANGED)
         generations = {
-            names.provider_key(name): generation(number, "unchanged")
+            names.provider_key(name): generation(number, "if_generation")
             for name, number in unchanged.items()
         }
         uuids = self._store.uuids(generations)
         pairs = tuple((uuids[key], number) for key, number in generations.items())
         return lambda demand: pairs
 
-    def _within(self, limits: Totals, *found: Found) -> Totals:
+    def _within(self, limits: Totals, *found: Claimable) -> Totals:
         """Return the limits of a write: those given, and those that candidates were found under.
 
         Cost: a statement if they name providers, none for uuids or if there are no limits.
@@ -1025,7 +1025,7 @@ class Claims:
         demanded(demand)
         return self._placer.with_units(demand, consumer)
 
-    def _resolving(self, found: Iterable[Found]) -> Resolve:
+    def _resolving(self, found: Iterable[Claimable]) -> Resolve:
         """Return a function that gives uuids, read at once for all providers that are named."""
         named = dict.fromkeys(key for one in found for key in providers_in(one))
         missing = [key for key in named if not names.is_uuid(key)]
@@ -1061,7 +1061,7 @@ class Claims:
         return dataclasses.replace(demand, keeps=keeps, request=request), kept.generation
 
 
-def _lost_by(unchanged: Unchanged) -> _Errors:
+def _lost_by(unchanged: IfGeneration) -> _Errors:
     """Return the errors after which another demand is tried.
 
     Definitions that are demanded by generation are the same ones for every demand.
@@ -1096,7 +1096,7 @@ def _may_go_elsewhere(attempt: _Attempt, refusal: exceptions.ResourceObjectsErro
 
 def _found_at(demand: Demand) -> _Pairs:
     if not demand.definitions or demand.host is None:  # no search found it
-        raise exceptions.InvalidField("unchanged", True, _UNCHANGED)
+        raise exceptions.InvalidField("if_generation", True, _UNCHANGED)
     return demand.definitions
 
 
@@ -1139,7 +1139,7 @@ def _stored(request: Request | None, overrides: bool = False) -> StoredRequest |
     return StoredRequest(request)
 
 
-def _is_asked(kept: ConsumerRecord, found: Found, overrides: bool) -> bool:
+def _is_asked(kept: ConsumerRecord, found: Claimable, overrides: bool) -> bool:
     """Return whether what a consumer holds may be what was asked for.
 
     Of a search its request says so; else the counts do, by class. Located amounts take counts of

@@ -214,7 +214,7 @@ class Definitions:
             )
 
         # who changed what it holds between the two reads; who does so later, the write sees
-        return self._store.retries.again(attempt, exceptions.StaleConsumer)
+        return self._store.retries.retry(attempt, exceptions.StaleConsumer)
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)
@@ -296,7 +296,7 @@ class Definitions:
         while True:
             found = compare()
             if tries is None:  # who claims of what moves is faster, too, and may do so all the time
-                tries = max(retries.definitions, retries.fits if found.moves else 0)
+                tries = max(retries.definitions, retries.assignments if found.moves else 0)
             changes = merge_changes(subject, found.changes)
             if not changes and not found.reported and not found.disabling:
                 return SyncResult.of(found.changes)

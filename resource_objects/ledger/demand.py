@@ -23,7 +23,7 @@ from resource_objects.search.candidates import Candidate, Candidates, Chosen
 #: What methods that take accept: candidates of a search; one candidate (also with its request), or
 #: some of which the first that is still free is meant; allocations (also those of a claim), with
 #: units; or ``{provider: amounts}``.
-Found: TypeAlias = (
+Claimable: TypeAlias = (
     Candidates
     | Candidate
     | Chosen

@@ -30,9 +30,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from resource_objects import exceptions, names, plugins
-from resource_objects.ledger.claims import Claims, Unchanged, described
+from resource_objects.ledger.claims import Claims, IfGeneration, described
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
-from resource_objects.ledger.demand import Found
+from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.placing import Placer
@@ -74,7 +74,7 @@ class Ledger:
     take, give      :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
                     :meth:`move`, :meth:`swap`, :meth:`attribute`, :meth:`release`,
                     :meth:`release_all`
-    wait            ``claim(wait=...)``; :meth:`waiting`, :meth:`could_ever`
+    wait            ``claim(wait=...)``; :meth:`queue`, :meth:`is_satisfiable`
     in service      :meth:`disable`, :meth:`enable`, :meth:`drain`
     keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
@@ -280,7 +280,7 @@ class Ledger:
 
     # --- waiting ---
 
-    def waiting(self, *, limit: int | None = None, after: int | None = None) -> Iterator[Waiter]:
+    def queue(self, *, limit: int | None = None, after: int | None = None) -> Iterator[Waiter]:
         """Yield who waits in a claim, in the order of arrival.
 
         Those that were killed are left out once their lease is over. Cost: two statements per page.
@@ -290,14 +290,14 @@ class Ledger:
         """
         return self._queue.waiting(limit, after)
 
-    def could_ever(self, found: Candidates) -> bool:
+    def is_satisfiable(self, candidates: Candidates) -> bool:
         """Return whether a search would find something if nobody held anything.
 
         What tells busy from refused, where a search found nothing: False means that it cannot be
         had whoever gives back. True also where the budget of the search ran out. Cost: one read of
         everything, or of the tree that it was confined to, and a search.
 
-        :param found: what a search returned, of which the request and the options count
+        :param candidates: what a search returned, of which the request and the options count
         :raises InvalidField: if it is nothing that a search returned
 
         >>> import resource_objects as ro
@@ -306,13 +306,13 @@ class Ledger:
         ...     big = ledger.claim("big", {"host0": "VCPU=8"})
         ...     for asked in ("VCPU=4", "VCPU=9"):
         ...         found = ledger.snapshot().candidates(asked)
-        ...         print(bool(found), ledger.could_ever(found))
+        ...         print(bool(found), ledger.is_satisfiable(found))
         False True
         False False
         """
-        return self._queue.could_ever(found)
+        return self._queue.is_satisfiable(candidates)
 
-    def when(
+    def earliest_start(
         self,
         request: RequestLike,
         *,
@@ -338,9 +338,9 @@ class Ledger:
         >>> with ro.connect("memory://") as ledger:
         ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
         ...     one = ledger.claim("job-1", {"host0": "VCPU=6"}, expires_at=end)
-        ...     print(ledger.when("VCPU=2"))
-        ...     print(ledger.when("VCPU=4"))
-        ...     print(ledger.when("VCPU=9"))
+        ...     print(ledger.earliest_start("VCPU=2"))
+        ...     print(ledger.earliest_start("VCPU=4"))
+        ...     print(ledger.earliest_start("VCPU=9"))
         now
         2030-01-02 00:00:00+00:00, when job-1 ends 2030-01-02 00:00:00+00:00
         not by the end of claims
@@ -352,7 +352,9 @@ class Ledger:
             if one.expires_at is not None
         }
         more = {} if budget is None else {"budget": budget}
-        asked = self.snapshot() if snapshot is None else checked_snapshot(snapshot, "when")
+        asked = (
+            self.snapshot() if snapshot is None else checked_snapshot(snapshot, "earliest_start")
+        )
         found = asked.when(request, ends, limits=limits, **more)
         return found if found.at is None else found.as_of(self.now())
 
@@ -370,7 +372,7 @@ class Ledger:
         """Take a host, a device or any other provider out of service, with all below it.
 
         No search finds it from now on, and no claim that is committed after this returns takes of
-        it (``ProviderDisabled``), unless it says ``override_disabled``. What is held there stays
+        it (``ProviderDisabled``), unless it says ``ignore_maintenance``. What is held there stays
         held: it can be confirmed, renewed, released and moved away. It stays so across syncs, also
         if it goes and comes back: until then its host shows it, and ``enable(host, unit=name)``
         forgets it. Said again it gets the new reason and end, and is out of service since when it
@@ -447,7 +449,7 @@ class Ledger:
     def claim(
         self,
         consumer: str,
-        found: Found,
+        candidates: Claimable,
         *,
         project: str | None = None,
         user: str | None = None,
@@ -455,24 +457,25 @@ class Ledger:
         group: str | None = None,
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
-        unchanged: Unchanged = False,
+        if_generation: IfGeneration = False,
         release_expired: bool = False,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
         limits: Limited = None,
         wait: datetime.timedelta | None = None,
         operation: str | None = None,
     ) -> Claim:
         """Take what a search found for a consumer that holds nothing yet; all or nothing.
 
-        :param found: candidates (the next one on a lost race, then a fresh search, as long as the
-            ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice, of
-            which the first that is still free is taken; allocations, with their units; or
+        :param candidates: candidates (the next one on a lost race, then a fresh search, as long as
+            the ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice,
+            of which the first that is still free is taken; allocations, with their units; or
             ``{provider: amounts}``, providers by name or uuid, by whoever decides elsewhere. An
             amount that lies over a tree (a NUMA topology, devices) is asked of the host: assigned
             it is taken as it is; else the ledger puts it somewhere on what is free at that moment,
-            cells and devices together, again if somebody is faster (:attr:`RetryPolicy.fits`). A
-            count of devices without their units, taken of their provider, names none: no tree is
-            read for it, and it counts as the last ones that are free there
+            cells and devices together, again if somebody is faster
+            (:attr:`RetryPolicy.assignments`). A count of devices without their units, taken of
+            their provider, names none: no tree is read for it, and it counts as the last ones that
+            are free there
         :param project, user, consumer_type: of the consumer, for lists and totals
         :param group: the server group (:attr:`groups`) that it is a member of until it is gone,
             wherever it moves. If its policy is strict, that is judged in the same transaction:
@@ -480,16 +483,16 @@ class Ledger:
         :param expires_in, expires_at: when whoever cleans up may release it
             (:meth:`release_expired`); neither: never. ``expires_in`` counts from when it is
             written, by the clock of the ledger's database
-        :param unchanged: True to take a candidate only if the definitions it was found at are as
-            they were, or ``{provider: generation}``; those of the cells that a topology was found
-            on have to be in any case
+        :param if_generation: True to take a candidate only if the definitions it was found at are
+            as they were, or ``{provider: generation}``; those of the cells that a topology was
+            found on have to be in any case
         :param release_expired: True to release, in the same transaction, expired claims that are in
             the way, where there is no room beside them. Candidates are then searched once more, as
             if nobody held anything by an expired claim; for that everything is read. Of what is
             taken then, those in the way are released if they were not renewed meanwhile; a repeat
             of the operation returns the claim. If the claim is refused, nobody is released
-        :param override_disabled: True to take also of what is out of service (:meth:`disable`). The
-            change feed tells that it was, and the actor that the ledger was opened with did it
+        :param ignore_maintenance: True to take also of what is out of service (:meth:`disable`).
+            The change feed tells that it was, and the actor that the ledger was opened with did it
         :param limits: ``{provider: limits}``, providers by name or uuid: the most that may be used
             of a class there in all, by everybody, once this is taken; a total that a scheduler
             computed for this claim, whatever the capacity. What is not named has no such bound. It
@@ -499,7 +502,7 @@ class Ledger:
             claimed under these too, and searched again under both; of single candidates taken out
             of that they have to be said again
         :param wait: for how long it waits if others hold what it asks for, or wait for it already;
-            None: it does not. Who waits stands in a queue (:meth:`waiting`) and tries only while
+            None: it does not. Who waits stands in a queue (:meth:`queue`) and tries only while
             nobody is before it who came earlier and waits for one of the same classes, where both
             could be given it in the same tree: first come, first served. A large request at the
             front so holds back smaller ones behind it, and who does not wait may overtake them all.
@@ -534,12 +537,12 @@ class Ledger:
         """
         return self._claims.claim(
             consumer,
-            found,
+            candidates,
             described(project, user, consumer_type, group),
             expiry(expires_in, expires_at),
-            unchanged,
+            if_generation,
             release_expired,
-            override_disabled,
+            ignore_maintenance,
             operation,
             checked(limits),
             wait,
@@ -547,7 +550,7 @@ class Ledger:
 
     def claim_all(
         self,
-        found: Mapping[str, Found],
+        candidates: Mapping[str, Claimable],
         *,
         project: str | None = None,
         user: str | None = None,
@@ -555,9 +558,9 @@ class Ledger:
         group: str | None = None,
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
-        unchanged: Unchanged = False,
+        if_generation: IfGeneration = False,
         release_expired: bool = False,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
         limits: Limited = None,
         operation: str | None = None,
     ) -> tuple[Claim, ...]:
@@ -573,7 +576,7 @@ class Ledger:
         Amounts that lie over a tree and are not assigned are put somewhere after that, beside what
         all others take; for these the trees of their hosts are read first.
 
-        :param found: ``{consumer: what was found}``, each as for :meth:`claim`
+        :param candidates: ``{consumer: what was found}``, each as for :meth:`claim`
         :raises InvalidAmount: if it is empty
         :raises NoCandidates: if nothing was found for one of them
         :raises CapacityException: if they do not fit together, with who holds what
@@ -581,12 +584,12 @@ class Ledger:
         :raises ConsumerExists: if one of them holds something already
         """
         return self._claims.claim_all(
-            found,
+            candidates,
             described(project, user, consumer_type, group),
             expiry(expires_in, expires_at),
-            unchanged,
+            if_generation,
             release_expired,
-            override_disabled,
+            ignore_maintenance,
             operation,
             checked(limits),
         )
@@ -599,7 +602,7 @@ class Ledger:
         aggregate: bool = False,
         generation: int | None = None,
         release_expired: bool = False,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
         limits: Limited = None,
         operation: str | None = None,
     ) -> Claim:
@@ -617,7 +620,7 @@ class Ledger:
         :param generation: the one the consumer was read at; None demands none
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
-        :param override_disabled: as for :meth:`claim`; giving back needs none
+        :param ignore_maintenance: as for :meth:`claim`; giving back needs none
         :param limits: as for :meth:`claim`; they bind what grows, never what is given back
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
         :raises ProviderNotFound: if a provider is not there
@@ -632,7 +635,7 @@ class Ledger:
             aggregate,
             generation,
             release_expired,
-            override_disabled,
+            ignore_maintenance,
             operation,
             checked(limits),
         )
@@ -679,16 +682,16 @@ class Ledger:
     def replace(
         self,
         consumer: str,
-        found: Found,
+        candidates: Claimable,
         *,
         project: str | None = None,
         user: str | None = None,
         consumer_type: str | None = None,
         group: str | None = None,
-        unchanged: Unchanged = False,
+        if_generation: IfGeneration = False,
         generation: int | None = None,
         release_expired: bool = False,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
         limits: Limited = None,
         wait: datetime.timedelta | None = None,
         operation: str | None = None,
@@ -699,23 +702,23 @@ class Ledger:
         of the first candidate it keeps the devices, partitions, cells and CPUs that it uses and
         that the new request allows, and the pool.
 
-        :param found: what it shall hold, as for :meth:`claim`
+        :param candidates: what it shall hold, as for :meth:`claim`
         :param generation: the one the consumer was read at; None demands none
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
-        :param override_disabled: as for :meth:`claim`; what it holds already needs none
+        :param ignore_maintenance: as for :meth:`claim`; what it holds already needs none
         :param limits: as for :meth:`claim`; they bind where more is used than before
         :raises CapacityException: if it does not fit, with who holds what
         :raises StaleConsumer: if the consumer is not at ``generation`` any more
         """
         return self._claims.replace(
             consumer,
-            found,
+            candidates,
             described(project, user, consumer_type, group),
             generation,
-            unchanged,
+            if_generation,
             release_expired,
-            override_disabled,
+            ignore_maintenance,
             operation,
             checked(limits),
             wait,
@@ -724,55 +727,56 @@ class Ledger:
     def move(
         self,
         consumer: str,
-        found: Found,
+        candidates: Claimable,
         *,
-        leaving: str | None = None,
-        leaving_type: str | None = None,
-        leaving_id: str | None = None,
+        source_consumer: str | None = None,
+        source_consumer_type: str | None = None,
+        source_consumer_id: str | None = None,
         generation: int | None = None,
-        unchanged: Unchanged = False,
+        if_generation: IfGeneration = False,
         release_expired: bool = False,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
         limits: Limited = None,
         operation: str | None = None,
     ) -> Claim:
         """Let a consumer hold what was found instead of what it holds, in one transaction.
 
-        With ``leaving`` what it held goes to that consumer, which is made: a migration, of which
-        the old place stays taken until it is done. ``release(leaving)`` then confirms it;
-        :meth:`swap` of both and ``release(leaving)`` takes it back.
+        With ``source_consumer``, that consumer is created and gets the previous allocations of the
+        consumer, as in a migration: the source stays allocated until the migration ends.
+        ``release(source_consumer)`` then confirms the migration; :meth:`swap` of the two consumers
+        and ``release(source_consumer)`` revert it.
 
-        What both places use of a pool is counted once: the consumer holds it, ``leaving`` only what
-        goes beyond that, and a swap exchanges it too. Only a ledger that stores no requests (a
-        remote Placement) counts it twice.
+        What both places use of a pool is counted once: the consumer holds it, ``source_consumer``
+        only what goes beyond that, and a swap exchanges it too. Only a ledger that stores no
+        requests (a remote Placement) counts it twice.
 
-        :param found: where to, as for :meth:`claim`
-        :param leaving: who is to hold what the consumer held; it gets its project, user and type.
-            It is in no server group: the consumer itself is, where it goes
-        :param leaving_type: another type for it, such as ``MIGRATION``
-        :param leaving_id: the uuid of its claim; None: one is made up
+        :param candidates: where to, as for :meth:`claim`
+        :param source_consumer: who is to hold what the consumer held; it gets its project, user and
+            type. It is in no server group: the consumer itself is, where it goes
+        :param source_consumer_type: another type for it, such as ``MIGRATION``
+        :param source_consumer_id: the uuid of its claim; None: one is made up
         :param generation: the one the consumer was read at; None demands none
         :param release_expired: True to release expired claims of others that are in the way, as
             for :meth:`claim`
-        :param override_disabled: as for :meth:`claim`, of where it goes
+        :param ignore_maintenance: as for :meth:`claim`, of where it goes
         :param limits: as for :meth:`claim`, of where it goes
         :returns: what the consumer holds now
         :raises ConsumerNotFound: if it holds nothing
-        :raises ConsumerExists: if ``leaving`` holds something already
+        :raises ConsumerExists: if ``source_consumer`` holds something already
         :raises CapacityException: if it does not fit, with who holds what; nothing moved then
         :raises StaleConsumer: if others write the consumer again and again, or it is not at
             ``generation`` any more
         """
         return self._claims.move(
             consumer,
-            found,
-            leaving,
-            leaving_type,
-            leaving_id,
+            candidates,
+            source_consumer,
+            source_consumer_type,
+            source_consumer_id,
             generation,
-            unchanged,
+            if_generation,
             release_expired,
-            override_disabled,
+            ignore_maintenance,
             operation,
             checked(limits),
         )

@@ -85,7 +85,7 @@ class Plans:
         if not isinstance(reshape, Reshape):
             raise exceptions.InvalidField("reshape", reshape, "a Reshape")
         if dry_run:
-            return self._store.retries.again(lambda: self._tried(reshape), *FASTER)
+            return self._store.retries.retry(lambda: self._tried(reshape), *FASTER)
         subject = reshape.subject
         doing, done = self._store.begin(operation, "reshape", subject)
         if done is not None:
@@ -99,7 +99,7 @@ class Plans:
 
         # who claims of what moves is faster, too, and may do so all the time
         retries = self._store.retries
-        return retries.again(attempt, *FASTER, tries=max(retries.definitions, retries.fits))
+        return retries.retry(attempt, *FASTER, tries=max(retries.definitions, retries.assignments))
 
     def audit(self, now: datetime.datetime | None, older_than: datetime.timedelta | None) -> Audit:
         at = self._store.now_or(now)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
-from resource_objects.ledger.demand import Demand, Found, demands_of
+from resource_objects.ledger.demand import Claimable, Demand, demands_of
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
 from resource_objects.ledger.store import Store, any_limit, pages_of
 from resource_objects.providers import Claim
@@ -60,7 +60,7 @@ _FINAL = (
 _BOUNDS = (exceptions.Rule.CAPACITY, exceptions.Rule.LIMIT)
 
 #: Takes what was found, once.
-Attempt = Callable[[Found], Claim]
+Attempt = Callable[[Claimable], Claim]
 #: Whether a refusal stays one, whatever others give back.
 Final = Callable[[exceptions.CapacityException], bool]
 
@@ -83,9 +83,9 @@ class Queue:
         )
         return (waiter for page in pages for waiter in page)
 
-    def could_ever(self, found: Candidates, options: Options | None = None) -> bool:
+    def is_satisfiable(self, found: Candidates, options: Options | None = None) -> bool:
         if not isinstance(found, Candidates):
-            raise exceptions.InvalidField("could_ever", found, "Candidates of a search")
+            raise exceptions.InvalidField("is_satisfiable", found, "Candidates of a search")
         picture = snapshot_without(self._store.backend, found.at)
         try:
             return bool(picture.searched(found.request, options or found.options))
@@ -95,7 +95,7 @@ class Queue:
     def take(
         self,
         consumer: str,
-        found: Found,
+        found: Claimable,
         wait: datetime.timedelta,
         attempt: Attempt,
         leaving: str | None = None,
@@ -192,7 +192,7 @@ class Queue:
 
     # --- what is waited for ---
 
-    def _afresh(self, found: Found, options: Options | None, leaving: str | None) -> Found:
+    def _afresh(self, found: Claimable, options: Options | None, leaving: str | None) -> Claimable:
         """Return what the same search finds now; of what was decided elsewhere, the same."""
         if options is None or not isinstance(found, Candidates):
             return found
@@ -205,7 +205,7 @@ class Queue:
     def _worth_waiting(
         self,
         consumer: str,
-        found: Found,
+        found: Claimable,
         final: Final,
         refusal: exceptions.CapacityException | None,
     ) -> exceptions.CapacityException | None:
@@ -220,10 +220,10 @@ class Queue:
             raise refusal
         return refusal
 
-    def _demands(self, found: Found) -> tuple[Demand, ...]:
+    def _demands(self, found: Claimable) -> tuple[Demand, ...]:
         return tuple(demands_of(found, self._store.uuids, "claim"))
 
-    def _awaits(self, found: Found, demands: Iterable[Demand]) -> tuple[Awaited, ...]:
+    def _awaits(self, found: Claimable, demands: Iterable[Demand]) -> tuple[Awaited, ...]:
         """Return what is waited for: of any tree, of that of a search, or of those named."""
         if isinstance(found, Candidates):
             root = None if found.at is None else self._root(found.at)
@@ -312,7 +312,7 @@ class _Outlook:
     Claims have no part in that, so of a search that was refused it is asked again only after a
     definition changed, or something was put out of service: a machine may have gone. Cost: where
     nothing else was written than claims, a read of what the feed says of them; else that of
-    :meth:`Queue.could_ever`, once in some seconds.
+    :meth:`Queue.is_satisfiable`, once in some seconds.
     """
 
     def __init__(self, queue: Queue, store: Store, found: Candidates, options: Options) -> None:
@@ -329,7 +329,7 @@ class _Outlook:
         if self._seen is not None and (now - self._asked < _ANYWAY or not self._may_differ()):
             return False
         self._seen, self._asked = self._store.backend.cursor(), now
-        return not self._queue.could_ever(self._found, self._options)
+        return not self._queue.is_satisfiable(self._found, self._options)
 
     def _may_differ(self) -> bool:
         """Return whether more than claims was written since it was asked."""

@@ -44,30 +44,37 @@ PAGE, TREE_PAGE = 500, 100
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a write is tried again after somebody else was faster.
+    """How often, and for how long, the methods of a ledger retry after a lost race.
 
-    ``searches`` and ``seconds``: how many times at most, and for how long, ``claim`` looks for
-    candidates afresh after all it was given are gone. Such a search is shuffled among the best, and
-    from the second one on waits a short time at random before, or those who met once would meet
-    again. By these defaults the seconds are over first: as long as others leave room, a claim that
-    asks for candidates gets some of it. It ends earlier where nobody wrote since the last search.
-    ``fits``: how many times the ledger places an amount afresh that it puts somewhere itself
-    (a topology that is not assigned, units that are named) after somebody took of that host in
-    between; before each it waits a short time at random, growing to a quarter of a second, for the
-    same reason. ``definitions``: how many times anything that reads and then writes is done again
-    after somebody wrote in between: ``sync`` and all that changes definitions compare again,
-    ``reshape`` is worked out again (as often as ``fits``, if that is more: whoever claims of what
-    moves is in its way, too), ``adjust``, ``move``, ``swap`` and ``renew`` read the consumer
-    again. ``apply`` is not tried again: its plan holds for what it was made from. ``lease``: for
-    how many seconds a claim that waits stays in the queue without renewing, by the clock of the
-    ledger; it renews at each third of it, and the time it waits for goes by ``clock``.
+    ==============  ================================================================================
+    ``searches``    the maximum number of further searches of a claim whose candidates are all
+                    allocated to other consumers by now
+    ``seconds``     for how long a claim searches again; with the default values this ends first
+    ``assignments`` the maximum number of times that the ledger assigns a placed amount (a
+                    topology, devices, units by name) again after a concurrent claim on its host
+    ``definitions`` the maximum number of repetitions of a method that reads and then writes:
+                    ``sync`` and the other changes of definitions, ``reshape`` (the larger of
+                    ``definitions`` and ``assignments``), ``adjust``, ``move``, ``swap``, ``renew``
+    ``lease``       the seconds for which a waiting claim stays in the queue without a renewal, by
+                    the clock of the ledger; it renews after each third
+    ==============  ================================================================================
 
-    :raises InvalidField: for what is no count from 0, no time from 0, or no lease above 0
+    The first further search follows at once. Before each later one, and before each new
+    assignment, the ledger pauses for a short random time that grows to a quarter of a second, so
+    that the same processes do not collide again. From the second search on, the best candidates
+    are shuffled. A claim stops searching when no other process has written since its last search.
+    ``apply`` never retries: a plan is valid only for the state it was made from.
+
+    ``clock`` measures the time that a claim searches or waits; ``sleep`` and ``uniform`` pause and
+    choose random numbers.
+
+    :raises InvalidField: for a count that is no integer from 0, for seconds that are not from 0,
+        or for a lease that is not above 0 and at most a day
     """
 
     searches: int = 1000
     definitions: int = 5
-    fits: int = 20
+    assignments: int = 20
     seconds: float = 30.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -75,7 +82,7 @@ class RetryPolicy:
     lease: float = LEASE
 
     def __post_init__(self) -> None:
-        for name in ("searches", "definitions", "fits"):
+        for name in ("searches", "definitions", "assignments"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise exceptions.InvalidField(f"RetryPolicy.{name}", value, "an integer from 0")
@@ -85,16 +92,17 @@ class RetryPolicy:
             expected = "seconds above 0, at most a day"
             raise exceptions.InvalidField("RetryPolicy.lease", self.lease, expected)
 
-    def again(
+    def retry(
         self,
         attempt: Callable[[], _T],
         *faster: type[exceptions.ResourceObjectsError],
         tries: int | None = None,
     ) -> _T:
-        """Attempt something that reads and then writes, again if somebody wrote in between.
+        """Call a function that reads and then writes, again if another process wrote in between.
 
-        :param faster: the errors that tell that somebody did
-        :param tries: how many times again; None: ``definitions``
+        :param attempt: the function
+        :param faster: the errors that report that another process wrote
+        :param tries: the number of repetitions; None: ``definitions``
         """
         return self.write(lambda: None, lambda _: attempt(), *faster, tries=tries)
 
@@ -121,12 +129,13 @@ class RetryPolicy:
                     raise
                 tries -= 1
 
-    def afresh(self) -> Iterator[int]:
-        """Return an iterator over the times that one may search afresh, after a pause from 2 on.
+    def search_attempts(self) -> Iterator[int]:
+        """Return an iterator over the further searches of a claim, with a pause before the second.
 
-        It ends after ``searches`` times, or when ``seconds`` are over, counted from this call.
+        It ends after ``searches`` searches, or ``seconds`` after this call.
 
-        >>> list(RetryPolicy(searches=2, sleep=print, uniform=lambda least, most: most).afresh())
+        >>> policy = RetryPolicy(searches=2, sleep=print, uniform=lambda least, most: most)
+        >>> list(policy.search_attempts())
         0.004
         [1, 2]
         """
@@ -143,7 +152,9 @@ class RetryPolicy:
         return turns()
 
     def pause(self, tried: int) -> None:
-        """Wait before something is tried again that was tried so often.
+        """Pause for a random time before the next attempt.
+
+        :param tried: the number of attempts so far
 
         >>> RetryPolicy(sleep=print, uniform=lambda least, most: most).pause(2)
         0.008

@@ -152,7 +152,7 @@ def write(
 
     faster = () if asked.since(28) else (exceptions.StaleConsumer, exceptions.ConsumerExists)
     try:
-        asked.ledger.retries.again(attempt, *faster)
+        asked.ledger.retries.retry(attempt, *faster)
     except (exceptions.StaleConsumer, exceptions.ConsumerExists) as error:
         raise errors.conflict(
             f"consumer generation conflict - {error}", errors.CONCURRENT_UPDATE

@@ -142,7 +142,7 @@ def change(
             write(ledger, one.name, disabling(one), updates=(update,))
         return Changed(one, update)
 
-    return ledger.retries.again(attempt, exceptions.StaleDefinition)
+    return ledger.retries.retry(attempt, exceptions.StaleDefinition)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
         doing = Write(operation(ledger), "reparent", uuid, changes, unchanged=made.unchanged)
         ledger.backend.commit(doing)
 
-    ledger.retries.again(attempt, exceptions.StaleDefinition)
+    ledger.retries.retry(attempt, exceptions.StaleDefinition)
 
 
 def _called(definition: ProviderDefinition, uuid: str, name: str) -> ProviderDefinition:

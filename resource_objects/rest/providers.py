@@ -170,7 +170,7 @@ def delete(asked: Asked) -> webob.Response:
         kept.remove(ledger, one)
 
     try:
-        ledger.retries.again(attempt, exceptions.StaleDefinition)
+        ledger.retries.retry(attempt, exceptions.StaleDefinition)
     except exceptions.ProviderInUse as error:
         raise errors.conflict(cannot, errors.PROVIDER_IN_USE) from error
     return asked.reply(204, cached=False)

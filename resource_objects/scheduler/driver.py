@@ -409,7 +409,7 @@ class _Run:
         if self._spec.group is not None:  # another candidate might be beside the wrong members
             wanted = {name: Chosen(found[0], found.request) for name, found in plan.items()}
             limits = None if self._asked is None else self._asked.limits(snapshot.fleet)
-            said = {**said, "unchanged": True, "limits": limits}
+            said = {**said, "if_generation": True, "limits": limits}
         claims = self._ledger.claim_all(wanted, **said)
         return [
             self._destination(claim, found, snapshot.fleet)

@@ -189,7 +189,7 @@ def _placed(
     def claimed(snapshot: Snapshot) -> PlacedGang:
         number, found, limits = fitted(snapshot)
         named = {f"{consumers}/{name}": one for name, one in found.candidates.items()}
-        claims = ledger.claim_all(named, unchanged=is_bound, limits=limits, **said)
+        claims = ledger.claim_all(named, if_generation=is_bound, limits=limits, **said)
         return PlacedGang(found, number, dict(zip(found.candidates, claims, strict=True)))
 
     return retried(ledger, claimed)
@@ -307,7 +307,7 @@ def retried(ledger: Ledger, claimed: Callable[[Snapshot], T]) -> T:
 
     :param claimed: searches a picture and claims, all in one write
     """
-    afresh = ledger.retries.afresh()
+    afresh = ledger.retries.search_attempts()
     while True:
         snapshot = ledger.snapshot()
         try:

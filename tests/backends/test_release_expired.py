@@ -400,9 +400,9 @@ def test_what_a_move_leaves_behind_is_not_taken(ledger: ro.Ledger) -> None:
     ledger.claim("job", {"host1": "VCPU=3"}, expires_at=LONG_AGO)
     ledger.claim("one", {"host0": "VCPU=4"})
     with pytest.raises(exceptions.NoCandidates):
-        ledger.move("job", found(ledger, "VCPU=2"), leaving="old", release_expired=True)
+        ledger.move("job", found(ledger, "VCPU=2"), source_consumer="old", release_expired=True)
     with pytest.raises(exceptions.CapacityException):
-        ledger.move("job", {"host1": "VCPU=2"}, leaving="old", release_expired=True)
+        ledger.move("job", {"host1": "VCPU=2"}, source_consumer="old", release_expired=True)
     assert consumers(ledger) == ["job", "one"]
 
 
@@ -410,9 +410,9 @@ def test_who_is_to_hold_the_old_place_may_not_have_an_expired_claim(ledger: ro.L
     elsewhere(ledger, "one", "two")
     for asked in ("VCPU=2", "VCPU=4"):
         with pytest.raises(exceptions.ConsumerExists, match="two holds"):
-            ledger.move("job", {"host0": asked}, leaving="two", release_expired=True)
+            ledger.move("job", {"host0": asked}, source_consumer="two", release_expired=True)
     assert consumers(ledger) == ["job", "one", "two"]
-    claim = ledger.move("job", {"host0": "VCPU=2"}, leaving="old", release_expired=True)
+    claim = ledger.move("job", {"host0": "VCPU=2"}, source_consumer="old", release_expired=True)
     assert str(claim) == "job holds VCPU=2 of host0"
     assert str(ledger.held("old")) == "old holds VCPU=1 of host1"
 

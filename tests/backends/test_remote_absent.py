@@ -82,7 +82,7 @@ REFUSED: dict[Ability, Callable[[ro.Ledger], object]] = {
         JOB, {"host0": "VCPU=1"}, limits={"host0": {"VCPU": 2}}
     ),
     Ability.UNCHANGED: lambda ledger: ledger.claim(
-        JOB, {"host0": "VCPU=1"}, unchanged={"host0": 1}
+        JOB, {"host0": "VCPU=1"}, if_generation={"host0": 1}
     ),
     Ability.SERVER_GROUPS: lambda ledger: ledger.claim(JOB, {"host0": "VCPU=1"}, group="db"),
     Ability.CONSUMER_TYPES: lambda ledger: ledger.claim(
@@ -111,7 +111,7 @@ REFUSED: dict[Ability, Callable[[ro.Ledger], object]] = {
         Write(Operation(), "report", "host0", reported=(HERE,))
     ),
     Ability.FEED: lambda ledger: ledger.feed.keep(datetime.timedelta(days=1)),
-    Ability.WAITING: lambda ledger: list(ledger.waiting()),
+    Ability.WAITING: lambda ledger: list(ledger.queue()),
     Ability.STATISTICS: lambda ledger: ledger.statistics.types(),
     Ability.USE_OVER_TIME: lambda ledger: ledger.use_over_time.record(datetime.timedelta(days=9)),
 }

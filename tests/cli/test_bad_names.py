@@ -228,7 +228,7 @@ def test_a_claim_that_waits_and_is_interrupted_leaves_nothing(start, url: str, n
         ledger.claim("big", {"lab-0": "VCPU=6", "lab-1": "VCPU=8"})
     child = start("-vv", "claim", "x", "VCPU=1", "--wait", "10m", "--env")
     with ro.connect(url) as ledger:
-        until(lambda: list(ledger.waiting()))
+        until(lambda: list(ledger.queue()))
     child.send_signal(signal.Signals[name])
     out, err = child.communicate(timeout=60)
     assert (out, "Traceback" in err) == ("", False)

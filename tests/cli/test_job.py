@@ -263,7 +263,7 @@ def test_who_waits_is_listed_and_told_to_those_behind(lab, ledger):
         "  before it in the queue: a, b",
         *done.err.splitlines()[2:],
     ]
-    assert [one.consumer for one in ledger.waiting()] == ["a", "b"]
+    assert [one.consumer for one in ledger.queue()] == ["a", "b"]
 
 
 def test_nobody_waits_for_what_can_never_be(lab):
@@ -278,13 +278,13 @@ def test_nobody_waits_for_what_can_never_be(lab):
 def test_a_wait_that_is_interrupted_leaves_nothing(start, ledger, number, status):
     ledger.claim("big", {HERE: "VCPU=8"})
     child = start("VCPU=1", "--wait", "10m", "--", "true", interruptible=True)
-    until(lambda: next(ledger.waiting(), None))
+    until(lambda: next(ledger.queue(), None))
     child.send_signal(number)
     _, err = child.communicate(timeout=60)
     told = "resource-objects: interrupted\n" if number == signal.SIGINT else ""
     assert (child.returncode, err) == (status, told)
     assert holders(ledger) == ["big"]
-    assert list(ledger.waiting()) == []
+    assert list(ledger.queue()) == []
 
 
 def test_a_claim_that_nobody_is_told_of_is_given_back(home, url, ledger):
@@ -585,7 +585,7 @@ def test_nothing_runs_whose_devices_cannot_be_told(start, ledger, tmp_path):
 def test_a_run_waits(start, ledger):
     ledger.claim("big", {HERE: "VCPU=8"})
     child = start("VCPU=1", "--wait", "1m", *python("print('mine')"))
-    until(lambda: next(ledger.waiting(), None))
+    until(lambda: next(ledger.queue(), None))
     ledger.release("big")
     assert child.communicate(timeout=60)[0] == "mine\n"
 

@@ -386,7 +386,7 @@ def test_an_interrupted_wait_is_one_line_and_leaves_nothing(home, sqlite_url):
         ledger.claim("first", {"box": "VCPU=1"})
         argv = ("--database", url, "claim", "second", "VCPU=1", "--wait", "10m")
         with contextlib.closing(Program(argv, os.environ, str(home), interruptible=True)) as child:
-            until(lambda: list(ledger.waiting()))
+            until(lambda: list(ledger.queue()))
             child.send_signal(signal.SIGINT)
             _, err = child.communicate()
         assert (child.returncode, err) == (130, "resource-objects: interrupted\n")

@@ -127,12 +127,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "use_over_time.between": {"since": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)},
     "audit": {},
     "snapshot": {},
-    "claim": {"consumer": "new", "found": {"host0": "VCPU=1"}},
-    "claim_all": {"found": {"new": {"host0": "VCPU=1"}}},
+    "claim": {"consumer": "new", "candidates": {"host0": "VCPU=1"}},
+    "claim_all": {"candidates": {"new": {"host0": "VCPU=1"}}},
     "adjust": {"consumer": "job", "changes": {"host0": "VCPU=1"}},
     "attribute": {"host": "host2", "consumer": "new"},
-    "replace": {"consumer": "job", "found": {"host0": "VCPU=1"}},
-    "move": {"consumer": "job", "found": {"host1": "VCPU=1"}},
+    "replace": {"consumer": "job", "candidates": {"host0": "VCPU=1"}},
+    "move": {"consumer": "job", "candidates": {"host1": "VCPU=1"}},
     "swap": {"consumer": "job", "other": "job2"},
     "confirm": {"consumer": "job"},
     "renew": {"consumer": "job", "expires_in": HOUR},
@@ -141,9 +141,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "enable": {"provider": "host0"},
     "drain": {"provider": "host0", "reason": "fan"},
     "release_all": {"consumers": ["job"]},
-    "waiting": {},
-    "could_ever": {"found": ...},
-    "when": {"request": "VCPU=9"},
+    "queue": {},
+    "is_satisfiable": {"candidates": ...},
+    "earliest_start": {"request": "VCPU=9"},
     "acting": {"actor": "ann"},
     "expired": {},
     "release_expired": {},
@@ -204,8 +204,8 @@ def call(ledger: ro.Ledger, method: str, parameter: str, value: Any) -> Any:
     given = {**GOOD[method], parameter: value}
     if method == "feed.is_fresh" and parameter != "snapshot":
         given["snapshot"] = ledger.snapshot()
-    if method == "could_ever" and parameter != "found":
-        given["found"] = ledger.snapshot().candidates("VCPU=9")
+    if method == "is_satisfiable" and parameter != "candidates":
+        given["candidates"] = ledger.snapshot().candidates("VCPU=9")
     kinds = inspect.signature(asked).parameters
     rest: list[Any] = []
     for name in list(given):
@@ -286,6 +286,6 @@ def test_a_generation_is_a_whole_number(kept: ro.Ledger, method: str) -> None:
         got = rf"got {re.escape(repr(wrong))}.*from 0 to"
         with pytest.raises(exceptions.InvalidField, match=f"generation: {got}"):
             call(kept, method, "generation", wrong)
-        with pytest.raises(exceptions.InvalidField, match=f"unchanged: {got}"):
-            kept.claim("new", {"host0": "VCPU=1"}, unchanged={"host0": wrong})
+        with pytest.raises(exceptions.InvalidField, match=f"if_generation: {got}"):
+            kept.claim("new", {"host0": "VCPU=1"}, if_generation={"host0": wrong})
     assert state(kept) == before

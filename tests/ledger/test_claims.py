@@ -92,9 +92,9 @@ def test_a_moment_is_kept_in_utc(ledger: ro.Ledger) -> None:
         {"project": ""},
         {"user": 7},
         {"consumer_type": " x"},
-        {"unchanged": 1},
-        {"unchanged": {"host0": "1"}},
-        {"unchanged": True},  # nobody says which definitions: nothing was searched
+        {"if_generation": 1},
+        {"if_generation": {"host0": "1"}},
+        {"if_generation": True},  # nobody says which definitions: nothing was searched
     ],
 )
 def test_what_cannot_be_said_of_a_claim_is_refused(ledger: ro.Ledger, bad: Any) -> None:
@@ -140,10 +140,10 @@ def test_a_candidate_may_demand_the_definitions_it_was_found_at(ledger: ro.Ledge
     assert places(ledger.claim("calm", old[0])) == ["host0"]
     ledger.release("calm")
     with pytest.raises(exceptions.StaleDefinition):
-        ledger.claim("job", old[0], unchanged=True)
+        ledger.claim("job", old[0], if_generation=True)
     # of several, the next one; of a search, one that is found afresh
-    assert places(ledger.claim("job", old, unchanged=True)) == ["host1"]
-    again = ledger.claim("more", found(ledger), unchanged=True)
+    assert places(ledger.claim("job", old, if_generation=True)) == ["host1"]
+    again = ledger.claim("more", found(ledger), if_generation=True)
     assert places(again) == ["host0"]
 
 
@@ -154,19 +154,19 @@ def test_traits_of_who_is_above_count_too(ledger: ro.Ledger) -> None:
     old = ledger.snapshot().candidates(ro.Request("PGPU=1", required=["CUSTOM_A"]))
     ledger.change("host0", traits=[])
     with pytest.raises(exceptions.StaleDefinition, match="host0"):
-        ledger.claim("job", old[0], unchanged=True)
+        ledger.claim("job", old[0], if_generation=True)
 
 
 def test_whoever_decides_elsewhere_says_which_definitions(ledger: ro.Ledger) -> None:
     hosts(ledger)
     host = ledger.provider("host0")
-    assert ledger.claim("job", {"host0": "VCPU=1"}, unchanged={"host0": host.generation or 0})
+    assert ledger.claim("job", {"host0": "VCPU=1"}, if_generation={"host0": host.generation or 0})
     ledger.change("host0", traits=["CUSTOM_A"])
     for key in ("host0", host.uuid):
         with pytest.raises(exceptions.StaleDefinition):
-            ledger.claim("x", {"host1": "VCPU=1"}, unchanged={key: host.generation or 0})  # type: ignore[dict-item]
+            ledger.claim("x", {"host1": "VCPU=1"}, if_generation={key: host.generation or 0})  # type: ignore[dict-item]
     with pytest.raises(exceptions.ProviderNotFound):
-        ledger.claim("x", {"host1": "VCPU=1"}, unchanged={"host9": 0})
+        ledger.claim("x", {"host1": "VCPU=1"}, if_generation={"host9": 0})
 
 
 # --- several at once ---
@@ -218,10 +218,10 @@ def test_a_gang_goes_around_who_is_gone_or_changed(ledger: ro.Ledger) -> None:
     old = found(ledger, "VCPU=4")
     ledger.remove("host0")
     ledger.change("host1", traits=["CUSTOM_A"])
-    claims = by_consumer(ledger.claim_all({"a": old}, unchanged=True))
+    claims = by_consumer(ledger.claim_all({"a": old}, if_generation=True))
     assert places(claims["a"]) == ["host2"]
     with pytest.raises((exceptions.StaleDefinition, exceptions.ProviderNotFound)):
-        ledger.claim_all({"b": old[:2]}, unchanged=True)
+        ledger.claim_all({"b": old[:2]}, if_generation=True)
 
 
 def test_a_gang_shares_what_is_above_it(ledger: ro.Ledger) -> None:
@@ -364,9 +364,9 @@ def test_a_generation_that_is_demanded_is_not_asked_for_again(
     given: Any = ("held", found(ledger)) if take == "move" else ("job", found(ledger))
     with pytest.raises(exceptions.StaleDefinition, match="host2"):
         if take == "claim_all":
-            ledger.claim_all({"job": found(ledger)}, unchanged={"host2": 0})
+            ledger.claim_all({"job": found(ledger)}, if_generation={"host2": 0})
         else:
-            getattr(ledger, take)(*given, unchanged={"host2": 0})
+            getattr(ledger, take)(*given, if_generation={"host2": 0})
     assert len(seen) == 1
 
 
@@ -692,7 +692,7 @@ def test_a_move_is_all_or_nothing(ledger: ro.Ledger) -> None:
     before = ledger.usage()
     for leaving in (None, "migration"):
         with pytest.raises(exceptions.CapacityException):
-            ledger.move("job", {"host1": "VCPU=3"}, leaving=leaving)
+            ledger.move("job", {"host1": "VCPU=3"}, source_consumer=leaving)
         assert ledger.usage() == before
     assert str(ledger.move("job", {"host1": "VCPU=2"})) == "job holds VCPU=2 of host1"
     assert ledger.usage()["host0", "VCPU"].used == 0
@@ -701,7 +701,7 @@ def test_a_move_is_all_or_nothing(ledger: ro.Ledger) -> None:
 def test_a_migration_holds_both_places_until_it_is_done(ledger: ro.Ledger) -> None:
     hosts(ledger)
     ledger.claim("job", found(ledger), project="p", user="u", consumer_type="vm")
-    claim = ledger.move("job", {"host1": "VCPU=3"}, leaving="migration")
+    claim = ledger.move("job", {"host1": "VCPU=3"}, source_consumer="migration")
     left = ledger.held("migration")
     assert (str(claim), str(left)) == (
         "job holds VCPU=3 of host1",
@@ -717,7 +717,7 @@ def test_a_migration_holds_both_places_until_it_is_done(ledger: ro.Ledger) -> No
 def test_a_migration_is_taken_back_by_a_swap(ledger: ro.Ledger) -> None:
     hosts(ledger)
     before = ledger.claim("job", [taken("host0", "VCPU", 2, "cpu0", "cpu1")])
-    ledger.move("job", {"host1": "VCPU=3"}, leaving="migration")
+    ledger.move("job", {"host1": "VCPU=3"}, source_consumer="migration")
     ledger.swap("job", "migration")
     ledger.release("migration")
     assert ledger.held("job").allocations == before.allocations
@@ -729,7 +729,7 @@ def test_a_move_searches_again_like_a_claim(ledger: ro.Ledger) -> None:
     ledger.claim("job", {"host0": "VCPU=4"})
     searched = ledger.snapshot().candidates(ro.Request("VCPU=4"), limit=1)
     ledger.claim("faster", {"host1": "VCPU=1"})
-    moved = ledger.move("job", searched, leaving="migration")
+    moved = ledger.move("job", searched, source_consumer="migration")
     assert str(moved) == "job holds VCPU=4 of host2"
 
 
@@ -746,18 +746,22 @@ def test_who_holds_nothing_cannot_move(ledger: ro.Ledger) -> None:
     ledger.claim("job", {"host0": "VCPU=1"})
     ledger.claim("other", {"host0": "VCPU=1"})
     with pytest.raises(exceptions.ConsumerExists, match="other"):
-        ledger.move("job", {"host1": "VCPU=1"}, leaving="other")
+        ledger.move("job", {"host1": "VCPU=1"}, source_consumer="other")
     with pytest.raises(exceptions.DuplicateKey):
-        ledger.move("job", {"host1": "VCPU=1"}, leaving="job")
+        ledger.move("job", {"host1": "VCPU=1"}, source_consumer="job")
 
 
 def test_a_repeated_move_moves_once(ledger: ro.Ledger) -> None:
     hosts(ledger)
     ledger.claim("job", {"host0": "VCPU=1"})
     operation = new_operation()
-    first = ledger.move("job", {"host1": "VCPU=1"}, leaving="migration", operation=operation)
+    first = ledger.move(
+        "job", {"host1": "VCPU=1"}, source_consumer="migration", operation=operation
+    )
     ledger.release("migration")
-    again = ledger.move("job", {"host1": "VCPU=1"}, leaving="migration", operation=operation)
+    again = ledger.move(
+        "job", {"host1": "VCPU=1"}, source_consumer="migration", operation=operation
+    )
     assert again == first
     with pytest.raises(exceptions.ConsumerNotFound):
         ledger.held("migration")
@@ -769,7 +773,7 @@ def test_a_move_reads_again_what_somebody_changed(
     hosts(ledger)
     ledger.claim("job", {"host0": "VCPU=1"})
     committing(ledger, monkeypatch, "move", lambda: ledger.adjust("job", {"host0": "VCPU=1"}))
-    ledger.move("job", {"host1": "VCPU=1"}, leaving="migration")
+    ledger.move("job", {"host1": "VCPU=1"}, source_consumer="migration")
     assert str(ledger.held("migration")) == "migration holds VCPU=2 of host0"
 
 

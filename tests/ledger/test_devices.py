@@ -149,7 +149,7 @@ def test_devices_move_with_a_trail_that_is_confirmed_or_taken_back(lab: ro.Ledge
     lab.claim("job", {"host0": {DEVICES: ro.devices(CARD)}})
     before = taken(lab, "job")
     found = lab.snapshot().candidates({DEVICES: ro.devices(CARD)})
-    lab.move("job", found, leaving="job-before")
+    lab.move("job", found, source_consumer="job-before")
     assert taken(lab, "job-before") == before
     assert set(taken(lab, "job")) == {("host0/0000:02:00.0", CARD)}
     lab.swap("job", "job-before")

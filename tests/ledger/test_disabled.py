@@ -152,7 +152,7 @@ def test_who_asks_for_the_trait_finds_what_is_disabled(ledger: ro.Ledger) -> Non
     with pytest.raises(ProviderDisabled):
         ledger.claim("job-1", candidates[0])
     cursor = ledger.feed.cursor()
-    ledger.claim("job-1", candidates, override_disabled=True)
+    ledger.claim("job-1", candidates, ignore_maintenance=True)
     [told] = ledger.feed.changes(cursor)
     assert (told.actor, told.overrides) == ("admin", (ledger.provider("host0").uuid,))
     assert told.to_dict()["overrides"] == told.overrides
@@ -165,22 +165,22 @@ def test_nobody_overrides_without_a_name() -> None:
     with ro.connect("memory://") as ledger:
         ledger.sync(ro.Provider("host0", "VCPU=8"))
         for name in ("claim", "adjust", "replace", "move"):
-            with pytest.raises(exceptions.InvalidField, match=r"override_disabled.*actor"):
-                getattr(ledger, name)("job-1", {"host0": "VCPU=1"}, override_disabled=True)
+            with pytest.raises(exceptions.InvalidField, match=r"ignore_maintenance.*actor"):
+                getattr(ledger, name)("job-1", {"host0": "VCPU=1"}, ignore_maintenance=True)
         with pytest.raises(exceptions.InvalidField, match="True or False"):
-            ledger.claim("job-1", {"host0": "VCPU=1"}, override_disabled="yes")  # type: ignore[arg-type]
+            ledger.claim("job-1", {"host0": "VCPU=1"}, ignore_maintenance="yes")  # type: ignore[arg-type]
 
 
 def test_every_verb_that_takes_may_override(ledger: ro.Ledger) -> None:
     ledger.disable("host0", reason="fan")
     here = {"host0": "VCPU=1"}
-    ledger.claim_all({"job-1": here}, override_disabled=True)
-    ledger.adjust("job-1", here, override_disabled=True)
-    ledger.replace("job-1", {"host0": "VCPU=3"}, override_disabled=True)
+    ledger.claim_all({"job-1": here}, ignore_maintenance=True)
+    ledger.adjust("job-1", here, ignore_maintenance=True)
+    ledger.replace("job-1", {"host0": "VCPU=3"}, ignore_maintenance=True)
     ledger.claim("job-2", {"host1": "VCPU=1"})
     with pytest.raises(ProviderDisabled):
         ledger.move("job-2", here)
-    ledger.move("job-2", here, override_disabled=True)
+    ledger.move("job-2", here, ignore_maintenance=True)
     assert str(ledger.held("job-2")) == "job-2 holds VCPU=1 of host0"
 
 
@@ -230,7 +230,7 @@ def test_who_is_still_there_is_told_until_nobody_is(ledger: ro.Ledger) -> None:
 def test_a_migration_away_can_be_taken_back(ledger: ro.Ledger) -> None:
     ledger.claim("vm", {"host0": "VCPU=1"})
     ledger.disable("host0", reason="fan")
-    ledger.move("vm", {"host1": "VCPU=1"}, leaving="vm-old")
+    ledger.move("vm", {"host1": "VCPU=1"}, source_consumer="vm-old")
     ledger.swap("vm", "vm-old")
     ledger.release("vm-old")
     assert str(ledger.held("vm")) == "vm holds VCPU=1 of host0"
@@ -301,7 +301,7 @@ def test_a_topology_goes_to_the_cells_that_are_in_service() -> None:
         assert (out.where, out.disabled and out.disabled.reason) == ("host0/numa0", "dimm")
         assert not isinstance(refused.value, ProviderDisabled)  # job-1 may go
         taken = ledger.claim(
-            "job-2", {"host0": "NUMA_TOPOLOGY=1:dedicated=4"}, override_disabled=True
+            "job-2", {"host0": "NUMA_TOPOLOGY=1:dedicated=4"}, ignore_maintenance=True
         )
         assert [part.provider for part in taken.allocations if part.units] == ["host0/numa0"]
         ledger.release("job-2")
@@ -414,7 +414,7 @@ def test_a_virtual_function_that_somebody_has_is_held_when_it_is_given_back(url:
         with pytest.raises(ProviderDisabled):
             ledger.claim("other", before)
         again = ledger.snapshot().candidates(ro.Request(this, required=[TRAIT]))
-        held = ledger.claim("out-of-service", again, override_disabled=True)
+        held = ledger.claim("out-of-service", again, ignore_maintenance=True)
         assert held.allocations[0].units == (function,)
         ledger.enable(where)
         assert not ledger.sync(host())

@@ -115,7 +115,7 @@ def test_what_is_placed_by_the_ledger_avoids_it(ledger: ro.Ledger) -> None:
         ledger.claim("other", {"host": f"DEVICES=address={ONE}"})
     with pytest.raises(ProviderDisabled, match=f"{ONE} disabled"):
         ledger.claim("other", [raw(AT, VF, ONE)])
-    taken = ledger.claim("other", {"host": f"DEVICES=address={ONE}"}, override_disabled=True)
+    taken = ledger.claim("other", {"host": f"DEVICES=address={ONE}"}, ignore_maintenance=True)
     assert taken.allocations[0].units == (ONE,)
 
 

@@ -31,7 +31,7 @@ WAYS: dict[str, Take] = {
     "replace": lambda ledger, name, found, limits: ledger.replace(name, found, limits=limits),
     "move": lambda ledger, name, found, limits: ledger.move(name, found, limits=limits),
     "leaving": lambda ledger, name, found, limits: ledger.move(
-        name, found, leaving="migration", limits=limits
+        name, found, source_consumer="migration", limits=limits
     ),
     "adjust": lambda ledger, name, found, limits: ledger.adjust(name, found, limits=limits),
 }

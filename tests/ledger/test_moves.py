@@ -587,7 +587,7 @@ def test_who_changes_the_tree_meanwhile_is_not_overwritten(
 
 
 def test_it_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ro.connect(retries=RetryPolicy(definitions=2, fits=2)) as ledger:
+    with ro.connect(retries=RetryPolicy(definitions=2, assignments=2)) as ledger:
         glommed(ledger)
         tries = []
 

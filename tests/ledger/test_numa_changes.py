@@ -248,7 +248,7 @@ def test_a_topology_moves_between_hosts(numa_ledger: ro.Ledger) -> None:
     amounts = "NUMA_TOPOLOGY=2:dedicated=4"
     numa_ledger.claim("job", {"host0": amounts})
     before = topology(numa_ledger, "job")
-    numa_ledger.move("job", {"host1": amounts}, leaving="old")
+    numa_ledger.move("job", {"host1": amounts}, source_consumer="old")
     assert topology(numa_ledger, "old") == before
     assert topology(numa_ledger, "job", "host1") == before  # the same, elsewhere
     numa_ledger.swap("job", "old")
@@ -258,7 +258,7 @@ def test_a_topology_moves_between_hosts(numa_ledger: ro.Ledger) -> None:
     numa_ledger.move("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=8"})  # where it is, for it goes
     assert used(numa_ledger)["host0 PCPU"] == 8
     with pytest.raises(exceptions.CapacityException):  # what it leaves stays taken
-        numa_ledger.move("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=8"}, leaving="old")
+        numa_ledger.move("job", {"host0": "NUMA_TOPOLOGY=2:dedicated=8"}, source_consumer="old")
 
 
 def test_a_topology_and_counts_change_places(numa_ledger: ro.Ledger) -> None:
@@ -366,7 +366,7 @@ def _theft(ledger: ro.Ledger, number: int) -> Any:
 
 def test_how_often_is_the_retry_policys(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    policy = RetryPolicy(fits=2, sleep=slept.append)
+    policy = RetryPolicy(assignments=2, sleep=slept.append)
     with ro.connect(url, retries=policy) as ledger:
         ledger.sync(host_of("host0", cells()))
         count = iter(range(100))
@@ -389,8 +389,8 @@ def test_how_often_is_the_retry_policys(url: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("fits", [-1, True, "1", None])
 def test_how_often_is_a_count(fits: Any) -> None:
-    with pytest.raises(exceptions.InvalidField, match=r"RetryPolicy\.fits"):
-        RetryPolicy(fits=fits)
+    with pytest.raises(exceptions.InvalidField, match=r"RetryPolicy\.assignments"):
+        RetryPolicy(assignments=fits)
 
 
 def test_what_is_short_for_another_reason_is_not_tried_again(

@@ -92,7 +92,7 @@ def test_it_is_searched_afresh_where_cells_changed(
     unchanged: Any = {"host1": numa_ledger.provider("host1").generation} if is_mapping else False
     renumber(numa_ledger)
     numa_ledger.claim("other", {"host0": located("NUMA_TOPOLOGY=1:dedicated=2:on=1;0>4+1>5")})
-    numa_ledger.claim("mine", found, unchanged=unchanged)
+    numa_ledger.claim("mine", found, if_generation=unchanged)
     assert topology(numa_ledger, "mine").cpuset == "12-13"
     assert list(numa_ledger.audit()) == []
 
@@ -103,7 +103,7 @@ def test_definitions_that_are_demanded_are_the_same_for_every_place(
     found = numa_ledger.snapshot().candidates(ASKED)
     monkeypatch.setattr(numa_ledger, "snapshot", None)  # nothing is searched
     with pytest.raises(exceptions.StaleDefinition, match="host1 was changed"):
-        numa_ledger.claim("mine", found, unchanged={"host1": 99})
+        numa_ledger.claim("mine", found, if_generation={"host1": 99})
 
 
 def test_a_host_that_has_more_of_something_else_is_no_other_place(numa_ledger: ro.Ledger) -> None:
@@ -298,18 +298,18 @@ def test_nothing_was_found_at_definitions_by_who_decides_elsewhere(
 ) -> None:
     if how == "move":
         numa_ledger.claim("job", {"host1": "DISK_GB=1"})
-    with pytest.raises(exceptions.InvalidField, match="unchanged"):
+    with pytest.raises(exceptions.InvalidField, match="if_generation"):
         if how == "claim_all":
-            numa_ledger.claim_all({"job": given}, unchanged=True)
+            numa_ledger.claim_all({"job": given}, if_generation=True)
         else:
-            getattr(numa_ledger, how)("job", given, unchanged=True)
+            getattr(numa_ledger, how)("job", given, if_generation=True)
 
 
 def test_that_is_said_before_it_is_put_anywhere(numa_ledger: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidField, match="unchanged"):
-        numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=9"}, unchanged=True)
-    with pytest.raises(exceptions.InvalidField, match="unchanged"):
-        numa_ledger.claim_all({"job": {"host0": "NUMA_TOPOLOGY=1:dedicated=9"}}, unchanged=True)
+    with pytest.raises(exceptions.InvalidField, match="if_generation"):
+        numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=9"}, if_generation=True)
+    with pytest.raises(exceptions.InvalidField, match="if_generation"):
+        numa_ledger.claim_all({"job": {"host0": "NUMA_TOPOLOGY=1:dedicated=9"}}, if_generation=True)
 
 
 def test_a_candidate_of_ones_own_choice_is_told_again_as_it_was_put() -> None:

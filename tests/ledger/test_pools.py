@@ -511,7 +511,7 @@ def test_a_move_counts_what_both_places_use_of_a_pool_once(
 ) -> None:
     _with_pool(ledger)
     there = {target: "VCPU=2", "ceph": f"DISK_GB={size}"}
-    ledger.move("vm", there, leaving="left")
+    ledger.move("vm", there, source_consumer="left")
     before, after = {"a": "VCPU=2", "ceph": "DISK_GB=60"}, there
     rest = max(0, 60 - size)
     left = {"a": "VCPU=2", **({"ceph": f"DISK_GB={rest}"} if rest else {})}
@@ -546,7 +546,7 @@ def test_a_unit_of_a_pool_stays_with_the_consumer_that_moves(
         return [cpus, cpus.replace(**_FPGA, amount=count, units=units)]
 
     ledger.claim("vm", claimed("a", "f0", "f1"))
-    ledger.move("vm", claimed("b", *then), leaving="left")
+    ledger.move("vm", claimed("b", *then), source_consumer="left")
     left = tuple(unit for unit in ("f0", "f1") if unit not in then)
     assert (_units(ledger, "vm"), _units(ledger, "left")) == (then, left)
     assert ledger.snapshot().used("CUSTOM_FPGA") == len({"f0", "f1", *then})
@@ -570,7 +570,7 @@ def test_a_search_for_a_move_does_not_count_the_pool_twice(ledger: ro.Ledger) ->
     _with_pool(ledger)
     found = ledger.snapshot("b").candidates("VCPU=2,DISK_GB=60")
     assert not found
-    ledger.move("vm", found, leaving="left")
+    ledger.move("vm", found, source_consumer="left")
     assert _held(ledger) == {
         "vm": {"b": "VCPU=2", "ceph": "DISK_GB=60"},
         "left": {"a": "VCPU=2"},
@@ -591,7 +591,7 @@ def test_a_named_group_that_a_pool_provides_needs_no_second_share(ledger: ro.Led
         "b": "VCPU=2 of b",
         "ceph": "DISK_GB=60 of ceph",
     }
-    ledger.move("vm", ledger.snapshot("b").candidates(request), leaving="left")
+    ledger.move("vm", ledger.snapshot("b").candidates(request), source_consumer="left")
     assert _held(ledger) == {"vm": after, "left": {"a": "VCPU=2"}}
     assert ledger.held("vm").request == request
 
@@ -604,8 +604,8 @@ def test_another_pool_and_more_than_there_is_are_judged_as_ever(ledger: ro.Ledge
     )
     for there in ({"c": "VCPU=2", "nfs": "DISK_GB=60"}, {"b": "VCPU=2", "ceph": "DISK_GB=101"}):
         with pytest.raises(exceptions.CapacityException):
-            ledger.move("vm", there, leaving="left")
-    ledger.move("vm", {"c": "VCPU=2", "nfs": "DISK_GB=50"}, leaving="left")
+            ledger.move("vm", there, source_consumer="left")
+    ledger.move("vm", {"c": "VCPU=2", "nfs": "DISK_GB=50"}, source_consumer="left")
     assert _held(ledger)["left"] == {"a": "VCPU=2", "ceph": "DISK_GB=60"}
 
 
@@ -614,11 +614,11 @@ def test_two_pools_are_counted_once_each_and_hosts_twice(ledger: ro.Ledger) -> N
     ledger.sync(ro.Provider("net", "IPV4_ADDRESS=1", aggregates=["row"], traits=[SHARES]))
     ledger.adjust("vm", {"net": "IPV4_ADDRESS=1"})
     there = {"a": "VCPU=2", "ceph": "DISK_GB=60", "net": "IPV4_ADDRESS=1"}
-    ledger.move("vm", there, leaving="left")
+    ledger.move("vm", there, source_consumer="left")
     assert _held(ledger)["left"] == {"a": "VCPU=2"}
     assert ledger.snapshot().used("VCPU") == 4
     with pytest.raises(exceptions.CapacityException):
-        ledger.move("vm", {**there, "a": "VCPU=1"}, leaving="again")
+        ledger.move("vm", {**there, "a": "VCPU=1"}, source_consumer="again")
 
 
 def test_a_swap_of_two_other_consumers_exchanges_the_pool_too(ledger: ro.Ledger) -> None:

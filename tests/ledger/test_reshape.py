@@ -556,7 +556,7 @@ def test_a_plan_that_was_kept_is_refused_once_somebody_takes_of_what_moves(
 
 
 def test_it_is_not_tried_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ro.connect(url, retries=RetryPolicy(definitions=2, fits=2)) as ledger:
+    with ro.connect(url, retries=RetryPolicy(definitions=2, assignments=2)) as ledger:
         glommed(ledger)
         tries = []
 

@@ -100,7 +100,7 @@ def test_what_a_group_asks_is_kept_wherever_its_members_go(lab):
 def test_who_holds_the_old_place_of_a_move_is_no_member(lab):
     lab.claim("web-1", {"h0": "VCPU=1"}, group="web")
     lab.claim("web-2", {"h1": "VCPU=1"})
-    assert lab.move("web-1", {"h1": "VCPU=1"}, leaving="web-1/old").group == "web"
+    assert lab.move("web-1", {"h1": "VCPU=1"}, source_consumer="web-1/old").group == "web"
     assert lab.held("web-1/old").group is None
     assert lab.groups.get("web").members == {"web-1"}
     lab.replace("web-2", {"h1": "VCPU=1"}, group="web")

@@ -104,7 +104,7 @@ def _adjust(ledger: ro.Ledger, n: int) -> Callable[[], object]:
 
 def _move(ledger: ro.Ledger, n: int) -> Callable[[], object]:
     _claimed(ledger, f"a{n}")
-    return lambda: ledger.move(f"a{n}", {"host1": "VCPU=2"}, leaving=f"left{n}")
+    return lambda: ledger.move(f"a{n}", {"host1": "VCPU=2"}, source_consumer=f"left{n}")
 
 
 def _swap(ledger: ro.Ledger, n: int) -> Callable[[], object]:

@@ -74,7 +74,7 @@ def test_figures_are_amounts_times_the_time_they_were_had(lab: ro.Ledger, time: 
 def test_a_move_with_the_old_place_left_counts_for_both(lab: ro.Ledger, time: Time) -> None:
     lab.claim("job", {"lab-0": "PGPU=2"})
     time.passes()
-    lab.move("job", {"lab-1": "PGPU=2"}, leaving="job-leaving")
+    lab.move("job", {"lab-1": "PGPU=2"}, source_consumer="job-leaving")
     time.passes()
     lab.release("job-leaving")
     time.passes()

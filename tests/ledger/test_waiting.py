@@ -79,7 +79,7 @@ def stand(ledger: ro.Ledger, consumer: str, *awaits: Awaited) -> WaitOrder:
 
 
 def waiting(ledger: ro.Ledger) -> list[str]:
-    return [one.consumer for one in ledger.waiting()]
+    return [one.consumer for one in ledger.queue()]
 
 
 # --- one who waits ---
@@ -218,9 +218,11 @@ def test_whether_it_could_ever_be_is_not_asked_again_for_claims(
 ) -> None:
     fill(lab)
     asked: list[float] = []
-    could_ever = Queue.could_ever
+    satisfiable = Queue.is_satisfiable
     monkeypatch.setattr(
-        Queue, "could_ever", lambda self, *said: asked.append(clock.now) or could_ever(self, *said)
+        Queue,
+        "is_satisfiable",
+        lambda self, *arguments: asked.append(clock.now) or satisfiable(self, *arguments),
     )
 
     def then() -> None:
@@ -268,11 +270,11 @@ def test_several_ways_none_of_which_can_be_any_more_end_a_wait(lab: ro.Ledger, c
 
 def test_busy_and_never_are_told_apart(lab: ro.Ledger) -> None:
     fill(lab)
-    assert not found(lab, "PGPU=4") and lab.could_ever(found(lab, "PGPU=4"))
-    assert not lab.could_ever(found(lab, "PGPU=5"))
-    assert not lab.could_ever(found(lab, "PGPU=5", at="lab-0"))
-    with pytest.raises(exceptions.InvalidField, match="could_ever"):
-        lab.could_ever("PGPU=4")  # type: ignore[arg-type]
+    assert not found(lab, "PGPU=4") and lab.is_satisfiable(found(lab, "PGPU=4"))
+    assert not lab.is_satisfiable(found(lab, "PGPU=5"))
+    assert not lab.is_satisfiable(found(lab, "PGPU=5", at="lab-0"))
+    with pytest.raises(exceptions.InvalidField, match="is_satisfiable"):
+        lab.is_satisfiable("PGPU=4")  # type: ignore[arg-type]
 
 
 def test_who_holds_something_does_not_wait_to_claim(lab: ro.Ledger, clock: Time) -> None:
@@ -380,7 +382,7 @@ def test_nobody_waits_for_who_waits_for_something_else(
 
 def test_of_another_machine_nobody_stands_before(lab: ro.Ledger, clock: Time) -> None:
     fill(lab)
-    clock.then = lambda: seen.extend(lab.waiting())
+    clock.then = lambda: seen.extend(lab.queue())
     for asked in (found(lab, "PGPU=1", at="lab-0"), {"lab-0": "PGPU=1"}):
         seen: list[Waiter] = []
         with pytest.raises(exceptions.WaitTimedOut):
@@ -400,7 +402,7 @@ def test_a_topology_waits_for_the_counts_that_it_takes(numa_ledger: ro.Ledger) -
     request = "NUMA_TOPOLOGY=1:dedicated=2,DISK_GB=1"
     seen: list[Waiter] = []
     policy = Time()
-    policy.then = lambda: seen.extend(numa_ledger.waiting())
+    policy.then = lambda: seen.extend(numa_ledger.queue())
     numa_ledger._store.retries = policy.policy()
     numa_ledger.backend.wait(WaitOrder("first", (Awaited("DISK_GB", 1),), HOUR))
     for asked in (numa_ledger.snapshot().candidates(request), {"host0": request}):

@@ -142,7 +142,7 @@ def test_every_candidate_can_be_claimed_where_much_is_shared(make, start):
                 request = make(1000 * number + seed)[1]
                 found = ledger.snapshot().candidates(request, limit=None)
                 for candidate in found:
-                    claim = ledger.claim("try", candidate, unchanged=True)
+                    claim = ledger.claim("try", candidate, if_generation=True)
                     assert claim.amounts == request.resources, (seed, number)
                     ledger.release("try")
                 if found:

@@ -257,7 +257,7 @@ def test_what_was_found_under_limits_is_claimed_under_them(ledger):
         assert {one.rule for one in refused.value.reasons} == {Rule.LIMIT}
     with pytest.raises(exceptions.CapacityException):
         ledger.claim("more", found, limits={"host0": "VCPU=8", "host1": "VCPU=8"})
-    assert not ledger.could_ever(ledger.snapshot().candidates("VCPU=5", limits=limits))
+    assert not ledger.is_satisfiable(ledger.snapshot().candidates("VCPU=5", limits=limits))
 
 
 @pytest.mark.parametrize(

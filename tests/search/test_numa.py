@@ -137,7 +137,7 @@ def test_the_definitions_it_was_decided_on_are_those_of_cells_and_host():
     tree.children[0].traits = [NEAR]
     ledger.sync(tree)
     with pytest.raises(exceptions.StaleDefinition):
-        ledger.claim("job", found, unchanged=True)
+        ledger.claim("job", found, if_generation=True)
 
 
 def test_every_guest_cell_of_another_size_is_told_apart():

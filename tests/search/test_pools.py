@@ -246,7 +246,7 @@ def test_a_candidate_of_a_pool_can_be_claimed():
         request = Request("VCPU=2,DISK_GB=10")
         snapshot = ledger.snapshot()
         assert snapshot.cursor == ledger.feed.cursor()
-        claim = ledger.claim("job-1", snapshot.candidates(request), unchanged=True)
+        claim = ledger.claim("job-1", snapshot.candidates(request), if_generation=True)
         assert str(claim) == "job-1 holds VCPU=2 of host0, DISK_GB=10 of nfs"
         assert ledger.snapshot().used("DISK_GB") == 10
 

@@ -50,13 +50,13 @@ def test_the_first_end_that_makes_it_fit_is_told_with_those_it_needs(ledger: ro.
         c=("h0", "VCPU=3", 3),
         d=("h1", "VCPU=8", 4),
     )
-    found = ledger.when("VCPU=6")
+    found = ledger.earliest_start("VCPU=6")
     assert found.at == hour(3)
     assert [one.consumer for one in found.because] == ["a", "c"]
     assert found.not_after == hour(1)
     assert found.candidate is not None
     assert found.candidate.host == "h0"
-    assert str(ledger.when("VCPU=8")) == f"{hour(4)}, when d ends {hour(4)}"
+    assert str(ledger.earliest_start("VCPU=8")) == f"{hour(4)}, when d ends {hour(4)}"
 
 
 FAR = 24 * 365 * 50
@@ -67,23 +67,23 @@ def test_an_expired_claim_ends_now(ledger: ro.Ledger) -> None:
     over = ledger.now() - datetime.timedelta(hours=3)
     ledger.claim("late", {"h0": "VCPU=5"}, expires_at=over)
     holding(ledger, soon=("h0", "VCPU=3", FAR))
-    found = ledger.when("VCPU=4")
+    found = ledger.earliest_start("VCPU=4")
     assert (found.now, found.at, found.not_after) == (True, None, None)
     assert [(one.consumer, one.at) for one in found.because] == [("late", over)]
     assert str(found) == f"now, without late, expired {over}"
-    both = ledger.when("VCPU=8")
+    both = ledger.earliest_start("VCPU=8")
     assert (both.now, both.at) == (False, hour(FAR))
     assert [one.consumer for one in both.because] == ["late", "soon"]
     assert ledger.claim("new", ledger.snapshot().candidates("VCPU=4"), release_expired=True)
-    assert str(ledger.when("VCPU=1")) == "now"
-    assert ledger.when("VCPU=1").because == ()
+    assert str(ledger.earliest_start("VCPU=1")) == "now"
+    assert ledger.earliest_start("VCPU=1").because == ()
 
 
 def test_who_stays_for_ever_is_not_waited_for(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("h0", "VCPU=8"))
     holding(ledger, forever=("h0", "VCPU=3", None), soon=("h0", "VCPU=5", 1))
-    assert ledger.when("VCPU=5").at == hour(1)
-    never = ledger.when("VCPU=6")
+    assert ledger.earliest_start("VCPU=5").at == hour(1)
+    never = ledger.earliest_start("VCPU=6")
     assert not never
     assert never.at is None
     assert never.why == ("h0: VCPU asked 6, free 5 of 8 (forever holds 3)",)
@@ -92,7 +92,7 @@ def test_who_stays_for_ever_is_not_waited_for(ledger: ro.Ledger) -> None:
 
 def test_what_fits_waits_for_nobody(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("h0", "VCPU=8"))
-    found = ledger.when("VCPU=8")
+    found = ledger.earliest_start("VCPU=8")
     assert found.now
     assert found.because == ()
     assert str(found) == "now"
@@ -101,23 +101,23 @@ def test_what_fits_waits_for_nobody(ledger: ro.Ledger) -> None:
 def test_claims_that_end_together_are_given_back_together(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("h0", "VCPU=8"))
     holding(ledger, a=("h0", "VCPU=4", 2), b=("h0", "VCPU=4", 2))
-    assert [one.consumer for one in ledger.when("VCPU=8").because] == ["a", "b"]
-    assert len(ledger.when("VCPU=4").because) == 1
+    assert [one.consumer for one in ledger.earliest_start("VCPU=8").because] == ["a", "b"]
+    assert len(ledger.earliest_start("VCPU=4").because) == 1
 
 
 def test_limits_bind_then_as_they_do_now(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("h0", "VCPU=8"))
     holding(ledger, a=("h0", "VCPU=4", 2), b=("h0", "VCPU=2", 4))
-    assert ledger.when("VCPU=4", limits={"h0": {"VCPU": 6}}).at == hour(2)
-    assert ledger.when("VCPU=6", limits={"h0": {"VCPU": 6}}).at == hour(4)
-    assert not ledger.when("VCPU=7", limits={"h0": {"VCPU": 6}})
+    assert ledger.earliest_start("VCPU=4", limits={"h0": {"VCPU": 6}}).at == hour(2)
+    assert ledger.earliest_start("VCPU=6", limits={"h0": {"VCPU": 6}}).at == hour(4)
+    assert not ledger.earliest_start("VCPU=7", limits={"h0": {"VCPU": 6}})
 
 
 def test_a_host_beyond_its_capacity_blames_nobody_without_need(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("h0", "VCPU=8,DISK_GB=9"))
     holding(ledger, a=("h0", "VCPU=6", 1), b=("h0", "DISK_GB=9", 2))
     ledger.sync(ro.Provider("h0", "VCPU=4,DISK_GB=9"))
-    found = ledger.when("DISK_GB=5")
+    found = ledger.earliest_start("DISK_GB=5")
     assert [one.consumer for one in found.because] == ["b"]
 
 
@@ -131,7 +131,7 @@ def test_a_budget_that_ends_is_no_answer(ledger: ro.Ledger) -> None:
         groups=[ro.RequestGroup("VCPU=7", suffix=f"_{n}") for n in range(12)],
         group_policy="isolate",
     )
-    found = ledger.when(asked, budget=1)
+    found = ledger.earliest_start(asked, budget=1)
     assert found.cut_short
     assert not found
     assert str(found).startswith("not known: the budget ended")

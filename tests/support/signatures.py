@@ -36,7 +36,7 @@ def rejected(ledger: ro.Ledger) -> None:
     snapshot.bundle(12345)  # type: ignore[arg-type]
     snapshot.relaxations(12345)  # type: ignore[arg-type]
     snapshot.when(12345, ends={})  # type: ignore[arg-type]
-    ledger.when(12345)  # type: ignore[arg-type]
+    ledger.earliest_start(12345)  # type: ignore[arg-type]
     ledger.change("host0", inventories=12345)  # type: ignore[arg-type]
     ro.Request(12345)  # type: ignore[arg-type]
     ro.Request("VCPU=4").with_group("_A", 12345)  # type: ignore[arg-type]

@@ -651,14 +651,14 @@ def test_who_overrides_takes_also_of_what_is_out_of_service(
         for verb in (mine.plan, mine.claim):
             with pytest.raises(exceptions.CapacityException, match="repaired"):
                 verb("vm", "box-0", asked)
-        claim = mine.claim("vm", "box-0", asked, override_disabled=True)
+        claim = mine.claim("vm", "box-0", asked, ignore_maintenance=True)
         assert mine.claim("vm", "box-0", asked).claim == claim.claim
         claim.revert()
-        planned = mine.plan("vm", "box-0", asked, override_disabled=True)
+        planned = mine.plan("vm", "box-0", asked, ignore_maintenance=True)
         with pytest.raises(exceptions.CapacityException, match="repaired"):
             planned.take()
-        planned.take(override_disabled=True)
+        planned.take(ignore_maintenance=True)
         assert planned.claim is not None and planned.amounts == claim.amounts
         with pytest.raises(exceptions.NoCandidates, match="asked 500"):
-            mine.plan("vm", "box-0", "VCPU=500", override_disabled=True)
-        mine.move("vm", "box-0", asked, migration="m", override_disabled=True)
+            mine.plan("vm", "box-0", "VCPU=500", ignore_maintenance=True)
+        mine.move("vm", "box-0", asked, migration="m", ignore_maintenance=True)

@@ -89,7 +89,7 @@ def test_what_is_on_its_way_is_no_orphan(
     assert not tracker.drift()
     assert not tracker.drift(older_than=datetime.timedelta(hours=1))
     assert told(tracker, older_than=datetime.timedelta(0)) == [("box", K.ORPHAN, "vm-3")]
-    ledger.move("vm-1", {"lab": "VCPU=2"}, leaving="vm-1/migration")
+    ledger.move("vm-1", {"lab": "VCPU=2"}, source_consumer="vm-1/migration")
     assert "vm-1" in driver.running["box"], "it still runs there"
     assert not tracker.drift()
     driver.running = {"box": {"vm-2": None}, "lab": {"vm-1": None}}

@@ -596,8 +596,8 @@ def test_the_kind_of_a_move_is_kept(
 
 def test_a_move_that_no_tracker_began_is_ended_like_any_other(lab: ro.Ledger) -> None:
     vm(lab)
-    said = {"leaving": migration_of("vm"), "leaving_id": migration_id("vm", "m")}
-    lab.move("vm", {"box-1": SMALL}, leaving_type="MIGRATION", **said)
+    said = {"source_consumer": migration_of("vm"), "source_consumer_id": migration_id("vm", "m")}
+    lab.move("vm", {"box-1": SMALL}, source_consumer_type="MIGRATION", **said)
     move = tracker(lab).moving("vm")
     assert (move.kind, move.from_host, move.to_host) == (None, "box-0", "box-1")
     assert tracker(lab).revert_move("vm", "m").state is MigrationState.REVERTED
@@ -805,7 +805,7 @@ def test_unit_rules_bind_what_no_consumer_of_the_write_had(lab: ro.Ledger) -> No
     ):
         with pytest.raises(exceptions.UnitRuleViolated, match="one claim takes at most 2"):
             lab.apply(Plan(orders=tuple(orders)))
-    lab.move("vm", {"box-1": "VCPU=1"}, leaving="left")
+    lab.move("vm", {"box-1": "VCPU=1"}, source_consumer="left")
     lab.claim("other", {"box-1": "VCPU=1"})
     lab.swap("left", "other")
     assert holdings(lab)["other"] == "VCPU=3 of box-0"

@@ -305,7 +305,7 @@ def test_what_does_not_add_up_is_a_finding(
 def test_what_a_migration_holds_goes_along_under_its_name(ledger: ro.Ledger) -> None:
     driver, tracker = four_guests(ledger)
     ledger.sync(Provider("away", "VCPU=16,VGPU=8"))
-    ledger.move("vm-1", {"away": "VCPU=2,VGPU=1"}, leaving="migration-7")
+    ledger.move("vm-1", {"away": "VCPU=2,VGPU=1"}, source_consumer="migration-7")
     driver.nested.add("box")
     [finding] = tracker.update_available_resource().findings
     assert isinstance(finding.error, exceptions.InvalidPlan)

@@ -50,7 +50,7 @@ class Said(TypedDict, total=False):
     expires_in: datetime.timedelta | None
     expires_at: datetime.datetime | None
     limits: Any
-    override_disabled: bool
+    ignore_maintenance: bool
 
 
 #: Yields the ledger that has a host: for a block that reads it, before the host was adopted.
@@ -194,11 +194,11 @@ class HostClaims:
         faster = exceptions.ConsumerNotFound, exceptions.StaleConsumer  # between two looks
         with self.moves.writing(name, host):
             claimed = functools.partial(self._claimed, name, host, asked, said)
-            return self._made(host, self._ledger.retries.again(claimed, *faster))
+            return self._made(host, self._ledger.retries.retry(claimed, *faster))
 
     def _claimed(self, name: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
         take = functools.partial(self._ledger.claim, name, **said)
-        bound = {"overrides": said.get("override_disabled", False), "limits": said["limits"]}
+        bound = {"overrides": said.get("ignore_maintenance", False), "limits": said["limits"]}
         try:
             claim = self.place(name, host, asked, take, **bound)
         except (exceptions.CapacityException, exceptions.ConsumerExists) as refusal:
@@ -376,7 +376,7 @@ class HostClaims:
     ) -> Claim:
         """Let a consumer hold this for the same request, if it still has what was read."""
         found = claim.replace(allocations=tuple(allocations))
-        bound = {key: said[key] for key in ("limits", "override_disabled") if key in said}
+        bound = {key: said[key] for key in ("limits", "ignore_maintenance") if key in said}
         return self._ledger.replace(claim.consumer, found, generation=claim.generation, **bound)
 
     def _made(self, host: str, claim: Claim) -> HostClaim:

@@ -329,7 +329,7 @@ class Moves:
             return move
 
         with self.writing(consumer, *([] if host is None else [host])):
-            return self._ledger.retries.again(attempt, exceptions.StaleConsumer)
+            return self._ledger.retries.retry(attempt, exceptions.StaleConsumer)
 
     def _begin(
         self,
@@ -344,7 +344,7 @@ class Moves:
         """Do the first step of a move, in one transaction."""
         moved = functools.partial(self._moved, consumer, migration, kind)
         operation = _operation(migration, _Step.BEGIN)
-        bound = {"overrides": said["override_disabled"], "limits": said["limits"]}
+        bound = {"overrides": said["ignore_maintenance"], "limits": said["limits"]}
 
         def place(asked: Asked | None, take: Callable[[Any], Claim], **how: Any) -> Claim:
             assert host is not None and asked is not None, "checked"
@@ -371,9 +371,9 @@ class Moves:
         take = functools.partial(
             self._ledger.move,
             consumer,
-            leaving=migration_of(consumer),
-            leaving_type=kind.name,
-            leaving_id=migration,
+            source_consumer=migration_of(consumer),
+            source_consumer_type=kind.name,
+            source_consumer_id=migration,
             **said,
         )
         claim = place(asked, take, moves=True)

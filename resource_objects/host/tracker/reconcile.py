@@ -390,7 +390,7 @@ class Reconciler:
         )
         # another process may have allocated something since the host was read
         in_use = exceptions.InventoryInUse, exceptions.ProviderInUse
-        self._ledger.retries.again(write, *in_use, tries=1 if len(looks) == 1 else 0)
+        self._ledger.retries.retry(write, *in_use, tries=1 if len(looks) == 1 else 0)
 
     def _refused(self, look: _Look, error: exceptions.ResourceObjectsError) -> Finding:
         """Return the finding of an error; with the holders, if something that is gone is held."""

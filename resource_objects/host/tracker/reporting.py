@@ -105,7 +105,7 @@ class Reporting:
 
         # a host may be removed meanwhile, or a statistic declared
         faster = exceptions.ProviderNotFound, exceptions.StatisticConflict
-        return self._ledger.retries.again(attempt, *faster)
+        return self._ledger.retries.retry(attempt, *faster)
 
 
 def _agreeing(

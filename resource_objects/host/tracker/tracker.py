@@ -325,7 +325,7 @@ class ResourceTracker:
         request: RequestLike,
         *,
         limits: Limits | AmountsLike | None = None,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
     ) -> HostClaim:
         """Return where a request would go on a host; nothing is taken, and nothing written.
 
@@ -335,12 +335,12 @@ class ResourceTracker:
 
         :param request: as for :meth:`claim`
         :param limits: as for :meth:`claim`; what is planned is taken under them too
-        :param override_disabled: True to plan also on what is out of service
+        :param ignore_maintenance: True to plan also on what is out of service
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
         :raises ProviderNotFound: if the host is not there, and has no record
         """
         name = names.provider_name(host)
-        return self._claims.plan(consumer, name, request, override_disabled, limits)
+        return self._claims.plan(consumer, name, request, ignore_maintenance, limits)
 
     def claim(
         self,
@@ -354,7 +354,7 @@ class ResourceTracker:
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         limits: Limits | AmountsLike | None = None,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
     ) -> HostClaim:
         """Take a request of a host for a consumer: all together in one transaction, or none.
 
@@ -371,7 +371,7 @@ class ResourceTracker:
         :param project, user, consumer_type, expires_in, expires_at: as for ``ledger.claim``
         :param limits: the most that may be used of the host itself after it, whatever its capacity:
             totals that a scheduler worked out and sends along, such as ``"VCPU=48"``
-        :param override_disabled: as for ``ledger.claim``
+        :param ignore_maintenance: as for ``ledger.claim``
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
         :raises HostRefused: (a ``CapacityException``) if the host does not accept it
         :raises ConsumerExists: if the consumer holds something else, or elsewhere
@@ -384,7 +384,7 @@ class ResourceTracker:
             "expires_in": expires_in,
             "expires_at": expires_at,
             "limits": limits,
-            "override_disabled": override_disabled,
+            "ignore_maintenance": ignore_maintenance,
         }
         return self._claims.claim(consumer, names.provider_name(host), request, said)
 
@@ -416,7 +416,7 @@ class ResourceTracker:
         kind: MigrationKind = MigrationKind.RESIZE,
         migration: str | None = None,
         limits: Limits | AmountsLike | None = None,
-        override_disabled: bool = False,
+        ignore_maintenance: bool = False,
     ) -> Migration:
         """Begin a move of a consumer to a host: it holds the destination from now on.
 
@@ -431,7 +431,7 @@ class ResourceTracker:
             rebuild and an unshelving cannot have. A live migration keeps the sizes of its pages
         :param migration: its id, a uuid, or a name of which one is made; None: one is made up
         :param limits: as for :meth:`claim`, of the host where it goes
-        :param override_disabled: as for ``ledger.move``
+        :param ignore_maintenance: as for ``ledger.move``
         :raises InvalidMove: if the kind, the host, the request and where the consumer is do not go
             together; or the migration began for something else
         :raises MoveInProgress: if it is moving by another migration
@@ -442,7 +442,7 @@ class ResourceTracker:
         name = names.consumer_name(consumer)
         to = None if host is None else names.provider_name(host)
         of_host = None if limits is None or to is None else {to: limits}
-        said = {"override_disabled": override_disabled, "limits": of_host}
+        said = {"ignore_maintenance": ignore_maintenance, "limits": of_host}
         return self._claims.moves.begin(
             name, to, request, migration_id(name, migration), kind, said
         )

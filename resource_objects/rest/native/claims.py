@@ -9,7 +9,7 @@ from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
-from resource_objects.ledger.demand import Found
+from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.feed import snapshot_in_place
 from resource_objects.providers import Allocation
 from resource_objects.requests import Request
@@ -104,7 +104,7 @@ def list_(given: Given) -> dict[str, Any]:
 # --- what a body says -----------------------------------------------------------------------------
 
 
-def _found(given: Given, holding: str | None = None) -> Found:
+def _found(given: Given, holding: str | None = None) -> Claimable:
     """Return what is to be taken.
 
     :param holding: who gives back what it holds in the same write, and so is searched without
@@ -126,9 +126,9 @@ def _taking(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return what claims and replacements are told alike."""
     return {
         **{name: body.get(name) for name in _WHOSE},
-        "unchanged": body.get("unchanged", False),
+        "if_generation": body.get("unchanged", False),
         "release_expired": body.get("release_expired", False),
-        "override_disabled": body.get("override_disabled", False),
+        "ignore_maintenance": body.get("override_disabled", False),
         "limits": body.get("limits"),
         "operation": body.get("operation"),
     }

@@ -114,7 +114,7 @@ def _take_and_exchange(backend: Backend, kind: str, amount: Amount) -> dict[tupl
 
 def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) -> None:
     """Let threads take all there is, one each: all want the same first, and nobody is refused."""
-    ledger = Ledger(backend, retries=RetryPolicy(fits=200))
+    ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
     asked = {"host0": {kind: amount}}
     outcomes = together(lambda n: ledger.claim(f"job-{n}", asked), count)
     assert [one for one in outcomes if isinstance(one, BaseException)] == []
@@ -415,7 +415,7 @@ class DeviceRules(Kit):
     def test_threads_get_a_card_or_its_functions(self, backend: Backend) -> None:
         """One wants it whole and others parts of it, at the same moment: never both."""
         _define_devices(backend)
-        ledger = Ledger(backend, retries=RetryPolicy(fits=200))
+        ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
 
         def claim(number: int) -> object:
             kind = CARD if number % 2 else FUNCTION

@@ -52,7 +52,7 @@ def build(ledger: Ledger) -> None:
     ledger.claim("confirmed", {"more": "VCPU=1"}, operation=OPERATION, group="apart")
     ledger.claim("moving", {"unit": "MEMORY_MB=8"})
     ledger.claim("child", {"unit/child": "CUSTOM_FPGA=1"})
-    ledger.move("moving", {"unit": "MEMORY_MB=16"}, leaving="left")
+    ledger.move("moving", {"unit": "MEMORY_MB=16"}, source_consumer="left")
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,7 @@ def test_the_place_of_who_has_gone_is_for_others() -> None:
             gone = native.ask(*asked, environ={"gunicorn.socket": Gone(3)})
             assert (gone.status_int, gone.json["errors"][0]["code"]) == (408, "ClientGone")
             assert 0 < passed[0] < 10
-        assert not list(ledger.waiting()), "nor does it stand in the queue"
+        assert not list(ledger.queue()), "nor does it stand in the queue"
         there = native.ask(*asked, environ={"gunicorn.socket": Gone(1000)})
         assert there.json["errors"][0]["code"] == "WaitTimedOut"
         with pytest.raises(exceptions.ConsumerNotFound):

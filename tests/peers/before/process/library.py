@@ -11,6 +11,7 @@ Imported by its neighbours, which run in a process of each version.
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -37,10 +38,23 @@ def named(*places: str) -> Any:
 #: that the object has.
 METHODS: dict[str, tuple[str, ...]] = {}
 
+#: Other names of keyword arguments, by the name that is used here.
+OPTIONS: dict[str, str] = {
+    "leaving": "source_consumer",
+    "override_disabled": "ignore_maintenance",
+}
+
 
 def call(subject: Any, method: str, *arguments: Any, **options: Any) -> Any:
-    """Call a method of an object by its name in this version."""
-    return get(subject, method)(*arguments, **options)
+    """Call a method of an object by its name, and by those of its arguments, in this version."""
+    called = get(subject, method)
+    if not OPTIONS.keys().isdisjoint(options):
+        known = inspect.signature(called).parameters
+        options = {
+            other if (other := OPTIONS.get(name, name)) in known else name: value
+            for name, value in options.items()
+        }
+    return called(*arguments, **options)
 
 
 def get(subject: Any, name: str) -> Any:
