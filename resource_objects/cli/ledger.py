@@ -68,11 +68,7 @@ def _disabled(change: FeedEntry) -> str | None:
     """Return what was put out of service or into it, or that somebody took of it all the same."""
     if change.overrides:
         return "overridden"
-    told = [
-        f"{'' if one.unit is None else f'{one.unit} '}{one.disabled or 'enabled'}"
-        for one in change.disabled
-    ]
-    return "; ".join(told) or None
+    return "; ".join(str(one.disabled or "enabled") for one in change.disabled) or None
 
 
 class ListFindings(Lister):

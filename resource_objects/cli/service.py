@@ -64,11 +64,12 @@ def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> argparse.Arg
 _DEVICE = "such as host0/0000:3b:00.0; or the name of its provider, such as lab-0/gpu3"
 
 
-def _device_of(ledger: Ledger, device: str) -> tuple[str, str | None]:
-    """Return the provider of a device that is named HOST/ADDRESS, and the unit that is meant alone.
+def _device_of(ledger: Ledger, device: str) -> str:
+    """Return the provider of a PCI device that is named HOST/ADDRESS.
 
-    That is a function that is split off another one; any other device has a provider of its own. A
-    GPU that a site's file names is one too, by a name that is no address.
+    A GPU of a site's file is a provider too, by a name that is no address.
+
+    :raises InvalidInput: for a virtual function, which is disabled with its card
     """
     from resource_objects.host.status import read_devices
 
@@ -76,31 +77,34 @@ def _device_of(ledger: Ledger, device: str) -> tuple[str, str | None]:
     if not slash or not host:
         raise exceptions.InvalidInput("device", device, "HOST/ADDRESS, or the name of its provider")
     if ledger.backend.uuids([device]):
-        return device, None
+        return device
     (found,) = read_devices(ledger, host)
     one = found.find(address)
-    return one.provider, None if one.device.parent is None else one.device.address
+    if one.device.parent is not None:
+        expected = f"a whole device: a virtual function is disabled with its card {one.provider}"
+        raise exceptions.InvalidInput("device", device, expected)
+    return one.provider
 
 
-class _OutOfService:
-    """What the commands about providers, and those about devices, have in common."""
+class _Maintained:
+    """The common part of the commands about providers and the commands about devices."""
 
     #: whether a PCI device is named, by host and address
     of_device = False
 
     def add_name(self, parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        """Add the argument that says which one."""
+        """Add the argument that names the provider."""
         if not self.of_device:
             return add_name(parser)
         parser.add_argument("name", metavar="HOST/ADDRESS", help=_DEVICE)
         return parser
 
-    def meant(self, ledger: Ledger, said: str) -> tuple[str, str | None]:
-        """Return the provider that is meant, and the unit of it if that is meant alone."""
-        return _device_of(ledger, said) if self.of_device else (said, None)
+    def provider_of(self, ledger: Ledger, name: str) -> str:
+        """Return the name of the provider."""
+        return _device_of(ledger, name) if self.of_device else name
 
 
-class DisableProvider(_OutOfService, Command):
+class DisableProvider(_Maintained, Command):
     """Take a host, or any other provider, out of service, with all that is below it.
 
     No search finds it and no claim takes of it any more. What is held there stays held. Said again,
@@ -114,20 +118,15 @@ class DisableProvider(_OutOfService, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Disable it."""
         with self.open_ledger(parsed_args.actor) as ledger:
-            name, unit = self.meant(ledger, parsed_args.name)
             done = ledger.disable(
-                name,
-                unit=unit,
+                self.provider_of(ledger, parsed_args.name),
                 reason=parsed_args.reason,
                 until=_until(ledger, parsed_args.until),
             )
-        if unit is None:
-            self.say(f"{done.name}: {done.disabled}")
-        else:
-            self.say(f"{done.name}: {unit} {done.disabled_units.get(unit)}")
+        self.say(f"{done.name}: {done.disabled}")
 
 
-class EnableProvider(_OutOfService, Command):
+class EnableProvider(_Maintained, Command):
     """Put a host, or any other provider, into service again."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -137,12 +136,11 @@ class EnableProvider(_OutOfService, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Enable it."""
         with self.open_ledger(parsed_args.actor) as ledger:
-            name, unit = self.meant(ledger, parsed_args.name)
-            done = ledger.enable(name, unit=unit)
-        self.say(f"{done.name}: enabled" if unit is None else f"{done.name}: {unit} enabled")
+            done = ledger.enable(self.provider_of(ledger, parsed_args.name))
+        self.say(f"{done.name}: enabled")
 
 
-class DrainProvider(_OutOfService, Lister):
+class DrainProvider(_Maintained, Lister):
     """Take a host, or any other provider, out of service, and list who still holds something there.
 
     Nobody is moved. Of one that is disabled already no reason is given; once the list is empty,
@@ -188,7 +186,7 @@ class DrainProvider(_OutOfService, Lister):
             for word in ("also", "tree", "plan", "change", "script"):
                 if getattr(parsed_args, word):
                     raise Misused(f"--{word}: only with --dry-run")
-            return _drained(self, self.meant, parsed_args)
+            return _drained(self, self.provider_of, parsed_args)
         if parsed_args.reason or parsed_args.until:
             raise Misused("--dry-run disables nothing: say no --reason and no --until")
         with self.open_ledger(parsed_args.actor) as ledger:
@@ -202,22 +200,21 @@ class DrainProvider(_OutOfService, Lister):
 
 def _drained(
     command: Command,
-    meant: Callable[[Ledger, str], tuple[str, str | None]],
+    provider_of: Callable[[Ledger, str], str],
     parsed_args: argparse.Namespace,
 ) -> _Rows:
     """Disable a provider, and return who is there."""
     with command.open_ledger(parsed_args.actor) as ledger:
-        name, unit = meant(ledger, parsed_args.name)
+        name = provider_of(ledger, parsed_args.name)
         reason, until = parsed_args.reason, _until(ledger, parsed_args.until)
         try:
-            found = ledger.drain(name, unit=unit, reason=reason, until=until)
+            found = ledger.drain(name, reason=reason, until=until)
         except exceptions.InvalidField as error:
             if reason is not None:
                 raise
             raise Misused(f"{parsed_args.name} is in service: say why with --reason") from error
         now = ledger.now()
-    what = "" if found.unit is None else f"{found.unit} "
-    command.app.stderr.write(f"{found.provider}: {what}{found.disabled or 'enabled'}\n")
+    command.app.stderr.write(f"{found.provider}: {found.disabled or 'enabled'}\n")
     return command.columns, [
         (
             one.name,
@@ -231,8 +228,7 @@ def _drained(
 class DisableDevice(DisableProvider):
     """Take a PCI device out of service, with the functions split off it.
 
-    A device is named HOST/ADDRESS. A virtual function is out of service alone, and its card goes
-    on: nobody is given the function, nor the whole card.
+    A device is named HOST/ADDRESS. A virtual function is disabled with its card.
     """
 
     of_device = True
@@ -244,7 +240,7 @@ class EnableDevice(EnableProvider):
     of_device = True
 
 
-class DrainDevice(_OutOfService, Lister):
+class DrainDevice(_Maintained, Lister):
     """Take a PCI device, named HOST/ADDRESS, out of service, and list who still holds it."""
 
     of_device = True
@@ -257,4 +253,4 @@ class DrainDevice(_OutOfService, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
         """Disable it, and read who holds it."""
-        return _drained(self, self.meant, parsed_args)
+        return _drained(self, self.provider_of, parsed_args)

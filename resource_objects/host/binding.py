@@ -34,8 +34,8 @@ from resource_objects.providers.dry_run import with_taken
 from resource_objects.providers.located import (
     LocatedView,
     LocatedViews,
-    disabled_units,
     free_of,
+    removed_by_provider,
 )
 from resource_objects.providers.orders import Use
 from resource_objects.providers.usage import usage_of
@@ -144,8 +144,8 @@ class Host:
         root = dict(zip(given.uuid, given.provider_id, strict=True)).get(self.uuid)
         if root is None or root not in given.root_id:
             return {}  # a provider within a tree: cells and devices are the whole tree's
-        # a device that is out of service alone is not offered: what a loop takes can be saved
-        views = LocatedViews(self.columns, *free_of(disabled_units(self.columns)))
+        # a device that was removed from the host is not offered: what a loop takes can be saved
+        views = LocatedViews(self.columns, *free_of(removed_by_provider(self.columns)))
         kinds = [c.resource for c in columns() if resource(c.resource).is_located]
         found = ((kind, views.of_tree(root, kind)) for kind in kinds)
         return {kind: located for kind, located in found if located is not None}

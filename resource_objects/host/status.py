@@ -444,9 +444,6 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
     }
     states, uses = inventory.states(), {use.address: use for use in inventory.usage}
     holders, disabled = _Holders(columns), columns.disabled
-    alone = {
-        (number, unit): facts for number, unit, facts in zip(*columns.disabled_units, strict=True)
-    }
     above = dict(zip(columns.providers.provider_id, columns.providers.parent_id, strict=True))
     for device in sorted(inventory.devices, key=lambda device: device.address):
         address, use = device.address, uses.get(device.address)
@@ -460,8 +457,7 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
             who,
             is_taken=bool(who) or (use is not None and use.state != SPENT),
             gone=device.withdrawn,
-            disabled=alone.get((spot_of[address].number, address))
-            or _disabled(disabled, above, spot_of[address].number),
+            disabled=_disabled(disabled, above, spot_of[address].number),
         )
 
 

@@ -34,6 +34,7 @@ from resource_objects.ledger.claims import Claims, IfGeneration, described
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
+from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.plans import Plans
@@ -41,7 +42,6 @@ from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
 from resource_objects.ledger.server_groups import ServerGroups
-from resource_objects.ledger.service import Drained, Service
 from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.store import RetryPolicy, Store, claim_of
 from resource_objects.ledger.use_over_time import UseOverTime
@@ -129,7 +129,7 @@ class Ledger:
         #: definitions that are compared and written in one go, for what builds on a ledger
         self.definitions = definitions = Definitions(store, reader)
         self._plans = Plans(store, definitions)
-        self._service = Service(store, reader)
+        self._maintenance = Maintenance(store, reader)
         #: what several hosts share
         self.pools = Pools(definitions, reader)
         #: resource classes, traits and aggregates by themselves
@@ -358,39 +358,34 @@ class Ledger:
         found = asked.when(request, ends, limits=limits, **more)
         return found if found.at is None else found.as_of(self.now())
 
-    # --- out of service ---
+    # --- maintenance ---
 
     def disable(
         self,
         provider: str,
         *,
         reason: str,
-        unit: str | None = None,
         until: datetime.datetime | None = None,
         operation: str | None = None,
     ) -> ListedProvider:
-        """Take a host, a device or any other provider out of service, with all below it.
+        """Disable a host, a device or any other provider, with all providers below it.
 
-        No search finds it from now on, and no claim that is committed after this returns takes of
-        it (``ProviderDisabled``), unless it says ``ignore_maintenance``. What is held there stays
-        held: it can be confirmed, renewed, released and moved away. It stays so across syncs, also
-        if it goes and comes back: until then its host shows it, and ``enable(host, unit=name)``
-        forgets it. Said again it gets the new reason and end, and is out of service since when it
-        was. The actor of the ledger is kept as who did it. Cost: a read and one write of all
+        From now on no search finds the provider, and every claim of it that is committed after this
+        returns is refused (``ProviderDisabled``) unless the claim passes ``ignore_maintenance``.
+        Existing allocations stay; they can be confirmed, renewed, released and moved away. A sync
+        does not change the state. A disabled provider that is removed and created again below the
+        same host is still disabled. Of a provider that is disabled already the reason and the end
+        are replaced. The actor of the ledger is recorded. Cost: a read, and one write of the
         inventories of the tree that are concerned.
 
-        :param provider: name or uuid: of a host, of a device (``host0/0000:81:00.0``: with the
-            functions split off it), of a pool
-        :param unit: the address of a device that the provider keeps, such as a virtual function of
-            its card: then it alone is out of service. Nobody is given it, who asks for a count
-            finds one less, and nobody is given the whole card; the rest goes on
-        :param reason: why, in one line
-        :param until: when it ends by itself, by the clock of the ledger; None: by :meth:`enable`
-        :returns: the provider as it is now, as :meth:`providers` gives it
-        :raises ProviderNotFound: if it is not there
-        :raises UnitNotFound: if it keeps no device of that address
+        :param provider: name or uuid of a host, of a device (``host0/0000:81:00.0``: with its
+            virtual functions) or of a pool
+        :param reason: text of one line
+        :param until: the end of the state, by the clock of the ledger; None: until :meth:`enable`
+        :returns: the provider after the write, as from :meth:`providers`
+        :raises ProviderNotFound: if there is no such provider
         :raises InvalidName: for a reason that is no line of text
-        :raises InvalidField: if the end is no moment with its time zone, or is over
+        :raises InvalidField: if the end has no time zone, or is in the past
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://", actor="admin") as ledger:
@@ -402,47 +397,39 @@ class Ledger:
         0
         None
         """
-        return self._service.disable(provider, reason, until, operation, unit)
+        return self._maintenance.disable(provider, reason, until, operation)
 
-    def enable(
-        self, provider: str, *, unit: str | None = None, operation: str | None = None
-    ) -> ListedProvider:
-        """Put a provider into service again; one that is in service stays so.
+    def enable(self, provider: str, *, operation: str | None = None) -> ListedProvider:
+        """Enable a provider; one that is enabled already stays so.
 
-        Below a host that is disabled itself it still gives nothing.
+        Below a disabled host it is still not allocatable.
 
         :param provider: name or uuid
-        :param unit: as for :meth:`disable`; where the provider is disabled as a whole it still
-            gives nothing
-        :returns: the provider as it is now, as :meth:`providers` gives it
-        :raises ProviderNotFound: if it is not there
-        :raises UnitNotFound: if it keeps no device of that address
+        :returns: the provider after the write, as from :meth:`providers`
+        :raises ProviderNotFound: if there is no such provider
         """
-        return self._service.enable(provider, operation, unit)
+        return self._maintenance.enable(provider, operation)
 
     def drain(
         self,
         provider: str,
         *,
         reason: str | None = None,
-        unit: str | None = None,
         until: datetime.datetime | None = None,
         operation: str | None = None,
-    ) -> Drained:
-        """Take a provider out of service, and tell who still holds something there or below.
+    ) -> DrainStatus:
+        """Disable a provider, and return the consumers with allocations there or below it.
 
-        Nobody is moved. Who calls it again, until nobody is left, gives no reason: the one that is
-        kept stays.
+        No consumer is moved. To repeat the call until no consumer is left, pass no reason: the
+        recorded reason stays.
 
         :param provider: name or uuid
-        :param reason: as for :meth:`disable`; None: it is disabled already
-        :param unit: as for :meth:`disable`: told is who has it
+        :param reason: as for :meth:`disable`; None: the provider is disabled already
         :param until: as for :meth:`disable`
-        :raises InvalidField: if no reason is given and it is in service
-        :raises ProviderNotFound: if it is not there
-        :raises UnitNotFound: if it keeps no device of that address
+        :raises InvalidField: without a reason, if the provider is enabled
+        :raises ProviderNotFound: if there is no such provider
         """
-        return self._service.drain(provider, reason, until, operation, unit)
+        return self._maintenance.drain(provider, reason, until, operation)
 
     # --- taking and giving back ---
 

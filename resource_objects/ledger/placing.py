@@ -34,11 +34,11 @@ from resource_objects.providers.located import (
     LocatedView,
     LocatedViews,
     cells_first,
-    disabled_units,
     fit_jointly,
     free_of,
     located_amounts,
     near_to,
+    removed_by_provider,
 )
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
 from resource_objects.resources import Amount, Amounts, Inventory, resource
@@ -145,7 +145,7 @@ class Placer:
             ground = gone(ground, name)
         beside = (demand for demand in demands.values() if not demand.located)
         ground = with_taken(ground, (use for demand in beside for use in demand.uses))
-        may_override = overrides and bool(ground.disabled or ground.disabled_units.provider_id)
+        may_override = overrides and bool(ground.disabled)
         ways = [(limits, True), *([(limits, False)] if may_override else [])]
         if limits:
             ways.append((UNLIMITED, not may_override))
@@ -170,7 +170,7 @@ class Placer:
         in_service: bool,
     ) -> _Placing:
         # what those have who leave may stay with them
-        counts, out = free_of(disabled_units(columns) if in_service else {})
+        counts, out = free_of(removed_by_provider(columns))
         limited = _held_back(columns, limits, counts) if limits else {}
         views = self._layouts.views(ground, counts, out, limited)
         return _Placing(columns, ground, views, in_service)

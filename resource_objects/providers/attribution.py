@@ -13,8 +13,8 @@ from typing import TypeAlias
 from resource_objects import fields
 from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.decision import largest, unit_disabled
-from resource_objects.providers.located import LocatedView, Spot, disabled_units
+from resource_objects.providers.decision import largest, unit_removed
+from resource_objects.providers.located import LocatedView, Spot, free_of, removed_by_provider
 from resource_objects.resources import Amount
 from resource_objects.resources.records import InventoryRecord
 
@@ -53,7 +53,7 @@ def with_holders(
 ) -> CapacityException:
     """Return a refusal of ``located`` whose reasons name the host, and who holds what is missing.
 
-    What nobody holds since it is out of service is told beside that.
+    Units that were removed from the host are named next to the consumers.
 
     Cost: one pass over the rows; it is for explaining, after the decision.
 
@@ -63,10 +63,7 @@ def with_holders(
     :param within: by resource, places of the spots that may be used; absent is all
     """
     views = [located] if isinstance(located, LocatedView) else list(located)
-    out = {
-        number: {one.unit: one.disabled for one in some if one.is_free}
-        for number, some in disabled_units(columns).items()
-    }
+    _, removed = free_of(removed_by_provider(columns))
     reasons: dict[Reason, None] = {}
     lacking: dict[Reason, None] = {}
     for reason in refusal.reasons:
@@ -75,10 +72,10 @@ def with_holders(
         units = {} if amount is None else view.blocking_units(amount, reason, some)
         held: dict[int, Mapping[str, Collection[str]]] = {}
         for spot, lacked in sorted(units.items()):
-            disabled = out.get(spot.number, {})
-            held[spot.number] = without(lacked, disabled)
-            for unit in sorted(frozenset[str]().union(*lacked.values()).intersection(disabled)):
-                lacking[unit_disabled(unit, disabled[unit], spot.name)] = None
+            free = removed.get(spot.number, ())
+            held[spot.number] = without(lacked, free)
+            for unit in sorted(frozenset[str]().union(*lacked.values()).intersection(free)):
+                lacking[unit_removed(unit, spot.name)] = None
         reasons[_attributed(reason, view, columns, held)] = None
     return CapacityException.of([*reasons, *lacking])
 
@@ -128,13 +125,13 @@ def _attributed(
 
 
 def without(
-    blocked: Mapping[str, frozenset[str]], disabled: Collection[str]
+    blocked: Mapping[str, frozenset[str]], removed: Collection[str]
 ) -> dict[str, frozenset[str]]:
-    """Return what is in the way of units, but of those that are out of service, whoever has what.
+    """Return the blocked units that are not blocked by a removed unit.
 
-    :param disabled: units that nobody has since they are out of service
+    :param removed: free units that were removed from the host
     """
-    return {unit: taken for unit, taken in blocked.items() if taken.isdisjoint(disabled)}
+    return {unit: taken for unit, taken in blocked.items() if taken.isdisjoint(removed)}
 
 
 #: Of units that are needed and cannot be had, those that are in the way; by where they are kept.

@@ -96,14 +96,6 @@ class UnitColumns(NamedTuple):
     consumer: Sequence[str] = ()
 
 
-class DisabledUnitColumns(NamedTuple):
-    """One entry per unit that is out of service alone; of a device that went away too."""
-
-    provider_id: Sequence[int] = ()
-    unit: Sequence[str] = ()
-    disabled: Sequence[Disabled] = ()
-
-
 class AllocationColumns(NamedTuple):
     """One entry per (consumer, provider, resource class)."""
 
@@ -129,7 +121,6 @@ class Columns:
     shares: ShareColumns = dataclasses.field(default_factory=ShareColumns)
     kinds: KindColumns = dataclasses.field(default_factory=KindColumns)
     units: UnitColumns = dataclasses.field(default_factory=UnitColumns)
-    disabled_units: DisabledUnitColumns = dataclasses.field(default_factory=DisabledUnitColumns)
     cursor: Cursor | None = dataclasses.field(default=None, compare=False)
     now: datetime.datetime | None = dataclasses.field(default=None, compare=False)
 

@@ -13,7 +13,7 @@ from typing import Any
 from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.names import natural_order
-from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.disabled import REMOVED
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
@@ -118,6 +118,6 @@ def by_amount(held: tuple[str, Any]) -> tuple[Any, ...]:
     return -held[1], natural_order(held[0])
 
 
-def unit_disabled(unit: str, disabled: Disabled, where: str) -> Reason:
-    """Return the reason that a unit which is out of service alone is not given."""
-    return Reason(Rule.DISABLED, 1, 0, 0, where=where, unit=unit, disabled=disabled)
+def unit_removed(unit: str, where: str) -> Reason:
+    """Return the reason why a unit that was removed from its host is not allocated."""
+    return Reason(Rule.DISABLED, 1, 0, 0, where=where, unit=unit, disabled=REMOVED)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-import operator
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -19,7 +18,6 @@ from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
     Columns,
-    DisabledUnitColumns,
     InventoryColumns,
     KindColumns,
     ProviderColumns,
@@ -34,8 +32,8 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     kept_of,
 )
-from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit, DisableOrder
-from resource_objects.providers.located import classes_of_units, disabled_of, removed_units
+from resource_objects.providers.disabled import FOREVER, Disabled, DisableOrder, RemovedUnit
+from resource_objects.providers.located import removed_of, removed_units
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.provider import Provider, Share
@@ -43,8 +41,8 @@ from resource_objects.providers.row_diff import holdings, kept_definitions
 from resource_objects.providers.settle import Place, Settlement, Unit, settle
 
 _Definitions: TypeAlias = Mapping[str, ProviderDefinition]
-#: What is out of service, by the provider's uuid and the unit.
-_Out: TypeAlias = Mapping[tuple[str, str | None], Disabled]
+#: The disabled providers, by uuid.
+_Out: TypeAlias = Mapping[str, Disabled]
 
 #: Stands for now in a rehearsal, where nothing is kept.
 _NO_MOMENT = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
@@ -82,17 +80,12 @@ def rehearse(
         holders=lambda keys: _holders(columns, places, keys),
         takers=lambda units: _takers(columns, units),
         out_of_service=lambda uuids: _out_of_service(wanted, out, uuids),
-        disabled_units=lambda uuids: _disabled_units(wanted, columns, out, uuids),
+        removed_units=lambda uuids: _removed_units(wanted, columns, uuids),
     )
     _check_removed(changes, places, settlement, columns)
     for uuid in (*plan.adopted, *(said.provider_uuid for said in plan.disabling)):
         if uuid not in wanted:
             raise exceptions.ProviderNotFound(uuid)
-    known = out_after(columns, (), now)
-    for said in plan.disabling:
-        definition = wanted[said.provider_uuid]
-        if said.unit is not None and said.key not in known:
-            said.require_unit(_classes_of(definition), definition.name)
     return settlement
 
 
@@ -242,12 +235,7 @@ def _places(wanted: _Definitions, columns: Columns, out: _Out) -> dict[Key, Plac
         for share in definition.shares:
             target = share.of_uuid, share.of_class
             shares[uuid, share.resource_class].append((target, share.factor))
-    disabled = {
-        uuid
-        for uuid in (wanted if any(unit is None for _, unit in out) else ())
-        if _out_of_service(wanted, out, [uuid])
-    }
-    units = _units_of(out)
+    disabled = {uuid for uuid in (wanted if out else ()) if _out_of_service(wanted, out, [uuid])}
     used: dict[Key, int] = defaultdict(int)
     for held in holdings(columns).values():
         for key, delta in held.items():
@@ -260,8 +248,7 @@ def _places(wanted: _Definitions, columns: Columns, out: _Out) -> dict[Key, Plac
             dataclasses.replace(record, used=used[uuid, record.resource_class]),
             tuple(shares.get((uuid, record.resource_class), ())),
             FOREVER if uuid in disabled else None,
-            len(units.get(uuid, ()))
-            + len(removed_units((kind.resource_class, kind.body) for kind in definition.kinds)),
+            len(removed_units((kind.resource_class, kind.body) for kind in definition.kinds)),
         )
         for uuid, definition in wanted.items()
         for record in definition.inventories
@@ -287,40 +274,24 @@ def _out_of_service(wanted: _Definitions, out: _Out, uuids: Iterable[str]) -> di
     for uuid in uuids:
         at: str | None = uuid
         while at is not None:
-            if (at, None) in out:
-                found[wanted[at].name] = out[at, None]
+            if at in out:
+                found[wanted[at].name] = out[at]
             at = wanted[at].parent_uuid
     return found
 
 
-def _units_of(out: _Out) -> dict[str, dict[str, Disabled]]:
-    """Return the units that are disabled alone, by provider."""
-    found: dict[str, dict[str, Disabled]] = defaultdict(dict)
-    for (uuid, unit), facts in out.items():
-        if unit is not None:
-            found[uuid][unit] = facts
-    return found
-
-
-def _disabled_units(
-    wanted: _Definitions, columns: Columns, out: _Out, uuids: Iterable[str]
-) -> dict[str, list[DisabledUnit]]:
+def _removed_units(
+    wanted: _Definitions, columns: Columns, uuids: Iterable[str]
+) -> dict[str, tuple[RemovedUnit, ...]]:
     taken: dict[str, set[str]] = defaultdict(set)
     for (uuid, unit), _ in _taken(columns):
         taken[uuid].add(unit)
-    units = _units_of(out)
     return {
-        uuid: disabled_of(
-            ((kind.resource_class, kind.body) for kind in wanted[uuid].kinds),
-            units.get(uuid, {}).items(),
-            taken[uuid],
+        uuid: removed_of(
+            ((kind.resource_class, kind.body) for kind in wanted[uuid].kinds), taken[uuid]
         )
         for uuid in uuids
     }
-
-
-def _classes_of(definition: ProviderDefinition) -> dict[str, str]:
-    return classes_of_units((kind.resource_class, kind.body) for kind in definition.kinds)
 
 
 def _takers(columns: Columns, units: Collection[Unit]) -> dict[Unit, str]:
@@ -533,7 +504,7 @@ def redefined(columns: Columns, plan: Plan, now: datetime.datetime) -> Columns:
             [generation.get(one.uuid, 0) for one in ordered],
             [None] * len(ordered),
             [None] * len(ordered),
-            [out.get((one.uuid, None)) for one in ordered],
+            [out.get(one.uuid) for one in ordered],
         ),
         inventories=_table(
             InventoryColumns,
@@ -561,17 +532,6 @@ def redefined(columns: Columns, plan: Plan, now: datetime.datetime) -> Columns:
             ],
         ),
         units=_table(UnitColumns, _within(columns.units, ids)),
-        disabled_units=_table(
-            DisabledUnitColumns,
-            sorted(
-                (
-                    (number[uuid], unit, facts)
-                    for (uuid, unit), facts in out.items()
-                    if unit is not None and uuid in final
-                ),
-                key=operator.itemgetter(0, 1),
-            ),
-        ),
         now=columns.now or now,
     )
     held: dict[_Place, int] = defaultdict(int)
@@ -595,25 +555,23 @@ def _depths(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
 
 def out_after(
     columns: Columns, disabling: Iterable[DisableOrder], now: datetime.datetime
-) -> dict[tuple[str, str | None], Disabled]:
-    """Return what is out of service, by the provider's uuid and the unit, after orders.
+) -> dict[str, Disabled]:
+    """Return the disabled providers after orders, by uuid.
 
     :raises StaleDefinition: if something is not as it was expected to be
     :raises InvalidField: if something would end before it begins
     """
-    found: dict[tuple[str, str | None], Disabled] = {}
+    found: dict[str, Disabled] = {}
     given = columns.providers
     uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
     for number, facts in columns.disabled.items():
-        found[uuid_of[number], None] = facts
-    for number, unit, facts in zip(*columns.disabled_units, strict=True):
-        found[uuid_of[number], unit] = facts
+        found[uuid_of[number]] = facts
     names = dict(zip(given.uuid, given.name, strict=True))
     for said in disabling:
         where = names.get(said.provider_uuid, said.provider_uuid)
-        after = said.carried_out(found.pop(said.key, None), None, now, where)
+        after = said.carried_out(found.pop(said.provider_uuid, None), None, now, where)
         if after is not None:
-            found[said.key] = after
+            found[said.provider_uuid] = after
     return found
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Literal, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.fields import FrozenDict
 from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.disabled import TRAIT, Disabled
@@ -98,8 +97,6 @@ class ListedProvider:
     #: writes of its definition that Placement counts too; the sum of both is its generation there
     definition_writes: int = 0
     disabled: Disabled | None = None  #: why it is out of service itself
-    #: why units of it are out of service alone: devices by address, also of those that went away
-    disabled_units: Mapping[str, Disabled] = dataclasses.field(default_factory=FrozenDict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON: of each inventory what is used, and of how much."""
@@ -116,9 +113,6 @@ class ListedProvider:
             "traits": sorted(self.traits),
             "aggregates": sorted(self.aggregates),
             "disabled": None if self.disabled is None else self.disabled.to_dict(),
-            "disabled_units": {
-                unit: one.to_dict() for unit, one in sorted(self.disabled_units.items())
-            },
         }
 
     @property

@@ -22,7 +22,7 @@ from resource_objects.providers.definition import (
     KeptDefinitions,
     ProviderDefinition,
 )
-from resource_objects.providers.disabled import REMOVED, Disabled, DisabledUnit
+from resource_objects.providers.disabled import RemovedUnit
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
 from resource_objects.resources import Amount, Amounts, Inventory, Resource, resource
 from resource_objects.resources.context import ChosenCells, Context
@@ -304,118 +304,65 @@ class LocatedViews:
         return {kind for _, kind in self.layout.parts}
 
 
-def classes_of_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the class of each unit that can be disabled alone, of what one provider keeps.
+def removed_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the class of each unit of one provider that was removed while it was allocated.
 
-    :param kinds: the structured resources that it keeps, each with its description
-    """
-    found: dict[str, str] = {}
-    for kind, body in kinds:
-        made = resource(kind).inventory_kind
-        if body and issubclass(made, Identified):
-            found.update(made.units_of_description(body))
-    return found
-
-
-def removed_units(kinds: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """Return the units of one provider that were removed while they were allocated.
-
-    Each counts as used while it is allocated, and as a disabled unit after that.
+    Such a unit counts as used while it is allocated. After its release it is not allocatable, and
+    no part of the capacity.
 
     :param kinds: the structured resources of the provider, each with its description
     """
-    found: frozenset[str] = frozenset()
+    removed: dict[str, str] = {}
     for kind, body in kinds:
         made = resource(kind).inventory_kind
         if body and issubclass(made, Identified):
-            found = found.union(made.removed_of_description(body))
-    return found
+            removed.update(made.removed_of_description(body))
+    return removed
 
 
-def disabled_of(
-    kinds: Iterable[tuple[str, str]],
-    disabled: Iterable[tuple[str, Disabled]],
-    taken: Collection[str],
-) -> list[DisabledUnit]:
-    """Return the units that are disabled alone at one provider, and those that were removed.
+def removed_of(
+    kinds: Iterable[tuple[str, str]], allocated: Collection[str]
+) -> tuple[RemovedUnit, ...]:
+    """Return the units of one provider that were removed while they were allocated.
 
-    :param kinds: the structured resources that it keeps, each with its description
-    :param disabled: what is kept of units, also of those that are gone
-    :param taken: its units that somebody has
+    :param kinds: the structured resources of the provider, each with its description
+    :param allocated: the units of the provider that are allocated
     """
-    kept = list(kinds)
-    classes = classes_of_units(kept)
-    removed = removed_units(kept)
-    withheld: set[str] = set()
-    for kind, body in kept if classes else ():
-        made = resource(kind).inventory_kind
-        if body and issubclass(made, Identified):
-            withheld.update(made.withheld_of_description(body))
-    return [
-        DisabledUnit(
-            unit,
-            classes[unit],
-            facts,
-            is_free=unit not in taken and unit not in withheld,
-            is_withheld=unit in withheld,
-        )
-        for unit, facts in {**dict(disabled), **dict.fromkeys(sorted(removed), REMOVED)}.items()
-        if unit in classes
-    ]
-
-
-def disabled_units(columns: Columns) -> dict[int, tuple[DisabledUnit, ...]]:
-    """Return the units that are disabled alone, by provider, and those that were removed.
-
-    Cost: a look at each description; where there are such units, linear in the rows.
-    """
-    removed = _with_removed(columns)
-    if not columns.disabled_units.provider_id and not removed:
-        return {}
-    kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for number, kind, _, body in zip(*columns.kinds, strict=True):
-        kinds[number].append((kind, body))
-    taken: dict[int, set[str]] = defaultdict(set)
-    for number, unit, _, _ in zip(*columns.units, strict=True):
-        taken[number].add(unit)
-    out: dict[int, list[tuple[str, Disabled]]] = {number: [] for number in removed}
-    for number, unit, facts in zip(*columns.disabled_units, strict=True):
-        out.setdefault(number, []).append((unit, facts))
-    found = {n: tuple(disabled_of(kinds[n], some, taken[n])) for n, some in out.items()}
-    return {number: some for number, some in found.items() if some}
-
-
-def _with_removed(columns: Columns) -> list[int]:
-    """Return the providers with units that were removed while they were allocated."""
-    made = {kind: resource(kind).inventory_kind for kind in {*columns.kinds.resource_class}}
-    of = {kind: one for kind, one in made.items() if issubclass(one, Identified)}
-    return [
-        number
-        for number, kind, _, body in zip(*columns.kinds, strict=True)
-        if kind in of and body and of[kind].removed_of_description(body)
-    ]
-
-
-def removed_and_free(columns: Columns) -> _Counts:
-    """Return how many free units were removed while they were allocated."""
-    return Counter(
-        (number, unit.resource_class)
-        for number, units in disabled_units(columns).items()
-        for unit in units
-        if unit.is_free and unit.disabled == REMOVED
+    return tuple(
+        RemovedUnit(unit, resource_class, unit not in allocated)
+        for unit, resource_class in sorted(removed_units(kinds).items())
     )
 
 
-def free_of(disabled: Mapping[int, Iterable[DisabledUnit]]) -> tuple[_Counts, dict[int, set[str]]]:
-    """Return which of some disabled units are free: how many by class, and which, by provider."""
+def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
+    """Return the units that were removed while they were allocated, by provider.
+
+    Cost: a look at each description; where there are such units, linear in the rows.
+    """
+    made = {kind: resource(kind).inventory_kind for kind in {*columns.kinds.resource_class}}
+    identified = {kind: one for kind, one in made.items() if issubclass(one, Identified)}
+    kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for number, kind, _, body in zip(*columns.kinds, strict=True):
+        if kind in identified and body and identified[kind].removed_of_description(body):
+            kinds[number].append((kind, body))
+    allocated: dict[int, set[str]] = defaultdict(set)
+    for number, unit, _, _ in zip(*columns.units, strict=True) if kinds else ():
+        allocated[number].add(unit)
+    return {number: removed_of(some, allocated[number]) for number, some in kinds.items()}
+
+
+def free_of(
+    removed: Mapping[int, Iterable[RemovedUnit]],
+) -> tuple[_Counts, dict[int, set[str]]]:
+    """Return which removed units are free: the number by class, and the units by provider."""
     counts: Counter[tuple[int, str]] = Counter()
-    out: dict[int, set[str]] = defaultdict(set)
-    for number, some in disabled.items():
+    units: dict[int, set[str]] = defaultdict(set)
+    for number, some in removed.items():
         for one in some:
             if one.is_free:
                 counts[number, one.resource_class] += 1
-                out[number].add(one.unit)
-    return counts, dict(out)
+                units[number].add(one.unit)
+    return counts, dict(units)
 
 
 def located_amounts(amounts: Amounts) -> dict[str, Amount]:

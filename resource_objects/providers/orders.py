@@ -518,9 +518,9 @@ class Write:
         if len(set(consumers)) != len(consumers):
             raise exceptions.DuplicateKey("orders", consumers, "each consumer once")
         if self.disabling:
-            disabled = [one.key for one in self.disabling]
+            disabled = [one.provider_uuid for one in self.disabling]
             if len(set(disabled)) != len(disabled):
-                raise exceptions.DuplicateKey("disabling", disabled, "each provider or unit once")
+                raise exceptions.DuplicateKey("disabling", disabled, "each provider once")
         for (_, name), total in self.limits.items() if self.limits else ():
             if type(total) is not int or not 0 <= total <= MAX_AMOUNT:
                 raise exceptions.InvalidAmount(

@@ -105,7 +105,7 @@ class Plan:
             raise exceptions.InvalidField("plan.ledger", self.ledger, "the number of a ledger")
         _once("plan.definitions", self._changed())
         _once("plan.adopted", self.adopted)
-        _once("plan.disabling", (" ".join(filter(None, said.key)) for said in self.disabling))
+        _once("plan.disabling", (said.provider_uuid for said in self.disabling))
 
     def __bool__(self) -> bool:
         return bool(self.definitions or self.orders or self.disabling or self.adopted)

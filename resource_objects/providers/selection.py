@@ -16,7 +16,6 @@ from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
     Columns,
-    DisabledUnitColumns,
     InventoryColumns,
     KindColumns,
     ProviderColumns,
@@ -217,9 +216,6 @@ def columns_of(
             *_turned((r.number, k.resource_class, k.classes, k.body) for r in rows for k in r.kinds)
         ),
         UnitColumns(*_turned((n, u, h.resource_class, c) for n, h, c in held for u in h.units)),
-        DisabledUnitColumns(
-            *_turned((r.number, unit, one) for r in rows for unit, one in r.disabled_units.items())
-        ),
         cursor,
     )
 

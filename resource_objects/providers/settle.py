@@ -18,8 +18,8 @@ Rules, in the order they are looked at for each consumer and place:
 5. a unit belongs to one consumer;
 6. of what is disabled no more is used than before, and no unit is taken that is free, be it by
    shares, unless the order overrides it: consumers may exchange what they hold of it. A unit that
-   is disabled alone is not taken while it is free, and those that are left free are no part of the
-   capacity that rule 4 asks for: who lacks them is told of them beside who holds the rest.
+   was removed from the host is not taken while it is free, and removed units that are free are no
+   part of the capacity that rule 4 asks for: a refusal names them next to the consumers.
 
 7. who joins a server group whose policy is strict, or is in one, and takes something of another
    host, leaves the members as the policy wants them. What is judged is where all of them are after
@@ -43,7 +43,7 @@ from resource_objects.exceptions import CapacityException, Reason, Rule
 from resource_objects.names import natural_order
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import HELD, RELEASED
-from resource_objects.providers.disabled import REMOVED, Disabled, DisabledUnit
+from resource_objects.providers.disabled import Disabled, RemovedUnit
 from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
     UNLIMITED,
@@ -66,8 +66,8 @@ Unit: TypeAlias = tuple[str, str]
 Holders: TypeAlias = Callable[[Collection[Key]], Mapping[Key, Iterable[tuple[str, int]]]]
 #: What is disabled at some providers or above them, by name: asked for only to explain a refusal.
 OutOfService: TypeAlias = Callable[[Collection[str]], Mapping[str, Disabled]]
-#: The units that are disabled alone at some providers: asked for only where a place says so.
-DisabledUnits: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[DisabledUnit]]]
+#: The removed units of some providers: requested only where a place counts some.
+RemovedUnits: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[RemovedUnit]]]
 #: Which of some units are taken, and by which consumer.
 Takers: TypeAlias = Callable[[Collection[Unit]], Mapping[Unit, str]]
 
@@ -96,14 +96,14 @@ class Place:
 
     ``shares`` are ``(key, factor)``: each unit taken here takes ``factor`` there as well (D2).
     ``disabled_until`` is when its provider, or one above it, is in service again; None: it is.
-    ``disabled_units`` is how many units of its provider may be disabled alone.
+    ``removed_units`` is the number of units of its provider that were removed while allocated.
     """
 
     provider: str  #: its name
     record: InventoryRecord
     shares: tuple[tuple[Key, int], ...] = ()
     disabled_until: datetime.datetime | None = None
-    disabled_units: int = 0
+    removed_units: int = 0
 
 
 @set_directly
@@ -181,7 +181,7 @@ def settle(
     holders: Holders,
     takers: Takers,
     out_of_service: OutOfService,
-    disabled_units: DisabledUnits,
+    removed_units: RemovedUnits,
     groups: Groups | None = None,
     generation: int | None = None,
     limits: Totals = UNLIMITED,
@@ -211,8 +211,8 @@ def settle(
     nets = _nets(drafts, places)
     out = _ALL_IN_SERVICE
     for place in places.values():  # as every write comes through here, nothing is called for none
-        if place.disabled_until is not None or place.disabled_units:
-            out = _out(drafts, nets, places, now, disabled_units)
+        if place.disabled_until is not None or place.removed_units:
+            out = _out(drafts, nets, places, now, removed_units)
             break
     # every reason before any is raised: who is refused need not ask again to learn the next one
     reasons = _totals(drafts, nets, places, names, holders, limits, out.left)
@@ -327,21 +327,20 @@ def _nets(drafts: Iterable[_Draft], places: Mapping[Key, Place]) -> dict[Key, in
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Out:
-    """What is out of service of all that orders touch.
+    """What is disabled or removed among all that orders touch.
 
     ``providers`` and ``units`` are those of which something is taken, whatever others hold;
-    ``left`` are units disabled alone that nobody has in the end, by what they are counted as,
-    where more is taken of that; ``overridden`` is what is taken of nevertheless.
+    ``left`` are removed units that are free after all orders, by what they are counted as, where
+    more is taken of that; ``overridden`` are disabled providers that are taken of nevertheless.
     """
 
-    facts: Mapping[Unit, Disabled]
     providers: Collection[str] = ()
     units: Collection[Unit] = ()
     left: Mapping[Key, Collection[Unit]] = dataclasses.field(default_factory=dict)
     overridden: tuple[str, ...] = ()
 
 
-_ALL_IN_SERVICE = _Out({})
+_ALL_IN_SERVICE = _Out()
 
 
 def _out(
@@ -349,54 +348,42 @@ def _out(
     nets: Mapping[Key, int],
     places: Mapping[Key, Place],
     now: datetime.datetime,
-    disabled_units: DisabledUnits,
+    removed_units: RemovedUnits,
 ) -> _Out:
-    """Return what is out of service of all that orders touch."""
+    """Return what is disabled or removed among all that orders touch."""
     out = {
         key
         for key, place in places.items()
         if place.disabled_until is not None and place.disabled_until > now
     }
-    given = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.given}
-    marked = {key[0] for key, place in places.items() if place.disabled_units}
-    units = {
+    marked = {key[0] for key, place in places.items() if place.removed_units}
+    removed = {
         (uuid, one.unit): one
-        for uuid, some in (disabled_units(marked) if marked else {}).items()
+        for uuid, some in (removed_units(marked) if marked else {}).items()
         for one in some
-        if one.disabled.ends_at > now
     }
-    if not out and not units:
+    if not out and not removed:
         return _ALL_IN_SERVICE
-    removed = {unit for unit, one in units.items() if one.disabled == REMOVED}
-    free = _left_free(drafts, units, given)
+    given = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.given}
+    free = _left_free(drafts, removed, given)
     refused: dict[str, None] = {}
     refused_units: dict[Unit, None] = {}
     overridden: dict[str, None] = {}
     left: dict[Key, list[Unit]] = {}
     for draft in drafts:
-        overrides = draft.order.overrides_disabled
-        found = overridden if overrides else refused
+        found = overridden if draft.order.overrides_disabled else refused
         for change in draft.changes if not draft.order.adopts else ():
             uuid = change.key[0]
             for key in _grown(change, nets, places):
                 if key in out:
                     found[key[0]] = None
-                bound = [one for one in free.get(key, ()) if not overrides or one in removed]
-                if len(bound) > len(left.get(key, ())):
-                    left[key] = bound
-                out_here = len(free.get(key, ()))
-                if overrides and out_here and _needs_some(places[key], nets[key], out_here):
-                    overridden[key[0]] = None
+                if key in free:
+                    left[key] = free[key]
             taken = [(uuid, unit) for unit in change.taken if (uuid, unit) not in given]
             if taken and change.key in out:
                 found[uuid] = None
-            named = [unit for unit in taken if unit in units]
-            if overrides:
-                overridden.update((uuid, None) for uuid, _ in named)
-                named = [unit for unit in named if unit in removed]
-            refused_units.update(dict.fromkeys(named))
-    facts = {unit: one.disabled for unit, one in units.items()}
-    return _Out(facts, refused, sorted(refused_units), left, tuple(overridden))
+            refused_units.update((unit, None) for unit in taken if unit in removed)
+    return _Out(refused, sorted(refused_units), left, tuple(overridden))
 
 
 def _grown(change: Change, nets: Mapping[Key, int], places: Mapping[Key, Place]) -> Iterator[Key]:
@@ -410,23 +397,17 @@ def _grown(change: Change, nets: Mapping[Key, int], places: Mapping[Key, Place])
 
 
 def _left_free(
-    drafts: Iterable[_Draft], units: Mapping[Unit, DisabledUnit], given: Collection[Unit]
+    drafts: Iterable[_Draft], removed: Mapping[Unit, RemovedUnit], given: Collection[Unit]
 ) -> dict[Key, list[Unit]]:
-    """Return the units disabled alone that nobody has in the end, by what they are counted as."""
-    if not units:
+    """Return the removed units that are free after all orders, by what they are counted as."""
+    if not removed:
         return {}
     taken = {(c.key[0], unit) for draft in drafts for c in draft.changes for unit in c.taken}
     found: dict[Key, list[Unit]] = defaultdict(list)
-    for unit, one in units.items():
-        is_free = one.is_free or (unit in given and not one.is_withheld)
-        if is_free and unit not in taken:
+    for unit, one in removed.items():
+        if (one.is_free or unit in given) and unit not in taken:
             found[unit[0], one.resource_class].append(unit)
     return found
-
-
-def _needs_some(place: Place, net: int, out: int) -> bool:
-    """Return whether something fits only with some of what is out of service."""
-    return place.record.used + net > place.record.capacity - out
 
 
 def _disabled(
@@ -446,7 +427,7 @@ def _disabled(
     for name, facts in (out_of_service(out.providers) if out.providers else {}).items():
         yield Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=facts)
     for unit in sorted({*out.units, *lacking}):
-        yield decision.unit_disabled(unit[1], out.facts[unit], names[unit[0]])
+        yield decision.unit_removed(unit[1], names[unit[0]])
 
 
 def _totals(
@@ -460,7 +441,7 @@ def _totals(
 ) -> list[Reason]:
     """Return why anything of all drafts does not fit: every reason.
 
-    :param left: the units that are out of service, by what they are counted as
+    :param left: the removed units that are free, by what they are counted as
     """
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()

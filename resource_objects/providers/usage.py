@@ -18,7 +18,7 @@ from resource_objects.providers.columns import (
     trees,
 )
 from resource_objects.providers.disabled import Disabled
-from resource_objects.providers.located import removed_and_free
+from resource_objects.providers.located import free_of, removed_by_provider
 from resource_objects.providers.provider import Provider
 from resource_objects.resources.records import InventoryRecord
 
@@ -130,7 +130,7 @@ def usage_of(columns: Columns) -> Usage:
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         holders[number, kind].append((consumer, amount))
     records = records_by_provider(columns.inventories)
-    removed = removed_and_free(columns)
+    removed, _ = free_of(removed_by_provider(columns))
     elsewhere = _elsewhere(columns, removed)
     roots = tuple(trees(_plain(columns)))
     uses = tuple(

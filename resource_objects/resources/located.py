@@ -327,22 +327,9 @@ class Identified(_Kind):
         """
 
     @classmethod
-    def units_of_description(cls, description: str) -> Mapping[str, str]:
-        """Return ``{unit: resource class}`` of a part, by its description alone.
-
-        What is not among them cannot be disabled alone.
-        """
+    def removed_of_description(cls, description: str) -> Mapping[str, str]:
+        """Return ``{unit: resource class}`` of the units that were removed while allocated."""
         return _NO_CLASSES
-
-    @classmethod
-    def withheld_of_description(cls, description: str) -> Collection[str]:
-        """Return which of these units nobody is given, as the figures of the part say too."""
-        return ()
-
-    @classmethod
-    def removed_of_description(cls, description: str) -> Collection[str]:
-        """Return the units that were removed while they were allocated, and are not reserved."""
-        return ()
 
 
 def cell_map_of(inventory: Inventory | None) -> CellMap | None:

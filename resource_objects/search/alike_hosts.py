@@ -186,7 +186,7 @@ class AlikeHosts:
         if not self._is_told:
             return figures
         units = sorted((unit, name) for unit, name, _ in fleet.units.of_provider(provider))
-        out = sorted(one.unit for one in fleet.disabled_units.get(provider, ()))
+        out = sorted(fleet.removed_units.get(provider, ()))
         told = self._descriptions.get(provider)
         return figures, tuple(units), tuple(out), told, equals.qualities(provider)
 

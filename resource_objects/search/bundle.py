@@ -59,8 +59,9 @@ _TABLES: Mapping[str, Any] = {
     "shares": tables.ShareColumns,
     "kinds": tables.KindColumns,
     "units": tables.UnitColumns,
-    "disabled_units": tables.DisabledUnitColumns,
 }
+#: A table of older bundles, which are read if it is empty: single units are not disabled any more.
+_FORMER = "disabled_units"
 #: Columns of text; of the others that are not named below each value is an integer.
 _TEXT = {
     *("uuid", "name", "resource_class", "trait", "aggregate", "of_class", "body", "unit"),
@@ -174,6 +175,8 @@ class Bundle:
             if key not in _KEYS:
                 raise exceptions.UnknownField("bundle", key, f"one of {', '.join(_KEYS)}")
         listed = given.get("tables")
+        if isinstance(listed, Mapping) and listed.get(_FORMER) == {}:
+            listed = {name: table for name, table in listed.items() if name != _FORMER}
         if not isinstance(listed, Mapping) or set(listed) != set(_TABLES):
             raise exceptions.InvalidText("bundle.tables", listed, f"tables {', '.join(_TABLES)}")
         columns = Columns(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from resource_objects.fields import FrozenDict
 from resource_objects.providers.columns import Columns
@@ -44,10 +44,10 @@ def difference(
     names, called = (dict(zip(p.uuid, p.name, strict=True)) for p in (was.providers, now.providers))
     out = _out(now)
     disabling = tuple(_disabling(_out(was), out, set(now.providers.uuid)))
-    closed = _below(now, {uuid for uuid, unit in out if unit is None})
+    closed = _below(now, out)
     return dataclasses.replace(
         plan,
-        orders=tuple(_order(one, requests, closed, out) for one in plan.orders),
+        orders=tuple(_order(one, requests, closed) for one in plan.orders),
         disabling=disabling,
         held={
             order.consumer: tuple(
@@ -73,26 +73,22 @@ def _trees(fleet: Fleet, hosts: Collection[str] | None) -> set[int] | None:
     return found
 
 
-#: What is out of service, by the provider's uuid and the unit.
-_Out = dict[tuple[str, str | None], Disabled]
+#: The disabled providers, by uuid.
+_Out = dict[str, Disabled]
 
 
 def _out(columns: Columns) -> _Out:
     given = columns.providers
     uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
-    found: _Out = {(uuid_of[number], None): one for number, one in columns.disabled.items()}
-    for number, unit, facts in zip(*columns.disabled_units, strict=True):
-        found[uuid_of[number], unit] = facts
-    return found
+    return {uuid_of[number]: one for number, one in columns.disabled.items()}
 
 
 def _disabling(was: _Out, now: _Out, there: Collection[str]) -> Iterator[DisableOrder]:
-    for key in sorted({*was, *now}, key=lambda one: (one[0], one[1] or "")):
-        uuid, unit = key
-        # who did it, and since when, is the ledger's to say
-        had, has = ServiceState.of(was.get(key)), ServiceState.of(now.get(key))
+    for uuid in sorted({*was, *now}):
+        # the ledger records who did it, and since when
+        had, has = ServiceState.of(was.get(uuid)), ServiceState.of(now.get(uuid))
         if uuid in there and had != has:
-            yield DisableOrder(uuid, has.reason, has.until, unit, had)
+            yield DisableOrder(uuid, has.reason, has.until, had)
 
 
 def _below(columns: Columns, disabled: Collection[str]) -> set[str]:
@@ -116,14 +112,9 @@ def _order(
     order: ConsumerOrder,
     requests: Mapping[str, StoredRequest],
     closed: Collection[str],
-    out: Iterable[tuple[str, str | None]],
 ) -> ConsumerOrder:
     """Return an order with what is known of the request, past what goes out of service with it."""
-    units = {key for key in out if key[1] is not None}
-    is_over = not order.is_release and any(
-        use.provider_uuid in closed or any((use.provider_uuid, unit) in units for unit in use.units)
-        for use in order.uses
-    )
+    is_over = not order.is_release and any(use.provider_uuid in closed for use in order.uses)
     return dataclasses.replace(
         order,
         request=None if order.is_release else requests.get(order.consumer, order.request),

@@ -131,21 +131,6 @@ class DisabledPlace:
     ends: float | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DisabledAlone:
-    """A unit that is out of service alone, what it is counted as, and when that ends.
-
-    ``ends`` is as for :class:`DisabledPlace`. One that ``is_withheld`` is spent, or gone: its class
-    does not count it anyway.
-    """
-
-    unit: str
-    resource_class: str
-    facts: Disabled
-    ends: float | None = None
-    is_withheld: bool = False
-
-
 #: By what hosts are ranked: weights of classes, and what is asked of them.
 Ranking: TypeAlias = "tuple[tuple[tuple[str, float], ...], tuple[tuple[str, int], ...]]"
 #: So many are kept, for as many kinds of requests that come again and again.
@@ -187,11 +172,9 @@ class Fleet(Shared):
     #: the providers that are out of service themselves; among ``traits`` they have the trait of it
     disabled: Mapping[int, DisabledPlace] = dataclasses.field(default_factory=dict)
     limited: frozenset[int] = frozenset()  #: inventories whose capacity here is a limit
-    #: the units that are out of service alone, by the places of their providers. Figures and views
-    #: count them as they do all others, until :meth:`in_force` takes them out
-    disabled_units: Mapping[int, tuple[DisabledAlone, ...]] = dataclasses.field(
-        default_factory=dict
-    )
+    #: the class of each unit that was removed while it was allocated, by the places of their
+    #: providers. Figures and views count them as all others, until :meth:`in_force` excludes them
+    removed_units: Mapping[int, Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields alone: not what was computed of them, and each array once."""
@@ -205,26 +188,31 @@ class Fleet(Shared):
     def in_force(self) -> Fleet:
         """Return a fleet in which what is in service again by now is so; mostly this one.
 
-        Units that are out of service alone count in it as what nobody can have. Cost: nothing where
-        nothing is disabled; where such units are, three copies of a column of all inventories, once
-        until one of them is in service again.
+        Free units that were removed from their host are no part of its capacity. Cost: nothing
+        where nothing is disabled; where there are such units, three copies of a column of all
+        inventories, once.
         """
         fleet = self.providers_in_force()
-        if not fleet.disabled_units:
-            return fleet
-        now = clock.monotonic()
-        known = fleet._units_out
-        if not known or (known[0][0] is not None and known[0][0] <= now):
-            known[:] = [_units_taken_out(fleet, now)]  # two threads may both do it, alike
-        return known[0][1]
+        return fleet._without_removed if fleet.removed_units else fleet
 
     @functools.cached_property
-    def _units_out(self) -> list[tuple[float | None, Fleet]]:
-        """What :meth:`in_force` found last: until when, and the fleet without units that are out.
-
-        Empty before. It is not shared by the fleets that come of this one, whose figures are other.
-        """
-        return []
+    def _without_removed(self) -> Fleet:
+        """The fleet without removed units that are free."""
+        back: Counter[int] = Counter()
+        out: dict[int, dict[int, frozenset[str]]] = {}
+        for place, classes in self.removed_units.items():
+            taken = {row[0] for row in self.units.of_provider(place)}
+            free = classes.keys() - taken
+            for unit in free:
+                number = self.number(place, classes[unit])
+                if number is not None:
+                    back[number] += 1
+            if free:
+                out.setdefault(self.true_tree(place), {})[place] = frozenset(free)
+        numbers = integers(sorted(back))
+        capacity = self.inventories.capacity[numbers]
+        capacity = capacity - integers([back[number] for number in numbers.tolist()])
+        return with_capacity(self, numbers, capacity, functools.partial(_units_of, out))
 
     def providers_in_force(self) -> Fleet:
         """Return :meth:`in_force`, but with all units of what is in service."""
@@ -731,39 +719,6 @@ def _units_of(
     trees: Mapping[int, Mapping[int, frozenset[str]]], tree: int
 ) -> Mapping[int, frozenset[str]]:
     return trees.get(tree, {})
-
-
-def _units_taken_out(fleet: Fleet, now: float) -> tuple[float | None, Fleet]:
-    """Return a fleet without the units that are out of service alone, and until when it is so."""
-    ends: list[float] = []
-    back: Counter[int] = Counter()
-    out: dict[int, frozenset[str]] = {}
-    left: dict[int, tuple[DisabledAlone, ...]] = {}
-    for place, some in fleet.disabled_units.items():
-        here = tuple(one for one in some if one.ends is None or one.ends > now)
-        if not here:
-            continue
-        left[place] = here
-        ends += [one.ends for one in here if one.ends is not None]
-        taken = {row[0] for row in fleet.units.of_provider(place)}
-        free = [one for one in here if one.unit not in taken and not one.is_withheld]
-        for one in free:
-            number = fleet.number(place, one.resource_class)
-            if number is not None:
-                back[number] += 1
-        if free:
-            out[place] = frozenset(one.unit for one in free)
-    until = min(ends, default=None)
-    numbers = integers(sorted(back))
-    capacity = fleet.inventories.capacity[numbers]
-    capacity = capacity - integers([back[number] for number in numbers.tolist()])
-    trees: dict[int, dict[int, frozenset[str]]] = {}
-    for place, units in out.items():
-        trees.setdefault(fleet.true_tree(place), {})[place] = units
-    found = with_capacity(
-        fleet, numbers, capacity, functools.partial(_units_of, trees), disabled_units=left
-    )
-    return until, found
 
 
 _NO_FIGURES: Integers = frozen(integers(()))

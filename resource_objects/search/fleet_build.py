@@ -11,7 +11,7 @@ from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import Columns, InventoryColumns, ProviderColumns
 from resource_objects.providers.disabled import TRAIT, Disabled
-from resource_objects.providers.located import disabled_units
+from resource_objects.providers.located import removed_by_provider
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
 from resource_objects.search import fleet
@@ -86,7 +86,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         within=None if top is None else int(tree[rank[top]]),
         above=tuple(rank[integers(above)].tolist()),
         disabled=_disabled(columns, disabled, place) if disabled else {},
-        disabled_units=_disabled_units(columns, place),
+        removed_units=_removed_units(columns, place),
     )
 
 
@@ -108,26 +108,13 @@ def _end(columns: Columns, facts: Disabled, began: float) -> float | None:
     return began + (facts.until - columns.now).total_seconds()
 
 
-def _disabled_units(
-    columns: Columns, place: PlaceIndex
-) -> dict[int, tuple[fleet.DisabledAlone, ...]]:
-    """Return the units that are out of service alone, by the places of their providers."""
-    found = disabled_units(columns)
-    if not found:
-        return {}
-    began = clock.monotonic()
+def _removed_units(columns: Columns, place: PlaceIndex) -> dict[int, dict[str, str]]:
+    """Return the class of each unit that was removed while allocated, by place of its provider."""
+    removed = removed_by_provider(columns)
+    places = place.of(list(removed)).tolist() if removed else ()
     return {
-        at: tuple(
-            fleet.DisabledAlone(
-                one.unit,
-                one.resource_class,
-                one.disabled,
-                _end(columns, one.disabled, began),
-                one.is_withheld,
-            )
-            for one in some
-        )
-        for at, some in zip(place.of(list(found)).tolist(), found.values(), strict=True)
+        at: {one.unit: one.resource_class for one in some}
+        for at, some in zip(places, removed.values(), strict=True)
     }
 
 
@@ -138,7 +125,6 @@ def _check(columns: Columns) -> None:
             given = given._replace(**{name: given.provider_id})  # type: ignore[arg-type]
     tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]
     tables += [columns.aggregates, columns.shares, columns.units, columns.kinds]
-    tables += [columns.disabled_units]
     for table in tables:
         if len({len(column) for column in table}) > 1:
             raise exceptions.InvalidRow(type(table).__name__, "columns", "all of one length")

@@ -17,7 +17,6 @@ from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
     Columns,
-    DisabledUnitColumns,
     InventoryColumns,
     KindColumns,
     ProviderColumns,
@@ -25,7 +24,7 @@ from resource_objects.providers.columns import (
     TraitColumns,
     UnitColumns,
 )
-from resource_objects.providers.disabled import REMOVED, TRAIT
+from resource_objects.providers.disabled import TRAIT
 from resource_objects.search.fleet import Fleet, Members
 from resource_objects.search.holders import Rows
 
@@ -33,8 +32,8 @@ from resource_objects.search.holders import Rows
 def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
     """Return what a fleet was read of, as far as a search sees it; numbers are places in it.
 
-    When providers reported or were adopted is not known, nor is a unit that is out of service of a
-    device that went away. A fleet that is confined to a part of its tree gives the whole tree.
+    When providers reported or were adopted is not known. A fleet that is confined to a part of its
+    tree gives the whole tree.
 
     :param trees: only these; None: all
 
@@ -43,12 +42,6 @@ def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
     spans = _spans(fleet, trees)
     places = [place for first, end in spans for place in range(first, end)]
     rows = partial(_rows, places=None if trees is None else places)
-    out = (
-        (place, one.unit, one.facts)
-        for place, some in sorted(fleet.disabled_units.items())
-        for one in some
-        if one.facts != REMOVED and (trees is None or int(fleet.tree[place]) in trees)
-    )
     kinds = (
         row
         for tree in (range(len(fleet.hosts)) if trees is None else sorted(trees))
@@ -63,7 +56,6 @@ def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
         shares=ShareColumns(*_turned(_shares(fleet, spans), 5)),
         kinds=KindColumns(*_turned(kinds, 4)),
         units=UnitColumns(*_turned(rows(fleet.units), 4)),
-        disabled_units=DisabledUnitColumns(*_turned(out, 3)),
         now=_now(fleet),
     )
 
@@ -157,10 +149,7 @@ def _shares(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[Any, .
 
 def _now(fleet: Fleet) -> datetime.datetime | None:
     """Return what the clock of the ledger says by now, where something depends on it."""
-    ends = [(one.ends, one.facts.until) for one in fleet.disabled.values()]
-    for some in fleet.disabled_units.values():
-        ends += [(one.ends, one.facts.until) for one in some]
-    for end, until in ends:
-        if end is not None and until is not None:
-            return until - datetime.timedelta(seconds=end - clock.monotonic())
+    for one in fleet.disabled.values():
+        if one.ends is not None and one.facts.until is not None:
+            return one.facts.until - datetime.timedelta(seconds=one.ends - clock.monotonic())
     return None

@@ -87,10 +87,6 @@ def _enable(scenario: Scenario[Any], uses: Iterable[Use]) -> None:
         place = fleet.place_by_key.get(use.provider_uuid)
         if place in fleet.disabled:
             scenario.enable(use.provider_uuid)
-        disabled = [] if place is None else fleet.disabled_units.get(place, ())
-        for one in disabled:
-            if one.unit in use.units:
-                scenario.enable(use.provider_uuid, unit=one.unit)
 
 
 def _assigned(request: Request, amounts: Mapping[str, Amount]) -> Request:

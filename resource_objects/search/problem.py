@@ -204,7 +204,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     if near is not None and near.is_required:
         of_groups.append(_one_place(near, request, laid, groups))
     of_groups += [] if groups is None else [groups]
-    if disabled is not None or fleet.disabled_units:
+    if disabled is not None or fleet.removed_units:
         counting = Counting(fleet, demands, [one.demand for one in where], named.kinds)
         of_groups.append(PartsInService(fleet, rules, counting))
     return Problem(

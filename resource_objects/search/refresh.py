@@ -205,7 +205,7 @@ def patched(old: Fleet, new: Fleet, trees: Integers) -> Fleet | None:
         units=old.units.changed(rows_of(new.units, places)),
         views=old.views.changed(new.views, trees.tolist()),
         disabled=moved(old.disabled, {}, new.disabled, places),
-        disabled_units=moved(old.disabled_units, {}, new.disabled_units, places),
+        removed_units=moved(old.removed_units, {}, new.removed_units, places),
     )
 
 

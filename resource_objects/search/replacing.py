@@ -64,7 +64,7 @@ def replaced(old: Fleet, new: Fleet, gone: Sequence[int]) -> Fleet:
         views=old.views.spliced(new.views, moves, keys),
         keys=keys,
         disabled=moved(old.disabled, moves.old, new.disabled, moves.new),
-        disabled_units=moved(old.disabled_units, moves.old, new.disabled_units, moves.new),
+        removed_units=moved(old.removed_units, moves.old, new.removed_units, moves.new),
     )
 
 

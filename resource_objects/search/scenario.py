@@ -434,32 +434,25 @@ class Scenario(Generic[P]):
         provider: str,
         *,
         reason: str = "tried",
-        unit: str | None = None,
         until: datetime.datetime | None = None,
     ) -> None:
-        """Take a provider out of service, with all below it, or one unit of it.
+        """Disable a provider, with all providers below it.
 
         Arguments and errors are those of ``ledger.disable``.
         """
         end = None if until is None else moment("until", until)
-        self._serve(provider, label(reason, "reason"), end, unit)
+        self._serve(provider, label(reason, "reason"), end)
 
-    def enable(self, provider: str, *, unit: str | None = None) -> None:
-        """Put a provider, or one unit of it, into service again.
+    def enable(self, provider: str) -> None:
+        """Enable a provider.
 
         :raises ProviderNotFound: if it is not there
         """
-        self._serve(provider, None, None, unit)
+        self._serve(provider, None, None)
 
-    def _serve(
-        self,
-        provider: str,
-        reason: str | None,
-        until: datetime.datetime | None,
-        unit: str | None,
-    ) -> None:
+    def _serve(self, provider: str, reason: str | None, until: datetime.datetime | None) -> None:
         place = self._place(provider)
-        order = DisableOrder(self._fleet.uuids[place], reason, until, unit)
+        order = DisableOrder(self._fleet.uuids[place], reason, until)
         self._redefine(trees_with(self._fleet, [place]), Plan(disabling=(order,)))
 
     def _place(self, provider: str) -> int:

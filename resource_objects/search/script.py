@@ -177,16 +177,6 @@ def _enable(scenario: Scenario[Any], requests: Requests, name: str) -> None:
     scenario.enable(name)
 
 
-def _disable_unit(
-    scenario: Scenario[Any], requests: Requests, name: str, unit: str, *reason: str
-) -> None:
-    scenario.disable(name, unit=unit, reason=" ".join(reason) or "tried")
-
-
-def _enable_unit(scenario: Scenario[Any], requests: Requests, name: str, unit: str) -> None:
-    scenario.enable(name, unit=unit)
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verb:
     """What may stand at the beginning of a line."""
@@ -216,8 +206,6 @@ VERBS: Mapping[str, Verb] = {
     "reparent": Verb(_reparent, "PROVIDER PARENT, or -", 2, 2),
     "disable": Verb(_disable, "PROVIDER [REASON]", 1, _MANY),
     "enable": Verb(_enable, "PROVIDER", 1, 1),
-    "disable-unit": Verb(_disable_unit, "PROVIDER UNIT [REASON]", 2, _MANY),
-    "enable-unit": Verb(_enable_unit, "PROVIDER UNIT", 2, 2),
 }
 
 #: Verbs that need to know what consumers were made for.

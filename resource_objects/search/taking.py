@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resource_objects.providers.disabled import FOREVER, Disabled, DisabledUnit
+from resource_objects.providers.disabled import FOREVER, Disabled, RemovedUnit
 from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, Totals
 from resource_objects.providers.settle import Place, Unit, keys_of, settle
 from resource_objects.search.arrays import Overlay, frozen, integers, writable
@@ -59,7 +59,7 @@ def decided(
         holders=partial(_holders, fleet),
         takers=partial(_takers, fleet),
         out_of_service=partial(_out_of_service, fleet),
-        disabled_units=partial(_disabled_units, fleet),
+        removed_units=partial(_removed_units, fleet),
         limits=limits,
     )
     (outcome,) = settled.consumers
@@ -99,8 +99,8 @@ def _places(
             found = places[key] = Place(names[uuid], fleet.record(number), shares)
             if disabled and any(one in disabled for one in fleet.upwards(place)):
                 found.disabled_until = FOREVER
-            if fleet.disabled_units:
-                found.disabled_units = len(fleet.disabled_units.get(place, ()))
+            if fleet.removed_units:
+                found.removed_units = len(fleet.removed_units.get(place, ()))
     return places, names
 
 
@@ -131,17 +131,14 @@ def _out_of_service(fleet: Fleet, providers: Collection[str]) -> dict[str, Disab
     return {fleet.names[one]: disabled[one].facts for one in every if one in disabled}
 
 
-def _disabled_units(fleet: Fleet, providers: Collection[str]) -> dict[str, list[DisabledUnit]]:
-    fleet = fleet.in_force()  # of which those are gone that are in service again
-    found: dict[str, list[DisabledUnit]] = {}
+def _removed_units(fleet: Fleet, providers: Collection[str]) -> dict[str, list[RemovedUnit]]:
+    removed: dict[str, list[RemovedUnit]] = {}
     for uuid in providers:
         place = fleet.place_by_key[uuid]
         taken = {row[0] for row in fleet.units.of_provider(place)}
-        found[uuid] = [
-            DisabledUnit(one.unit, one.resource_class, one.facts, one.unit not in taken)
-            for one in fleet.disabled_units.get(place, ())
-        ]
-    return found
+        classes = fleet.removed_units.get(place, {})
+        removed[uuid] = [RemovedUnit(unit, of, unit not in taken) for unit, of in classes.items()]
+    return removed
 
 
 # --- a fleet after changes ---

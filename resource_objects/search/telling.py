@@ -181,7 +181,7 @@ def entangled(problem: Problem) -> Booleans:
         found[fleet.inventories.tree[fleet.shares.source]] = True
     if fleet.pools:
         found |= fleet.pools.linked_to(fleet.pools.providers, len(found))
-    places = [*fleet.disabled, *fleet.disabled_units]
+    places = [*fleet.disabled, *fleet.removed_units]
     found[fleet.tree[places]] = True
     return found
 

@@ -147,7 +147,7 @@ GROUP = "INSERT INTO server_groups (uuid, name, policy, max_per_host, generation
         ("UPDATE inventories SET shares = 0", "counts 0 shares"),
         ("UPDATE resource_providers SET root_id = 2 WHERE id = 2", "leaves the tree"),
         ("UPDATE inventories SET disabled_until = NULL", "out of service until None"),
-        ("UPDATE inventories SET disabled_units = 1", "tells of 1 disabled units, there are 0"),
+        ("UPDATE inventories SET removed_units = 1", "tells of 1 removed units, there are 0"),
         ("UPDATE inventories SET disabled_until = '9999-12-31 00:00:00'", "until None"),
         ("UPDATE resource_providers SET disabled_reason = NULL", "its providers until None"),
         ("UPDATE resource_providers SET disabled_reason = 'fan' WHERE id = 1", "until 9999-12-31"),

@@ -204,10 +204,6 @@ def test_a_changed_host_is_written_with_a_version(unversioned: str) -> None:
         pytest.param(lambda ledger: list(ledger.providers()), id="list"),
         pytest.param(lambda ledger: ledger.sync(machine()), id="sync"),
         pytest.param(lambda ledger: ledger.assigned("a"), id="assigned"),
-        pytest.param(
-            lambda ledger: ledger.disable("host0/0000:03:00.0", reason="x", unit="0000:03:02.0"),
-            id="disable",
-        ),
     ],
 )
 def test_a_newer_version_is_refused_by_name(unversioned: str, read: Any) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.ledger import Ledger
-from tests.ledger.device_hosts import card, host_of
 
 CARD, PART = "0000:3b:00.0", "0000:3b:00.2"
 
@@ -139,16 +138,6 @@ def test_an_allocation_is_set_of_what_is_disabled_by_who_says_so(lab) -> None:
     assert "host1: disabled" in lab(*words).err
     assert lab(*words, "--override-disabled", "--actor", "me").status == 0
     assert "overridden" in lab("changes").out
-
-
-def test_totals_agree_on_a_device_that_is_disabled_alone(lab, url: str) -> None:
-    with _open(url) as ledger:
-        ledger.sync(host_of([*card(1)], "host9"))
-        ledger.disable("host9/0000:01:00.0", unit="0000:01:02.1", reason="x")
-    for by in ("resource_class", "provider"):
-        rows = json.loads(lab("usage", "total", "--by", by, "--tree", "host9", "-f", "json").out)
-        (row,) = (row for row in rows if row["resource_class"] == "SRIOV_NET_VF")
-        assert (row["free"], row["total"]) == (2, 3)
 
 
 def test_usage_tells_what_is_disabled(lab, url: str) -> None:

@@ -125,19 +125,6 @@ def test_load_of_a_host_with_devices_gives_the_view(host: ro.Ledger) -> None:
     assert node.changes() == {} and not pending_devices(node)
 
 
-def test_a_device_that_is_disabled_alone_is_not_offered(host: ro.Ledger) -> None:
-    host.disable(f"host0/{WHOLE}", unit="0000:81:02.0", reason="link")
-    node = ComputeNode.load(host, "host0", consumer="job-1")
-    assert (states(node)["0000:81:02.0"], states(node)[WHOLE]) == ("unavailable", "unavailable")
-    assert pools_of(node)[("154c", None)] == 1
-    assert not node.inventories.can_provide({PCI: devices("8086:154c", count=2)})
-    take(node, VF)
-    node.save()
-    assert owners(host) == {"0000:81:02.1": "job-1"}
-    host.enable(f"host0/{WHOLE}", unit="0000:81:02.0")
-    assert states(ComputeNode.load(host, "host0"))["0000:81:02.0"] == "available"
-
-
 def test_reading_writes_nothing(host: ro.Ledger) -> None:
     before = host.provider("host0")
     node = ComputeNode.load(host, "host0")

@@ -626,7 +626,7 @@ def test_functions_that_were_removed_do_not_hide_those_that_are_free(connect):
 
 
 def test_a_removed_function_that_is_released_is_not_allocated_by_any_claim(connect):
-    """Until the next sync it counts as a disabled unit that cannot be enabled."""
+    """Until the next sync it is no part of the capacity, and cannot be enabled."""
     ledger = connect()
     sync_host(ledger, tree(*functions(8)))
     for number in range(6):
@@ -651,7 +651,7 @@ def test_a_removed_function_that_is_released_is_not_allocated_by_any_claim(conne
         uuid = ledger.provider(card).uuid
         snapshot.fork().claim("w", [by_unit.replace(provider_uuid=uuid)])
     assert not str(export_site(ledger)).count("removed")
-    ledger.enable(card, unit=removed)
+    ledger.enable(card)
     assert free_functions(ledger) == 0
     ledger.release("v0")
     assert free_functions(ledger) == 1

@@ -506,39 +506,6 @@ def test_what_file_disables_is_out_of_service_and_what_it_does_not_name_is_left_
         assert not apply_site(ledger, Site.parse("machines: {lab-0: {}}"))
 
 
-def test_single_devices_go_out_and_come_back_as_a_file_says(ledger):
-    whole, *parts = "0000:60:00.0", "0000:60:02.0", "0000:60:02.1"
-    devices = [ro.Device(whole, "8086", "37d2", "type-PF", resource_class="CUSTOM_NIC")]
-    for part in parts:
-        kind = {"resource_class": "SRIOV_NET_VF", "parent": whole}
-        devices.append(ro.Device(part, "8086", "154c", "type-VF", **kind))
-    host = Provider("lab-0", "VCPU=8")
-    host.add_parts("DEVICES", ro.PCIInventory(devices))
-    ledger.sync(host)
-    until = datetime.datetime(2100, 1, 1, 8, tzinfo=datetime.UTC)
-    ledger.disable(f"lab-0/{whole}", unit=parts[0], reason="link down")
-    ledger.disable(f"lab-0/{whole}", unit=parts[1], reason="fan", until=until)
-    text = str(export_site(ledger))
-    said = f'"{parts[0]}": "link down", "{parts[1]}": {{reason: fan, until: '
-    assert f"disabled_units: {{{said}" in text
-    site = Site.parse(text)
-    assert str(Site.parse(str(site))) == text
-    assert not apply_site(ledger, site)
-    with ro.connect("memory://") as other:
-        apply_site(other, site)
-        assert str(export_site(other)) == text
-    entry = f"machines: {{lab-0: {{children: {{/{whole}: {{%s}}}}}}}}"
-    assert not apply_site(ledger, Site.parse(entry % "traits: []"))  # it does not name them
-    less = Site.parse(entry % f'disabled_units: {{"{parts[1]}": disk, "{parts[0]}": false}}')
-    assert str(apply_site(ledger, less)) == "1 disabled, 1 enabled"
-    assert str(plan_site(ledger, Site.parse(entry % "disabled_units: {}"))) == (
-        f"~ lab-0/{whole}: {parts[1]} enabled"
-    )
-    bad = Site.parse(entry % 'disabled_units: {"0000:60:02.7": disk}')
-    with pytest.raises(exceptions.UnitNotFound):
-        apply_site(ledger, bad)
-
-
 @pytest.mark.parametrize("word", ["false", "no", "", "~"])
 def test_what_file_says_is_in_service_is(ledger, word):
     ledger.sync(Provider("lab-0"), Provider("lab-1"))

@@ -70,10 +70,7 @@ def _providers(fleet: Fleet) -> dict[str, Any]:
         "listed": [counts.tolist() for counts in fleet.listed],
         "within": (fleet.within, fleet.above),
         "disabled": {place: one.facts for place, one in sorted(fleet.disabled.items())},
-        "disabled units": {
-            place: [(one.unit, one.resource_class, one.facts) for one in some]
-            for place, some in sorted(fleet.disabled_units.items())
-        },
+        "removed units": dict(sorted(fleet.removed_units.items())),
         "free in force": fleet.in_force().inventories.free.tolist(),
         "views in force": _views(fleet.in_force()),
     }

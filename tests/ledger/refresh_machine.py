@@ -172,16 +172,6 @@ class RefreshMachine(RuleBasedStateMachine):
             else:
                 ledger.disable(self._name(which), reason=reason)
 
-    @rule(which=_which, unit=st.sampled_from(UNITS), reason=st.sampled_from(["fan", "disk", None]))
-    def disable_or_enable_a_device(self, which: int, unit: str, reason: str | None) -> None:
-        with self._writing() as ledger:
-            cards = sorted(one.name for one in ledger.providers() if one.kinds and one.parent)
-            name = cards[which % len(cards)] if cards else "nobody"
-            if reason is None:
-                ledger.enable(name, unit=unit)
-            else:
-                ledger.disable(name, unit=unit, reason=reason)
-
     @rule(what=st.sampled_from(RENAMED), name=st.sampled_from(TRAITS))
     def rename_something(self, what: str, name: str) -> None:
         with self._writing() as ledger:

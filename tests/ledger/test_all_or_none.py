@@ -16,7 +16,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import all_or_none
 from resource_objects.resources import IntegerAmount
 from tests.ledger.conftest import by_consumer
-from tests.ledger.test_disabled_units import VF, host_of, units_of
+from tests.ledger.test_removed_units import VF, host_of, units_of, without
 
 #: A way to take something: ``(host, class, amount)`` each.
 Way = tuple[tuple[str, str, int], ...]
@@ -213,12 +213,12 @@ def test_two_that_want_one_unit_are_refused_and_not_tried_for_ever(
 def test_what_a_refusal_teaches_is_not_forgotten(
     cells_beside: ro.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Units that are out of service alone are free by the figures that are read."""
+    """Removed units are free by the figures that are read."""
     ways = []
     for name in ("h1", "h2"):
         cells_beside.sync(host_of(name, [1]))
         card, function = units_of(0, 1)
-        cells_beside.disable(f"{name}/{card}", unit=function, reason="link")
+        without(cells_beside, name, [1], 0, function)
         ways.append(candidate(((f"{name}/{card}", VF, 1),)))
     seen: list[object] = []
     commit = cells_beside.backend.commit

@@ -425,7 +425,6 @@ def test_functions_are_kept_by_name_when_they_are_counted(ledger: ro.Ledger) -> 
     ledger.claim("job", ledger.snapshot().candidates(f"VCPU=1,{FUNCTION}=1"))
     ledger.release("first")
     units = _units(ledger)
-    ledger.disable(f"host0/{ONE}", unit=next(iter(units)), reason="x")
     for count in (1, 2, 1):
         ledger.replace("job", ledger.snapshot().candidates(f"VCPU=2,{FUNCTION}={count}"))
         assert len(_units(ledger)) == count

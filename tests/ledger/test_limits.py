@@ -15,6 +15,7 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.providers import Provider
 from resource_objects.providers.partitions import thousandths
+from resource_objects.resources.pci import DeviceUse
 from resource_objects.testing.conformance.suite import host_of
 from tests.ledger.device_hosts import CARD, FUNCTION, card, chosen, functions, raw
 from tests.ledger.device_hosts import host_of as device_host
@@ -288,11 +289,16 @@ def test_a_limit_on_a_card_leaves_its_functions(ledger: ro.Ledger) -> None:
 
 
 @pytest.mark.law(5)
-def test_a_limit_and_what_is_out_of_service_count_once(url: str) -> None:
+def test_a_limit_and_a_removed_unit_count_once(url: str) -> None:
     with ro.connect(url, actor="admin") as ledger:
         ledger.sync(card_of(3))
         where, every = f"host0/{next(card(0x3B)).address}", functions(0x3B)
-        ledger.disable(where, unit=every[0], reason="link")
+        ledger.claim("first", {"host0": f"DEVICES=address={every[0]}"})
+        usage = [DeviceUse(every[0], "allocated", gone=True)]
+        removed = ro.Provider("host0", "VCPU=8,DISK_GB=100")
+        removed.add_parts("DEVICES", ro.PCIInventory([*card(0x3B)], usage=usage))
+        ledger.sync(removed)
+        ledger.release("first")
         limits = {where: f"{FUNCTION}=2"}
         asked = f"DEVICES=2*{FUNCTION}"
         for found in ({"host0": asked}, ledger.snapshot().candidates(asked, limits=limits)):

@@ -41,7 +41,7 @@ class Case:
     asked: str
     required: str | None = None
     held: tuple[str, ...] = ()
-    out: tuple[tuple[str, str | None], ...] = ()  #: (provider below the host, unit)
+    out: tuple[str, ...] = ()  #: disabled providers below the host
     limits: tuple[tuple[str, str, int], ...] = ()
 
     def host(self, name: str) -> ro.Provider:
@@ -103,9 +103,7 @@ def cases(draw: st.DrawFn) -> Case:
         dedicated = st.builds("NUMA_TOPOLOGY=1:dedicated={}".format, st.integers(1, 5))
         near = st.builds("{},DEVICES={}".format, dedicated, st.sampled_from([FUNCTION, GPU]))
         asks = st.one_of(asks, dedicated, near)
-    where = [(name, None) for name in below] + [
-        (name, unit) for name, units in below.items() for unit in units
-    ]
+    where = list(below)
     bound = [("", "PCPU" if cells else "VCPU"), *((f"numa{n}", "PCPU") for n in range(cells))]
     for name, units in below.items():
         bound += [
@@ -135,8 +133,8 @@ class Tried:
             found = ledger.snapshot(at=name).candidates(held)
             if found:
                 ledger.claim(f"{name}-{number}", found)
-        for where, unit in case.out:
-            ledger.disable(f"{name}/{where}", unit=unit, reason="broken")
+        for where in case.out:
+            ledger.disable(f"{name}/{where}", reason="broken")
         asked = ro.Request(case.asked, required=[case.required] if case.required else [])
         self.candidates = ledger.snapshot(at=name).candidates(asked, limits=self.limits)
 

@@ -288,7 +288,7 @@ RIGHT: list[tuple[str, str, Any]] = [
     ),
     ("DELETE", "/ro/trees/lab-0", None),
     ("PUT", "/ro/disabled/host0", {"reason": "fan", "until": "2099-01-01T00:00:00Z"}),
-    ("DELETE", "/ro/disabled/host0?unit=x", None),
+    ("DELETE", "/ro/disabled/host0", None),
     ("GET", "/ro/feed?after=7:1=5@9&limit=4&wait=0", None),
 ]
 

@@ -46,10 +46,6 @@ def told(snapshot):
     found = picture_of(snapshot)
     del found["generation"]
     found["disabled"] = {place: (one.reason, one.until) for place, one in found["disabled"].items()}
-    found["disabled units"] = {
-        place: [(unit, name, facts.reason, facts.until) for unit, name, facts in some]
-        for place, some in found["disabled units"].items()
-    }
     return found
 
 
@@ -80,8 +76,8 @@ class Doors:
 
     VERBS = (
         *("claim", "claim", "claim", "claim_all", "move", "move", "release", "drain", "add"),
-        *("add_below", "remove", "resize", "reparent", "disable", "disable_unit", "enable"),
-        *("enable_unit", "traits", "aggregates", "rename"),
+        *("add_below", "remove", "resize", "reparent", "disable", "enable"),
+        *("traits", "aggregates", "rename"),
     )
 
     def __init__(self, chance, request):
@@ -118,17 +114,6 @@ class Doors:
             asked = ro.Request({self.chance.choice(classes): self.chance.choice([1, 1, 2])})
         found = list(scenario.candidates(asked, limit=4, per_host=2))
         return list(self.chance.choice(found).allocations) if found else None
-
-    def _unit(self, scenario):
-        """Return a provider and a device of it."""
-        units = [
-            (part.name, device.address)
-            for host in scenario.snapshot.hosts
-            for part in scenario.tree(host).walk()
-            for inventory in part.inventories.values()
-            for device in getattr(inventory, "devices", ())
-        ]
-        return self.chance.choice([*units, (self._provider(scenario), "0000:ff:1f.7")])
 
     # --- what consumers hold ---
 
@@ -230,17 +215,9 @@ class Doors:
         name, until = self._provider(scenario), self.chance.choice([None, END])
         return lambda door: door.disable(name, reason="fan", until=until)
 
-    def _disable_unit(self, scenario):
-        name, unit = self._unit(scenario)
-        return lambda door: door.disable(name, unit=unit, reason="ecc")
-
     def _enable(self, scenario):
         name = self._provider(scenario)
         return lambda door: door.enable(name)
-
-    def _enable_unit(self, scenario):
-        name, unit = self._unit(scenario)
-        return lambda door: door.enable(name, unit=unit)
 
 
 class Blind(Doors):
@@ -264,9 +241,6 @@ class Blind(Doors):
 
     def _found(self, scenario):
         return super()._found(self._shown)
-
-    def _unit(self, scenario):
-        return super()._unit(self._shown)
 
     def _new(self):
         self._consumers.append(super()._new())

@@ -83,16 +83,14 @@ def facts(snapshot):
     found = {("provider", u): one.definition for u, one in kept_definitions(columns).items()}
     found |= {("consumer", name): held for name, held in holdings(columns).items()}
     for number, one in columns.disabled.items():
-        found["service", uuid[number], None] = ServiceState.of(one)
-    for number, unit, one in zip(*columns.disabled_units, strict=True):
-        found["service", uuid[number], unit] = ServiceState.of(one)
+        found["service", uuid[number]] = ServiceState.of(one)
     return found
 
 
 def mentioned(plan):
     """Return the keys of the facts that a plan changes."""
     found = {("consumer", name) for name in plan.consumers}
-    found |= {("service", *order.key) for order in plan.disabling}
+    found |= {("service", order.provider_uuid) for order in plan.disabling}
     changes = plan.definitions
     if changes is not None:
         found |= {("provider", one.uuid) for one in (*changes.creates, *changes.removals)}

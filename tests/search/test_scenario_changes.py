@@ -105,14 +105,12 @@ def test_changes_that_cannot_be_are_refused_and_change_nothing(lab, verb, given,
     assert (len(scenario), told(scenario.snapshot)) == (0, before)
 
 
-def test_a_unit_and_a_pool_are_judged_as_the_ledger_judges_them(lab):
+def test_a_pool_is_judged_as_the_ledger_judges_them(lab):
     pool = ro.Provider("pool", "VCPU=4", traits=["MISC_SHARES_VIA_AGGREGATE"], aggregates=["rack"])
     lab.change("host0", aggregates=["rack"])
     scenario = lab.snapshot().fork()
     with pytest.raises(exceptions.CountedTwice):
         scenario.add(pool)
-    with pytest.raises(exceptions.UnitNotFound):
-        scenario.disable("host0/gpu0", unit="0000:81:00.0")
 
 
 def test_a_confined_snapshot_is_changed_within_its_tree(lab):

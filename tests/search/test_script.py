@@ -49,7 +49,7 @@ def test_each_verb_does_what_its_method_does(lab):
     other.move("new", other.candidates(ro.Request("VCPU=2", in_tree="host1")))
     other.disable("host0", reason="drained")
     other.enable("host0")
-    other.disable("host0/0000:3b:00.0", unit="0000:3b:02.0", reason="link down")
+    other.disable("host0/0000:3b:00.0", reason="link down")
     assert told(scenario.snapshot) == told(other.snapshot)
 
 
@@ -68,9 +68,7 @@ SCRIPT = (
     "remove host9/gpu",
     "disable host1 fan",
     "enable host1",
-    "disable-unit host0/0000:3b:00.0 0000:3b:02.0",
-    "enable-unit host0/0000:3b:00.0 0000:3b:02.0",
-    "disable-unit host0/0000:3b:00.0 0000:3b:02.0 link down",
+    "disable host0/0000:3b:00.0 link down",
 )
 
 
@@ -130,7 +128,7 @@ def test_names_may_have_what_shells_quote(lab):
         ("drain", "drain PROVIDER ..."),
         ("add host9 VCPU=1 above host0", "NAME INVENTORIES below PROVIDER"),
         ("add host9 as host0", "NAME like HOST"),
-        ("disable-unit host0", "disable-unit PROVIDER UNIT"),
+        ("enable host0 host1", "enable PROVIDER"),
         ("release 'job", "quotes that end"),
     ],
 )

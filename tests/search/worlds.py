@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -205,42 +203,12 @@ def full_devices(seed: int) -> World:
 
 
 def broken(seed: int) -> World:
-    """Return hosts with cells or devices of which some are out of service, devices also alone."""
+    """Return hosts with cells or devices of which some are disabled."""
     ledger, request = _either(seed)
     chance = random.Random(seed)
     with ledger:
-        for part in _parts(ledger):
-            units = [device.address for device in part.inventories["DEVICES"].devices]
-            if chance.random() < 0.3:
-                ledger.disable(part.name, unit=chance.choice(units), reason="fan")
-        columns = ledger.backend.read()
-    columns = _disabled(chance, columns) if seed % 3 == 0 else columns
-    return World(columns, request, limited=_without_units(columns))
-
-
-def _without_units(columns: Columns) -> Columns:
-    """Return columns in which what is out of service alone, and nobody has, is not there."""
-    taken = set(zip(*columns.units[:2], strict=True))
-    class_of = {
-        (number, said["address"]): said["resource_class"]
-        for number, body in zip(columns.kinds.provider_id, columns.kinds.body, strict=True)
-        for said in (json.loads(body) if body.startswith("[") else ())
-    }
-    gone = Counter(
-        (number, class_of[number, unit])
-        for number, unit, _ in zip(*columns.disabled_units, strict=True)
-        if (number, unit) not in taken
-    )
-    table = columns.inventories
-    rows = zip(table.provider_id, table.resource_class, table.capacity, strict=True)
-    left = [capacity - gone[number, name] for number, name, capacity in rows]
-    return dataclasses.replace(columns, inventories=table._replace(capacity=left))
-
-
-def _parts(ledger: ro.Ledger) -> list[ro.Provider]:
-    """Return the providers that keep devices."""
-    every = [one for host in ledger.snapshot().hosts for one in ledger.provider(host).walk()]
-    return [one for one in every if "DEVICES" in one.inventories]
+        columns = _disabled(chance, ledger.backend.read())
+    return World(columns, request)
 
 
 def limited_parts(seed: int) -> World:

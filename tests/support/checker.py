@@ -24,8 +24,8 @@ _QUERIES = {
     "providers": "SELECT id, name, root_id, parent_id, uuid FROM resource_providers",
     "disabled": "SELECT id, disabled_reason, disabled_until FROM resource_providers",
     "out_of_service": "SELECT provider_id, class_id, disabled_until FROM inventories",
-    "disabled_units": "SELECT provider_id, unit FROM disabled_units",
-    "units_out": "SELECT provider_id, class_id, disabled_units FROM inventories",
+    "bodies": "SELECT provider_id, body FROM structures",
+    "removed_units": "SELECT provider_id, class_id, removed_units FROM inventories",
     "inventories": "SELECT provider_id, class_id, total, reserved, min_unit, max_unit, step_size,"
     " ratio_millionths, capacity, used, writes, shares FROM inventories",
     "allocations": "SELECT consumer_id, provider_id, class_id, used FROM allocations",
@@ -307,13 +307,15 @@ def _disabled(tables: Tables) -> Iterator[str]:
             yield f"{where} is out of service until {found}, its providers until {expected}"
 
 
-def _disabled_units(tables: Tables) -> Iterator[str]:
-    """Inventories say how many units of their providers are out of service alone."""
-    counts = Counter(provider for provider, _ in tables["disabled_units"])
-    for provider, class_, count in tables["units_out"]:
+def _removed_units(tables: Tables) -> Iterator[str]:
+    """Inventories count the units of their providers that were removed while allocated."""
+    counts: Counter[int] = Counter()
+    for provider, body in tables["bodies"]:
+        counts[provider] += str(body).count('"withheld": "gone"')
+    for provider, class_, count in tables["removed_units"]:
         if count != counts[provider]:
             where = f"class {class_} of provider {provider}"
-            yield f"{where} tells of {count} disabled units, there are {counts[provider]}"
+            yield f"{where} tells of {count} removed units, there are {counts[provider]}"
 
 
 def _recorded(tables: Tables) -> Iterator[str]:
@@ -460,7 +462,7 @@ _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _once,
     _trees,
     _disabled,
-    _disabled_units,
+    _removed_units,
     _recorded,
     _feed,
     _told,

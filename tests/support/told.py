@@ -18,6 +18,7 @@ from typing import Any
 
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.disabled import REMOVED
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.conditions.base import semantics_of
 from tests.support.columns import Kept, Place
@@ -664,10 +665,7 @@ class Sentence:
         number = self.rows.by_name[self.reason.where or self.host]
         facts = self.rows.columns.disabled.get(number)
         if self.reason.unit is not None:
-            table = self.rows.columns.disabled_units
-            facts = {(at, unit): one for at, unit, one in zip(*table, strict=True)}.get(
-                (number, self.reason.unit)
-            )
+            facts = REMOVED
         if facts != self.reason.disabled:
             yield "it is not disabled so"
         above = {

@@ -71,8 +71,6 @@ class LocatedRows:
             for number, unit, name, who in zip(*columns.units, strict=True)
             if number in here
         }
-        #: what is out of service alone
-        self.out = {(number, unit) for number, unit, _ in zip(*columns.disabled_units, strict=True)}
 
     @property
     def name(self) -> str:
@@ -209,12 +207,7 @@ class LocatedRows:
     def is_lost(self, device: Device) -> bool:
         """Return whether nobody could have a device, whatever others hold."""
         below = [device.address, *self.parts(device.address)]
-        is_spent = any(one in self.withheld for one in (*below, device.parent))
-        return is_spent or any(map(self._is_out, below))  # a function outlives its card
-
-    def _is_out(self, address: str) -> bool:
-        key = self.devices[address], address
-        return key in self.out and key not in self.units  # who has it keeps it
+        return any(one in self.withheld for one in (*below, device.parent))
 
     def loose(self, number: int, name: str) -> dict[str, int]:
         """Return who holds how many devices of a class at a provider without saying which."""
@@ -238,7 +231,7 @@ class LocatedRows:
     def uses(self) -> list[DeviceUse]:
         """Return the devices that are had, or that nobody can have."""
         taken = {unit for (_, unit) in self.units if unit in self.devices}
-        taken |= {one for one in self.devices if one in self.withheld or self._is_out(one)}
+        taken |= {one for one in self.devices if one in self.withheld}
         for number in set(self.devices.values()):  # of these nobody knows which: the first ones
             for name in self.kept.rows[number].stocks:
                 every = [

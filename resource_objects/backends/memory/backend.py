@@ -21,7 +21,6 @@ from resource_objects.backends.memory import (
 from resource_objects.backends.memory.state import (
     Draft,
     InventoryRow,
-    ProviderRow,
     Recorded,
     ShardEntry,
     State,
@@ -40,8 +39,8 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import (
     Disabled,
     DisabledChange,
-    DisabledUnit,
     DisableOrder,
+    RemovedUnit,
 )
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
@@ -54,7 +53,7 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
-from resource_objects.providers.located import classes_of_units, disabled_of, removed_units
+from resource_objects.providers.located import removed_of, removed_units
 from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
@@ -441,28 +440,14 @@ def _disable(draft: Draft, order: DisableOrder, write: Write) -> None:
     provider = draft.providers.get(uuid)
     if provider is None:
         raise exceptions.ProviderNotFound(uuid)
-    if order.unit is None:
-        was = draft.disabled.get(uuid)
-        now = order.carried_out(was, by, draft.now, provider.name)
-        draft.disabled.put(uuid, now)
-        if (was is None) != (now is None) and uuid not in write.counted:
-            # others see it by a trait that comes or goes: a write by Placement's count
-            provider = dataclasses.replace(
-                provider, definition_writes=provider.definition_writes + 1
-            )
-            draft.providers.put(uuid, provider)
-    else:
-        kept = draft.disabled_units.one(uuid, order.unit)
-        if kept is None:
-            order.require_unit(_classes_of(provider), provider.name)
-        now = order.carried_out(kept, by, draft.now, provider.name)
-        draft.disabled_units.put(uuid, order.unit, now)
-    draft.of_tree(uuid).disabled += (DisabledChange(uuid, now, order.unit),)
-
-
-def _classes_of(kept: ProviderRow) -> dict[str, str]:
-    """Return the class of each unit of a provider that can be disabled alone."""
-    return classes_of_units((kind.resource_class, kind.body) for kind in kept.kinds)
+    was = draft.disabled.get(uuid)
+    now = order.carried_out(was, by, draft.now, provider.name)
+    draft.disabled.put(uuid, now)
+    if (was is None) != (now is None) and uuid not in write.counted:
+        # others see it by a trait that comes or goes: a write by Placement's count
+        provider = dataclasses.replace(provider, definition_writes=provider.definition_writes + 1)
+        draft.providers.put(uuid, provider)
+    draft.of_tree(uuid).disabled += (DisabledChange(uuid, now),)
 
 
 # --- orders ---------------------------------------------------------------------------------------
@@ -492,7 +477,7 @@ def carry_out(
         takers=lambda units: _takers(draft, units),
         generation=draft.number,
         out_of_service=lambda uuids: _out_of_service(draft, uuids),
-        disabled_units=lambda uuids: _disabled_units(draft, uuids),
+        removed_units=lambda uuids: _removed_units(draft, uuids),
         groups=lambda names, uuids: server_groups.places_of(draft, names, uuids),
         limits=limits,
     )
@@ -534,15 +519,12 @@ def _places(draft: Draft, keys: Iterable[Key]) -> tuple[dict[Key, Place], dict[s
         for (uuid, _), place in places.items():
             ends = [one.ends_at for one in draft.disabled_above(uuid).values()]
             place.disabled_until = max(ends, default=None)
-    is_any = bool(draft.disabled_units.kept or draft.disabled_units.changed)
     for (uuid, _), place in places.items():
         kinds = draft.providers[uuid].kinds
         if kinds:
-            place.disabled_units = len(
+            place.removed_units = len(
                 removed_units((kind.resource_class, kind.body) for kind in kinds)
             )
-        if is_any:
-            place.disabled_units += len(draft.disabled_units.get(uuid))
     return places, names
 
 
@@ -550,11 +532,10 @@ def _out_of_service(draft: Draft, uuids: Iterable[str]) -> dict[str, Disabled]:
     return {name: one for uuid in uuids for name, one in draft.disabled_above(uuid).items()}
 
 
-def _disabled_units(draft: Draft, uuids: Iterable[str]) -> dict[str, list[DisabledUnit]]:
+def _removed_units(draft: Draft, uuids: Iterable[str]) -> dict[str, tuple[RemovedUnit, ...]]:
     return {
-        uuid: disabled_of(
+        uuid: removed_of(
             ((kind.resource_class, kind.body) for kind in draft.providers[uuid].kinds),
-            draft.disabled_units.get(uuid).items(),
             draft.units.get(uuid),
         )
         for uuid in uuids

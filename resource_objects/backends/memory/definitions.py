@@ -23,7 +23,6 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
 )
 from resource_objects.providers.listing import ListedName
-from resource_objects.providers.located import classes_of_units
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import ConsumerRecord, Key, NameAction, NameChange, NameKind
 from resource_objects.providers.provider import check_shares
@@ -272,42 +271,29 @@ def _remove(draft: Draft, kept: ProviderRow) -> None:
     draft.providers.put(kept.uuid, None)
     if draft.disabled.get(kept.uuid) is not None:
         draft.disabled.put(kept.uuid, None)
-    for unit in draft.disabled_units.get(kept.uuid):
-        draft.disabled_units.put(kept.uuid, unit, None)
+    for name in draft.removed_disabled.get(kept.uuid):
+        draft.removed_disabled.put(kept.uuid, name, None)
     if draft.statistics.get(kept.uuid) is not None:
         draft.statistics.put(kept.uuid, None)
 
 
 def _keep_disabled(draft: Draft, kept: ProviderRow, name: str, leaving: Collection[str]) -> None:
-    """Keep at its host what is out of service of a provider that goes."""
-    host = draft.top(kept.uuid).uuid
-    if host in leaving:
-        return
-    facts = draft.disabled.get(kept.uuid)
-    if facts is not None:
-        draft.disabled_units.put(host, name, facts)
-    for unit, one in draft.disabled_units.get(kept.uuid).items():
-        draft.disabled_units.put(host, unit, one)
+    """Record at its host that a provider to remove is disabled."""
+    host, facts = draft.top(kept.uuid).uuid, draft.disabled.get(kept.uuid)
+    if host not in leaving and facts is not None:
+        draft.removed_disabled.put(host, name, facts)
 
 
 def _give_back_disabled(draft: Draft, changes: DefinitionChanges) -> None:
-    """Put out of service what came back, and was so when it went."""
-    if not (draft.disabled_units.kept or draft.disabled_units.changed):
+    """Disable created providers that were disabled when they were removed from their host."""
+    if not (draft.removed_disabled.kept or draft.removed_disabled.changed):
         return
     for one in changes.creates:
         host = draft.top(one.uuid).uuid
-        facts = draft.disabled_units.one(host, one.name)
+        facts = draft.removed_disabled.one(host, one.name)
         if facts is not None and host != one.uuid:
             draft.disabled.put(one.uuid, facts)
-            draft.disabled_units.put(host, one.name, None)
-    changed = [update.definition for update in changes.updates if update.kinds_changed]
-    for one in (*changes.creates, *changed):
-        host = draft.top(one.uuid).uuid
-        kept = draft.disabled_units.get(host) if host != one.uuid else {}
-        devices = classes_of_units((kind.resource_class, kind.body) for kind in one.kinds)
-        for unit in kept.keys() & devices:
-            draft.disabled_units.put(one.uuid, unit, kept[unit])
-            draft.disabled_units.put(host, unit, None)
+            draft.removed_disabled.put(host, one.name, None)
 
 
 # --- names ----------------------------------------------------------------------------------------

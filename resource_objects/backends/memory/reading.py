@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from resource_objects import clock
 from resource_objects.backends.memory.state import ProviderRow, State, cursor_of, named_today
-from resource_objects.fields import FrozenDict
 from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
     Columns,
-    DisabledUnitColumns,
     InventoryColumns,
     KindColumns,
     ProviderColumns,
@@ -25,7 +23,6 @@ from resource_objects.providers.columns import (
     UnitColumns,
 )
 from resource_objects.providers.disabled import TRAIT as OUT_OF_SERVICE
-from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -75,14 +72,13 @@ def read_use(state: State, before: Columns) -> Columns | None:
         shares=before.shares,
         kinds=before.kinds,
         units=UnitColumns(*zip(*_unit_rows(state, kept), strict=True)),
-        disabled_units=DisabledUnitColumns(*zip(*_disabled_unit_rows(state, kept), strict=True)),
         now=_now(state),
     )
 
 
 def _now(state: State) -> datetime.datetime | None:
     """Return this moment, where something is out of service that may be until some time."""
-    return clock.now() if state.disabled or state.disabled_units else None
+    return clock.now() if state.disabled else None
 
 
 def read_trees_of(state: State, uuids: Iterable[str]) -> Columns:
@@ -108,7 +104,6 @@ def _columns(state: State, below: list[tuple[ProviderRow, int]], allocations: bo
         ShareColumns(*zip(*_share_rows(state, kept), strict=True)),
         KindColumns(*zip(*_kind_rows(kept), strict=True)),
         UnitColumns(*zip(*_unit_rows(state, holding), strict=True)),
-        DisabledUnitColumns(*zip(*_disabled_unit_rows(state, kept), strict=True)),
         cursor_of(state),
         _now(state),
     )
@@ -169,18 +164,6 @@ def _unit_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[obj
     for kept in below:
         for unit, taken in state.units.get(kept.uuid, {}).items():
             yield kept.number, unit, taken.resource_class, taken.consumer
-
-
-def _disabled_unit_rows(
-    state: State, below: Iterable[ProviderRow]
-) -> Iterator[tuple[int, str, Disabled]]:
-    if not state.disabled_units:
-        return
-    now = clock.now()
-    for kept in below:
-        for unit, facts in sorted(state.disabled_units.get(kept.uuid, {}).items()):
-            if facts.ends_at > now:
-                yield kept.number, unit, facts
 
 
 # --- lists ----------------------------------------------------------------------------------------
@@ -313,7 +296,6 @@ def _listed(state: State, kept: ProviderRow) -> ListedProvider:
         kept.writes + sum(row.writes for row in rows),
         kept.definition_writes,
         disabled,
-        FrozenDict({unit: one for _, unit, one in _disabled_unit_rows(state, [kept])}),
     )
 
 

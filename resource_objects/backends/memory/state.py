@@ -117,9 +117,9 @@ class State:
     last: dict[int, int] = dataclasses.field(default_factory=dict)  # operation at each head
     cursor: Cursor | None = None  # where the feed is; None: nobody has looked since the last write
     disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)  # by provider
-    disabled_units: dict[str, dict[str, Disabled]] = dataclasses.field(
+    removed_disabled: dict[str, dict[str, Disabled]] = dataclasses.field(
         default_factory=dict
-    )  # by provider and unit
+    )  # removed providers that were disabled, by host and name
     waiters: dict[str, tuple[str, Waiter]] = dataclasses.field(
         default_factory=dict
     )  # (entry, waiter) by consumer, by number
@@ -314,7 +314,7 @@ class Draft:
         self.heads = Table(state.heads)
         self.last = Table(state.last)
         self.disabled = Table(state.disabled)
-        self.disabled_units = NestedTable(state.disabled_units)
+        self.removed_disabled = NestedTable(state.removed_disabled)
         self.statistics = Table(state.statistics)  # of one provider all or nothing
         self.statistic_types = Table(state.statistic_types)
         self.use_recording = Table(state.use_recording)
@@ -326,7 +326,7 @@ class Draft:
             *(self.names, self.providers, self.uuid_of, self.children, self.bearers),
             *(self.rows, self.sharers),
             *(self.claims, self.claim_ids, self.holders, self.units, self.operations),
-            *(self.changes, self.heads, self.last, self.disabled, self.disabled_units),
+            *(self.changes, self.heads, self.last, self.disabled, self.removed_disabled),
             *(self.use_recording, self.open_use, self.ended_use),
             *(self.statistics, self.statistic_types, self.server_groups, self.members),
         )

@@ -436,7 +436,7 @@ def _settled(
         holders=lambda keys: {key: (holders or {}).get(key, ()) for key in keys},
         takers=lambda units: {},
         out_of_service=lambda uuids: {},
-        disabled_units=lambda uuids: {},
+        removed_units=lambda uuids: {},
     )
 
 

@@ -59,7 +59,7 @@ def decide(
         holders=lambda keys: places.holders(connection, at, keys),
         takers=lambda wanted: places.takers(connection, wanted),
         out_of_service=lambda uuids: disabled.out_of_service(connection, uuids, now),
-        disabled_units=lambda uuids: disabled.disabled_units(connection, uuids),
+        removed_units=lambda uuids: disabled.removed_units_of(connection, uuids),
         groups=lambda names, uuids: server_groups.places_of(connection, names, uuids, number),
         limits=limits,
     )

@@ -1,4 +1,4 @@
-"""Providers and units that are out of service, as rows: disabled, enabled, and told why.
+"""Disabled providers as rows: disabled, enabled, and told why.
 
 That a provider is disabled stands in its own row, and until when in the row of each inventory that
 is out of service with it: its own, and those of all below it. A claim locks these rows and reads
@@ -6,8 +6,8 @@ them locked, so it sees what was committed before; who disables waits for the cl
 locked them. So no claim commits after a disable that it has not seen, and none takes a statement
 more for it.
 
-A device that is out of service alone has a row of its own (``disabled_units``), and each inventory
-of its provider says how many there are. So only a claim that finds some there asks which they are.
+Each inventory says how many units of its provider were removed from the host while they were
+allocated (``removed_units``). So only a claim that finds some there reads which they are.
 
 Locks: the provider and the root of its tree, by number, as definitions do and beside what they
 lock; then inventories, by number. Whoever gives a tree other providers or inventories has locked
@@ -32,15 +32,12 @@ from resource_objects.backends.sql.statements import (
     listed,
     moment,
 )
-from resource_objects.providers.disabled import (
-    Disabled,
-    DisabledUnit,
-)
-from resource_objects.providers.located import disabled_of, removed_units
+from resource_objects.providers.disabled import Disabled, RemovedUnit
+from resource_objects.providers.located import removed_of
 
 _providers = tables.resource_providers.c
 _inventories = tables.inventories.c
-_units = tables.disabled_units.c
+_removed = tables.removed_disabled_providers.c
 _kinds = tables.structures.c
 _taken = tables.allocation_units.c
 
@@ -62,28 +59,13 @@ _ROOTS = Sized(
 )
 
 
-_UNIT_FACTS = _units.reason, _units.disabled_by, _units.since, _units.until
-_UNITS = Sized(
-    lambda ids: sa.select(_units.provider_id, _units.unit, *_UNIT_FACTS).where(
-        listed(_units.provider_id, "ids", ids)
-    )
+_REMOVED = Sized(
+    lambda roots: sa.select(
+        *(_removed.root_id, _removed.name),
+        *(_removed.reason, _removed.disabled_by, _removed.since, _removed.until),
+    ).where(listed(_removed.root_id, "roots", roots))
 )
-# the units that are disabled, with whoever has them
-_UNITS_OF = Sized(
-    lambda uuids: (
-        sa.select(_providers.uuid, _units.unit, _taken.consumer_id, *_UNIT_FACTS)
-        .join_from(
-            tables.disabled_units, tables.resource_providers, _units.provider_id == _providers.id
-        )
-        .outerjoin(
-            tables.allocation_units,
-            sa.and_(_taken.provider_id == _units.provider_id, _taken.unit == _units.unit),
-        )
-        .where(listed(_providers.uuid, "uuids", uuids))
-        .order_by(_providers.uuid, _units.unit)
-    )
-)
-_TAKEN_OF = Sized(
+_ALLOCATED_OF = Sized(
     lambda uuids: (
         sa.select(_providers.uuid, _taken.unit)
         .join_from(
@@ -121,46 +103,29 @@ def from_columns(facts: Sequence[Any]) -> Disabled | None:
     return Disabled(reason=reason, by=by, since=from_moment(since), until=ends)
 
 
-def unit_rows(connection: Connection, providers: Iterable[int]) -> list[Sequence[Any]]:
-    """Return ``(provider, unit, *facts)`` of the disabled units of some providers.
+def removed_rows(connection: Connection, roots: Iterable[int]) -> list[Sequence[Any]]:
+    """Return ``(root, name, *facts)`` of the disabled providers that were removed from some trees.
 
-    Expired ones are included, and those of devices that were removed.
+    Expired ones are included.
     """
-    return [row for part in chunks(sorted(providers)) for row in _UNITS.rows(connection, ids=part)]
+    return [row for part in chunks(sorted(roots)) for row in _REMOVED.rows(connection, roots=part)]
 
 
-def _kinds_of(connection: Connection, uuids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return the structured resources that some providers keep, each with its description."""
-    kinds: dict[str, list[tuple[str, str]]] = {}
+def removed_units_of(
+    connection: Connection, uuids: Collection[str]
+) -> dict[str, tuple[RemovedUnit, ...]]:
+    """Return the units of some providers that were removed while they were allocated.
+
+    Cost: two statements.
+    """
+    kinds: dict[str, list[tuple[str, str]]] = {uuid: [] for uuid in uuids}
+    allocated: dict[str, set[str]] = {uuid: set() for uuid in uuids}
     for part in chunks(sorted(uuids)):
         for uuid, kind, body in _KINDS_OF.rows(connection, uuids=part):
-            kinds.setdefault(uuid, []).append((kind, description_of(kind, body)))
-    return kinds
-
-
-def disabled_units(connection: Connection, uuids: Collection[str]) -> dict[str, list[DisabledUnit]]:
-    """Return the units that are disabled alone at some providers, and those that were removed.
-
-    Also those whose time is over. Cost: two statements, three where units were removed.
-    """
-    kinds = _kinds_of(connection, uuids)
-    out: dict[str, list[tuple[str, Disabled]]] = {uuid: [] for uuid in kinds}
-    taken: dict[str, set[str]] = {}
-    for part in chunks(sorted(uuids)):
-        for uuid, unit, taker, *facts in _UNITS_OF.rows(connection, uuids=part):
-            said = from_columns(facts)
-            if said is not None:
-                out.setdefault(uuid, []).append((unit, said))
-            if taker is not None:
-                taken.setdefault(uuid, set()).add(unit)
-    removed = [uuid for uuid, some in kinds.items() if removed_units(some)]
-    for part in chunks(sorted(removed)):
-        for uuid, unit in _TAKEN_OF.rows(connection, uuids=part):
-            taken.setdefault(uuid, set()).add(unit)
-    return {
-        uuid: disabled_of(kinds.get(uuid, ()), some, taken.get(uuid, ()))
-        for uuid, some in out.items()
-    }
+            kinds[uuid].append((kind, description_of(kind, body)))
+        for uuid, unit in _ALLOCATED_OF.rows(connection, uuids=part):
+            allocated[uuid].add(unit)
+    return {uuid: removed_of(kinds[uuid], allocated[uuid]) for uuid in uuids}
 
 
 def to_columns(connection: Connection, reason: Disabled | None) -> dict[str, Any]:
@@ -170,8 +135,8 @@ def to_columns(connection: Connection, reason: Disabled | None) -> dict[str, Any
     return {f"disabled_{name}": value for name, value in _values(connection, reason).items()}
 
 
-def to_unit_columns(connection: Connection, reason: Disabled) -> dict[str, Any]:
-    """Return the columns of a row of ``disabled_units``, without its key."""
+def to_removed_columns(connection: Connection, reason: Disabled) -> dict[str, Any]:
+    """Return the columns of a row of ``removed_disabled_providers``, without its key."""
     values = _values(connection, reason)
     return {"disabled_by": values.pop("by"), **values}
 

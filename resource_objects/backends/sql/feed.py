@@ -144,8 +144,7 @@ class FeedRows:
         said = change.disabled
         told = None if said is None else _ENCODER.encode(said.to_dict())
         what = _ENABLED if said is None else _DISABLED
-        unit = None if change.unit is None else _ENCODER.encode([change.unit])
-        row = (what, None, change.provider_uuid, None, None, None, told, unit)
+        row = (what, None, change.provider_uuid, None, None, None, told, None)
         self._rows.append((shard_of(root), row))
 
     def override(self, uuid: str, root: int) -> None:
@@ -363,8 +362,7 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
         if what in named:
             named[what].add(uuid)
         elif what in (_DISABLED, _ENABLED):
-            [unit] = json.loads(given) if given else (None,)
-            disabled.append(DisabledChange(uuid, _disabled_of(taken), unit))
+            disabled.append(DisabledChange(uuid, _disabled_of(taken)))
         elif uuid is None:
             claims.add(consumer or _FORGOTTEN)
         else:

@@ -24,8 +24,8 @@ from resource_objects.backends.sql.statements import (
     refuse_too_many,
     uuids_among,
 )
-from resource_objects.fields import MAX_FIGURE, FrozenDict
-from resource_objects.providers.disabled import FOREVER, TRAIT, Disabled
+from resource_objects.fields import MAX_FIGURE
+from resource_objects.providers.disabled import FOREVER, TRAIT
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -59,7 +59,7 @@ _RECORDS = _of_providers(
     *(_inventories.provider_id, _inventories.id, _inventories.class_id, _inventories.writes),
     *(_inventories.total, _inventories.reserved, _inventories.min_unit, _inventories.max_unit),
     *(_inventories.step_size, _inventories.ratio_millionths, _inventories.capacity),
-    *(_inventories.used, _inventories.disabled_units),
+    _inventories.used,
 )
 _TRAITS = _of_providers(_traits.provider_id, _traits.trait_id)
 _AGGREGATES = _of_providers(_aggregates.provider_id, _aggregates.aggregate_id)
@@ -87,8 +87,7 @@ def list_providers(
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers (see the contract).
 
-    Cost: six queries, one for each kind of name that is not standard, and one where units are out
-    of service alone. What nothing narrows
+    Cost: six queries, and one for each kind of name that is not standard. What nothing narrows
     down but ``over_capacity`` looks at every inventory.
     """
     if is_empty(wanted):
@@ -127,23 +126,15 @@ class _Page:
         self._rows = rows
         self._numbers = [row.number for row in rows]
         found = self._of(_RECORDS, lambda *row: row)
-        some = [number for number, records in found.items() if any(one[-1] for one in records)]
-        units = disabled.unit_rows(connection, some) if some else ()
         ends = any(row.disabled[3] is not None for row in rows)
-        ends = ends or any(row[-1] is not None for row in units)
         self._now = now_of(connection) if ends else None
-        self._disabled_units: dict[int, dict[str, Disabled]] = defaultdict(dict)
-        for number, unit, *facts in sorted(units, key=lambda row: row[:2]):
-            one = disabled.in_force(facts, self._now)
-            if one is not None:
-                self._disabled_units[number][unit] = one
         numbers = {class_ for records in found.values() for _, class_, *_ in records}
         classes = catalogue.classes.names(connection, numbers)
         self._writes = {
             number: sum(record[2] for record in records) for number, records in found.items()
         }
         self._records = {
-            number: tuple(InventoryRecord(classes[record[1]], *record[3:-1]) for record in records)
+            number: tuple(InventoryRecord(classes[record[1]], *record[3:]) for record in records)
             for number, records in found.items()
         }
         self._traits = self._names(_TRAITS, catalogue.traits.names)
@@ -194,7 +185,6 @@ class _Page:
             allocation_writes=row.writes + self._writes.get(row.number, 0),
             definition_writes=row.definition_writes,
             disabled=disabled.in_force(row.disabled, self._now),
-            disabled_units=FrozenDict(self._disabled_units.get(row.number, {})),
         )
 
 

@@ -57,7 +57,7 @@ _FIGURES = (
 COLUMNS = (
     *(_providers.id, _providers.uuid, _providers.name, _providers.root_id),
     *(_classes.name, _inventories.id, _inventories.class_id, _inventories.shares),
-    *(_inventories.disabled_until, _inventories.disabled_units, *_FIGURES),
+    *(_inventories.disabled_until, _inventories.removed_units, *_FIGURES),
 )
 
 
@@ -154,7 +154,7 @@ def _lock_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
     return (
         sa.select(
             *(_inventories.id, _inventories.shares, _inventories.disabled_until),
-            *(_inventories.disabled_units, *_FIGURES),
+            *(_inventories.removed_units, *_FIGURES),
         )
         .where(listed(_inventories.id, "ids", ids))
         .order_by(_inventories.id)
@@ -239,7 +239,7 @@ class Places:
             provider=name,
             record=InventoryRecord(resource_class, *more[2:]),
             disabled_until=None if more[0] is None else from_moment(more[0]),
-            disabled_units=more[1],
+            removed_units=more[1],
             key=(uuid, resource_class),
             inventory_id=number,
             provider_id=provider_id,
@@ -356,7 +356,7 @@ def _lock(connection: Connection, found: Iterable[Found]) -> None:
     by_number = {place.inventory_id: place for place in found}
     for number, shares, disabled, units, *figures in lock_places(connection, by_number):
         place = by_number[number]
-        place.disabled_units = units
+        place.removed_units = units
         place.disabled_until = None if disabled is None else from_moment(disabled)
         place.record = InventoryRecord(place.record.resource_class, *figures)
         if shares != place.declared:

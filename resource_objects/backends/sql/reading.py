@@ -29,7 +29,6 @@ from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
     Columns,
-    DisabledUnitColumns,
     InventoryColumns,
     KindColumns,
     ProviderColumns,
@@ -48,7 +47,6 @@ _kinds = tables.structures.c
 _consumers = tables.consumers.c
 _allocations = tables.allocations.c
 _units = tables.allocation_units.c
-_disabled_units = tables.disabled_units.c
 
 _Query: TypeAlias = sa.Select[*tuple[Any, ...]]
 _Rows: TypeAlias = Sequence[Sequence[Any]]
@@ -86,7 +84,7 @@ _INVENTORIES = _Table(
         *(_inventories.provider_id, _inventories.class_id, _inventories.total),
         *(_inventories.reserved, _inventories.min_unit, _inventories.max_unit),
         *(_inventories.step_size, _inventories.ratio_millionths, _inventories.capacity),
-        *(_inventories.used, _inventories.disabled_units, _inventories.id),
+        *(_inventories.used, _inventories.id),
     ),
     _inventories.provider_id,
     _inventories.id,
@@ -132,22 +130,12 @@ _UNITS = _Table(
 )
 
 
-_DISABLED_UNITS = _Table(
-    sa.select(
-        *(_disabled_units.provider_id, _disabled_units.unit, _disabled_units.reason),
-        *(_disabled_units.disabled_by, _disabled_units.since, _disabled_units.until),
-    ),
-    _disabled_units.provider_id,
-    *(_disabled_units.provider_id, _disabled_units.unit),
-)
-
-
 def _use_query(roots: int) -> _Query:
     """Return the query of generations of trees, what is out of service, and what is used."""
     return (
         sa.select(
             *(_providers.id, _providers.generation, _inventories.used),
-            *(_inventories.disabled_units, _inventories.id, _providers.disabled_reason),
+            *(_inventories.id, _providers.disabled_reason),
             *(_providers.disabled_by, _providers.disabled_since, _providers.disabled_until),
         )
         .join_from(
@@ -224,7 +212,7 @@ def read_again(
 ) -> Columns:
     """Return trees that were read before, as they are now (see the contract).
 
-    Cost: two queries, and one where units are out of service alone; else as :func:`read`.
+    Cost: two queries; else as :func:`read`.
     """
     found = _as_defined(connection, catalogue, before)
     return found or read(connection, catalogue, epoch, trees, allocations=True)
@@ -242,19 +230,14 @@ def _as_defined(connection: Connection, catalogue: Catalogue, before: Columns) -
         zip(given.provider_id, given.generation, strict=True)
     ):
         return None
-    inventories = sorted(
-        [(number, n, used, out) for number, _, used, out, n, *_ in found if n is not None]
-    )
+    inventories = sorted([(number, n, used) for number, _, used, n, *_ in found if n is not None])
     if [row[0] for row in inventories] != list(before.inventories.provider_id):
         return None
     units: list[Sequence[Any]] = []
     for part in chunks(roots):
         units += _UNITS_OF.rows(connection, roots=part)
-    facts = {row[0]: row[5:] for row in found if row[5] is not None}
-    out = (
-        _DISABLED_UNITS.of(connection, given.provider_id) if any(i[3] for i in inventories) else ()
-    )
-    ends = any(one[3] is not None for one in facts.values()) or any(row[5] for row in out)
+    facts = {row[0]: row[4:] for row in found if row[4] is not None}
+    ends = any(one[3] is not None for one in facts.values())
     now = now_of(connection) if ends else None
     disabled = [in_force(facts[n], now) if n in facts else None for n in given.provider_id]
     classes = _Numbered(connection, catalogue.classes)
@@ -266,7 +249,6 @@ def _as_defined(connection: Connection, catalogue: Catalogue, before: Columns) -
         shares=before.shares,
         kinds=before.kinds,
         units=UnitColumns(*classes.columns(sorted(units, key=operator.itemgetter(0, 1)), 2)),
-        disabled_units=DisabledUnitColumns(*_turned(_units_in_force(out, now))),
         now=now,
     )
 
@@ -313,22 +295,20 @@ def _columns(
         return table.all(connection) if roots is None else table.of(connection, numbers)
 
     inventories = rows(_INVENTORIES)
-    out = rows(_DISABLED_UNITS) if any(row[-2] for row in inventories) else ()
-    ends = any(row[11] is not None for row in providers) or any(row[5] is not None for row in out)
+    ends = any(row[11] is not None for row in providers)
     now = now_of(connection) if ends else None
     classes = _Numbered(connection, catalogue.classes)
     traits = _Numbered(connection, catalogue.traits)
     aggregates = _Numbered(connection, catalogue.aggregates)
     return Columns(
         _providers_of(_parents_first(providers), now),
-        InventoryColumns(*classes.columns(inventories, 1)[:-2]),
+        InventoryColumns(*classes.columns(inventories, 1)[:-1]),
         TraitColumns(*traits.columns(rows(_TRAITS), 1)),
         AllocationColumns(*(classes.columns(rows(_ALLOCATIONS), 1)[:-2] if allocations else ())),
         AggregateColumns(*aggregates.columns(rows(_AGGREGATES), 1)),
         ShareColumns(*classes.columns(rows(_SHARES), 1, 3)),
         KindColumns(*_structures(rows(_KINDS))),
         UnitColumns(*(classes.columns(rows(_UNITS), 2) if allocations else ())),
-        DisabledUnitColumns(*_turned(_units_in_force(out, now))),
         cursor,
         now,
     )
@@ -426,12 +406,6 @@ def _moments(column: Sequence[Any]) -> Sequence[datetime.datetime | None]:
     if column.count(None) == len(column):
         return column
     return [None if one is None else from_moment(one) for one in column]
-
-
-def _units_in_force(rows: _Rows, now: datetime.datetime | None) -> list[Sequence[Any]]:
-    """Return the units that are out of service alone."""
-    found = ((number, unit, in_force(facts, now)) for number, unit, *facts in rows)
-    return [row for row in found if row[2] is not None]
 
 
 def _parents_first(rows: _Rows) -> _Rows:

@@ -304,7 +304,7 @@ class TreeRows:
         """Load the tables that the write concerns. Cost: ten statements, most of them optional."""
         state, number, updates = self._state, self._numbers, self._changes.updates
         stored = [update for update in updates if update.definition.uuid in number]
-        self._load_disabled_units()
+        self._load_removed_disabled()
         kinds = self._rows_of(_KINDS, self._with_kinds())
         shares = self._read_shares()
         inventories_of = self._rows_of(_INVENTORIES, self._with_inventories(shares))
@@ -378,11 +378,9 @@ class TreeRows:
                 self._inventory_numbers[key] = inventory
 
     def _with_kinds(self) -> set[int]:
-        """Return the providers whose structured resources are replaced, or count removed units."""
+        """Return the providers whose structured resources are replaced."""
         updates = self._changes.updates
         found = {one.definition.uuid for one in updates if one.changed or one.kinds_changed}
-        if self._state.disabled_units or any(order.unit for order in self._write.disabling):
-            found |= {*self._named(), *(self._uuids[row[4]] for row in self._trees)}
         return {self._numbers[uuid] for uuid in found if uuid in self._numbers}
 
     def _with_inventories(self, shares: Iterable[Sequence[Any]]) -> set[int]:
@@ -422,19 +420,15 @@ class TreeRows:
                 key = self._uuids[provider], classes[class_]
                 rows[key] = dataclasses.replace(rows[key], direct=int(amount))  # servers: a Decimal
 
-    def _load_disabled_units(self) -> None:
-        """Load the disabled units of the named providers and of the roots."""
-        changes = self._changes
-        units = any(order.unit for order in self._write.disabling)
-        kinds = any(update.kinds_changed or update.changed for update in changes.updates)
-        if not (changes.creates or changes.removals or units or kinds):
+    def _load_removed_disabled(self) -> None:
+        """Load the disabled providers that were removed from the trees."""
+        if not (self._changes.creates or self._changes.removals):
             return
-        providers = {self._numbers[uuid] for uuid in self._named() if uuid in self._numbers}
-        providers |= {row[4] for row in self._trees}
-        for number, unit, *facts in disabled.unit_rows(self._connection, providers):
-            found = disabled.from_columns(facts)
-            assert found is not None  # its reason is not null
-            self._state.disabled_units.setdefault(self._uuids[number], {})[unit] = found
+        roots = {row[4] for row in self._trees}
+        for root, name, *facts in disabled.removed_rows(self._connection, roots):
+            reason = disabled.from_columns(facts)
+            assert reason is not None  # the column is not null
+            self._state.removed_disabled.setdefault(self._uuids[root], {})[name] = reason
 
     def _rows_of(self, query: Sized, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
         """Return the rows of a table for some providers, by provider."""
@@ -730,7 +724,7 @@ class TreeRows:
         names.insert_kinds(self._connection, kinds)
 
     def _write_disabled(self) -> None:
-        """Write which providers and units are disabled, and pass it on to the inventories."""
+        """Write which providers are disabled, and pass it on to the inventories."""
         draft, stored, connection = self._draft, self._flushed, self._connection
         facts = [
             {"id": self._numbers[uuid], **disabled.to_columns(connection, now)}
@@ -740,19 +734,20 @@ class TreeRows:
         statements.update(connection, tables.resource_providers, ["id"], facts)
         old: list[dict[str, Any]] = []
         new: list[dict[str, Any]] = []
-        for uuid, units in draft.disabled_units.changed.items():
-            before = stored.disabled_units.get(uuid, {})
-            for unit, now in units.items():
-                if before.get(unit) != now:
-                    key = {"provider_id": self._numbers[uuid], "unit": unit}
-                    old += [key] if unit in before else []
-                    new += [] if now is None else [key | disabled.to_unit_columns(connection, now)]
-        statements.delete(connection, tables.disabled_units, old)
-        statements.insert(connection, tables.disabled_units, new)
+        for root, removed in draft.removed_disabled.changed.items():
+            before = stored.removed_disabled.get(root, {})
+            for name, reason in removed.items():
+                if before.get(name) != reason:
+                    key = {"root_id": self._numbers[root], "name": name}
+                    old += [key] if name in before else []
+                    if reason is not None:
+                        new.append(key | disabled.to_removed_columns(connection, reason))
+        statements.delete(connection, tables.removed_disabled_providers, old)
+        statements.insert(connection, tables.removed_disabled_providers, new)
         self._pass_down()
 
     def _pass_down(self) -> None:
-        """Write to inventories until when they are disabled, and how many of their units are.
+        """Write to inventories until when they are disabled, and how many units were removed.
 
         A claim locks these rows and reads them locked: so no claim commits after a disable that it
         has not seen.
@@ -764,21 +759,15 @@ class TreeRows:
             for uuid, was, now in self._changed()
             if now and (not was or was.kinds != now.kinds)
         }
-        units |= new | draft.disabled_units.changed.keys()
+        units |= new
         counts: dict[Any, set[int]] = defaultdict(set)
         for uuid in units:
             now = draft.providers.get(uuid)
             if now is not None:
-                count = (
-                    len(draft.disabled_units.get(uuid))
-                    if stored.disabled_units or draft.disabled_units.changed
-                    else 0
-                )
-                if now.kinds:
-                    count += len(removed_units((k.resource_class, k.body) for k in now.kinds))
+                count = len(removed_units((k.resource_class, k.body) for k in now.kinds))
                 if count or uuid in stored.providers:
                     counts[count].add(self._numbers[uuid])
-        self._update_inventories("disabled_units", counts)
+        self._update_inventories("removed_units", counts)
         if not stored.disabled and not draft.disabled.changed:
             return
         ends: dict[Any, set[int]] = defaultdict(set)
@@ -825,11 +814,13 @@ class TreeRows:
             connection.execute(sa.delete(tables.inventories).where(_inventories.id.in_(part)))
         providers = sorted(was.number for _, was, now in self._changed() if was and now is None)
         for part in chunks(providers):
-            for table in (
-                *(tables.resource_provider_traits, tables.resource_provider_aggregates),
-                *(tables.structures, tables.disabled_units),
+            for column in (
+                tables.resource_provider_traits.c.provider_id,
+                tables.resource_provider_aggregates.c.provider_id,
+                tables.structures.c.provider_id,
+                tables.removed_disabled_providers.c.root_id,
             ):
-                connection.execute(sa.delete(table).where(table.c.provider_id.in_(part)))
+                connection.execute(sa.delete(column.table).where(column.in_(part)))
             _UNLINK.run(connection, ids=part)
         for part in chunks(providers):
             connection.execute(sa.delete(tables.resource_providers).where(_providers.id.in_(part)))
@@ -860,22 +851,22 @@ class _Flushed:
     providers: dict[str, ProviderRow] = dataclasses.field(default_factory=dict)
     rows: dict[Key, InventoryRow] = dataclasses.field(default_factory=dict)
     disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)
-    disabled_units: dict[str, dict[str, Disabled]] = dataclasses.field(default_factory=dict)
+    removed_disabled: dict[str, dict[str, Disabled]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, state: State, *, is_copied: bool) -> _Flushed:
         if not is_copied:
-            return cls(state.providers, state.rows, state.disabled, state.disabled_units)
-        rows, units = dict(state.rows), dict(state.disabled_units)
-        return cls(dict(state.providers), rows, dict(state.disabled), units)
+            return cls(state.providers, state.rows, state.disabled, state.removed_disabled)
+        rows, removed = dict(state.rows), dict(state.removed_disabled)
+        return cls(dict(state.providers), rows, dict(state.disabled), removed)
 
     def update(self, draft: Draft) -> None:
         """Note that the changes of a draft are written."""
         _set(self.providers, draft.providers)
         _set(self.rows, draft.rows)
         _set(self.disabled, draft.disabled)
-        for uuid in draft.disabled_units.changed:
-            self.disabled_units[uuid] = draft.disabled_units.get(uuid)
+        for uuid in draft.removed_disabled.changed:
+            self.removed_disabled[uuid] = draft.removed_disabled.get(uuid)
 
 
 def _set(stored: dict[_K, _V], table: Table[_K, _V]) -> None:

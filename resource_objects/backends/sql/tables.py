@@ -215,8 +215,8 @@ inventories = _table(
     # until when its provider, or one above it, is out of service; null: it is not. Who disables
     # writes it here too, so that a claim, which locks these rows anyway, sees it on locked rows
     sa.Column("disabled_until", _TIME, nullable=True),
-    # how many units of its provider have a row in disabled_units: 0 spares the claim a look at them
-    _counter("disabled_units"),
+    # how many units of its provider were removed while allocated: 0 spares the claim a look at them
+    _counter("removed_units"),
     _unique("inventories", "provider_id", "class_id"),
     sa.CheckConstraint(f"total BETWEEN 1 AND {MAX_FIGURE}", name="total"),
     sa.CheckConstraint("reserved BETWEEN 0 AND total", name="reserved"),
@@ -238,13 +238,12 @@ inventories = _table(
     sa.Index(None, "class_id"),
 )
 
-#: Devices that are out of service alone: units of the provider that keeps them, by address, as in
-#: ``allocation_units``. A row stays where its device goes away, and says nothing until it is back.
-#: Where the provider goes, it is the host's until then; so is one for the provider, by its name.
-disabled_units = _table(
-    "disabled_units",
-    sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
-    sa.Column("unit", _NAME, primary_key=True),
+#: Providers that were disabled when they were removed, by name. A provider that is created again
+#: below the same host is disabled again; the rows are deleted with the host.
+removed_disabled_providers = _table(
+    "removed_disabled_providers",
+    sa.Column("root_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column("name", _NAME, primary_key=True),
     sa.Column("reason", _NAME, nullable=False),
     sa.Column("disabled_by", _NAME, nullable=True),
     sa.Column("since", _TIME, nullable=False),

@@ -36,7 +36,6 @@ are equal. A child whose name begins with ``/`` is called like what it is below,
                     export writes them
 ``disabled``        why it is out of service: ``fan``, or ``{reason: fan, until: ...}``, a moment
                     such as 2030-01-01T08:00Z; ``false`` or nothing: it is in service
-``disabled_units``  why single devices are so, by address: ``{"0000:60:02.1": link down}``
 ``children``        a mapping of what is below
 ==================  ==============================================================================
 

@@ -14,7 +14,7 @@ from resource_objects.host.site.nodes import fault_at
 from resource_objects.host.site.parts import Entry, Outage, PartInventories
 from resource_objects.host.site.patterns import Kept, Patterns
 from resource_objects.host.site.site import Site
-from resource_objects.host.site.trees import outages_of, providers_below, tree_of, unit_outages_of
+from resource_objects.host.site.trees import outages_of, providers_below, tree_of
 from resource_objects.host.site.writing import Writer
 from resource_objects.ledger.definitions import (
     Comparison,
@@ -32,8 +32,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     merge_changes,
 )
-from resource_objects.providers.disabled import REMOVED, Disabled, DisableOrder
-from resource_objects.providers.located import disabled_units
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.row_diff import kept_definitions
 
@@ -112,12 +111,8 @@ def export_site(
             raise exceptions.ProviderNotFound(key)
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
     out = {uuid[number]: one for number, one in columns.disabled.items()}
-    units = {
-        uuid[number]: {one.unit: one.disabled for one in some if one.disabled != REMOVED}
-        for number, some in disabled_units(columns).items()
-    }
     definitions = (one.definition for one in kept_definitions(columns).values())
-    return Site.of_definitions(Writer(definitions, out, units), progress)
+    return Site.of_definitions(Writer(definitions, out), progress)
 
 
 @collector.seldom()
@@ -368,7 +363,7 @@ class _Comparer:
         changes: Iterable[DefinitionChanges],
         some: Sequence[Entry],
     ) -> Iterator[DisableOrder]:
-        """Yield the orders that disable or enable providers and devices as the entries specify.
+        """Yield the orders that disable or enable providers as the entries specify.
 
         Only differences from what is stored are yielded. A period that has ended enables. With
         ``prune``, a provider that its entry does not mark as disabled is enabled.
@@ -379,11 +374,9 @@ class _Comparer:
         :param some: the entries that the write applies
         """
         wanted: dict[str, Outage] = {}
-        units: dict[str, dict[str, Outage]] = {}
         for entry in some if self._prune else _saying_outages(some):
             wanted |= outages_of(entry, self._prune)
-            units |= unit_outages_of(entry, self._prune)
-        if not wanted and not units:
+        if not wanted:
             return
         uuids = {one.definition.name: uuid for uuid, one in kept.items()}
         for change in changes:
@@ -392,23 +385,12 @@ class _Comparer:
         given = columns.providers
         called = dict(zip(given.provider_id, given.name, strict=True))
         out = {called[number]: one for number, one in columns.disabled.items()}
-        out_alone: dict[str, dict[str, Disabled]] = defaultdict(dict)
-        for number, alone in disabled_units(columns).items():  # of what is gone a file says nothing
-            out_alone[called[number]] = {
-                one.unit: one.disabled for one in alone if one.disabled != REMOVED
-            }
-        every = (*wanted.values(), *(one for some in units.values() for one in some.values()))
-        now = self._ledger.now() if any(one.until is not None for one in every) else None
+        has_ends = any(one.until is not None for one in wanted.values())
+        now = self._ledger.now() if has_ends else None
         for name, said in wanted.items():
             outage = said if now is None else said.at(now)
             if outage != Outage.of(out.get(name)):
                 yield DisableOrder(uuids[name], outage.reason, outage.until)
-        for name, said_alone in units.items():
-            for unit in sorted({*said_alone, *out_alone[name]}):
-                outage = said_alone.get(unit, Outage())
-                outage = outage if now is None else outage.at(now)
-                if outage != Outage.of(out_alone[name].get(unit)):
-                    yield DisableOrder(uuids[name], outage.reason, outage.until, unit)
 
 
 def _saying_outages(some: Sequence[Entry]) -> list[Entry]:

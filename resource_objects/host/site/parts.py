@@ -57,8 +57,7 @@ class Outage:
 class SitePart:
     """An entry of a file: one provider, or several that are equal; None is what it does not say.
 
-    ``structured`` are ``(resource, classes, body)``, ``disabled_units`` why single devices are out
-    of service, by address. All values are the canonical text.
+    ``structured`` are ``(resource, classes, body)``. All values are the canonical text.
     """
 
     name: str
@@ -69,7 +68,6 @@ class SitePart:
     shares: tuple[str, ...] | None = None
     structured: tuple[tuple[str, str, str], ...] = ()
     disabled: Outage | None = None
-    disabled_units: tuple[tuple[str, Outage], ...] | None = None
     children: tuple[SitePart, ...] = ()
     line: int = dataclasses.field(default=0, compare=False)
 
@@ -89,8 +87,6 @@ class SitePart:
             }
         if self.disabled is not None:
             found["disabled"] = self.disabled.to_dict()
-        if self.disabled_units is not None:
-            found["disabled_units"] = {unit: one.to_dict() for unit, one in self.disabled_units}
         if self.children:
             found["children"] = {child.name: child.to_dict() for child in self.children}
         return found
@@ -110,7 +106,7 @@ class SitePart:
     @property
     def says_outages(self) -> bool:
         """Whether it says of itself, or of something below it, whether that is in service."""
-        if self.disabled is not None or self.disabled_units is not None:
+        if self.disabled is not None:
             return True
         return any(child.says_outages for child in self.children)
 

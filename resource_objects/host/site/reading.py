@@ -33,7 +33,6 @@ _PART_KEYS = (
     "shares",
     "structured",
     "disabled",
-    "disabled_units",
     "children",
 )
 #: Words, besides none, that say that a provider is in service.
@@ -177,13 +176,6 @@ class Reader:
         if node.is_plain and text.lower() in ("true", "yes", "on"):
             raise self._nodes.fault(node, "disabled", text, "why, such as: fan")
         return Outage(names.label(text, "reason"))
-
-    def _disabled_units(self, node: Node) -> tuple[tuple[str, Outage], ...]:
-        said = {
-            names.label(key.value, "unit"): self._disabled(value)
-            for key, value in self._nodes.pairs(node, "disabled_units: devices, with why")
-        }
-        return tuple(sorted(said.items(), key=lambda one: one[0]))
 
     def _structured(self, node: Node) -> tuple[tuple[str, str, str], ...]:
         found = []

@@ -40,28 +40,6 @@ def outages_of(entry: Entry, prune: bool) -> dict[str, Outage]:
     return dict(_outages(entry.part, entry.name, Outage() if prune else None))
 
 
-def unit_outages_of(entry: Entry, prune: bool) -> dict[str, dict[str, Outage]]:
-    """Return which devices an entry says are out of service alone, by provider and address.
-
-    Of a provider that is there it says all that are.
-
-    :param prune: whether none are of one of which it says nothing, instead of being left alone
-    """
-    return {
-        name: dict(part.disabled_units or ())
-        for name, part in _named(entry.part, entry.name)
-        if prune or part.disabled_units is not None
-    }
-
-
-def _named(part: SitePart, name: str) -> Iterator[tuple[str, SitePart]]:
-    """Yield an entry and all below it, each with the names of its providers."""
-    yield name, part
-    for child in part.below:
-        for below in expanded(child.name, name):
-            yield from _named(child, below)
-
-
 def _outages(part: SitePart, name: str, otherwise: Outage | None) -> Iterator[tuple[str, Outage]]:
     said = otherwise if part.disabled is None else part.disabled
     if said is not None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.fields import FrozenDict
 from resource_objects.host.site.parts import (
     ITSELF,
     Outage,
@@ -40,14 +39,12 @@ class Writer:
     """Makes entries of trees of definitions; what is equal is worked out once.
 
     :param out: what of them is out of service, by uuid
-    :param units: which devices of theirs are so alone, by uuid and address
     """
 
     def __init__(
         self,
         definitions: Iterable[ProviderDefinition],
         out: Mapping[str, Disabled],
-        units: Mapping[str, Mapping[str, Disabled]] = FrozenDict(),
     ) -> None:
         self._names: dict[str, str] = {}
         self._below: dict[str | None, list[ProviderDefinition]] = defaultdict(list)
@@ -55,7 +52,6 @@ class Writer:
             self._names[one.uuid] = one.name
             self._below[one.parent_uuid].append(one)
         self._out = out
-        self._units = units
         self._texts: dict[InventoryRecord, str] = {}
         self._bodies: dict[Any, tuple[Any, ...]] = {}
 
@@ -88,9 +84,6 @@ class Writer:
             shares,
             structured,
             Outage.of(self._out[one.uuid]) if one.uuid in self._out else None,
-            tuple((unit, Outage.of(kept)) for unit, kept in sorted(self._units[one.uuid].items()))
-            if one.uuid in self._units
-            else None,
             joined(self.part(each, root, one.name) for each in below) if below else (),
         )
 
@@ -102,7 +95,7 @@ class Writer:
             child.name.removeprefix(f"{one.name}/"): _placed(child, one)
             for child in below
             if not (child.traits or child.aggregates or child.uuid in self._below)
-            and not (child.uuid in self._out or child.uuid in self._units)
+            and child.uuid not in self._out
         }
         wanted = {
             place: (to_records(Inventories({name: 1})), {(name, *use) for use in uses.items()})
@@ -270,9 +263,6 @@ def _values(part: SitePart) -> Iterator[str]:
         yield f"split: {_scalar(part.split)}"
     if part.disabled is not None:
         yield f"disabled: {_outage(part.disabled)}"
-    if part.disabled_units is not None:
-        said = (f"{_scalar(unit, _IN_LIST)}: {_outage(one)}" for unit, one in part.disabled_units)
-        yield f"disabled_units: {{{', '.join(said)}}}"
     for word in ("traits", "aggregates", "shares"):
         given = getattr(part, word)
         if given is not None:

@@ -526,18 +526,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         return found
 
     @classmethod
-    def units_of_description(cls, description: str) -> Mapping[str, str]:
-        """Return ``{address: resource class}`` of the devices of a part, by its description."""
-        return storage.units_of(description)
-
-    @classmethod
-    def withheld_of_description(cls, description: str) -> Collection[str]:
-        """Return the addresses of the devices that are reserved because they are spent."""
-        return storage.withheld_of(description)
-
-    @classmethod
-    def removed_of_description(cls, description: str) -> Collection[str]:
-        """Return the addresses of the devices that were removed while they were allocated."""
+    def removed_of_description(cls, description: str) -> Mapping[str, str]:
+        """Return ``{address: resource class}`` of the devices removed while allocated."""
         return storage.removed_of(description)
 
     def to_records(self) -> tuple[InventoryRecord, ...]:

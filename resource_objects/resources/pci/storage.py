@@ -303,32 +303,19 @@ def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[s
     return tuple(devices), tuple(withheld)
 
 
-def units_of(description: str) -> dict[str, str]:
-    """Return the class of each device of a description, by address; none of one that is none."""
-    try:
-        return {one.address: one.resource_class for one in _devices(description)[0]}
-    except exceptions.InvalidInventory:
-        return {}
-
-
-def withheld_of(description: str) -> frozenset[str]:
-    """Return the devices of a description that are reserved as spent; none of an invalid one."""
-    return _withheld_as(_SPENT, description)
-
-
-def removed_of(description: str) -> frozenset[str]:
-    """Return the devices of a description that were removed while allocated.
+def removed_of(description: str) -> dict[str, str]:
+    """Return the class of each device of a description that was removed while allocated.
 
     Their allocations count, so they are not reserved. Cost: most descriptions are not parsed.
     """
-    return _withheld_as(_GONE, description) if f'"{_GONE}"' in description else frozenset()
-
-
-def _withheld_as(why: str, description: str) -> frozenset[str]:
+    if f'"{_GONE}"' not in description:
+        return {}
     try:
-        return frozenset(address for address, given in _devices(description)[1] if given == why)
+        devices, withheld = _devices(description)
     except exceptions.InvalidInventory:
-        return frozenset()
+        return {}
+    removed = {address for address, why in withheld if why == _GONE}
+    return {one.address: one.resource_class for one in devices if one.address in removed}
 
 
 def node_of(description: str) -> int | None:

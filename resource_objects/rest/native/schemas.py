@@ -258,7 +258,6 @@ _ASKED |= {
         ["reason"],
         reason=LABEL,
         until=_said(MOMENT, "when it ends by itself; else when it is enabled"),
-        unit=_said(LABEL, "this unit alone, such as the address of a device"),
         operation=_said(UUID, "sent again with the same one, it happens once"),
     ),
     "Definition": {
@@ -281,9 +280,6 @@ _ASKED |= {
                 "description": "why it is out of service; false: it is not",
                 "anyOf": [FLAG, TEXT, {"type": "object"}],
             },
-            "disabled_units": _mapping(
-                {"anyOf": [FLAG, TEXT, {"type": "object"}]}, "the same of units, by name"
-            ),
             "children": _mapping(
                 ref("Definition"), "by name; one that begins with / goes on after this one's"
             ),
@@ -444,7 +440,6 @@ _TOLD: dict[str, Schema] = {
         traits=ref("Names"),
         aggregates=ref("Names"),
         disabled=_or_null(ref("Disabled")),
-        disabled_units=_mapping(ref("Disabled")),
     ),
     "Providers": _told(
         "A page of providers.",
@@ -490,10 +485,9 @@ _TOLD: dict[str, Schema] = {
         "What is out of service.",
         disabled=_list(
             _told(
-                "One provider, or one unit of it.",
+                "One provider.",
                 provider=TEXT,
                 root=TEXT,
-                unit=_or_null(TEXT),
                 reason=TEXT,
                 by=_or_null(TEXT),
                 since=MOMENT,
@@ -505,7 +499,6 @@ _TOLD: dict[str, Schema] = {
         "What was taken out of service, and who still holds something there.",
         ["provider", "disabled", "consumers"],
         provider=TEXT,
-        unit=TEXT,
         disabled=_or_null(ref("Disabled")),
         consumers=_list(TEXT),
     ),

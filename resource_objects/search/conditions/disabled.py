@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resource_objects.exceptions import Reason, Rule
-from resource_objects.providers.decision import unit_disabled
+from resource_objects.providers.decision import unit_removed
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.requests import Request
 from resource_objects.resources.located import Identified
@@ -33,7 +33,7 @@ from resource_objects.search.conditions.base import (
 )
 from resource_objects.search.conditions.groups import GroupKind
 from resource_objects.search.conditions.located import LocatedFleetDemand
-from resource_objects.search.fleet import ClassRows, DisabledAlone, Fleet
+from resource_objects.search.fleet import ClassRows, Fleet
 
 
 def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
@@ -89,7 +89,7 @@ class PartsInService:
     """Some of a host, or a pool of its, may be out of service: told where it lacks something.
 
     Only of what would count is it told, were it in service (:class:`Counting`). That it gives
-    nothing, the conditions on who gives say, and of single devices that are disabled the figures
+    nothing, the conditions on who gives say, and of removed devices the figures
     (:meth:`.Fleet.in_force`); nobody is ruled out here.
     """
 
@@ -119,17 +119,17 @@ class PartsInService:
         givers = (*fleet.of_tree(host.tree), *pools_of(fleet, self.rules, host.tree))
         found = {place: None for giver in givers if able[giver] for place in fleet.upwards(giver)}
         told = [_told(fleet, place) for place in found if place in fleet.disabled]
-        if fleet.disabled_units:
+        if fleet.removed_units:
             told += self._units(host.tree)
         return told
 
     def _units(self, tree: int) -> Iterator[Reason]:
-        """Yield the devices that are disabled alone, of what was asked for or goes with it."""
+        """Yield the removed devices that would count for the request."""
         fleet = self.fleet
         for place in fleet.of_tree(tree):
-            for one in fleet.disabled_units.get(place, ()):
-                if self.counting.counts(tree, place, one):
-                    yield unit_disabled(one.unit, one.facts, fleet.names[place])
+            for unit, resource_class in fleet.removed_units.get(place, {}).items():
+                if self.counting.counts(tree, place, unit, resource_class):
+                    yield unit_removed(unit, fleet.names[place])
 
 
 class Counting:
@@ -172,16 +172,16 @@ class Counting:
             found |= self._of_kind(kind)
         return found
 
-    def counts(self, tree: int, place: int, unit: DisabledAlone) -> bool:
-        """Return whether a device that is out of service alone would count."""
+    def counts(self, tree: int, place: int, unit: str, resource_class: str) -> bool:
+        """Return True if a removed device would count."""
         fleet = self._fleet
         if not self.able[place]:
             return False
-        number = fleet.number(place, unit.resource_class)
+        number = fleet.number(place, resource_class)
         used_by = [] if number is None else fleet.shares.into(number)
-        names = {unit.resource_class, *(fleet.class_of(source) for source, _ in used_by)}
+        names = {resource_class, *(fleet.class_of(source) for source, _ in used_by)}
         if any(
-            one.resource_class in names and (not one.units or unit.unit in one.units)
+            one.resource_class in names and (not one.units or unit in one.units)
             for one in self._demands
         ):
             return True
@@ -189,14 +189,12 @@ class Counting:
             return True
         return any(self._is_asked(one, tree, place, unit) for one in self._located)
 
-    def _is_asked(
-        self, one: LocatedFleetDemand, tree: int, place: int, unit: DisabledAlone
-    ) -> bool:
+    def _is_asked(self, one: LocatedFleetDemand, tree: int, place: int, unit: str) -> bool:
         view = self._fleet.views.of_tree(one.resource_class, tree)
         if view is None or place not in view.places:
             return False
         inventory = view.located.inventory
-        return not isinstance(inventory, Identified) or inventory.is_asked(one.amount, unit.unit)
+        return not isinstance(inventory, Identified) or inventory.is_asked(one.amount, unit)
 
     def _of_count(self, one: FleetDemand) -> _Asked:
         rows = one.rows
@@ -220,11 +218,11 @@ class Counting:
         return found
 
     def _could_give(self, rows: ClassRows, amount: int) -> Booleans:
-        """Return which inventories are large enough, with what is out of service in them alone."""
+        """Return which inventories are large enough, with the removed units in them."""
         capacity = rows.capacity.copy()
-        for place, some in self._fleet.disabled_units.items():
-            for one in some:
-                number = self._fleet.number(place, one.resource_class)
+        for place, classes in self._fleet.removed_units.items():
+            for resource_class in classes.values():
+                number = self._fleet.number(place, resource_class)
                 if number is not None and 0 <= number - rows.first < len(capacity):
                     capacity[number - rows.first] += 1
         return rows.could_give(amount, capacity)

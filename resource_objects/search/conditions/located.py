@@ -621,10 +621,10 @@ class Unplaced:
     def _in_service(
         self, place: int, blocked: Mapping[str, frozenset[str]]
     ) -> dict[str, frozenset[str]]:
-        """Return what is in the way of units, without what nobody has since it is disabled."""
-        disabled = self._fleet.disabled_units.get(place, ())
-        taken = {row[0] for row in self._fleet.units.of_provider(place)} if disabled else set()
-        return without(blocked, {one.unit for one in disabled} - taken)
+        """Return the blocked units that are not blocked by a removed unit."""
+        removed = self._fleet.removed_units.get(place, {})
+        taken = {row[0] for row in self._fleet.units.of_provider(place)} if removed else set()
+        return without(blocked, removed.keys() - taken)
 
     def _of_host(self, demand: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
         """Return what the host as a whole has left, with its own figures."""

@@ -66,7 +66,11 @@ from resource_objects.testing.conformance.definitions import (
     DescriptionRules,
     ShareRules,
 )
-from resource_objects.testing.conformance.disabled import DisabledRules, DisabledUnitRules
+from resource_objects.testing.conformance.disabled import (
+    DisabledRules,
+    RemovedProviderRules,
+    RemovedUnitRules,
+)
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
 from resource_objects.testing.conformance.limits import LimitRules
 from resource_objects.testing.conformance.lists import ListRules
@@ -99,7 +103,8 @@ class BackendConformance(
     AgainRules,
     ReshapeRules,
     DisabledRules,
-    DisabledUnitRules,
+    RemovedProviderRules,
+    RemovedUnitRules,
     LimitRules,
     UseOverTimeRules,
     ListRules,

@@ -24,7 +24,7 @@ from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
-from resource_objects.resources.pci import Device, PCIInventory
+from resource_objects.resources.pci import Device, DeviceUse, PCIInventory
 from resource_objects.testing.conformance.races import processes
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
@@ -53,16 +53,15 @@ def disable(
     reason: str = "fan",
     until: datetime.datetime | None = None,
     by: str | None = "admin",
-    unit: str | None = None,
 ) -> None:
-    """Take a provider out of service, or one unit of it."""
-    said = DisableOrder(uuid, reason, until, unit)
+    """Disable a provider."""
+    said = DisableOrder(uuid, reason, until)
     backend.commit(Write(Operation(actor=by), "disable", uuid, disabling=(said,)))
 
 
-def enable(backend: Backend, uuid: str, unit: str | None = None) -> None:
-    """Put a provider into service, or one unit of it."""
-    said = DisableOrder(uuid, unit=unit)
+def enable(backend: Backend, uuid: str) -> None:
+    """Enable a provider."""
+    said = DisableOrder(uuid)
     backend.commit(Write(Operation(), "enable", uuid, disabling=(said,)))
 
 
@@ -454,282 +453,126 @@ class DisabledRules(Kit):
             _disable_beside(backend, here, claiming)
 
 
-class DisabledUnitRules(Kit):
-    """No write takes a device that is out of service alone, and its card goes on."""
+class RemovedProviderRules(Kit):
+    """A disabled provider that is removed is disabled again when it is created again."""
+
+    def test_a_card_that_comes_back_is_still_disabled(self, backend: Backend) -> None:
+        card = define(backend, _card_host())
+        disable(backend, card[_AT], "link")
+        facts = _of(backend, _AT)
+        host = define(backend, Provider("host0", "VCPU=8"))["host0"]
+        order(backend, ConsumerOrder.claim("job-1", (Use(host, "VCPU", 8),)))
+        card = define(backend, _card_host())
+        assert _of(backend, "host0") is None and _of(backend, _AT) == facts
+        with pytest.raises(ProviderDisabled):
+            _take_units(backend, "job-2", card[_AT], _PARTS[0])
+        enable(backend, card[_AT])
+        _take_units(backend, "job-2", card[_AT], _PARTS[0])
+        release(backend, "job-2")
+        define(backend, Provider("host0", "VCPU=8"))
+        define(backend, _card_host())
+        assert _of(backend, _AT) is None  # it was enabled when it was removed
+
+    def test_what_was_disabled_is_forgotten_with_its_host(self, backend: Backend) -> None:
+        disable(backend, define(backend, _card_host())[_AT])
+        define(backend, Provider("host0", "VCPU=8"))
+        remove(backend, "host0")
+        card = define(backend, _card_host())
+        assert _of(backend, _AT) is None
+        _take_units(backend, "job", card[_AT], *_PARTS)
+
+
+class RemovedUnitRules(Kit):
+    """A device that was removed while it was allocated is not allocated again."""
 
     @pytest.fixture
-    def card(self, backend: Backend) -> dict[str, str]:
-        """A host with a card of three functions; the uuid of each provider by name."""
-        return define(backend, _card_host(3))
+    def card(self, backend: Backend) -> str:
+        """The uuid of a card of three functions, of which job-1 has one that was removed."""
+        card = define(backend, _card_host())[_AT]
+        _take_units(backend, "job-1", card, _PARTS[1])
+        define(backend, _card_host(removed=_PARTS[1]))
+        return card
 
     @law(4)
-    def test_nobody_is_given_a_device_that_is_disabled_alone(
-        self, backend: Backend, card: dict[str, str]
+    def test_a_removed_unit_counts_as_used_until_it_is_released(
+        self, backend: Backend, card: str
     ) -> None:
-        here = card[_AT]
-        disable(backend, here, unit=_PARTS[1])
+        _take_units(backend, "job-2", card, _PARTS[0], _PARTS[2])
+        order(backend, ConsumerOrder.renew("job-1"))
+        assert picture(backend).used(_AT, FUNCTION) == 3
+        assert picture(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-1")
+
+    @law(4)
+    @pytest.mark.parametrize("overrides", [False, True])
+    def test_a_removed_unit_is_not_allocated_again(
+        self, backend: Backend, card: str, overrides: bool
+    ) -> None:
+        release(backend, "job-1")
         before = picture(backend)
-        assert set(before.disabled_units) == {(_AT, _PARTS[1])}
         for use in (
-            Use(here, FUNCTION, 1, _PARTS[1:2]),
-            Use(here, FUNCTION, 3, _PARTS[:3]),
-            Use(here, CARD, 1, (_WHOLE, *_PARTS[:3])),
+            Use(card, FUNCTION, 1, _PARTS[1:2]),
+            Use(card, FUNCTION, 3, _PARTS),
+            Use(card, CARD, 1, (_WHOLE, *_PARTS)),
         ):
             with pytest.raises(ProviderDisabled) as refused:
-                order(backend, ConsumerOrder.claim("job-1", (use,)))
-            [reason] = refused.value.reasons
+                claimed = ConsumerOrder.claim("job-2", (use,), overrides_disabled=overrides)
+                order(backend, claimed)
+            reason = refused.value.reasons[-1]
             assert (reason.rule, reason.where, reason.unit) == (Rule.DISABLED, _AT, _PARTS[1])
-            assert reason.disabled == _units_of(backend)[_PARTS[1]]
-            assert f"{_AT}: {_PARTS[1]} disabled since" in str(refused.value)
-        for use in (Use(here, FUNCTION, 3), Use(here, CARD, 1)):  # by count, and through its share
-            short, out = _lacking(backend, use)
+            assert f"{_AT}: {_PARTS[1]} was removed from the host" in str(refused.value)
+        for use in (Use(card, FUNCTION, 3), Use(card, CARD, 1)):  # by count, and through its share
+            short, removed = _lacking(backend, use)
             assert (short.requested, short.bound, short.used, short.holders) == (3, 2, 0, ())
-            assert out.unit == _PARTS[1]
+            assert removed.unit == _PARTS[1]
         assert picture(backend) == before
+        enable(backend, card)
+        _lacking(backend, Use(card, FUNCTION, 3))
 
     @law(6)
-    def test_who_lacks_a_disabled_device_is_told_who_holds_the_others(
-        self, backend: Backend, card: dict[str, str]
+    def test_a_refusal_names_the_consumers_next_to_the_removed_unit(
+        self, backend: Backend, card: str
     ) -> None:
-        here = card[_AT]
-        disable(backend, here, unit=_PARTS[1])
-        _take_units(backend, "job-1", here, _PARTS[0])
-        _take_units(backend, "job-2", here, _PARTS[2])
-        short, out = _lacking(backend, Use(here, FUNCTION, 1))
+        order(backend, ConsumerOrder.release("job-1"))
+        _take_units(backend, "job-1", card, _PARTS[0])
+        _take_units(backend, "job-2", card, _PARTS[2])
+        short, removed = _lacking(backend, Use(card, FUNCTION, 1))
         assert (short.requested, short.bound, short.used) == (1, 2, 2)
         assert short.holders == (("job-1", 1), ("job-2", 1))
-        assert (out.where, out.unit) == (_AT, _PARTS[1])
+        assert (removed.where, removed.unit) == (_AT, _PARTS[1])
         with pytest.raises(ProviderDisabled) as named:  # whatever others hold
-            order(backend, ConsumerOrder.claim("job-3", (Use(here, FUNCTION, 2, _PARTS[:2]),)))
-        short, taken, out = named.value.reasons
+            order(backend, _claim_of("job-3", Use(card, FUNCTION, 2, _PARTS[:2])))
+        short, taken, removed = named.value.reasons
         assert (short.rule, short.holders) == (Rule.CAPACITY, (("job-1", 1), ("job-2", 1)))
         assert (taken.rule, taken.holders) == (Rule.UNIT_TAKEN, (("job-1", 1),))
-        assert (out.rule, taken.unit, out.unit) == (Rule.DISABLED, *_PARTS[:2])
-        order(backend, ConsumerOrder.release("job-1"), _claim_of("job-3", Use(here, FUNCTION, 1)))
+        assert (removed.rule, taken.unit, removed.unit) == (Rule.DISABLED, *_PARTS[:2])
+        order(backend, ConsumerOrder.release("job-1"), _claim_of("job-3", Use(card, FUNCTION, 1)))
 
     @law(6)
-    def test_the_tighter_of_a_limit_and_what_is_in_service_is_told(
-        self, backend: Backend, card: dict[str, str]
+    def test_the_tighter_of_a_limit_and_the_capacity_is_reported(
+        self, backend: Backend, card: str
     ) -> None:
-        here = card[_AT]
-        disable(backend, here, unit=_PARTS[1])
-        asked = _claim_of("job-1", Use(here, FUNCTION, 3))
+        release(backend, "job-1")
+        asked = _claim_of("job-2", Use(card, FUNCTION, 3))
         for limit, rules in ((1, [Rule.LIMIT]), (3, [Rule.CAPACITY, Rule.DISABLED])):
             write = Write(
-                Operation(), "claim", "job-1", orders=(asked,), limits={(here, FUNCTION): limit}
+                Operation(), "claim", "job-2", orders=(asked,), limits={(card, FUNCTION): limit}
             )
             with pytest.raises(CapacityException) as refused:
                 backend.commit(write)
             assert [one.rule for one in refused.value.reasons] == rules
             assert refused.value.reasons[0].bound == min(limit, 2)
 
-    def test_who_has_a_device_keeps_it_and_gives_it_back(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        here = card[_AT]
-        _take_units(backend, "job-1", here, *_PARTS[:2])
-        disable(backend, here, unit=_PARTS[0])
-        _take_units(backend, "job-2", here, _PARTS[2])  # what others have is not lost twice
-        release(backend, "job-2")
-        order(backend, ConsumerOrder.renew("job-1"))
-        order(backend, ConsumerOrder.adjust("job-1", (Use(here, FUNCTION, -1, _PARTS[:1]),)))
-        with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.adjust("job-1", (Use(here, FUNCTION, 1, _PARTS[:1]),)))
-        short, out = _lacking(backend, Use(here, FUNCTION, 2))
-        assert (short.bound, short.holders, out.unit) == (2, (("job-1", 1),), _PARTS[0])
-        order(backend, ConsumerOrder.claim("job-2", (Use(here, FUNCTION, 1),)))
-
-    def test_consumers_may_exchange_a_device(self, backend: Backend, card: dict[str, str]) -> None:
-        here = card[_AT]
-        _take_units(backend, "job-1", here, _PARTS[0])
-        _take_units(backend, "job-2", here, _PARTS[1])
-        disable(backend, here, unit=_PARTS[0])
+    def test_consumers_may_exchange_a_removed_unit(self, backend: Backend, card: str) -> None:
+        _take_units(backend, "job-2", card, _PARTS[0])
         order(
             backend,
-            ConsumerOrder.replace("job-1", (Use(here, FUNCTION, 1, _PARTS[1:2]),)),
-            ConsumerOrder.replace("job-2", (Use(here, FUNCTION, 1, _PARTS[:1]),)),
+            ConsumerOrder.replace("job-1", (Use(card, FUNCTION, 1, _PARTS[:1]),)),
+            ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[1:2]),)),
         )
-        assert picture(backend).units[_AT, _PARTS[0]] == (FUNCTION, "job-2")
-        order(backend, ConsumerOrder.replace("job-2", (Use(here, FUNCTION, 1, _PARTS[2:3]),)))
+        assert picture(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-2")
+        order(backend, ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[2:]),)))
         with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.replace("job-2", (Use(here, FUNCTION, 1, _PARTS[:1]),)))
-
-    def test_a_card_alone_can_be_disabled(self, backend: Backend, card: dict[str, str]) -> None:
-        here = card[_AT]
-        disable(backend, here, unit=_WHOLE)
-        with pytest.raises(ProviderDisabled, match=_WHOLE):
-            order(backend, _claim_of("job-1", Use(here, CARD, 1, (_WHOLE, *_PARTS[:3]))))
-        with pytest.raises(ProviderDisabled) as refused:  # there is no other
-            order(backend, _claim_of("job-1", Use(here, CARD, 1)))
-        short, out = refused.value.reasons
-        assert (short.bound, short.used, out.unit) == (0, 0, _WHOLE)
-        _take_units(backend, "job-1", here, *_PARTS[:3])
-
-    def test_who_takes_a_disabled_device_is_recorded(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        here = card[_AT]
-        disable(backend, here, unit=_PARTS[0])
-        cursor = backend.cursor()
-        for name, use in (
-            ("job-1", Use(here, FUNCTION, 1, _PARTS[:1])),
-            ("job-2", Use(here, FUNCTION, 1, _PARTS[1:2])),
-        ):
-            order(backend, ConsumerOrder.claim(name, (use,), overrides_disabled=True))
-        first, second = backend.changes(cursor, 10)
-        assert (first.overrides, second.overrides) == ((here,), ())
-
-    def test_a_device_is_back_when_its_time_is_over(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        here = card[_AT]
-        disable(backend, here, until=backend.now() + _SHORT, unit=_PARTS[0])
-        _lacking(backend, Use(here, CARD, 1))
-        time.sleep(_SHORT.total_seconds())
-        assert not picture(backend).disabled_units and not _units_of(backend)
-        _take_units(backend, "job-1", here, _PARTS[0])
-
-    def test_of_a_device_it_is_told_and_said_again(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        here = card[_AT]
-        cursor = backend.cursor()
-        disable(backend, here, unit=_PARTS[0])
-        said = _units_of(backend)[_PARTS[0]]
-        assert (said.reason, said.by) == ("fan", "admin")
-        disable(backend, here, "link", unit=_PARTS[0])
-        again = _units_of(backend)[_PARTS[0]]
-        assert (again.reason, again.since) == ("link", said.since)
-        assert picture(backend).disabled_units == {(_AT, _PARTS[0]): again}
-        assert picture(backend).providers[_AT].disabled is None
-        enable(backend, here, unit=_PARTS[0])
-        assert not picture(backend).disabled_units and not _units_of(backend)
-        told = [one for change in backend.changes(cursor, 10) for one in change.disabled]
-        assert told == [
-            DisabledChange(here, said, _PARTS[0]),
-            DisabledChange(here, again, _PARTS[0]),
-            DisabledChange(here, None, _PARTS[0]),
-        ]
-        _take_units(backend, "job-1", here, *_PARTS[:3])
-
-    def test_what_is_no_device_there_cannot_be_disabled(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        before = picture(backend)
-        for name, unit in ((_AT, "0000:01:02.7"), ("host0", _PARTS[0]), ("host0", "cpu0")):
-            for act in (disable, enable):
-                with pytest.raises(exceptions.UnitNotFound, match=name):
-                    act(backend, card[name], unit=unit)
-        assert picture(backend) == before
-
-    def test_it_stays_where_a_device_comes_back(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        here = card[_AT]
-        disable(backend, here, unit=_PARTS[2])
-        define(backend, _card_host(2))
-        _take_units(backend, "job-1", here, *_PARTS[:2])  # the one that is gone is not counted
-        assert set(_units_of(backend)) == {_PARTS[2]}
-        release(backend, "job-1")
-        define(backend, _card_host(3))
-        assert _lacking(backend, Use(here, FUNCTION, 3))[1].unit == _PARTS[2]
-        enable(backend, here, unit=_PARTS[2])
-        define(backend, Provider("host0", "VCPU=8"))
-        define(backend, _card_host(3))
-        assert picture(backend).disabled_units == {}
-
-    def test_a_card_that_comes_back_is_still_out_of_service(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        host = card["host0"]
-        disable(backend, card[_AT], unit=_PARTS[2])
-        disable(backend, card[_AT], "link")
-        said = _units_of(backend)[_PARTS[2]]
-        without = Provider("host0", "VCPU=8")
-        define(backend, without)
-        [listed] = backend.list_providers(ProviderFilter(names=frozenset(["host0"])), 2)
-        assert set(listed.disabled_units) == {_AT, _PARTS[2]}  # shown wherever the host is
-        assert listed.disabled_units[_PARTS[2]] == said
-        order(backend, ConsumerOrder.claim("job-1", (Use(host, "VCPU", 8),)))  # nobody lacks it
-        card = define(backend, _card_host(3))
-        assert _units_of(backend) == {_PARTS[2]: said}
-        assert _of(backend, "host0") is None and _of(backend, _AT) is not None
-        with pytest.raises(ProviderDisabled):
-            _take_units(backend, "job-2", card[_AT], _PARTS[0])
-        enable(backend, card[_AT])
-        with pytest.raises(ProviderDisabled):
-            _take_units(backend, "job-2", card[_AT], _PARTS[2])
-        _lacking(backend, Use(card[_AT], FUNCTION, 3))
-        define(backend, without)
-        define(backend, _card_host(2))  # the function comes later than its card
-        define(backend, _card_host(3))
-        assert _units_of(backend) == {_PARTS[2]: said}
-
-    def test_what_went_is_forgotten_when_it_is_enabled_or_goes_with_its_host(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        without, more = Provider("host0", "VCPU=8"), (_AT, _PARTS[2])
-        for forget in (True, False):
-            disable(backend, card[_AT], unit=_PARTS[2])
-            disable(backend, card[_AT])
-            host = define(backend, without)["host0"]
-            for unit in more if forget else ():
-                enable(backend, host, unit=unit)
-            if not forget:
-                remove(backend, "host0")
-            card = define(backend, _card_host(3))
-            assert picture(backend).disabled_units == {} and _of(backend, _AT) is None
-            _take_units(backend, f"job-{forget}", card[_AT], *_PARTS[:3])
-            release(backend, f"job-{forget}")
-
-    def test_what_is_expected_of_a_device_is_so_or_nothing_is_done(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        here, unit = card[_AT], _PARTS[0]
-        again = DisableOrder(here, "disk", unit=unit, was=ServiceState("fan"))
-        with pytest.raises(exceptions.StaleDefinition, match=f"{unit} was disabled: fan, now in"):
-            backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
-        disable(backend, here, unit=unit)
-        backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
-        assert _units_of(backend)[unit].reason == "disk"
-
-    def test_one_write_may_disable_several_devices(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        here = card[_AT]
-        said = [DisableOrder(here, "fan", unit=unit) for unit in _PARTS[:2]]
-        both = (*said, DisableOrder(here, "all"))
-        backend.commit(Write(Operation(), "disable", here, disabling=both))
-        assert set(_units_of(backend)) == set(_PARTS[:2])
-        enable(backend, here)
-        with pytest.raises(ProviderDisabled):
-            _take_units(backend, "job-1", here, _PARTS[0])
-        _take_units(backend, "job-1", here, _PARTS[2])
-        with pytest.raises(exceptions.DuplicateKey):
-            Write(Operation(), "disable", here, disabling=(said[0], said[0]))
-
-    @law(4)
-    def test_no_thread_is_given_a_device_after_it_was_disabled(
-        self, backend: Backend, card: dict[str, str]
-    ) -> None:
-        with ThreadPoolExecutor(2) as threads:
-            claiming = [
-                threads.submit(claim_function_until_refused, backend, card[_AT], who)
-                for who in "ab"
-            ]
-            _disable_function_beside(backend, card[_AT], claiming)
-
-    @law(4)
-    @requires(Requirement.PROCESSES)
-    def test_no_process_is_given_a_device_after_it_was_disabled(
-        self, backend: Backend, url: str, card: dict[str, str]
-    ) -> None:
-        with ProcessPoolExecutor(2, mp_context=processes()) as pool:
-            claiming = [
-                pool.submit(claim_function_elsewhere, self.backend_class, url, card[_AT], who)
-                for who in "ab"
-            ]
-            _disable_function_beside(backend, card[_AT], claiming)
+            order(backend, ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[1:2]),)))
 
 
 #: a card and the functions split off it
@@ -739,14 +582,16 @@ _AT = f"host0/{_WHOLE}"
 CARD, FUNCTION = "CUSTOM_CARD", "CUSTOM_FUNCTION"
 
 
-def _card_host(functions: int) -> Provider:
+def _card_host(removed: str | None = None) -> Provider:
+    """Return a host with a card of three functions, of which one may have been removed."""
     card = Device(_WHOLE, "8086", "1572", "type-PF", resource_class=CARD)
     parts = [
         Device(unit, "8086", "154c", "type-VF", resource_class=FUNCTION, parent=_WHOLE)
-        for unit in _PARTS[:functions]
+        for unit in _PARTS
     ]
+    usage = [] if removed is None else [DeviceUse(removed, "allocated", gone=True)]
     host = Provider("host0", "VCPU=8")
-    host.add_parts("DEVICES", PCIInventory([card, *parts]))
+    host.add_parts("DEVICES", PCIInventory([card, *parts], usage=usage))
     return host
 
 
@@ -755,7 +600,7 @@ def _claim_of(consumer: str, use: Use) -> ConsumerOrder:
 
 
 def _lacking(backend: Backend, use: Use) -> list[Reason]:
-    """Return why a count is refused that lacks a unit: what is short, and which is disabled."""
+    """Return why a count is refused that lacks a unit: what is short, and which was removed."""
     with pytest.raises(CapacityException) as refused:
         order(backend, _claim_of("lacking", use))
     assert not isinstance(refused.value, ProviderDisabled)
@@ -766,53 +611,6 @@ def _lacking(backend: Backend, use: Use) -> list[Reason]:
 def _take_units(backend: Backend, consumer: str, uuid: str, *units: str) -> None:
     claimed = (Use(uuid, FUNCTION, len(units), units),)
     order(backend, ConsumerOrder.claim(consumer, claimed))
-
-
-def _units_of(backend: Backend) -> dict[str, Disabled]:
-    """Return the devices of the card that are out of service alone, as a list says."""
-    [listed] = backend.list_providers(ProviderFilter(names=frozenset([_AT])), 2)
-    return dict(listed.disabled_units)
-
-
-def claim_function_until_refused(backend: Backend, uuid: str, who: str) -> int:
-    """Claim a function and give it back, until that was refused ten times since it is disabled.
-
-    One does so by its address, the other takes all by count.
-    """
-    use = Use(uuid, FUNCTION, 1, _PARTS[:1]) if who == "a" else Use(uuid, FUNCTION, 3)
-    won = refused = 0
-    while refused < 10:
-        try:
-            order(backend, ConsumerOrder.claim(f"{who}-{won}", (use,)))
-        except CapacityException as no:
-            disabled = any(reason.rule is Rule.DISABLED for reason in no.reasons)
-            refused += disabled  # else the other one has it
-        else:
-            release(backend, f"{who}-{won}")
-            won += 1
-    return won
-
-
-def claim_function_elsewhere(backend_class: type[Backend], url: str, uuid: str, who: str) -> int:
-    """Open a ledger and do the same, in another process."""
-    backend = backend_class.open(url)
-    try:
-        return claim_function_until_refused(backend, uuid, who)
-    finally:
-        backend.close()
-
-
-def _disable_function_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
-    """Disable a function while others claim it; nobody takes it after that returned."""
-    began = backend.cursor()
-    while len(backend.changes(began, 20)) < 20:
-        assert not any(one.done() for one in claiming)
-    disable(backend, uuid, unit=_PARTS[0])
-    cursor = backend.cursor()
-    assert sum(one.result() for one in claiming) > 0
-    later = [use for change in backend.changes(cursor, 1000) for use in change.uses]
-    assert not [use for use in later if use.after > use.before]
-    assert picture(backend).units == {} and picture(backend).used(_AT, FUNCTION) == 0
 
 
 def _disable_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:

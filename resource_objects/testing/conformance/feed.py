@@ -552,8 +552,6 @@ class Follower:
             {n: one for n, one in was.providers.items() if n not in gone} | found.providers,
             {k: one for k, one in was.allocations.items() if k[1] not in gone} | found.allocations,
             {k: one for k, one in was.units.items() if k[0] not in gone} | found.units,
-            {k: one for k, one in was.disabled_units.items() if k[0] not in gone}
-            | found.disabled_units,
         )
         self.cursor = changed.cursor
         return changed

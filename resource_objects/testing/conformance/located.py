@@ -553,9 +553,7 @@ _CHANGES: dict[str, _Change] = {
     "a cell is disabled": lambda backend, names: disable(
         backend, names["host0/numa0"], until=now() + datetime.timedelta(hours=1)
     ),
-    "a device is disabled": lambda backend, names: disable(
-        backend, names[_GPU_AT], unit="0000:03:00.0"
-    ),
+    "a device is disabled": lambda backend, names: disable(backend, names[_GPU_AT]),
     "it reported": lambda backend, names: backend.commit(
         Write(Operation(), "report", "host0", reported=(names["host0"],))
     ),

@@ -265,7 +265,6 @@ class Picture:
     providers: dict[str, KeptProvider]
     allocations: dict[tuple[str, str, str], int]  #: (consumer, provider, class): amount
     units: dict[tuple[str, str], tuple[str, str]]  #: (provider, unit): (class, consumer)
-    disabled_units: dict[tuple[str, str], Disabled]  #: by (provider, unit)
 
     def used(self, provider: str, resource_class: str) -> int:
         """Return what is used of one inventory."""
@@ -319,11 +318,7 @@ def picture_of(columns: Columns) -> Picture:
     )
     assert len(providers) == len(columns.providers.name)
     assert columns.cursor is not None and len(columns.cursor.heads) == SHARDS
-    disabled_units = _mapping(
-        ((name_of[provider_id], unit), facts)
-        for provider_id, unit, facts in zip(*columns.disabled_units, strict=True)
-    )
-    found = Picture(providers, allocations, units, disabled_units)
+    found = Picture(providers, allocations, units)
     _check_trees(found)
     _check_sums(found)
     return found

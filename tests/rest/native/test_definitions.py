@@ -179,12 +179,12 @@ def test_what_is_out_of_service_is_said_listed_and_ended(native: Native) -> None
     body = {"reason": "fan", "until": until}
     told = native.ask("PUT", "/disabled/lab-0", body, headers=headers).json
     assert (told["consumers"], told["disabled"]["by"]) == (["job"], "ann")
-    native.do("PUT", f"/disabled/lab-1%2F{CARD}", {"reason": "link", "unit": CARD})
+    native.do("PUT", f"/disabled/lab-1%2F{CARD}", {"reason": "link"})
     listed = native.do("GET", "/disabled")["disabled"]
-    facts = [(one["provider"], one["unit"], one["reason"], one["until"]) for one in listed]
+    facts = [(one["provider"], one["reason"], one["until"]) for one in listed]
     assert sorted(facts, key=str) == [
-        ("lab-0", None, "fan", until),
-        (f"lab-1/{CARD}", CARD, "link", None),
+        ("lab-0", "fan", until),
+        (f"lab-1/{CARD}", "link", None),
     ]
     assert len(native.do("GET", "/disabled?tree=lab-1")["disabled"]) == 1
     answer = native.do("POST", "/search", {"request": "PGPU=1"})
@@ -194,7 +194,7 @@ def test_what_is_out_of_service_is_said_listed_and_ended(native: Native) -> None
     }
     assert "disabled" in rules
     assert native.do("DELETE", "/disabled/lab-0")["disabled"] is None
-    assert native.do("DELETE", f"/disabled/lab-1/{CARD}?unit={CARD}")["disabled_units"] == {}
+    assert native.do("DELETE", f"/disabled/lab-1/{CARD}")["disabled"] is None
     assert native.do("GET", "/disabled") == {"disabled": []}
 
 

@@ -112,7 +112,6 @@ REQUESTS = [
     (*("DELETE", "/trees/nothing", None), 404, "ProviderNotFound"),
     (*("PUT", "/disabled/nothing", {"reason": "x"}), 404, "ProviderNotFound"),
     (*("DELETE", "/disabled/nothing", None), 404, "ProviderNotFound"),
-    (*("PUT", "/disabled/lab", {"reason": "x", "unit": "y"}), 404, "UnitNotFound"),
     (*("POST", "/search", {"request": "VCPU=1", "at": "nothing"}), 404, "ProviderNotFound"),
     (*_claim(allocations=[{**_DEVICE, "units": ["0000:99:00.0"]}]), 404, "UnitNotFound"),
     (*_claim(allocations=_at("nothing", 1)), 404, "ProviderNotFound"),

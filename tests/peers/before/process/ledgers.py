@@ -137,7 +137,7 @@ def _claim_all(ledger: Any, step: Step) -> Any:
 def _out(verb: str) -> Callable[[Any, Step], Any]:
     def do(ledger: Any, step: Step) -> Any:
         done = library.call(ledger, verb, step["provider"], **step["options"])
-        return [done.name, done.disabled is None, sorted(done.disabled_units)]
+        return [done.name, done.disabled is None]
 
     return do
 

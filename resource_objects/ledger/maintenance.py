@@ -1,0 +1,117 @@
+"""Disabling, enabling and draining providers."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from resource_objects import exceptions, names
+from resource_objects.ledger.reading import Reader
+from resource_objects.ledger.store import Store
+from resource_objects.providers import Consumer, Disabled
+from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.given import moment
+from resource_objects.providers.listing import ConsumerFilter, ListedProvider, ProviderFilter
+from resource_objects.providers.orders import Write
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DrainStatus:
+    """A disabled provider and the consumers that still have allocations there or below it.
+
+    False when no consumer is left. ``str()`` lists the consumers, one in a line.
+    """
+
+    provider: str
+    disabled: Disabled | None  #: None: it was enabled meanwhile, or the state has ended
+    consumers: tuple[Consumer, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.consumers)
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(self.consumers)
+
+    def __len__(self) -> int:
+        return len(self.consumers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "provider": self.provider,
+            "disabled": None if self.disabled is None else self.disabled.to_dict(),
+            "consumers": [consumer.name for consumer in self.consumers],
+        }
+
+    def __str__(self) -> str:
+        state = "enabled" if self.disabled is None else str(self.disabled)
+        lines = [f"  {consumer}" for consumer in self.consumers] or ["  nobody is there"]
+        return "\n".join([f"{self.provider}: {state}", *lines])
+
+
+class Maintenance:
+    """Disables providers; :class:`~resource_objects.ledger.Ledger` documents each method."""
+
+    def __init__(self, store: Store, reader: Reader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def disable(
+        self,
+        provider: str,
+        reason: str,
+        until: datetime.datetime | None,
+        operation: str | None,
+    ) -> ListedProvider:
+        end = None if until is None else moment("until", until)
+        return self._write("disable", provider, names.label(reason, "reason"), end, operation)
+
+    def enable(self, provider: str, operation: str | None) -> ListedProvider:
+        return self._write("enable", provider, None, None, operation)
+
+    def drain(
+        self,
+        provider: str,
+        reason: str | None,
+        until: datetime.datetime | None,
+        operation: str | None,
+    ) -> DrainStatus:
+        if reason is None:
+            listed = self._listed(names.provider_key(provider))
+            if listed.disabled is None:
+                raise exceptions.InvalidField("reason", None, f"why, as {listed.name} is enabled")
+            if until is not None:
+                raise exceptions.InvalidField("until", until, "a reason beside it")
+        else:
+            listed = self.disable(provider, reason, until, operation)
+        return DrainStatus(listed.name, listed.disabled, tuple(self._consumers_at(listed.uuid)))
+
+    def _write(
+        self,
+        kind: str,
+        provider: str,
+        reason: str | None,
+        until: datetime.datetime | None,
+        operation: str | None,
+    ) -> ListedProvider:
+        key = names.provider_key(provider)
+        doing, done = self._store.begin(operation, kind, key)
+        if done is None:
+            order = DisableOrder(self._store.uuids([key])[key], reason, until)
+            self._store.backend.commit(Write(doing, kind, key, disabling=(order,)))
+        return self._listed(key)
+
+    def _listed(self, key: str) -> ListedProvider:
+        uuid = self._store.uuids([key])[key]
+        for listed in self._reader.providers(ProviderFilter(uuids=frozenset([uuid])), None, None):
+            return listed
+        raise exceptions.ProviderNotFound(key)
+
+    def _consumers_at(self, uuid: str) -> Iterator[Consumer]:
+        """Yield the consumers with allocations at a provider or below it."""
+        inside = {provider.uuid for provider in self._reader.provider(uuid).walk()}
+        for consumer in self._reader.consumers(ConsumerFilter(tree=uuid), None, None):
+            if any(allocation.provider_uuid in inside for allocation in consumer.allocations):
+                yield consumer
