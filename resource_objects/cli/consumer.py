@@ -148,7 +148,7 @@ class ShowConsumer(ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Read its claim, and where that is."""
-        from resource_objects.providers.located import located_amounts
+        from resource_objects.providers.composite import located_amounts
 
         if parsed_args.env:
             from resource_objects.host import export_lines, read_environment
@@ -667,7 +667,7 @@ def request_again(ledger: Ledger, consumer: str) -> Request:
 
 def _units_taken(ledger: Ledger, assigned: Mapping[str, Amounts]) -> set[str]:
     """Return the units that assigned amounts of hosts take."""
-    from resource_objects.providers.located import located_amounts
+    from resource_objects.providers.composite import located_amounts
     from resource_objects.resources.located import Located
 
     return {

@@ -28,16 +28,12 @@ from resource_objects.host.columns import (
     units,
 )
 from resource_objects.providers import Provider
-from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns, find, own_inventories
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.dry_run import with_taken
-from resource_objects.providers.located import (
-    LocatedView,
-    LocatedViews,
-    free_of,
-    removed_by_provider,
-)
+from resource_objects.providers.holders import unattributed
 from resource_objects.providers.orders import Use
+from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.providers.usage import usage_of
 from resource_objects.resources import (
     Amount,
@@ -145,7 +141,7 @@ class Host:
         if root is None or root not in given.root_id:
             return {}  # a provider within a tree: cells and devices are the whole tree's
         # a device that was removed from the host is not offered: what a loop takes can be saved
-        views = LocatedViews(self.columns, *free_of(removed_by_provider(self.columns)))
+        views = LocatedViews(self.columns, free_removed_units(self.columns))
         kinds = [c.resource for c in columns() if resource(c.resource).is_located]
         found = ((kind, views.of_tree(root, kind)) for kind in kinds)
         return {kind: located for kind, located in found if located is not None}

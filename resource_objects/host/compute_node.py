@@ -108,7 +108,7 @@ from resource_objects.host.columns import (
     reserved_of,
 )
 from resource_objects.host.saving import SaveResult
-from resource_objects.providers.attribution import unattributed
+from resource_objects.providers.holders import unattributed
 from resource_objects.resources import (
     Amount,
     Amounts,

@@ -53,11 +53,12 @@ from resource_objects.providers import (
     decision,
     diff,
 )
-from resource_objects.providers.attribution import unattributed, with_holders
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.located import LocatedView, Spot
+from resource_objects.providers.composite import LocatedView
+from resource_objects.providers.holders import unattributed, with_holders
 from resource_objects.providers.orders import ConsumerOrder, Operation, Write
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.tree_shape import PartProvider
 from resource_objects.resources import (
     Amount,
     Amounts,
@@ -511,7 +512,7 @@ def _cells_held(consumer: str, host: Host) -> set[int]:
     for located in host.located.values():
         if cell_map_of(located.inventory) is None:
             continue
-        ids = zip(located.spots, located.inventory.part_ids(), strict=True)
+        ids = zip(located.parts, located.inventory.part_ids(), strict=True)
         known = {spot.number: cell for spot, cell in ids}
         for number, _, holder, _ in zip(*host.columns.allocations, strict=True):
             if holder == consumer and number in known:
@@ -673,13 +674,15 @@ def _of_parts(located: LocatedView, amounts: Iterable[Amount]) -> Iterator[Alloc
             )
 
 
-def _net(located: LocatedView, given: Iterable[Amount]) -> dict[tuple[Spot, str], _ClassChange]:
+def _net(
+    located: LocatedView, given: Iterable[Amount]
+) -> dict[tuple[PartProvider, str], _ClassChange]:
     """Return what amounts come to, by provider and class."""
-    amounts: dict[tuple[Spot, str], int] = defaultdict(int)
-    taken: dict[tuple[Spot, str], set[str]] = defaultdict(set)
-    back: dict[tuple[Spot, str], set[str]] = defaultdict(set)
+    amounts: dict[tuple[PartProvider, str], int] = defaultdict(int)
+    taken: dict[tuple[PartProvider, str], set[str]] = defaultdict(set)
+    back: dict[tuple[PartProvider, str], set[str]] = defaultdict(set)
     for amount in given:
-        for spot, record in located.taken(amount):
+        for spot, record in located.records(amount):
             key = spot, record.resource_class
             amounts[key] += record.amount
             (taken if record.amount > 0 else back)[key].update(record.units)

@@ -21,7 +21,7 @@ from resource_objects.exceptions import (
 )
 from resource_objects.providers import Consumer, Disabled, Provider
 from resource_objects.providers.columns import Columns, trees
-from resource_objects.providers.located import LocatedView, LocatedViews, located_amounts
+from resource_objects.providers.composite import LocatedView, LocatedViews, located_amounts
 from resource_objects.providers.orders import Use
 from resource_objects.resources.numa import (
     NUMA_TOPOLOGY,
@@ -219,7 +219,7 @@ def read_cells(ledger: Ledger, host: str) -> HostCells | None:
             _holder(view.inventory, name, kinds, idle.get(name, frozenset()))
             for name, kinds in sorted(held[spot.number].items())
         )
-        for spot in view.spots
+        for spot in view.parts
     )
     elsewhere = tuple(
         (name, counts)
@@ -227,7 +227,7 @@ def read_cells(ledger: Ledger, host: str) -> HostCells | None:
         if (counts := {kind: kinds[kind][0] for kind in OF_HOST if kind in kinds})
     )
     kept = columns.disabled
-    numbers = (root, *(spot.number for spot in view.spots))
+    numbers = (root, *(spot.number for spot in view.parts))
     disabled = tuple((_name(columns, n), kept[n]) for n in numbers if n in kept)
     return HostCells(view.host, view.inventory, holders, elsewhere, disabled)
 
@@ -285,7 +285,7 @@ def _idle(view: LocatedView, consumers: Iterable[Consumer]) -> dict[str, frozens
         if amount is None:
             continue
         try:
-            placed = view.placed(amount, _held_at(consumer))
+            placed = view.assigned_amount(amount, _held_at(consumer))
         except ForeignAmount:  # it holds something else by now: all its CPUs may run something
             continue
         if isinstance(placed, NUMATopologyAmount):
@@ -439,7 +439,7 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
         raise InvalidInventory(f"{DEVICES} of {view.host}", inventory, "a PCIInventory")
     spot_of = {
         device.address: spot
-        for spot, part in zip(view.spots, inventory.parts(), strict=True)
+        for spot, part in zip(view.parts, inventory.parts(), strict=True)
         for device in part.inventory.devices
     }
     states, uses = inventory.states(), {use.address: use for use in inventory.usage}

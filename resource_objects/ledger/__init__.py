@@ -16,7 +16,7 @@
 ``store``           what every part is given: the backend, operations, the policy of retries
 ``claims``          taking and giving back; ``all_or_none``: several at once; ``lease``: renewing
 ``queue``           claims that wait, first come, first served
-``demand``          what is to be taken, in one form; ``placing``: where it goes
+``demand``          what is to be taken, in one form; ``assign``: its placed amounts and units
 ``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``
 ``server_groups``   consumers that are to be on one host, or on different ones
 ``service``         taking out of service: disable, enable, drain

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 from resource_objects import exceptions, names
 from resource_objects.ledger.all_or_none import AllOrNone
+from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.demand import (
     Claimable,
     Demand,
@@ -29,13 +30,11 @@ from resource_objects.ledger.demand import (
     providers_in,
 )
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
-from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.abilities import Ability
 from resource_objects.providers.allocation import CONFIRMED
-from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import AllocationColumns, Columns
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.disabled import TRAIT
@@ -46,6 +45,7 @@ from resource_objects.providers.given import (
     of_uuids,
     tighter,
 )
+from resource_objects.providers.holders import unattributed
 from resource_objects.providers.listing import ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import (
     UNLIMITED,
@@ -194,9 +194,11 @@ class _Attempt:
 class Claims:
     """The claims of a ledger; :class:`~resource_objects.ledger.Ledger` says what each does."""
 
-    def __init__(self, store: Store, placer: Placer, snapshots: Snapshots, queue: Queue) -> None:
+    def __init__(
+        self, store: Store, assigner: Assigner, snapshots: Snapshots, queue: Queue
+    ) -> None:
         self._store = store
-        self._placer = placer
+        self._assigner = assigner
         self._snapshots = snapshots
         self._queue = queue
 
@@ -777,10 +779,10 @@ class Claims:
                 leaving = taking.leaving
                 if attempt.released:
                     leaving += tuple(one.consumer for one in attempt.released)
-                columns = self._placer.read(demands.values(), taking.selection.places, leaving)
+                columns = self._assigner.read(demands.values(), taking.selection.places, leaving)
                 if attempt.lost is not None and _is_as(columns, attempt.before):
                     raise attempt.lost  # nobody was faster: it is about something else
-                placed = self._placer.place(
+                placed = self._assigner.assign(
                     demands, columns, leaving, taking.limits, taking.overrides
                 )
                 write = taking.write(placed, attempt.released)
@@ -968,7 +970,7 @@ class Claims:
             return self._picture(expired, found.at or host, kept=consumer).fork()
 
         def staying(host: str, amounts: Mapping[str, Amount]) -> Mapping[str, Amount]:
-            return self._placer.staying(consumer, self._store.uuids([host])[host], amounts)
+            return self._assigner.retained(consumer, self._store.uuids([host])[host], amounts)
 
         yield from kept_in_place(found, record.held, without, staying)
 
@@ -1023,7 +1025,7 @@ class Claims:
     def _known(self, consumer: str, demand: Demand, demanded: Callable[[Demand], _Pairs]) -> Demand:
         """Return the demand of a consumer that holds nothing yet, checked before one is chosen."""
         demanded(demand)
-        return self._placer.with_units(demand, consumer)
+        return self._assigner.with_units(demand, consumer)
 
     def _resolving(self, found: Iterable[Claimable]) -> Resolve:
         """Return a function that gives uuids, read at once for all providers that are named."""
@@ -1045,7 +1047,7 @@ class Claims:
         kept = self._store.backend.held(consumer)
         if kept is None:
             return demand, None
-        keeps = self._placer.assigned(kept)
+        keeps = self._assigner.assigned_amounts(kept)
         goes = {one.resource_class for one in demand.located if one.amount.is_negative}
         holds = {name for amounts in keeps.values() for name in amounts.names()}
         for one in demand.located:

@@ -17,9 +17,14 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.reading import Reader, TreesByKey, by_key, find_provider
 from resource_objects.ledger.store import Store
 from resource_objects.providers import DefinitionChanges, Provider, diff
-from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import trees
 from resource_objects.providers.compile import compile_reshape, concerned
+from resource_objects.providers.consistency import (
+    check_consistent,
+    conflicting_holders,
+    has_devices,
+    renumbered,
+)
 from resource_objects.providers.definition import (
     KeptDefinitions,
     changed_provider,
@@ -31,18 +36,12 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.given import any_generation
+from resource_objects.providers.holders import describe_holders, unattributed
 from resource_objects.providers.listing import (
     MOST_ROWS,
     ConsumerFilter,
     ListedProvider,
     ProviderFilter,
-)
-from resource_objects.providers.located import (
-    check_parts,
-    held_otherwise,
-    holders_of,
-    keeps_devices,
-    renumbered,
 )
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -416,8 +415,8 @@ class Definitions:
         Cost: a read if it does.
         """
         found = (one.definition for one in kept.values())
-        if any(one.name == name and keeps_devices(one) for one in found):
-            return "; ".join(holders_of(self._store.backend.read(name), name))
+        if any(one.name == name and has_devices(one) for one in found):
+            return "; ".join(describe_holders(self._store.backend.read(name), name))
         return ""
 
     def allowed(
@@ -435,8 +434,10 @@ class Definitions:
         :raises InventoryInUse: if a unit that is held by name would be given out in another way
         :raises CountedTwice: as :meth:`_counted_once`
         """
-        for changed in check_parts(kept, changes):
-            for held in held_otherwise(changed, self._store.backend.read(changed.root), orders):
+        for changed in check_consistent(kept, changes):
+            for held in conflicting_holders(
+                changed, self._store.backend.read(changed.root), orders
+            ):
                 where, name, unit, consumer = held
                 said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
                 raise exceptions.InventoryInUse(where, said)

@@ -2,7 +2,7 @@
 
 It is made of what a search found, of what somebody decided elsewhere, or of amounts by provider.
 What lies over a tree (a topology, devices) has no row yet: it is asked of a host and placed on
-fresh rows (:mod:`.placing`). Counts beside it that it locates say the same and are left out (D1).
+fresh rows (:mod:`.assign`). Counts beside it that it locates say the same and are left out (D1).
 """
 
 from __future__ import annotations

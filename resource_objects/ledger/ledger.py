@@ -6,7 +6,7 @@ given what it needs by its constructor:
 ====================  =============================================================================
 ``Store``             the backend, operations, retries; what is kept, as objects
 ``Reader``            providers, consumers and figures, as they are kept
-``Placer``            where a demand goes: located amounts and named units, on fresh rows
+``Assigner``          assigns placed amounts and named units, on fresh rows
 ``Snapshots``         the last picture of everything, kept fresh by the change feed
 ``Claims``            taking and giving back
 ``Queue``             claims that wait, first come, first served
@@ -30,13 +30,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from resource_objects import exceptions, names, plugins
+from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.claims import Claims, IfGeneration, described
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
 from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
-from resource_objects.ledger.placing import Placer
 from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.queue import Queue
@@ -122,10 +122,10 @@ class Ledger:
         """:param snapshots: those of another ledger on the same backend; None: its own"""
         self._store = store = Store(backend, retries, actor)
         self._reader = reader = Reader(store)
-        self._placer = placer = Placer(store)
+        self._assigner = assigner = Assigner(store)
         self._snapshots = snapshots = Snapshots(store) if snapshots is None else snapshots
         self._queue = queue = Queue(store, snapshots)
-        self._claims = Claims(store, placer, snapshots, queue)
+        self._claims = Claims(store, assigner, snapshots, queue)
         #: definitions that are compared and written in one go, for what builds on a ledger
         self.definitions = definitions = Definitions(store, reader)
         self._plans = Plans(store, definitions)
@@ -998,7 +998,7 @@ class Ledger:
         :raises ConsumerNotFound: if the consumer holds nothing
         """
         kept = self._store.held(names.consumer_name(consumer))
-        return MappingProxyType(self._placer.assigned(kept))
+        return MappingProxyType(self._assigner.assigned_amounts(kept))
 
     def consumers(
         self,

@@ -13,6 +13,7 @@ from resource_objects.ledger.store import Store, any_limit, consumer_of, pages_o
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.columns import Columns, KindColumns, find, trees
+from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.given import ago, moment
 from resource_objects.providers.listing import (
     By,
@@ -21,7 +22,6 @@ from resource_objects.providers.listing import (
     ProviderFilter,
     Total,
 )
-from resource_objects.providers.located import LocatedViews
 from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.providers.use_over_time import UseFilter
 from resource_objects.resources import Amounts, Inventories, Inventory

@@ -5,7 +5,8 @@
 ``allocation``      Allocation, Claim and Consumer: who uses what; ResourceClass, Trait, Aggregate
 ``definition``      what changes when a tree is synced: pure, typed, printable
 ``disabled``        Disabled: why a provider is out of service
-``located``         inventories that lie over a tree, gathered from their parts
+``composite``       inventories of placed resources, assembled from their parts in a tree:
+                    ``tree_shape``, ``joint_fit``, ``consistency``
 ``partitions``      devices that are had whole or in parts, or by the types of a driver
 ``pools``           providers that give what they have to the members of their aggregates
 ``usage``           what is used, and by whom; ``use_over_time``: between two moments
@@ -13,7 +14,7 @@
                     that turns rows into others; ``plain``: as plain data and back
 ``reshape``         moving inventories and allocations; ``transfer``: what becomes of them;
                     ``compile``: the plan that it comes to
-``audit``           what is not as it should be; ``attribution``: who holds what is in the way
+``audit``           what is not as it should be; ``holders``: consumers in refusals
 ``orders``          what a write asks of a backend; ``settle``: what that comes to; ``decision``:
                     whether one change fits
 ``columns``         what a backend returns when it is read; ``listing``: a page of it;

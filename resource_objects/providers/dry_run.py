@@ -33,10 +33,10 @@ from resource_objects.providers.definition import (
     kept_of,
 )
 from resource_objects.providers.disabled import FOREVER, Disabled, DisableOrder, RemovedUnit
-from resource_objects.providers.located import removed_of, removed_units
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.provider import Provider, Share
+from resource_objects.providers.removed_units import removed_of, removed_units
 from resource_objects.providers.row_diff import holdings, kept_definitions
 from resource_objects.providers.settle import Place, Settlement, Unit, settle
 

@@ -18,8 +18,8 @@ from resource_objects.providers.columns import (
     trees,
 )
 from resource_objects.providers.disabled import Disabled
-from resource_objects.providers.located import free_of, removed_by_provider
 from resource_objects.providers.provider import Provider
+from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.resources.records import InventoryRecord
 
 
@@ -130,7 +130,7 @@ def usage_of(columns: Columns) -> Usage:
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         holders[number, kind].append((consumer, amount))
     records = records_by_provider(columns.inventories)
-    removed, _ = free_of(removed_by_provider(columns))
+    removed = free_removed_units(columns).amounts
     elsewhere = _elsewhere(columns, removed)
     roots = tuple(trees(_plain(columns)))
     uses = tuple(

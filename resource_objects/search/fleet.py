@@ -25,10 +25,10 @@ import os_traits
 from resource_objects import clock, exceptions
 from resource_objects.exceptions import Rule
 from resource_objects.fields import MAX_AMOUNT, Shared
-from resource_objects.providers.attribution import Blocked, who_has
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import by_amount
 from resource_objects.providers.disabled import TRAIT, Disabled
+from resource_objects.providers.holders import Blocked, who_has
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
     Booleans,

@@ -11,7 +11,7 @@ from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import Columns, InventoryColumns, ProviderColumns
 from resource_objects.providers.disabled import TRAIT, Disabled
-from resource_objects.providers.located import removed_by_provider
+from resource_objects.providers.removed_units import removed_by_provider
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
 from resource_objects.search import fleet

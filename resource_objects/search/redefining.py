@@ -15,9 +15,9 @@ import numpy as np
 
 from resource_objects import clock, exceptions
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.consistency import check_consistent, conflicting_holders
 from resource_objects.providers.definition import DefinitionChanges, KeptDefinitions
 from resource_objects.providers.dry_run import redefined, rehearse
-from resource_objects.providers.located import check_parts, held_otherwise
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import SHARES, Member, classes_of, gains_of
 from resource_objects.providers.row_diff import kept_definitions
@@ -48,8 +48,8 @@ def redefine(fleet: Fleet, columns: Columns, plan: Plan) -> Redefinition:
     if plan.definitions is not None:
         _check_names(fleet, plan.definitions, columns)
         kept = kept_definitions(columns)
-        for changed in check_parts(kept, plan.definitions):
-            for where, name, unit, consumer in held_otherwise(changed, columns, ()):
+        for changed in check_consistent(kept, plan.definitions):
+            for where, name, unit, consumer in conflicting_holders(changed, columns, ()):
                 said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
                 raise exceptions.InventoryInUse(where, said)
         _check_pools(fleet, kept, plan.definitions)

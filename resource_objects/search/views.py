@@ -17,8 +17,9 @@ import numpy as np
 
 from resource_objects.providers import dry_run
 from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
-from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.orders import Change
+from resource_objects.providers.tree_shape import Exclusions
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import (
@@ -188,7 +189,7 @@ class Views:
         gone = self._out(view.tree)
         out = {int(source.number[place - moved]): units for place, units in gone.items()}
         limited = numbered(self._limited(view.tree))
-        found = source.located.beside(view.root, view.kind, more, out, limited)
+        found = source.located.excluding(view.root, view.kind, Exclusions(more, out, limited))
         return self._view(view.root, view.kind, found, view.tree)
 
     def unheld(self) -> Views:
@@ -232,7 +233,7 @@ class Views:
 
     def _view(self, root: int, kind: str, found: LocatedView, tree: int) -> View:
         source, moved = self._source_of(tree)
-        places = source.place.of([spot.number for spot in found.spots]) + moved
+        places = source.place.of([spot.number for spot in found.parts]) + moved
         return View(root, kind, found, tuple(places.tolist()), tree)
 
     def kinds(self, tree: int) -> Iterator[tuple[int, str, tuple[str, ...], str]]:
@@ -365,7 +366,7 @@ class _Source:
 
     def root_of(self, place: int) -> int:
         """Return the backend's number of the root of a provider."""
-        return self.located.root_of(int(self.number[place]))
+        return self.located.shape.roots[int(self.number[place])]
 
     def after(self, first: int, end: int, changes: Iterable[Change]) -> _Source:
         """Return a source of one tree, whose providers stand together, after changes in it."""

@@ -10,7 +10,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.status import CellHolder, HostCells, read_cells
-from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Write
 from resource_objects.resources.numa import (
     HostCell,

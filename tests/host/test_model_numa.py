@@ -11,7 +11,7 @@ from resource_objects import exceptions
 from resource_objects.host.facts import MIB, Core, Disk, Machine, NUMACell, Pages, PCIDevice
 from resource_objects.host.model import provider_tree
 from resource_objects.host.numa import numa_inventory
-from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.resources.numa import NUMATopologyInventory, numa
 from tests.support.lengths import examples
 
@@ -173,7 +173,7 @@ def test_what_is_kept_is_what_was_synced(url, tmp_path):
         view = view_of(ledger)
     assert kept(view) == numa_inventory(box(), **given)
     assert view.inventory.room == {"VCPU": 2, "PCPU": 6, "MEMORY_MB": 2048}
-    assert [spot.name for spot in view.spots] == ["box/numa0", "box/numa3"]
+    assert [part.name for part in view.parts] == ["box/numa0", "box/numa3"]
 
 
 def test_a_cell_with_nothing_to_offer_is_kept_with_its_distances():

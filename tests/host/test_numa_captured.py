@@ -16,7 +16,7 @@ from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
 from resource_objects.host.model import provider_tree
 from resource_objects.host.numa import numa_inventory
-from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import NUMATopologyInventory, numa
 

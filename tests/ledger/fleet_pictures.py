@@ -93,8 +93,8 @@ def _views(fleet: Fleet) -> list[Any]:
                 continue
             if view is not None:
                 one = view.located
-                spots = [(spot.uuid, spot.name) for spot in one.spots]
-                said = (kind, host, view.tree, view.places, one.host, spots, one.classes)
+                parts = [(part.uuid, part.name) for part in one.parts]
+                said = (kind, host, view.tree, view.places, one.host, parts, one.shape.classes)
                 found.append((*said, str(one.inventory), _more(fleet, view)))
     return found
 

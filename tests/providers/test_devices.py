@@ -11,10 +11,11 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.providers.attribution import Blocked, who_has
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
-from resource_objects.providers.located import LocatedView, LocatedViews, fit_jointly
+from resource_objects.providers.holders import Blocked, who_has
+from resource_objects.providers.joint_fit import fit_together
 from resource_objects.providers.orders import Use
 from resource_objects.resources import Amount, located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
@@ -55,7 +56,7 @@ def lab() -> ro.Ledger:
 def views_of(columns: Columns) -> dict[str, LocatedView]:
     views = LocatedViews(columns)
     [root] = views.trees(DEVICES)
-    return views.over(root)
+    return views.of_host(root)
 
 
 def near(count: int = 1, affinity: str = "required") -> dict[str, Amount]:
@@ -71,7 +72,7 @@ def near(count: int = 1, affinity: str = "required") -> dict[str, Amount]:
 @pytest.mark.law(5)
 def test_views_are_decided_as_the_inventories_are() -> None:
     ledger = lab()
-    found = fit_jointly(near(2, "legacy"), views_of(ledger.backend.read()))
+    found = fit_together(near(2, "legacy"), views_of(ledger.backend.read()))
     expected = ledger.inventories("host0").fit(near(2, "legacy")).bare()
     assert found == {name: expected[name] for name in found}
 
@@ -83,14 +84,14 @@ def test_views_are_decided_as_the_inventories_are() -> None:
 def test_parts_of_either_may_be_all_that_is_used(
     kind: str, places: list[int], cell: int, address: str
 ) -> None:
-    found = fit_jointly(near(), views_of(lab().backend.read()), {kind: places})
+    found = fit_together(near(), views_of(lab().backend.read()), {kind: places})
     assert found[TOPOLOGY].host_cells == {cell}
     assert getattr(found[DEVICES], "addresses") == (address,)  # noqa: B009  # of the kind
 
 
 def test_no_way_within_parts_is_refused_and_says_where() -> None:
     with pytest.raises(exceptions.CapacityException) as refused:
-        fit_jointly(near(), views_of(lab().backend.read()), {TOPOLOGY: [0], DEVICES: [2, 3]})
+        fit_together(near(), views_of(lab().backend.read()), {TOPOLOGY: [0], DEVICES: [2, 3]})
     [reason] = refused.value.reasons
     assert (reason.rule, reason.where, reason.resource) == (Rule.AFFINITY, "host0", "PGPU")
 
@@ -100,11 +101,11 @@ def test_nothing_changes_by_a_decision() -> None:
     views = views_of(lab().backend.read())
     before = {name: view.inventory.obj_clone() for name, view in views.items()}
     assigned = views[DEVICES].inventory.fit(ro.devices(CARD))
-    fit_jointly(near(), views)
+    fit_together(near(), views)
     views[DEVICES].inventory.consume(assigned)
     held = {DEVICES: assigned}
     taken = views[DEVICES].inventory.obj_clone()
-    fit_jointly({TOPOLOGY: ro.numa(dedicated=1)}, views, held=held)
+    fit_together({TOPOLOGY: ro.numa(dedicated=1)}, views, retained=held)
     assert views[DEVICES].inventory == taken
     assert views[TOPOLOGY].inventory == before[TOPOLOGY]
 
@@ -114,11 +115,11 @@ def test_what_is_held_is_what_is_asked_is_near_to() -> None:
     cells = views[TOPOLOGY].inventory.consume(ro.numa(dedicated=2))
     asked = {DEVICES: ro.devices("PGPU", affinity="required")}
     [here] = cells.host_cells
-    found = fit_jointly(asked, views, held={TOPOLOGY: cells})[DEVICES]
+    found = fit_together(asked, views, retained={TOPOLOGY: cells})[DEVICES]
     assert getattr(found, "addresses") == (f"0000:{here + 1}0:00.0",)  # noqa: B009
     with pytest.raises(exceptions.CapacityException, match="PGPU asked 2, at most 1 near"):
-        fit_jointly(
-            {DEVICES: ro.devices("PGPU", 2, affinity="required")}, views, held={TOPOLOGY: cells}
+        fit_together(
+            {DEVICES: ro.devices("PGPU", 2, affinity="required")}, views, retained={TOPOLOGY: cells}
         )
 
 

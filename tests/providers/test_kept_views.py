@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.located import (
-    KeptLayouts,
-    Layout,
-    LocatedViews,
-    fit_jointly,
-)
+from resource_objects.providers.composite import LocatedViews, ShapeCache
+from resource_objects.providers.joint_fit import fit_together
+from resource_objects.providers.tree_shape import Exclusions, TreeShape
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, problem
@@ -69,9 +66,9 @@ def named(provider: str, kind: str, unit: str) -> list[ro.Allocation]:
 
 def answer(views: LocatedViews, root: int, asked: dict[str, Amount]) -> Any:
     """Return what is decided, or why it is refused."""
-    over = views.over(root)
+    over = views.of_host(root)
     try:
-        found = fit_jointly(asked, over)
+        found = fit_together(asked, over)
     except exceptions.CapacityException as refusal:
         return refusal.reasons
     return {name: (amount, over[name].deltas(amount)) for name, amount in found.items()}
@@ -80,25 +77,22 @@ def answer(views: LocatedViews, root: int, asked: dict[str, Amount]) -> Any:
 def told(views: LocatedViews, root: int) -> dict[str, Any]:
     """Return all that the views say."""
     found: dict[str, Any] = {}
-    for kind, view in views.over(root).items():
+    for kind, view in views.of_host(root).items():
         inventory: Any = view.inventory
         own = inventory.states() if isinstance(inventory, PCIInventory) else inventory.room
         shelf = inventory._shelf.free if isinstance(inventory, PCIInventory) else ()
         found[kind] = (
-            dataclasses.replace(view, inventory=None),  # type: ignore[arg-type]
+            (view.host, view.parts, view.shape.classes),
+            (view.shape.positions, view.shape.generations),
             inventory._key(),
             inventory.in_use(),
             dict(own),
             [tuple(free) for free in shelf],
         )
-    return {name: (vars_of(view), *rest) for name, (view, *rest) in found.items()}
+    return found
 
 
-def vars_of(view: Any) -> tuple[Any, ...]:
-    return tuple(getattr(view, one.name) for one in dataclasses.fields(view))
-
-
-def check_same(kept: KeptLayouts, columns: Columns) -> None:
+def check_same(kept: ShapeCache, columns: Columns) -> None:
     """Check the views that are kept against fresh ones, and leave marks on those that were given.
 
     Whoever takes of a view takes of its own.
@@ -107,14 +101,14 @@ def check_same(kept: KeptLayouts, columns: Columns) -> None:
     first, fresh = kept.views(columns), LocatedViews(columns)
     assert told(first, root) == told(fresh, root)
     for kind in first.kinds():
-        spread, other = (views.layout.spread(root, kind) for views in (first, fresh))
-        parts = [other.part(place, fresh._use) for place in range(len(other.spots))]
-        assert spread.kept is not None and list(spread.kept.parts) == parts
+        shape, other = (views.shape.resource_parts(root, kind) for views in (first, fresh))
+        parts = other.all_parts(fresh._usage)
+        assert shape.cached is not None and list(shape.cached.parts) == parts
     for asked in ASKED:
         views = kept.views(columns)
         found = answer(views, root, asked)
         assert found == answer(LocatedViews(columns), root, asked)
-        over = views.over(root)
+        over = views.of_host(root)
         for name, amount in found.items() if isinstance(found, dict) else ():
             over[name].inventory.take(amount[0])
 
@@ -131,7 +125,7 @@ OPERATIONS = st.one_of(
 @pytest.mark.law(5)
 @given(st.lists(OPERATIONS, max_size=12))
 def test_a_kept_view_decides_just_like_a_fresh_one(operations: list[tuple[str, Any]]) -> None:
-    kept = KeptLayouts()
+    kept = ShapeCache()
     with ro.connect("memory://") as ledger:
         ledger.sync(lab())
         check_same(kept, ledger.backend.read("host0"))
@@ -265,15 +259,15 @@ def test_devices_that_do_not_go_together_any_more_are_refused_as_they_are_anew()
 
 
 def test_a_view_shares_what_nothing_else_is_used_of() -> None:
-    kept = KeptLayouts()
+    kept = ShapeCache()
     with ro.connect("memory://") as ledger:
         ledger.sync(lab())
         first = kept.views(ledger.backend.read("host0"))
         ledger.claim("one", {"host0": ASKED[0]})
         after = kept.views(ledger.backend.read("host0"))
-    assert first.layout is after.layout
+    assert first.shape is after.shape
     [root] = first.trees(TOPOLOGY)
-    before, now = (views.over(root)[TOPOLOGY].inventory for views in (first, after))
+    before, now = (views.of_host(root)[TOPOLOGY].inventory for views in (first, after))
     assert isinstance(before, NUMATopologyInventory) and isinstance(now, NUMATopologyInventory)
     assert before.cells is now.cells
     assert [one is other for one, other in zip(before.usage, now.usage, strict=True)] == [
@@ -286,7 +280,7 @@ def test_a_kind_that_makes_nothing_of_the_one_before_is_gathered_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(NUMATopologyInventory, "with_use", Located.with_use)
-    kept = KeptLayouts()
+    kept = ShapeCache()
     with ro.connect("memory://") as ledger:
         ledger.sync(lab())
         for number in range(3):
@@ -294,8 +288,9 @@ def test_a_kind_that_makes_nothing_of_the_one_before_is_gathered_anew(
             [root] = {*columns.providers.root_id}
             assert told(kept.views(columns), root) == told(LocatedViews(columns), root)
             ledger.claim(f"c{number}", {"host0": ASKED[0]})
-        layout = kept.views(columns).layout
-    assert layout.spread(root, TOPOLOGY).kept is None is not layout.spread(root, DEVICES).kept
+        shape = kept.views(columns).shape
+    assert shape.resource_parts(root, TOPOLOGY).cached is None
+    assert shape.resource_parts(root, DEVICES).cached is not None
 
 
 def test_host_cells_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,12 +307,12 @@ def test_host_cells_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch
 
 
 def test_another_definition_is_laid_out_anew() -> None:
-    kept = KeptLayouts()
+    kept = ShapeCache()
     with ro.connect("memory://") as ledger:
         ledger.sync(lab())
         first = kept.views(ledger.backend.read("host0"))
         ledger.sync(lab(traits=["CUSTOM_FAST"]))
-        assert kept.views(ledger.backend.read("host0")).layout is not first.layout
+        assert kept.views(ledger.backend.read("host0")).shape is not first.shape
 
 
 @pytest.mark.parametrize(
@@ -339,15 +334,15 @@ def test_it_is_compared_what_is_said_whatever_the_generation(
     with ro.connect("memory://") as ledger:
         ledger.sync(lab(traits=["CUSTOM_FAST"]))
         columns = ledger.backend.read("host0")
-    layout = Layout(columns)
+    shape = TreeShape(columns)
     rows = getattr(columns, table)
     other = rows._replace(**{column: [value, *getattr(rows, column)[1:]]})
-    assert layout.defines(columns)
-    assert not layout.defines(dataclasses.replace(columns, **{table: other}))
+    assert shape.defines(columns)
+    assert not shape.defines(dataclasses.replace(columns, **{table: other}))
 
 
 def test_a_view_of_a_disabled_unit_leaves_the_kept_one_as_it_was() -> None:
-    kept = KeptLayouts()
+    kept = ShapeCache()
     with ro.connect("memory://") as ledger:
         ledger.sync(lab())
         columns = ledger.backend.read("host0")
@@ -357,9 +352,10 @@ def test_a_view_of_a_disabled_unit_leaves_the_kept_one_as_it_was() -> None:
             for n, name in zip(columns.providers.provider_id, columns.providers.name, strict=True)
             if name.endswith("10:00.0")
         ]
-        whole = kept.views(columns).over(root)
-        part = kept.views(columns, {(number, "PGPU"): 1}, {number: ["0000:10:00.0"]}).over(root)
-        again = kept.views(columns).over(root)
+        disabled = Exclusions({(number, "PGPU"): 1}, {number: ["0000:10:00.0"]})
+        whole = kept.views(columns).of_host(root)
+        part = kept.views(columns, disabled).of_host(root)
+        again = kept.views(columns).of_host(root)
     counts = [
         one[DEVICES].inventory.free  # type: ignore[attr-defined]
         for one in (whole, part, again)
@@ -368,25 +364,25 @@ def test_a_view_of_a_disabled_unit_leaves_the_kept_one_as_it_was() -> None:
 
 
 def test_so_many_providers_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = KeptLayouts()
+    kept = ShapeCache()
     with ro.connect("memory://") as ledger:
         for number in range(4):
             ledger.sync(host_of([gpu(0x10)], f"host{number}"))
-        monkeypatch.setattr(KeptLayouts, "MOST", 4)  # two hosts and their devices
+        monkeypatch.setattr(ShapeCache, "MOST", 4)  # two hosts and their devices
         for number in (0, 1, 2, 3, 0):
             kept.views(ledger.backend.read(f"host{number}"))
             uuids = ledger.backend.uuids([f"host{number}"]).values()
             columns = kept.columns(uuids)
             assert columns is not None and len(columns.providers.uuid) == 2
-            assert len(kept._layouts) <= 2
+            assert len(kept._shapes) <= 2
 
 
 def test_what_is_kept_is_the_definition_alone() -> None:
     with ro.connect("memory://") as ledger:
         ledger.sync(lab())
         ledger.claim("one", {"host0": ASKED[0]})
-        kept = KeptLayouts()
+        kept = ShapeCache()
         columns = ledger.backend.read("host0")
-        layout = kept.views(columns).layout
-        assert not layout.columns.allocations.consumer and not layout.columns.units.unit
-        assert isinstance(layout, Layout) and layout.defines(columns)
+        shape = kept.views(columns).shape
+        assert not shape.columns.allocations.consumer and not shape.columns.units.unit
+        assert shape.defines(columns)

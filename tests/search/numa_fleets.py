@@ -10,7 +10,7 @@ import random
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.located import LocatedViews
+from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory

@@ -13,10 +13,11 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.exceptions import Rule
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
-from resource_objects.providers.located import LocatedViews
+from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory
+from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
     NUMA_TOPOLOGY,
     HostCell,
@@ -312,7 +313,8 @@ def _all_of(ledger, number):
     """Return allocations of all CPUs of a cell."""
     columns = ledger.backend.read()
     view = LocatedViews(columns).of_tree(columns.providers.root_id[0], TOPOLOGY)
-    return list(view.allocations(view.fit(numa(dedicated=4), [number])))
+    cell = Context(allowed=[number])
+    return list(view.allocations(view.inventory.fit(numa(dedicated=4), None, cell)))
 
 
 def test_two_traits_may_narrow_the_cells_together_or_one_by_one():
@@ -442,13 +444,13 @@ def test_no_view_is_gathered_of_trees_that_cannot(monkeypatch):
     )
     ledger.claim("a", ledger.snapshot(at="full").candidates("NUMA_TOPOLOGY=2:dedicated=6"))
     gathered = []
-    real = LocatedViews.beside
+    real = LocatedViews.excluding
 
-    def beside(self, root, kind, used):
-        gathered.append(self.layout.spread(root, kind).spots[0].name.partition("/")[0])
-        return real(self, root, kind, used)
+    def excluding(self, root, kind, exclusions):
+        gathered.append(self.shape.resource_parts(root, kind).host)
+        return real(self, root, kind, exclusions)
 
-    monkeypatch.setattr(LocatedViews, "beside", beside)
+    monkeypatch.setattr(LocatedViews, "excluding", excluding)
     snapshot = ledger.snapshot()
     for _ in range(2):
         assert len(snapshot.candidates("NUMA_TOPOLOGY=2:dedicated=4", limit=None)) == 1

@@ -22,9 +22,9 @@ from typing import ClassVar
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider, diff
 from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.dry_run import without_consumers
-from resource_objects.providers.located import LocatedView, LocatedViews
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -512,9 +512,9 @@ class TopologyWriter(LocatedWriter):
         )
 
     def _units(self, located: LocatedView) -> Use:
-        spot = self._chance.choice(located.spots)
+        spot = self._chance.choice(located.parts)
         ids = located.inventory.part_ids()
-        first = 6 * ids[located.spots.index(spot)] + 2
+        first = 6 * ids[located.parts.index(spot)] + 2
         units = tuple(f"cpu{first + cpu}" for cpu in sorted(self._chance.sample(range(_CPUS), 2)))
         return Use(spot.uuid, "PCPU", 2, units)
 
@@ -592,7 +592,7 @@ class DeviceWriter(LocatedWriter):
 
     def _units(self, located: LocatedView) -> Use:
         """Take a card whole, or a function of one, or a GPU, be it free or not."""
-        spot = self._chance.choice(located.spots)
+        spot = self._chance.choice(located.parts)
         address = spot.name.partition("/")[2]
         bus = int(address[5:7], 16)
         if bus > 2:

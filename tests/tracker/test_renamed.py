@@ -7,7 +7,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.tracker import ResourceTracker
-from resource_objects.providers.attribution import unattributed
+from resource_objects.providers.holders import unattributed
 from tests.tracker.agents import Agent
 from tests.tracker.labs import holdings, used
 

@@ -19,7 +19,7 @@ from resource_objects.host.tracker import FindingKind, HostReport, ResourceTrack
 from resource_objects.host.tracker.adopting import KnownConsumer
 from resource_objects.host.tracker.moves import migration_of
 from resource_objects.providers import Provider
-from resource_objects.providers.attribution import unattributed
+from resource_objects.providers.holders import unattributed
 from resource_objects.providers.reshape import Move, Part
 from tests.tracker.life import (
     HOSTS,

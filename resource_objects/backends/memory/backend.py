@@ -53,7 +53,6 @@ from resource_objects.providers.listing import (
     Pruned,
     Total,
 )
-from resource_objects.providers.located import removed_of, removed_units
 from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
@@ -63,6 +62,7 @@ from resource_objects.providers.orders import (
     Totals,
     Write,
 )
+from resource_objects.providers.removed_units import removed_of, removed_units
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.settle import Place, Settled, Settlement, Unit, keys_of, settle
 from resource_objects.providers.statistics import (

@@ -33,7 +33,7 @@ from resource_objects.backends.sql.statements import (
     moment,
 )
 from resource_objects.providers.disabled import Disabled, RemovedUnit
-from resource_objects.providers.located import removed_of
+from resource_objects.providers.removed_units import removed_of
 
 _providers = tables.resource_providers.c
 _inventories = tables.inventories.c

@@ -46,8 +46,8 @@ from resource_objects.backends.sql.statements import Sized, chunks, from_moment,
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
-from resource_objects.providers.located import removed_units
 from resource_objects.providers.orders import Key, NameKind, Write
+from resource_objects.providers.removed_units import removed_units
 from resource_objects.resources.records import InventoryRecord
 
 _K = TypeVar("_K")

@@ -28,10 +28,10 @@ from resource_objects.host.columns import DERIVED, units
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.ledger import connect
 from resource_objects.providers import Claim, Provider, decision, diff
-from resource_objects.providers.attribution import unattributed
 from resource_objects.providers.columns import Columns, find
+from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.dry_run import held_in
-from resource_objects.providers.located import LocatedViews
+from resource_objects.providers.holders import unattributed
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -335,7 +335,7 @@ def _located(columns: Columns, joint: Joint) -> Iterator[Use]:
     :raises InventoryNotFound: if nothing of their kind lies over the tree
     """
     (root,) = set(columns.providers.root_id)
-    views = LocatedViews(columns).over(root)
+    views = LocatedViews(columns).of_host(root)
     for kind, amount in joint.located.items():
         if kind not in views:
             where = columns.providers.name[columns.providers.provider_id.index(root)]

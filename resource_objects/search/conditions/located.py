@@ -18,8 +18,9 @@ from resource_objects import exceptions
 from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
-from resource_objects.providers.attribution import without
-from resource_objects.providers.located import LocatedView, fit_jointly
+from resource_objects.providers.composite import LocatedView
+from resource_objects.providers.holders import without
+from resource_objects.providers.joint_fit import fit_together
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
@@ -136,7 +137,7 @@ class LocatedTreeDemand:
     def allocations(self, assigned: Amount) -> Iterator[tuple[int, Allocation]]:
         """Yield what an assigned amount takes, each with the place of the provider."""
         view = self.view
-        places = {spot.name: at for spot, at in zip(view.located.spots, view.places, strict=True)}
+        places = {spot.name: at for spot, at in zip(view.located.parts, view.places, strict=True)}
         for taken in view.located.allocations(assigned):
             yield places[taken.provider], taken
 
@@ -159,9 +160,9 @@ class LocatedTreeDemand:
     def uses(self, assigned: Amount) -> dict[int, int]:
         """Return what an assigned amount uses of inventories, through shares too."""
         view, fleet = self.view, self.ask.fleet
-        places = dict(zip(view.located.spots, view.places, strict=True))
+        places = dict(zip(view.located.parts, view.places, strict=True))
         used: dict[int, int] = {}
-        for spot, record in view.located.taken(assigned):
+        for spot, record in view.located.records(assigned):
             number = fleet.number(places[spot], record.resource_class)
             assert number is not None, "what is taken is there"
             links = [(number, 1), *((t, k) for _, t, k in fleet.shares.between(number, number + 1))]
@@ -336,7 +337,7 @@ def drawing(ask: LocatedFleetDemand) -> Iterator[tuple[int, ClassRows, Booleans]
 # Where the located amounts of a request go on one tree: decided together (D13).
 #
 # What is near something and what it is near to are one decision, that of the inventories
-# (:mod:`resource_objects.providers.located`), which a claim asks too (law 5).
+# (:mod:`resource_objects.providers.composite`), which a claim asks too (law 5).
 
 
 #: What says that an amount is nowhere on a tree, be it that what is kept of that is no inventory.
@@ -426,7 +427,7 @@ class Placing:
             if (some := one.spots(parts)) is not None
         }
         demand = dict(zip(names, given, strict=True))
-        found = fit_jointly(demand, {**self._others(views), **views}, spots)
+        found = fit_together(demand, {**self._others(views), **views}, spots)
         return tuple(found[name] for name in names)
 
     def left(self, inventory: int) -> int:
@@ -580,7 +581,7 @@ class Unplaced:
             if name == demand.ask.resource_class and isinstance(inventory, Identified):
                 names = tuple(
                     one
-                    for one in view.located.classes
+                    for one in view.located.shape.classes
                     if any(
                         inventory.is_asked(demand.ask.amount, unit)
                         for unit in inventory.units(one) or ()
@@ -597,17 +598,17 @@ class Unplaced:
         view = demand.view
         units = view.located.blocking_units(demand.ask.amount, reason, demand.spots(parts))
         if units:
-            place = dict(zip(view.located.spots, view.places, strict=True))
+            place = dict(zip(view.located.parts, view.places, strict=True))
             held = {
                 place[spot]: self._in_service(place[spot], some) for spot, some in units.items()
             }
             return dataclasses.replace(reason, holders=self._fleet.who_has(held, reason.resource))
         if reason.rule not in _BY_OTHERS:
             return reason
-        spot = view.located.spot_of(reason)
+        spot = view.located.part_of(reason)
         if spot is None:
             return self._of_host(demand, reason, reason.resource)
-        provider = view.places[view.located.spots.index(spot)]
+        provider = view.places[view.located.parts.index(spot)]
         if reason.rule is Rule.UNIT_TAKEN and reason.unit is not None:
             taken = self._fleet.units.taken([reason.unit]).get(provider)
             return dataclasses.replace(reason, holders=((taken[1], 1),) if taken else ())

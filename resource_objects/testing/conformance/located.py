@@ -15,7 +15,7 @@ from resource_objects.exceptions import Rule
 from resource_objects.ledger import Ledger, RetryPolicy
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.located import LocatedView, LocatedViews
+from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.resources import Amount
@@ -219,7 +219,7 @@ class TopologyRules(Kit):
         for name, assigned in said.items():
             record = backend.held(name)
             assert record is not None
-            assert located.placed(assigned.unassigned(), record.held) == assigned
+            assert located.assigned_amount(assigned.unassigned(), record.held) == assigned
 
     @law(2)
     def test_a_topology_changes_places_in_one_write(self, backend: Backend) -> None:
@@ -383,7 +383,10 @@ class DeviceRules(Kit):
         for name, assigned in said.items():
             record = backend.held(name)
             assert record is not None
-            assert _view(backend, DEVICES).placed(assigned.unassigned(), record.held) == assigned
+            assert (
+                _view(backend, DEVICES).assigned_amount(assigned.unassigned(), record.held)
+                == assigned
+            )
 
     @law(2)
     def test_devices_change_hands_in_one_write(self, backend: Backend) -> None:

@@ -1,0 +1,811 @@
+"""Assignment of placed amounts and named units, decided on rows that were just read.
+
+Two things of a demand are decided on fresh rows before the demand is written:
+
+* *placed amounts* (a NUMA topology, devices) of a whole tree. Assigned ones are checked against the
+  tree; the others are assigned by the inventories, all of one host together;
+* *named units*. A placed resource defines the units of each of its parts; these are allocated at
+  the part, not at the host that it shares them with. Units of other providers have any name.
+
+The result is a demand of uses alone, which requires the definitions that it was decided on.
+:func:`assigned_amounts` is the way back: from the uses of a consumer to its assigned amounts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Reason, Rule
+from resource_objects.ledger.demand import Demand
+from resource_objects.ledger.store import Store, claim_of
+from resource_objects.providers import Claim
+from resource_objects.providers.columns import Columns, records_by_provider
+from resource_objects.providers.composite import (
+    LocatedView,
+    LocatedViews,
+    ShapeCache,
+    located_amounts,
+)
+from resource_objects.providers.decision import absent, held_by, refusals
+from resource_objects.providers.disabled import ends_of
+from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
+from resource_objects.providers.holders import holders_of, true_of_all, with_holders
+from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_dependency_order
+from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
+from resource_objects.providers.removed_units import free_removed_units
+from resource_objects.providers.tree_shape import Exclusions, TreeShape
+from resource_objects.resources import Amount, Amounts, Inventory, resource
+from resource_objects.resources.context import ChosenCells
+from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
+from resource_objects.resources.records import InventoryRecord
+from resource_objects.search.in_place import MOST_PARTS
+
+#: The rules that the write checks again on locked rows, and refuses with the consumers.
+_DECIDED_BY_THE_WRITE = frozenset(
+    {
+        *(Rule.CAPACITY, Rule.LIMIT, Rule.MAX_UNIT),
+        *(Rule.UNIT_TAKEN, Rule.USED_BELOW_ZERO, Rule.NO_INVENTORY),
+    }
+)
+
+#: The maximum number of units that an error names.
+_SHOWN = 16
+
+
+class Assigner:
+    """Assigns the placed amounts and the named units of demands, on rows that a store reads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._shapes = ShapeCache()
+
+    def read(
+        self,
+        demands: Iterable[Demand],
+        providers: Collection[str] = (),
+        leaving: Collection[str] = (),
+    ) -> Columns | None:
+        """Return the trees on which demands are to be assigned; None if nothing has to be assigned.
+
+        The columns have allocations only if these are needed for the assignment.
+
+        :param providers: providers of further trees, which are read only with the others
+        :param leaving: the consumers that release their allocations in the same write
+        """
+        keys = _keys(demands)
+        if not keys:
+            return None
+        before = None if providers or leaving else self._shapes.columns(keys)
+        if before is not None:
+            return self._store.backend.read_again(before, *keys)
+        return self._store.backend.read(*keys, *providers)
+
+    def assign(
+        self,
+        demands: Mapping[str, Demand],
+        columns: Columns | None,
+        leaving: Collection[str] = (),
+        limits: Totals = UNLIMITED,
+        ignores_maintenance: bool = False,
+    ) -> Mapping[str, Demand]:
+        """Return demands that are completely assigned, one next to the other.
+
+        A refusal names the consumers, the disabled providers and the limits that it is caused by.
+        If limits alone cause it, the write refuses. If the columns have no allocations, a refusal
+        is decided again on columns that have them.
+
+        :param demands: by consumer
+        :param columns: what :meth:`read` returned for the demands
+        :param leaving: the consumers that release their allocations in the same write. The new
+            amounts of such a consumer stay where the released ones are, as far as possible
+        :param limits: amounts are assigned within the limits if possible; else the write refuses
+            what exceeds one
+        :param ignores_maintenance: whether disabled providers may be used where no other is free
+        :raises CapacityException: with the consumers and the disabled providers
+        :raises ForeignAmount: if an amount is assigned to parts that the host does not have
+        :raises InvalidAmount: for a placed amount of a provider that is no host; for units whose
+            number is not the amount, or some of those that are allocated only together
+        :raises UnitNotFound: for a name that is no unit of the class there
+        :raises ProviderNotFound: if a host was removed
+        """
+        if columns is None:
+            return demands
+        try:
+            return self._assign_on(demands, columns, leaving, limits, ignores_maintenance)
+        except exceptions.CapacityException:
+            if columns.cursor is not None:
+                raise
+        whole = self._store.backend.read(*_keys(demands.values()))
+        return self._assign_on(demands, whole, leaving, limits, ignores_maintenance)
+
+    def _assign_on(
+        self,
+        demands: Mapping[str, Demand],
+        columns: Columns,
+        leaving: Collection[str],
+        limits: Totals,
+        ignores_maintenance: bool,
+    ) -> Mapping[str, Demand]:
+        demands = {
+            name: _with_units(demand, columns, name, name in leaving)
+            for name, demand in demands.items()
+        }
+        if not any(demand.located for demand in demands.values()):
+            return demands
+        rows = _Rows.of(columns, demands, leaving)
+        may_override = ignores_maintenance and bool(columns.disabled)
+        bounds = [_Bounds(limits, True)]
+        if may_override:
+            bounds.append(_Bounds(limits, False))
+        if limits:
+            bounds.append(_Bounds(UNLIMITED, not may_override))
+        reasons: dict[Reason, None] = {}
+        for strict in bounds[:-1]:
+            try:
+                return self._assignment(rows, strict).assign_all(demands)
+            except exceptions.CapacityException as refusal:
+                reasons |= dict.fromkeys(true_of_all(refusal.reasons, rows.columns))
+        assigned = self._assignment(rows, bounds[-1]).assign_all(demands)
+        if reasons and limits and not may_override:  # the write would report the limits alone
+            exceeding = list(_exceeding(assigned.values(), rows.columns, limits))
+            if exceeding:
+                raise exceptions.CapacityException.of([*exceeding, *reasons])
+        return assigned
+
+    def _assignment(self, rows: _Rows, bounds: _Bounds) -> _Assignment:
+        limited = _reserved_by_limits(rows.columns, bounds.limits, rows.removed.amounts)
+        views = self._shapes.views(rows.columns, rows.removed._replace(by_limits=limited))
+        return _Assignment(rows, views, bounds.in_service)
+
+    def with_units(self, demand: Demand, consumer: str) -> Demand:
+        """Return a demand that requires the definitions of the parts whose units it names.
+
+        The consumer has no allocations. Cost: a read of the trees if the demand names units that no
+        search found.
+
+        :raises UnitNotFound, InvalidAmount, CapacityException: as :meth:`assign`
+        """
+        if not demand.names_units:
+            return demand
+        providers = dict.fromkeys(use.provider_uuid for use in _named_units(demand))
+        if not providers:
+            return demand
+        return _with_units(demand, self._store.backend.read(*providers), consumer, False)
+
+    def retained(
+        self, consumer: str, host: str, amounts: Mapping[str, Amount]
+    ) -> Mapping[str, Amount]:
+        """Return the amounts that a consumer has allocated of a host already, assigned.
+
+        Cost: a read of the tree.
+        """
+        rows = _Rows.of(self._store.backend.read(host), {consumer: _NO_DEMAND}, [consumer])
+        assignment = self._assignment(rows, _Bounds(UNLIMITED, False))
+        views = {name: assignment.view(host, name, amount) for name, amount in amounts.items()}
+        return assignment.retained(amounts, views, consumer)
+
+    def assigned_amounts(self, record: ConsumerRecord) -> dict[str, Amounts]:
+        """Return the allocations of a consumer by provider name, as they can be claimed again."""
+        claim = claim_of(record)
+        if not _located_in(claim):
+            return claim.by_provider()
+        providers = dict.fromkeys(use.provider_uuid for use in record.held)
+        return assigned_amounts(record, self._store.backend.read(*providers, allocations=False))
+
+
+_NO_DEMAND = Demand(())
+
+
+def _keys(demands: Iterable[Demand]) -> Collection[str]:
+    """Return the uuids of the providers whose trees are needed to assign demands, each once."""
+    keys: dict[str, None] = {}
+    for demand in demands:  # most need none: a plain loop, as every claim comes through here
+        if demand.located:
+            keys |= dict.fromkeys([one.host for one in demand.located])
+        if demand.names_units:
+            keys |= dict.fromkeys([use.provider_uuid for use in _named_units(demand)])
+    return keys
+
+
+class _Bounds(NamedTuple):
+    """The bounds of an attempt to assign demands."""
+
+    limits: Totals
+    in_service: bool  #: whether disabled providers are excluded
+
+
+class _Rows(NamedTuple):
+    """The rows on which demands are assigned."""
+
+    #: without the allocations of consumers that release them, with the counts of demands that have
+    #: no placed amounts
+    columns: Columns
+    released: Mapping[str, Sequence[Use]]  #: by consumer, allocations that it may retain
+    #: free units that were removed from the host; a consumer may retain those that it releases
+    removed: Exclusions
+
+    @classmethod
+    def of(cls, columns: Columns, demands: Mapping[str, Demand], leaving: Collection[str]) -> _Rows:
+        released = {name: tuple(held_in(columns, name)) for name in leaving if name in demands}
+        removed = free_removed_units(columns)
+        for name in leaving:
+            remove = in_place if name in demands else without_consumers
+            columns = remove(columns, name)
+        plain = (demand for demand in demands.values() if not demand.located)
+        columns = with_taken(columns, (use for demand in plain for use in demand.uses))
+        return cls(columns, released, removed)
+
+
+def _disabled(columns: Columns) -> Collection[int]:
+    """Return the numbers of the providers that are disabled, themselves or by an ancestor."""
+    if not columns.disabled:
+        return ()
+    providers = columns.providers
+    parents = dict(zip(providers.provider_id, providers.parent_id, strict=True))
+    return ends_of(parents, columns.disabled).keys()
+
+
+def _reserved_by_limits(
+    columns: Columns, limits: Totals, removed: Mapping[tuple[int, str], int]
+) -> dict[tuple[int, str], int]:
+    """Return the part of the capacity of each inventory that exceeds its limit.
+
+    :param removed: the part of it that is excluded already
+    """
+    if not limits:
+        return {}
+    uuids = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+    table = columns.inventories
+    reserved: dict[tuple[int, str], int] = {}
+    for key, capacity in zip(
+        zip(table.provider_id, table.resource_class, strict=True), table.capacity, strict=True
+    ):
+        limit = limits.get((uuids[key[0]], key[1]))
+        available = capacity - removed.get(key, 0)
+        if limit is not None and limit < available:
+            reserved[key] = available - limit
+    return reserved
+
+
+def _exceeding(demands: Iterable[Demand], columns: Columns, limits: Totals) -> Iterator[Reason]:
+    """Yield why assigned demands exceed limits, as a write would, with the consumers."""
+    after = with_taken(columns, (use for demand in demands for use in demand.uses))
+    providers = columns.providers
+    uuids = dict(zip(providers.provider_id, providers.uuid, strict=True))
+    names = dict(zip(providers.provider_id, providers.name, strict=True))
+    rows = zip(*columns.inventories, strict=True)
+    for (number, *figures), used in zip(rows, after.inventories.used, strict=True):
+        record = InventoryRecord(*figures)
+        name, amount = record.resource_class, used - record.used
+        limit = limits.get((uuids[number], name))
+        if limit is not None and amount > 0:
+            for reason in refusals(record, amount, names[number], limit=limit, aggregate=True):
+                yield held_by(reason, holders_of(columns, number, name).items())
+
+
+# --- placed amounts -------------------------------------------------------------------------------
+
+
+class _Assignment:
+    """Assigns placed amounts in trees, one demand after the other."""
+
+    def __init__(self, rows: _Rows, views: LocatedViews, in_service: bool) -> None:
+        """:param in_service: whether disabled providers are excluded"""
+        self._columns = rows.columns
+        self._released = rows.released
+        self._views = views
+        self._shape = views.shape
+        self._disabled = _disabled(rows.columns) if in_service else ()
+
+    def assign_all(self, demands: Mapping[str, Demand]) -> Mapping[str, Demand]:
+        """Return demands assigned, one next to the other."""
+        last = [name for name, demand in demands.items() if demand.located][-1]
+        return {
+            name: self._assign(demand, name, name == last) if demand.located else demand
+            for name, demand in demands.items()
+        }
+
+    def _assign(self, demand: Demand, consumer: str, is_last: bool) -> Demand:
+        uses, required = list(demand.uses), dict(demand.required)
+        by_host: dict[str, dict[str, Amount]] = defaultdict(dict)
+        for one in demand.located:
+            by_host[one.host][one.resource_class] = one.amount
+        for host, amounts in by_host.items():
+            views = {name: self.view(host, name, amount) for name, amount in amounts.items()}
+            for name, view in views.items():
+                self._check_not_counted_twice(name, view, demand)
+            assigned = self._assign_at(host, amounts, views, demand, consumer, is_last)
+            for name, amount in assigned.items():
+                changes = views[name].deltas(amount)
+                self._check_units_free(views[name], changes)
+                uses += changes
+                required.update(views[name].shape.generations)
+        return dataclasses.replace(
+            demand, uses=tuple(uses), located=(), required=tuple(required.items())
+        )
+
+    def view(self, host: str, kind: str, amount: Amount) -> LocatedView:
+        """Return the view over a host of which an amount is requested."""
+        number = self._shape.numbers.get(host)
+        if number is None:
+            raise exceptions.ProviderNotFound(host)
+        names, root = self._shape.names, self._shape.roots[number]
+        if root != number:
+            raise exceptions.InvalidAmount(
+                f"{kind} of {names[number]}",
+                amount,
+                f"it to be asked of the host, {names[root]}: its whole tree gives it",
+            )
+        view = self._views.of_tree(number, kind)
+        if view is None:
+            sign = -1 if amount.is_negative else 1
+            raise exceptions.CapacityException.of([absent(kind, sign, names[number])])
+        return view
+
+    def _check_not_counted_twice(self, kind: str, view: LocatedView, demand: Demand) -> None:
+        """Refuse counts of a part in the write that allocates the placed amount over it."""
+        for use in demand.uses:
+            position = view.shape.positions.get(use.provider_uuid)  # None: of another tree
+            if position is not None and use.key in self._shape.keys[kind]:
+                raise exceptions.InvalidAmount(
+                    f"{use.resource_class} of {view.parts[position].name}",
+                    use.amount,
+                    f"nothing beside {kind}, which says what of it is taken",
+                )
+
+    def _check_units_free(self, view: LocatedView, uses: Collection[Use]) -> None:
+        """Refuse a unit that is still allocated as a unit of another part, which it was before."""
+        wanted = {unit for use in uses if use.amount > 0 for unit in use.units}
+        allocated = [row for row in zip(*self._columns.units, strict=True) if row[1] in wanted]
+        if not allocated:
+            return
+        uuids = {part.number: part.uuid for part in view.parts}
+        owners = {unit: (uuids[n], name) for n, unit, _, name in allocated if n in uuids}
+        reasons = [
+            _unit_taken(use, unit, view.host, owners[unit][1])
+            for use in uses
+            for unit in use.units
+            if use.amount > 0 and owners.get(unit, (use.provider_uuid, ""))[0] != use.provider_uuid
+        ]
+        if reasons:
+            raise exceptions.CapacityException.of(reasons)
+
+    def _assign_at(
+        self,
+        host: str,
+        amounts: Mapping[str, Amount],
+        views: Mapping[str, LocatedView],
+        demand: Demand,
+        consumer: str,
+        is_last: bool,
+    ) -> dict[str, Amount]:
+        """Return all amounts of one host assigned, and allocate them of the views.
+
+        :param is_last: whether no demand follows that needs to know of the allocation
+        """
+        released = {name: amount for name, amount in amounts.items() if amount.is_negative}
+        for name, amount in released.items():
+            self._allocate(amount, views[name])
+        requested = {name: amount for name, amount in amounts.items() if name not in released}
+        if not requested:
+            return released
+        if demand.keeps or any(cell_map_of(view.inventory) is not None for view in views.values()):
+            views = {**self._views.of_host(self._shape.numbers[host]), **views}
+        retained = _retained(demand, views, amounts)
+        if not all(amount.is_assigned for amount in requested.values()):
+            assigned = self._fit(requested, views, retained, consumer)
+            for name, amount in assigned.items() if not is_last else ():
+                views[name].inventory.take(amount)
+            return {**released, **assigned}
+        if len(requested) + len(retained) > 1:
+            try:
+                fit_together(requested, views, retained=retained)
+            except exceptions.ForeignAmount:
+                pass
+            except exceptions.CapacityException as refusal:
+                self._refuse_now(refusal, [views[name] for name in requested], requested)
+        for name, amount in requested.items():
+            self._allocate(amount, views[name])
+        return {**released, **requested}
+
+    def _fit(
+        self,
+        amounts: Mapping[str, Amount],
+        views: Mapping[str, LocatedView],
+        retained: Mapping[str, Amount],
+        consumer: str,
+    ) -> dict[str, Amount]:
+        """Return the assigned amounts; those that the consumer releases stay where possible."""
+        within = self._enabled_parts(amounts, views)
+        for preferred, parts in self._preferences(amounts, views, consumer, within):
+            with contextlib.suppress(exceptions.CapacityException):
+                return fit_together(preferred, views, parts, retained=retained)
+        disabled = self._disabled_reasons(within, views)
+        if not all(within.values()):
+            raise exceptions.CapacityException.of(disabled)
+        try:
+            return fit_together(amounts, views, within, retained=retained)
+        except exceptions.CapacityException as refusal:
+            own = [views[name] for name in amounts]
+            explained = with_holders(refusal, own, self._columns, amounts, within)
+            reasons = (*explained.reasons, *disabled)
+            raise exceptions.CapacityException.of(reasons) from refusal
+
+    def _preferences(
+        self,
+        amounts: Mapping[str, Amount],
+        views: Mapping[str, LocatedView],
+        consumer: str,
+        enabled: Mapping[str, list[int]],
+    ) -> Iterator[tuple[Mapping[str, Amount], Mapping[str, list[int]]]]:
+        """Yield what to try for a consumer that releases allocations: amounts, and parts to use.
+
+        First the amounts stay, then all but the last, which depend on the others; then amounts use
+        the parts that the consumer uses, and one more at a time.
+        """
+        if consumer not in self._released:
+            return
+        retained = list(self.retained(amounts, views, consumer).items())
+        for count in range(len(retained), 0, -1):
+            yield {**amounts, **dict(retained[:count])}, {}
+        uuids = {use.provider_uuid for use in self._released[consumer]}
+        used, others = dict[str, list[int]](), dict[str, list[int]]()
+        for name in amounts:
+            parts = views[name].parts
+            positions = range(len(parts))
+            used[name] = [position for position in positions if parts[position].uuid in uuids]
+            others[name] = [n for n in enabled.get(name, positions) if n not in used[name]]
+        if any(used.values()):
+            for count in range(min(MOST_PARTS, max(map(len, others.values())))):
+                yield amounts, {name: used[name] + others[name][:count] for name in amounts}
+
+    def retained(
+        self, amounts: Mapping[str, Amount], views: Mapping[str, LocatedView], consumer: str
+    ) -> dict[str, Amount]:
+        """Return the amounts that a consumer releases and could have again, assigned."""
+        assigned = {name: amount for name, amount in amounts.items() if amount.is_assigned}
+        retained: dict[str, Amount] = {}
+        for name in in_dependency_order(amounts.keys() - assigned.keys(), views):
+            near = chosen_cells({**assigned, **retained}, views)
+            try:
+                amount = views[name].assigned_amount(amounts[name], self._released[consumer], near)
+                if views[name].inventory.can_provide(amount):
+                    retained[name] = amount
+            except exceptions.ForeignAmount:  # or a CPU of it is offline, or serves others
+                continue
+        return retained
+
+    def _enabled_parts(
+        self, kinds: Iterable[str], views: Mapping[str, LocatedView]
+    ) -> dict[str, list[int]]:
+        """Return the positions of the enabled parts, of each view that has others."""
+        enabled: dict[str, list[int]] = {}
+        for name in kinds if self._disabled else ():
+            parts = enumerate(views[name].parts)
+            positions = [n for n, part in parts if part.number not in self._disabled]
+            if len(positions) < len(views[name].parts):
+                enabled[name] = positions
+        return enabled
+
+    def _disabled_reasons(
+        self, kinds: Collection[str], views: Mapping[str, LocatedView]
+    ) -> list[Reason]:
+        """Return the reasons for the disabled parts of some views, and for disabled ancestors."""
+        if not kinds:
+            return []
+        providers = self._columns.providers
+        parents = dict(zip(providers.provider_id, providers.parent_id, strict=True))
+        disabled, numbers = self._columns.disabled, dict[int, None]()
+        for part in (part for name in kinds for part in views[name].parts):
+            number: int | None = part.number
+            while number is not None:
+                if number in disabled:
+                    numbers[number] = None
+                number = parents[number]
+        return [
+            Reason(Rule.DISABLED, 1, 0, 0, where=self._shape.names[n], disabled=disabled[n])
+            for n in numbers
+        ]
+
+    def _allocate(self, amount: Amount, view: LocatedView) -> None:
+        """Allocate an assigned amount of a view.
+
+        The write decides whether it is free, as it knows the consumers. What the write does not
+        check, such as memory that is allocated once, is decided here.
+        """
+        try:
+            view.inventory.consume(amount)
+        except exceptions.ForeignAmount:  # a part may have changed since the amount was allocated
+            return
+        except exceptions.CapacityException as refusal:
+            self._refuse_now(refusal, [view], {view.shape.resource.name: amount})
+
+    def _refuse_now(
+        self,
+        refusal: exceptions.CapacityException,
+        views: Collection[LocatedView],
+        amounts: Mapping[str, Amount],
+    ) -> None:
+        """Raise a refusal unless the write makes the same decision."""
+        if any(reason.rule not in _DECIDED_BY_THE_WRITE for reason in refusal.reasons):
+            raise with_holders(refusal, views, self._columns, amounts) from refusal
+
+
+def _retained(
+    demand: Demand, views: Mapping[str, LocatedView], changed: Collection[str]
+) -> dict[str, Amount]:
+    """Return the assigned amounts of a host that a consumer keeps, of resources with a view."""
+    host = next(iter(views.values())).host
+    return {
+        name: amount
+        for name, amount in demand.keeps.get(host, Amounts()).by_name()
+        if name in views and name not in changed and _is_allocated(amount, views[name])
+    }
+
+
+def _is_allocated(amount: Amount, view: LocatedView) -> bool:
+    """Return True if an amount is still allocated as it was read; else the write is refused."""
+    try:
+        view.inventory.fit(-amount)
+    except (exceptions.CapacityException, exceptions.InvalidInput):
+        return False
+    return True
+
+
+# --- named units ----------------------------------------------------------------------------------
+
+
+def _named_units(demand: Demand) -> tuple[Use, ...]:
+    """Return the uses that name units of providers whose definition is not known yet."""
+    known = {uuid for uuid, _ in demand.required}
+    return tuple(
+        use
+        for use in demand.uses
+        if use.units and use.amount > 0 and use.provider_uuid not in known
+    )
+
+
+def _with_units(demand: Demand, columns: Columns, consumer: str, is_leaving: bool) -> Demand:
+    """Return a demand that requires the definitions of the parts whose units it names.
+
+    A consumer may name any unit that it has there already. A unit that others depend on (a physical
+    function, with its virtual functions) is allocated with all of them.
+
+    :param is_leaving: whether the consumer releases its allocations
+    """
+    named = {use.key for use in _named_units(demand)}
+    if not named:
+        return demand
+    units = _PartUnits(columns, consumer, is_leaving)
+    required, uses = dict(demand.required), list[Use]()
+    for use in demand.uses:
+        if use.key in named and units.is_identified(use):
+            required[use.provider_uuid] = units.generation(use)
+            use = units.with_dependent_units(use)
+        uses.append(use)
+    return dataclasses.replace(demand, uses=tuple(uses), required=tuple(required.items()))
+
+
+class _PartUnits:
+    """The named units of the parts of some trees, for one consumer."""
+
+    def __init__(self, columns: Columns, consumer: str, is_leaving: bool) -> None:
+        self._columns = columns
+        self._shape = TreeShape(columns)
+        self._consumer = consumer
+        self._is_leaving = is_leaving
+        records = records_by_provider(columns.inventories)
+        #: the structured inventories, by each class in which they are counted
+        self._inventories: dict[tuple[int, str], Inventory] = {}
+        for number, kind, classes, description in zip(*columns.kinds, strict=True):
+            figures = [one for one in records.get(number, ()) if one.resource_class in classes]
+            inventory = resource(kind).inventory_from_kept(figures, description or None)
+            self._inventories.update({(number, name): inventory for name in classes})
+        #: the units of those that define them
+        self._units = {
+            key: units
+            for key, inventory in self._inventories.items()
+            if isinstance(inventory, Located) and (units := inventory.units(key[1])) is not None
+        }
+
+    def _key(self, use: Use) -> tuple[int, str]:
+        return self._shape.numbers[use.provider_uuid], use.resource_class
+
+    def is_identified(self, use: Use) -> bool:
+        """Return True for a use of a part with named units, or of an inventory that one shares."""
+        if use.provider_uuid not in self._shape.numbers:
+            return False  # the write reports that it was removed
+        key, shares = self._key(use), zip(*self._columns.shares, strict=True)
+        return key in self._units or any(
+            (of, of_class) == key and (part, name) in self._units
+            for part, name, of, of_class, _ in shares
+        )
+
+    def generation(self, use: Use) -> int:
+        """Return the generation of the provider of a use."""
+        providers = self._columns.providers
+        return providers.generation[providers.uuid.index(use.provider_uuid)]
+
+    def with_dependent_units(self, use: Use) -> Use:
+        """Return a use after all checks, with the units that depend on those that it names."""
+        key = self._key(use)
+        inventory, dependent = self._inventories.get(key), dict[str, frozenset[str]]()
+        if inventory is not None:
+            dependent.update(dependent_units(inventory, use.resource_class))
+        use = _with_dependent(use, dependent)
+        own = {
+            unit
+            for number, unit, name, consumer in zip(*self._columns.units, strict=True)
+            if (number, name, consumer) == (*key, self._consumer)
+        }
+        new = [unit for unit in use.units if unit not in own]
+        if new:
+            self._check(use, key, new, frozenset().union(*dependent.values()))
+        return use
+
+    def _check(
+        self, use: Use, key: tuple[int, str], new: Collection[str], dependent: Collection[str]
+    ) -> None:
+        """Raise unless new units can be allocated."""
+        provider = self._shape.names[key[0]]
+        where, units = f"{use.resource_class} at {provider}", self._units.get(key)
+        for unit in new:
+            if units is None:
+                raise exceptions.UnitNotFound(
+                    unit, f"{where} has none, those it shares are of the providers below"
+                )
+            if unit not in units and unit not in dependent:
+                raise exceptions.UnitNotFound(unit, f"{where} has {_shown(units)}")
+        inventory, count = self._inventories.get(key), len(use.units)
+        if inventory is not None:
+            count = unit_count(inventory, use.resource_class, use.units)
+        if count != use.amount:
+            raise exceptions.InvalidAmount(
+                f"units of {where}", use.units, f"{use.amount}, as many as the amount"
+            )
+        reasons = [
+            _unit_taken(use, unit, provider, consumer)
+            for number, unit, name, consumer in zip(*self._columns.units, strict=True)
+            if unit in new
+            and number != key[0]
+            and (number, name) in self._units
+            and self._shape.roots[number] == self._shape.roots[key[0]]
+            and not (self._is_leaving and consumer == self._consumer)
+        ]
+        if reasons:
+            raise exceptions.CapacityException.of(reasons)
+
+
+def _unit_taken(use: Use, unit: str, where: str, consumer: str) -> Reason:
+    """Return the reason that refuses a unit which is allocated to another consumer."""
+    return Reason(
+        Rule.UNIT_TAKEN,
+        use.amount,
+        bound=0,
+        used=1,
+        resource=use.resource_class,
+        where=where,
+        holders=((consumer, 1),),
+        unit=unit,
+    )
+
+
+def _with_dependent(use: Use, dependent: Mapping[str, frozenset[str]]) -> Use:
+    """Return a use with all units that depend on those that it names.
+
+    :raises InvalidAmount: if it names some of them and not all
+    """
+    units = set(use.units)
+    for unit, others in dependent.items():
+        if not units.isdisjoint(others) and not {unit, *others} <= units:
+            raise exceptions.InvalidAmount(
+                f"units of {use.resource_class}",
+                use.units,
+                f"{unit} alone, or with all that go with it: {_shown(others)}",
+            )
+        if unit in units:
+            units |= others
+    return dataclasses.replace(use, units=tuple(sorted(units))) if dependent else use
+
+
+def _shown(units: Collection[str]) -> str:
+    """Return the names of units, at most 16 of them, shorter ones first."""
+    ordered = sorted(units, key=lambda unit: (len(unit), unit))
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return f"{', '.join(ordered[:_SHOWN])}{more}" if ordered else "none"
+
+
+# --- from uses to assigned amounts ----------------------------------------------------------------
+
+
+def _located_in(claim: Claim) -> dict[str, Amount]:
+    """Return the placed amounts of a claim's request."""
+    return {} if claim.request is None else located_amounts(claim.request.unnamed.resources)
+
+
+def assigned_amounts(record: ConsumerRecord, columns: Columns) -> dict[str, Amounts]:
+    """Return the allocations of a consumer by provider; a placed amount is that of its host.
+
+    A placed amount is recognized by the request. If it could be at several hosts, the allocations
+    of its parts are returned in its place.
+
+    :param columns: the trees of the providers of the allocations
+    """
+    located, uses = _located_in(claim_of(record)), list(record.held)
+    views = LocatedViews(columns)
+    amounts: dict[str, Amounts] = {}
+    cells: dict[str, ChosenCells] = {}
+    for kind in sorted(located, key=lambda name: not _has_cells(name, views)):
+        options = list(_assignments(kind, located[kind], uses, views, cells))
+        complete = [option for option in options if option.is_complete] or options
+        if len(complete) == 1:
+            view, amount, uses, _ = complete[0]
+            amounts[view.host] = amounts.get(view.host, Amounts()) + Amounts({kind: amount})
+            chosen = chosen_cells({kind: amount}, {kind: view})
+            if chosen is not None:
+                cells[view.host] = chosen
+    rest = claim_of(dataclasses.replace(record, held=tuple(uses))).by_provider()
+    for name, others in rest.items():
+        amounts[name] = amounts[name] + others if name in amounts else others
+    return amounts
+
+
+def _has_cells(kind: str, views: LocatedViews) -> bool:
+    """Return True if a resource has host cells, which other resources may be near."""
+    trees = (views.of_tree(root, kind) for root in views.trees(kind))
+    return any(view is not None and cell_map_of(view.inventory) is not None for view in trees)
+
+
+class _Option(NamedTuple):
+    """A tree in which an amount may be allocated."""
+
+    view: LocatedView
+    amount: Amount  #: assigned
+    rest: list[Use]  #: the other uses of the consumer
+    is_complete: bool  #: whether the amount is all that the consumer uses of the parts
+
+
+def _assignments(
+    kind: str,
+    amount: Amount,
+    uses: Sequence[Use],
+    views: LocatedViews,
+    cells: Mapping[str, ChosenCells],
+) -> Iterator[_Option]:
+    """Yield each tree in which a consumer may have an amount allocated.
+
+    :param cells: by host, the host cells that the consumer uses
+    """
+    keys = views.shape.keys[kind]
+    for root in views.trees(kind):
+        view = views.of_tree(root, kind)
+        assert view is not None, "the tree has parts"
+        positions = view.shape.positions
+        own = [use for use in uses if use.provider_uuid in positions and use.key in keys]
+        near = cells.get(view.host)
+        for chosen in () if not own else (None,) if near is None else (near, None):
+            with contextlib.suppress(exceptions.ForeignAmount):
+                assigned = view.assigned_amount(amount, own, chosen)
+                rest = list(_without(uses, view.deltas(assigned)))
+                is_complete = not any(
+                    use.key in keys and use.provider_uuid in positions for use in rest
+                )
+                yield _Option(view, assigned, rest, is_complete)
+                break
+
+
+def _without(uses: Iterable[Use], parts: Iterable[Use]) -> Iterator[Use]:
+    """Yield the remainder of uses without parts of them."""
+    removed: Mapping[Key, Use] = {part.key: part for part in parts}
+    for use in uses:
+        part = removed.get(use.key)
+        if part is None:
+            yield use
+        elif use.amount != part.amount:
+            units = tuple(unit for unit in use.units if unit not in part.units)
+            yield dataclasses.replace(use, amount=use.amount - part.amount, units=units)

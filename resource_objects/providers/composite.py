@@ -1,0 +1,275 @@
+"""Views: the inventory of a placed resource, assembled from its parts in a provider tree.
+
+A placed resource, such as a NUMA topology, stores each of its parts (a cell) at a provider of its
+own. A view is the inventory over all parts of one tree. It assigns amounts, and converts assigned
+amounts to allocations at the providers of the parts and back. The packages above use this module
+for every placed resource and name none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from resource_objects import exceptions
+from resource_objects.exceptions import Reason
+from resource_objects.providers.allocation import Allocation
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.orders import Use
+from resource_objects.providers.tree_shape import (
+    NO_EXCLUSIONS,
+    CachedInventory,
+    Exclusions,
+    PartProvider,
+    ResourceParts,
+    TreeShape,
+    TreeUsage,
+)
+from resource_objects.resources import Amount, Amounts, resource
+from resource_objects.resources.context import ChosenCells, Context
+from resource_objects.resources.located import Identified, Located
+from resource_objects.resources.records import AmountRecord
+
+
+def located_amounts(amounts: Amounts) -> dict[str, Amount]:
+    """Return the amounts of placed resources."""
+    return {kind.name: amount for kind, amount in amounts.items() if kind.is_located}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class LocatedView:
+    """The inventory of a placed resource over one tree, with the provider of each part."""
+
+    inventory: Located[Amount]
+    shape: ResourceParts
+
+    @property
+    def host(self) -> str:
+        """The name of the root."""
+        return self.shape.host
+
+    @property
+    def parts(self) -> tuple[PartProvider, ...]:
+        """The provider of each part, in the order of ``inventory.parts()``."""
+        return self.shape.parts
+
+    def fit(self, amount: Amount) -> Amount:
+        """Return the assigned amount, decided for this resource alone.
+
+        :raises CapacityException: with reasons that name the host
+        :raises ForeignAmount: if the amount is assigned to parts that do not exist here
+        """
+        try:
+            return self.inventory.fit(amount)
+        except exceptions.CapacityException as refusal:
+            raise at_host(refusal.reasons, self.host) from refusal
+
+    def part_of(self, reason: Reason) -> PartProvider | None:
+        """Return the provider of the part that a reason is about, None for the whole host."""
+        ids = self.inventory.part_ids()
+        return self.parts[ids.index(reason.cell)] if reason.cell in ids else None
+
+    def is_about(self, reason: Reason) -> bool:
+        """Return True if a reason may be about this resource, not another one of the tree."""
+        return reason.resource == self.shape.resource.name or reason.resource in self.shape.classes
+
+    def blocking_units(
+        self, amount: Amount, reason: Reason, within: Collection[int] | None = None
+    ) -> dict[PartProvider, Mapping[str, frozenset[str]]]:
+        """Return the unavailable units that a refused amount would need, by provider.
+
+        Each unit comes with the allocated or removed units that block it.
+
+        :param within: positions of the parts that may be used, None for all
+        """
+        if not isinstance(self.inventory, Identified) or not self.is_about(reason):
+            return {}
+        return {
+            self.parts[position]: units
+            for position, units in self.inventory.blocking_units(amount, reason).items()
+            if within is None or position in within
+        }
+
+    def records(self, assigned: Amount) -> Iterator[tuple[PartProvider, AmountRecord]]:
+        """Yield the amounts that an assigned amount uses of each provider; negative to release."""
+        for position, records in self.inventory.to_allocations(assigned):
+            for record in records:
+                yield self.parts[position], record
+
+    def deltas(self, assigned: Amount) -> tuple[Use, ...]:
+        """Return the changes of usage that an assigned amount makes in a ledger."""
+        return tuple(
+            Use(part.uuid, record.resource_class, record.amount, record.units)
+            for part, record in self.records(assigned)
+        )
+
+    def allocations(self, assigned: Amount) -> tuple[Allocation, ...]:
+        """Return an assigned amount as allocations."""
+        return tuple(
+            Allocation(
+                provider=part.name,
+                provider_uuid=part.uuid,
+                resource_class=record.resource_class,
+                amount=resource(record.resource_class).make_amount(record.amount),
+                units=record.units,
+            )
+            for part, record in self.records(assigned)
+        )
+
+    def assigned_amount(
+        self, amount: Amount, uses: Iterable[Use], near: ChosenCells | None = None
+    ) -> Amount:
+        """Return the assigned amount that is stored as ``uses`` of the parts here.
+
+        :param near: the host cells, and those that the consumer uses for another resource
+        :raises ForeignAmount: if ``amount`` cannot be stored so
+        """
+        positions = self.shape.positions
+        records: dict[int, list[AmountRecord]] = defaultdict(list)
+        for use in uses:
+            if use.provider_uuid in positions:
+                record = AmountRecord(use.resource_class, use.amount, use.units)
+                records[positions[use.provider_uuid]].append(record)
+        return self.inventory.from_allocations(amount, records, Context(chosen=near))
+
+
+def at_host(reasons: Iterable[Reason], host: str) -> exceptions.CapacityException:
+    """Return a refusal with reasons that name the host unless they name another provider."""
+    return exceptions.CapacityException.of(
+        dataclasses.replace(reason, where=reason.where or host) for reason in reasons
+    )
+
+
+class LocatedViews:
+    """The views over every tree of some columns, each assembled when it is first needed.
+
+    The same view is returned every time, so an amount that one caller allocates of its inventory is
+    allocated for the next one. Cost: a pass over the rows for the first view, then that of
+    assembling each view.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        exclusions: Exclusions = NO_EXCLUSIONS,
+        shape: TreeShape | None = None,
+    ) -> None:
+        """:param shape: that of the same definition, with the inventories that it caches; None:
+        computed from the columns, and nothing is cached
+        """
+        self.shape = shape or TreeShape(columns)
+        self._is_cached = shape is not None and not any(exclusions)
+        self._exclusions = exclusions
+        self._usage = TreeUsage(columns)
+        self._views: dict[tuple[int, str], LocatedView] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.shape.parts)
+
+    def of_tree(self, root: int, kind: str) -> LocatedView | None:
+        """Return the view of a resource over the tree of a root, None if the tree has no part.
+
+        :param root: the backend's number of the root, as in the columns
+        :raises InvalidInventory: if the stored parts contradict each other
+        """
+        key = root, kind
+        if key not in self._views and key in self.shape.parts:
+            inventory = self._from_cache(root, kind) if self._is_cached else None
+            self._views[key] = (
+                self.excluding(root, kind, self._exclusions)
+                if inventory is None
+                else LocatedView(inventory, self.shape.resource_parts(root, kind))
+            )
+        return self._views.get(key)
+
+    def excluding(self, root: int, kind: str, exclusions: Exclusions) -> LocatedView:
+        """Return a new view over a tree that has parts, in which less can be allocated.
+
+        :param exclusions: those that apply, in place of the exclusions of all views
+        """
+        shape = self.shape.resource_parts(root, kind)
+        parts = shape.all_parts(self._usage, exclusions)
+        remaining = shape.remaining(self._usage, exclusions)
+        return LocatedView(shape.assemble(parts, remaining), shape)
+
+    def _from_cache(self, root: int, kind: str) -> Located[Amount] | None:
+        """Return a copy of the cached inventory with the present usage; None if it has no copies.
+
+        The cached inventory itself is never changed.
+        """
+        shape, usage = self.shape.resource_parts(root, kind), self._usage
+        cached, remaining = shape.cached, shape.remaining(usage)
+        inventory: Located[Amount] | None = None
+        if cached is None:
+            parts = shape.all_parts(usage)
+        else:
+            parts = shape.parts_after(cached, usage)
+            inventory = cached.inventory.with_use(cached.parts, parts, remaining)
+        if inventory is None:
+            inventory = shape.assemble(parts, remaining)
+        copy = inventory.with_use(parts, parts, remaining)
+        if copy is not None:
+            shape.cached = CachedInventory(usage, parts, inventory)
+        return copy
+
+    def described(self, root: int, kind: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Return the numbers of the providers of the parts in a tree, and their descriptions."""
+        numbers, descriptions = zip(*self.shape.parts[root, kind], strict=True)
+        return numbers, descriptions
+
+    def trees(self, kind: str) -> list[int]:
+        """Return the numbers of the roots whose trees have parts of a resource."""
+        return [root for root, name in self.shape.parts if name == kind]
+
+    def kinds(self) -> set[str]:
+        """Return the placed resources of all trees."""
+        return {kind for _, kind in self.shape.parts}
+
+    def of_host(self, root: int) -> dict[str, LocatedView]:
+        """Return the views over the tree of a root, without parts that contradict each other."""
+        views: dict[str, LocatedView] = {}
+        for kind in sorted(self.kinds()):
+            try:
+                view = self.of_tree(root, kind)
+            except exceptions.InvalidInventory:
+                continue
+            if view is not None:
+                views[kind] = view
+        return views
+
+
+class ShapeCache:
+    """The shapes of the trees that were read last, each valid until its definition changes.
+
+    Threads may share it: a shape is added and removed as a whole.
+    """
+
+    #: The maximum number of providers of all shapes, which need 2 to 3 KB each.
+    MOST = 8192
+
+    def __init__(self) -> None:
+        self._shapes: dict[tuple[str, ...], TreeShape] = {}
+        self._count = 0
+
+    def columns(self, keys: Iterable[str]) -> Columns | None:
+        """Return the definition of some trees as it was read last, None if it is not cached.
+
+        :param keys: uuids of their roots
+        """
+        shape = self._shapes.get(tuple(sorted(keys)))
+        return None if shape is None else shape.columns
+
+    def views(self, columns: Columns, exclusions: Exclusions = NO_EXCLUSIONS) -> LocatedViews:
+        """Return the views over the trees of some columns."""
+        providers = columns.providers
+        pairs = zip(providers.uuid, providers.parent_id, strict=True)
+        key = tuple(sorted([uuid for uuid, parent in pairs if parent is None]))
+        shape = self._shapes.get(key)
+        if shape is None or not shape.defines(columns):
+            if shape is None:
+                self._count += len(providers.uuid)
+            if self._count > self.MOST:
+                self._shapes, self._count = {}, len(providers.uuid)
+            shape = self._shapes[key] = TreeShape.of_definition(columns)
+        return LocatedViews(columns, exclusions, shape)

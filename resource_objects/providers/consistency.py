@@ -1,0 +1,333 @@
+"""Checks of placed resources before changes of definitions are written. Pure.
+
+A placed resource, such as a NUMA topology, stores each of its parts at a provider of its own. Parts
+that contradict each other make no inventory, so the host could not be used. And a unit that is
+allocated by name must not become available in another way: a dedicated CPU as a shared one, a
+device as one of another class or of another provider.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from resource_objects import exceptions
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    KeptDefinitions,
+    ProviderDefinition,
+)
+from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
+from resource_objects.resources import Inventory, resource
+from resource_objects.resources.located import Identified, Located
+from resource_objects.resources.records import KeptPart
+
+#: The placed inventories of one provider, by resource.
+_Parts = Mapping[str, Inventory]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReassignedUnits:
+    """Units of one tree that changes of definitions make available in another way than by name."""
+
+    root: str  #: uuid
+    units: Mapping[str, frozenset[str]]  #: by resource class
+    parts: frozenset[str]  #: uuids of the providers of parts
+
+
+def check_consistent(
+    stored: KeptDefinitions, changes: DefinitionChanges
+) -> tuple[ReassignedUnits, ...]:
+    """Raise unless the parts of each changed tree are consistent; return the reassigned units.
+
+    Cost: nothing if no part changes; else linear in the providers, and assembling those trees.
+
+    :param stored: the trees before the changes
+    :raises InvalidTree: with the tree and the contradiction
+    """
+    reassigned: list[ReassignedUnits] = []
+    for tree in _changed_trees(stored, changes):
+        _assemble(tree)
+        reassigned += _reassigned_in_place(tree)
+        reassigned += _moved_devices(tree)
+    return tuple(reassigned)
+
+
+def conflicting_holders(
+    reassigned: ReassignedUnits, columns: Columns, orders: Iterable[ConsumerOrder]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (provider, class, unit, consumer) of reassigned units that remain allocated.
+
+    :param columns: the tree, with allocations
+    :param orders: those of the same write as the changes
+    """
+    providers = columns.providers
+    uuids = dict(zip(providers.provider_id, providers.uuid, strict=True))
+    names = dict(zip(providers.provider_id, providers.name, strict=True))
+    by_consumer = {order.consumer: order for order in orders}
+    for number, unit, name, consumer in zip(*columns.units, strict=True):
+        is_reassigned = uuids[number] in reassigned.parts and unit in reassigned.units.get(name, ())
+        key = uuids[number], name
+        if is_reassigned and _retains(by_consumer.get(consumer), key, unit):
+            yield names[number], name, unit, consumer
+
+
+def _retains(order: ConsumerOrder | None, key: Key, unit: str) -> bool:
+    """Return True if a consumer that has a unit still has it after an order."""
+    if order is None or order.mode is Mode.KEEP:
+        return True
+    uses = [use for use in order.uses if use.key == key and unit in use.units]
+    if order.mode is Mode.ADD:
+        return not any(use.amount < 0 for use in uses)
+    return bool(uses)
+
+
+def has_devices(definition: ProviderDefinition) -> bool:
+    """Return True if a provider has a part whose units are devices."""
+    return any(isinstance(inventory, Identified) for _, inventory in _structured(definition))
+
+
+# --- parts before and after -----------------------------------------------------------------------
+
+
+class _ChangedTree(NamedTuple):
+    """The parts of a tree, by uuid of the provider, before and after changes."""
+
+    root: str  #: uuid
+    name: str
+    before: Mapping[str, _Parts]  #: with those that come from other trees
+    after: Mapping[str, _Parts]
+
+
+def _changed_trees(stored: KeptDefinitions, changes: DefinitionChanges) -> Iterator[_ChangedTree]:
+    """Yield the trees whose parts change."""
+    wanted = (*changes.creates, *(update.definition for update in changes.updates))
+    if not any(map(_has_parts, wanted)):
+        return
+    definitions = {uuid: provider.definition for uuid, provider in stored.items()}
+    parents = {uuid: definition.parent_uuid for uuid, definition in definitions.items()}
+    before: dict[str, _Parts] = {
+        uuid: dict(_parts_of(definition))
+        for uuid, definition in definitions.items()
+        if _has_parts(definition)
+    }
+    former_root = {uuid: _root(uuid, parents) for uuid in before}
+    after = dict(before)
+    for definition in wanted:
+        definitions[definition.uuid] = definition
+        parents[definition.uuid] = definition.parent_uuid
+        after[definition.uuid] = dict(_parts_of(definition))
+    for removal in changes.removals:
+        after.pop(removal.uuid, None)
+    root = {uuid: _root(uuid, parents) for uuid, parts in after.items() if parts}
+    before_by_tree: dict[str, dict[str, _Parts]] = defaultdict(dict)
+    for uuid, parts in before.items():
+        for top in {former_root[uuid], root.get(uuid, former_root[uuid])}:
+            before_by_tree[top][uuid] = parts
+    after_by_tree: dict[str, dict[str, _Parts]] = defaultdict(dict)
+    for uuid, top in root.items():
+        after_by_tree[top][uuid] = after[uuid]
+    for top in dict.fromkeys(root[one.uuid] for one in wanted if one.uuid in root):
+        yield _ChangedTree(top, definitions[top].name, before_by_tree[top], after_by_tree[top])
+
+
+def _root(uuid: str, parents: Mapping[str, str | None]) -> str:
+    """Return the root of a provider; of providers that form a ring, one of them."""
+    path = {uuid: None}
+    while (parent := parents.get(uuid)) is not None and parent in parents and parent not in path:
+        path[parent] = None
+        uuid = parent
+    return uuid
+
+
+def _has_parts(definition: ProviderDefinition) -> bool:
+    return any(resource(kind.resource_class).is_located for kind in definition.kinds)
+
+
+def _parts_of(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
+    return ((name, part) for name, part in _structured(definition) if resource(name).is_located)
+
+
+def _structured(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
+    """Yield the inventories of a provider that consist of more than figures, by resource."""
+    records = {record.resource_class: record for record in definition.inventories}
+    for kind in definition.kinds:
+        figures = [records[name] for name in kind.classes if name in records]
+        inventory = resource(kind.resource_class).inventory_from_kept(figures, kind.body or None)
+        yield kind.resource_class, inventory
+
+
+def _located(parts: Iterable[_Parts]) -> Iterator[Located[Any]]:
+    """Yield the inventories of parts."""
+    for own in parts:
+        yield from (inventory for inventory in own.values() if isinstance(inventory, Located))
+
+
+def _classes(parts: Iterable[_Parts]) -> set[str]:
+    """Return the resource classes in which parts are counted."""
+    return {
+        record.resource_class
+        for own in parts
+        for inventory in own.values()
+        for record in inventory.to_records()
+    }
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def _assemble(tree: _ChangedTree) -> None:
+    """Raise InvalidTree unless the parts of a tree make an inventory."""
+    by_kind: dict[str, list[KeptPart]] = defaultdict(list)
+    for parts in tree.after.values():
+        for name, inventory in parts.items():
+            by_kind[name].append(KeptPart(inventory.to_records(), inventory.describe()))
+    for name, stored in by_kind.items():
+        try:
+            resource(name).from_parts(stored)
+        except exceptions.InvalidInput as error:
+            raise exceptions.InvalidTree(
+                f"{name} of {tree.name}, {error.what}", error.value, error.expected
+            ) from error
+
+
+def _reassigned_in_place(tree: _ChangedTree) -> Iterator[ReassignedUnits]:
+    """Yield the units of a tree that were available by name only."""
+    new_devices = _part_of_unit(tree.after).keys() - _part_of_unit(tree.before).keys()
+    units: dict[str, frozenset[str]] = {}
+    for name in _classes((*tree.before.values(), *tree.after.values())):
+        after, before = (
+            _units_given_otherwise(parts.values(), name) for parts in (tree.after, tree.before)
+        )
+        if reassigned := after - before - new_devices:
+            units[name] = reassigned
+    if units:
+        yield ReassignedUnits(tree.root, units, frozenset(tree.after))
+
+
+def _units_given_otherwise(parts: Iterable[_Parts], name: str) -> frozenset[str]:
+    """Return the units named like those of a class that are available in another way."""
+    return frozenset().union(*(part.units_elsewhere(name) for part in _located(parts)))
+
+
+def _moved_devices(tree: _ChangedTree) -> Iterator[ReassignedUnits]:
+    """Yield the devices that become devices of another part; allocations are at the former one."""
+    now = _part_of_unit(tree.after)
+    moved: dict[str, set[str]] = defaultdict(set)
+    for unit, uuid in _part_of_unit(tree.before).items():
+        if now.get(unit, uuid) != uuid:
+            moved[uuid].add(unit)
+    for uuid, units in moved.items():  # in every class: a device may be allocated with another one
+        by_class = dict.fromkeys(_classes([tree.before[uuid]]), frozenset(units))
+        yield ReassignedUnits(tree.root, by_class, frozenset([uuid]))
+
+
+def _part_of_unit(parts: Mapping[str, _Parts]) -> dict[str, str]:
+    """Return the provider of each device, by the name of the device."""
+    return {
+        unit: uuid
+        for uuid, own in parts.items()
+        for inventory in _located([own])
+        if isinstance(inventory, Identified)
+        for name in _classes([{"": inventory}])
+        for unit in inventory.units(name) or ()
+    }
+
+
+# --- allocations of renumbered parts --------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RenumberedParts:
+    """The parts of a tree between which changes of definitions move units: CPUs of NUMA cells.
+
+    Firmware may number cells anew, or report one cell as several. A consumer keeps its CPUs, so its
+    allocations follow them to the providers that have them now. Providers are known by uuid.
+    """
+
+    root: str
+    part_of: Mapping[str, str]  #: by unit that can be allocated, the part that has it now
+    #: by former part, the parts that have its units now, those with most of them first
+    successors: Mapping[str, Sequence[str]]
+    classes: Mapping[str, frozenset[str]]  #: of each part now
+
+    def held_after(self, uses: Iterable[Use], free: Counter[Key]) -> tuple[Use, ...]:
+        """Return what a consumer has allocated after the change.
+
+        Units are allocated at the part that has them. All else of a part, such as memory, follows
+        the units that the consumer has of it; without units it goes where there is capacity.
+
+        :param uses: what the consumer has allocated before
+        :param free: what is free of each part; what is allocated is subtracted
+        """
+        amounts: Counter[Key] = Counter()
+        units: dict[Key, tuple[str, ...]] = defaultdict(tuple)
+        uses = list(uses)
+        for use in uses:
+            uuid, rest = use.provider_uuid, use.amount
+            for unit in use.units if uuid in self.successors else ():
+                key = self._target(self.part_of.get(unit, uuid), use)
+                units[key] += (unit,)
+                amounts[key] += 1
+                rest -= 1
+            if uuid not in self.successors:
+                units[use.key] += use.units
+            if rest:
+                amounts[self._target(self._main_part(uuid, uses, free), use)] += rest
+        free.subtract(amounts)
+        return tuple(Use(*key, amount, units[key]) for key, amount in amounts.items())
+
+    def _target(self, part: str, use: Use) -> Key:
+        """Return the inventory of a part if it has the class of a use, else the former one."""
+        has_class = use.resource_class in self.classes.get(part, ())
+        return (part, use.resource_class) if has_class else use.key
+
+    def _main_part(self, uuid: str, uses: Sequence[Use], free: Mapping[Key, int]) -> str:
+        """Return the part to which the rest of a consumer's use of a former part moves."""
+        if uuid not in self.successors:
+            return uuid
+        here = [use for use in uses if use.provider_uuid == uuid]
+        counts = Counter(self.part_of.get(unit, uuid) for use in here for unit in use.units)
+        if counts:
+            return max(counts, key=lambda part: (counts[part], part == uuid))
+        parts = self.successors[uuid]
+        with_capacity = (
+            part
+            for part in parts
+            if all(free.get((part, use.resource_class), 0) >= use.amount for use in here)
+        )
+        return next(with_capacity, parts[0])
+
+
+def renumbered(stored: KeptDefinitions, changes: DefinitionChanges) -> Iterator[RenumberedParts]:
+    """Yield the trees in which changes move the units that identify parts."""
+    for tree in _changed_trees(stored, changes):
+        before, after = _identifying_units(tree.before), _identifying_units(tree.after)
+        successors: dict[str, list[str]] = {}
+        for uuid, units in before.items():
+            counts = {part: len(units & now) for part, now in after.items() if units & now}
+            parts = sorted(counts, key=lambda part: (-counts[part], part != uuid))
+            if parts not in ([], [uuid]):
+                successors[uuid] = parts
+        if successors:
+            classes = {uuid: frozenset(_classes([parts])) for uuid, parts in tree.after.items()}
+            part_of = {
+                unit: uuid
+                for uuid in after
+                for inventory in _located([tree.after[uuid]])
+                for name in classes[uuid]
+                for unit in inventory.units(name) or ()
+            }
+            yield RenumberedParts(tree.root, part_of, successors, classes)
+
+
+def _identifying_units(parts: Mapping[str, _Parts]) -> dict[str, frozenset[str]]:
+    """Return the units that identify each part when the parts are numbered anew."""
+    units = {
+        uuid: frozenset[str]().union(*(one.identifying_units() for one in _located([own])))
+        for uuid, own in parts.items()
+    }
+    return {uuid: names for uuid, names in units.items() if names}

@@ -1,0 +1,259 @@
+"""The consumers named in refusals of placed amounts, and the consumer of unattributed usage.
+
+What is used of a host without a known consumer is allocated to the host's *unattributed* consumer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from resource_objects import fields
+from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.composite import LocatedView
+from resource_objects.providers.decision import largest, unit_removed
+from resource_objects.providers.removed_units import free_removed_units
+from resource_objects.providers.tree_shape import PartProvider
+from resource_objects.resources import Amount
+from resource_objects.resources.records import InventoryRecord
+
+#: Unavailable units, each with the units that block it, by the number of their provider.
+Blocked: TypeAlias = Mapping[int, Mapping[str, Collection[str]]]
+
+_NOTHING: Mapping[str, object] = fields.FrozenDict()
+_SUFFIX = "/unattributed"
+#: The rules that fail because of allocations to others.
+_BY_OTHERS = frozenset(
+    {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
+)
+
+
+def unattributed(host: str) -> str:
+    """Return the name of the consumer to which a host's unattributed usage is allocated.
+
+    >>> unattributed("host0")
+    'host0/unattributed'
+    """
+    return f"{host}{_SUFFIX}"
+
+
+def is_unattributed(consumer: str) -> bool:
+    """Return True for the name of such a consumer, even if its host was renamed.
+
+    >>> is_unattributed(unattributed("host0")), is_unattributed("job-1")
+    (True, False)
+    """
+    return consumer.endswith(_SUFFIX)
+
+
+def holders_of(columns: Columns, number: int, name: str) -> Counter[str]:
+    """Return the amount of an inventory that each consumer uses, through shares too."""
+    factors = {(number, name): 1}
+    for at, kind, of, of_class, factor in zip(*columns.shares, strict=True):
+        if (of, of_class) == (number, name):
+            factors[at, kind] = factor
+    holders: Counter[str] = Counter()
+    for at, kind, consumer, amount in zip(*columns.allocations, strict=True):
+        if (at, kind) in factors:
+            holders[consumer] += amount * factors[at, kind]
+    return holders
+
+
+def describe_holders(columns: Columns, name: str) -> Iterator[str]:
+    """Yield a sentence about each consumer of a provider, with its units or its amount."""
+    providers = columns.providers
+    number = dict(zip(providers.name, providers.provider_id, strict=True)).get(name)
+    units: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for at, unit, kind, consumer in zip(*columns.units, strict=True):
+        if at == number:
+            units[consumer, kind].append(unit)
+    for at, kind, consumer, amount in zip(*columns.allocations, strict=True):
+        if at == number:
+            what = ", ".join(sorted(units[consumer, kind])) or f"{amount} {kind}"
+            yield f"{consumer} holds {what}"
+
+
+# --- refusals of placed amounts -------------------------------------------------------------------
+
+
+def with_holders(
+    refusal: CapacityException,
+    views: LocatedView | Collection[LocatedView],
+    columns: Columns,
+    refused: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
+    within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]
+) -> CapacityException:
+    """Return a refusal with reasons that name the host, the consumers and the removed units.
+
+    Cost: one pass over the rows; it explains a decision that was made.
+
+    :param views: those that were requested, all of one tree
+    :param columns: those that the views were assembled from
+    :param refused: the refused amounts by resource, if their blocking units are to be named
+    :param within: by resource, positions of the parts that may be used; absent for all
+    """
+    views = [views] if isinstance(views, LocatedView) else list(views)
+    removed = free_removed_units(columns).units
+    reasons: dict[Reason, None] = {}
+    for_units: dict[Reason, None] = {}
+    for reason in refusal.reasons:
+        view = next((view for view in views if view.is_about(reason)), views[0])
+        kind = view.shape.resource.name
+        amount = refused.get(kind)
+        units = {} if amount is None else view.blocking_units(amount, reason, within.get(kind))
+        blocked: dict[int, Mapping[str, Collection[str]]] = {}
+        for part, blocking in sorted(units.items()):
+            free = removed.get(part.number, ())
+            blocked[part.number] = without(blocking, free)
+            for unit in sorted(frozenset[str]().union(*blocking.values()).intersection(free)):
+                for_units[unit_removed(unit, part.name)] = None
+        reasons[_with_consumers(reason, view, columns, blocked)] = None
+    return CapacityException.of([*reasons, *for_units])
+
+
+def without(
+    blocking: Mapping[str, frozenset[str]], removed: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """Return the unavailable units that no removed unit blocks.
+
+    :param removed: free units that were removed from the host
+    """
+    return {unit: units for unit, units in blocking.items() if units.isdisjoint(removed)}
+
+
+def _with_consumers(reason: Reason, view: LocatedView, columns: Columns, units: Blocked) -> Reason:
+    """Return a reason with the host and the consumers of what was requested."""
+    reason = dataclasses.replace(reason, where=reason.where or view.host)
+    name = reason.resource
+    if name is None or reason.holders:
+        return reason
+    if units:
+        factors = {
+            (number, kind): factor
+            for number, kind, of, of_class, factor in zip(*columns.shares, strict=True)
+            if (of, of_class) == (number, name)
+        }
+        rows = zip(*columns.units, strict=True), zip(*columns.allocations, strict=True)
+        counts = who_has(units, *rows, lambda number, kind: factors.get((number, kind), 1))
+        return dataclasses.replace(reason, holders=largest(counts.items()))
+    if reason.rule not in _BY_OTHERS:
+        return reason
+    part = view.part_of(reason)
+    number = view.shape.root if part is None else part.number
+    if part is None:
+        reason = _with_host_figures(reason, number, columns)
+    if reason.rule is Rule.UNIT_TAKEN:
+        holders = Counter(
+            consumer
+            for at, unit, _, consumer in zip(*columns.units, strict=True)
+            if (at, unit) == (number, reason.unit)
+        )
+    else:
+        holders = holders_of(columns, number, name)
+        if part is not None:
+            holders.update(_holders_elsewhere(view, part, name, columns))
+    return dataclasses.replace(reason, holders=largest(holders.items()))
+
+
+def who_has(
+    blocked: Blocked,
+    units: Iterable[tuple[int, str, str, str]],
+    allocations: Iterable[tuple[int, str, str, int]],
+    factor: Callable[[int, str], int],
+) -> dict[str, int]:
+    """Return the number of unavailable units of each consumer.
+
+    For a consumer of none of these units, units that it blocks count instead: a consumer of two
+    functions of a card has the one card. A consumer whose units were not specified has as many as
+    its amount, if there are that many units without a known consumer.
+
+    :param blocked: the unavailable units
+    :param units: ``(number, unit, class, consumer)`` of allocated units
+    :param allocations: ``(number, class, consumer, amount)``
+    :param factor: the number of unavailable units that one unit of a class at a provider uses
+    """
+    consumers: dict[tuple[int, str], str] = {}
+    named: set[tuple[int, str, str]] = set()
+    for number, unit, name, consumer in units:
+        consumers[number, unit] = consumer
+        named.add((number, name, consumer))
+    own: Counter[tuple[int, str]] = Counter()
+    blocking: Counter[tuple[int, str]] = Counter()
+    anonymous: Counter[int] = Counter()
+    for number, unavailable in blocked.items():
+        for unit, blockers in unavailable.items():
+            names = {consumers.get((number, blocker)) for blocker in blockers}
+            anonymous[number] += None in names
+            blocking.update((number, name) for name in names if name is not None)
+            if unit in blockers and (number, unit) in consumers:
+                own[number, consumers[number, unit]] += 1
+    counts: Counter[str] = Counter()
+    for (number, consumer), count in blocking.items():
+        counts[consumer] += own[number, consumer] or count
+    for number, name, consumer, amount in allocations:
+        if anonymous[number] and (number, name, consumer) not in named:
+            counts[consumer] += min(amount * factor(number, name), anonymous[number])
+    return dict(+counts)
+
+
+def _with_host_figures(reason: Reason, number: int, columns: Columns) -> Reason:
+    """Return a reason about the remaining capacity of a host with the figures of the host."""
+    table = columns.inventories
+    rows = zip(table.provider_id, table.resource_class, table.capacity, table.used, strict=True)
+    for at, name, capacity, used in rows:
+        if (at, name) == (number, reason.resource) and capacity - used == reason.free:
+            return dataclasses.replace(reason, bound=capacity, used=used)
+    return reason
+
+
+def _holders_elsewhere(
+    view: LocatedView, part: PartProvider, name: str, columns: Columns
+) -> Iterator[str]:
+    """Yield the consumer of each unit of a part that was allocated as a unit of another part."""
+    units = view.inventory.parts()[view.parts.index(part)].inventory.units(name) or ()
+    others = {other.number for other in view.parts} - {part.number}
+    for number, unit, _, consumer in zip(*columns.units, strict=True):
+        if number in others and unit in units:
+            yield consumer
+
+
+# --- refusals within limits -----------------------------------------------------------------------
+
+
+def true_of_all(reasons: Iterable[Reason], columns: Columns) -> Iterator[Reason]:
+    """Yield the reasons of a refusal within limits that hold without the limits.
+
+    The figures of an inventory that a limit reserved are not the stored ones. Such a reason is
+    replaced by one for each provider of the host whose free capacity is too small.
+    """
+    for reason in reasons:
+        is_stored = sum(amount for _, amount in reason.holders) == reason.used
+        if reason.rule is Rule.DISABLED or (reason.holders and is_stored):
+            yield reason
+        elif reason.holders:
+            yield from _of_each_provider(reason, columns)
+
+
+def _of_each_provider(reason: Reason, columns: Columns) -> Iterator[Reason]:
+    """Yield the reason for each provider of the host whose free capacity is too small."""
+    providers = columns.providers
+    names = dict(zip(providers.provider_id, providers.name, strict=True))
+    roots = dict(zip(providers.provider_id, providers.root_id, strict=True))
+    host = next((roots[number] for number, name in names.items() if name == reason.where), None)
+    for number, *figures in zip(*columns.inventories, strict=True):
+        record = InventoryRecord(*figures)
+        name, free = record.resource_class, record.capacity - record.used
+        is_requested = name == reason.resource and roots[number] == host
+        if is_requested and record.used and free < reason.requested:
+            yield Reason(
+                Rule.CAPACITY,
+                reason.requested,
+                record.capacity,
+                record.used,
+                name,
+                names[number],
+                holders=largest(holders_of(columns, number, name).items()),
+            )

@@ -1,0 +1,71 @@
+"""Units that were removed from their host while they were allocated."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.disabled import RemovedUnit
+from resource_objects.providers.tree_shape import Exclusions
+from resource_objects.resources import resource
+from resource_objects.resources.located import Identified
+
+
+def removed_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the class of each unit of one provider that was removed while it was allocated.
+
+    Such a unit counts as used while it is allocated. After its release it is not allocatable, and
+    no part of the capacity.
+
+    :param kinds: the structured resources of the provider, each with its description
+    """
+    removed: dict[str, str] = {}
+    for kind, body in kinds:
+        made = resource(kind).inventory_kind
+        if body and issubclass(made, Identified):
+            removed.update(made.removed_of_description(body))
+    return removed
+
+
+def removed_of(
+    kinds: Iterable[tuple[str, str]], allocated: Collection[str]
+) -> tuple[RemovedUnit, ...]:
+    """Return the units of one provider that were removed while they were allocated.
+
+    :param kinds: the structured resources of the provider, each with its description
+    :param allocated: the units of the provider that are allocated
+    """
+    return tuple(
+        RemovedUnit(unit, resource_class, unit not in allocated)
+        for unit, resource_class in sorted(removed_units(kinds).items())
+    )
+
+
+def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
+    """Return the units that were removed while they were allocated, by provider.
+
+    Cost: a look at each description; where there are such units, linear in the rows.
+    """
+    made = {kind: resource(kind).inventory_kind for kind in {*columns.kinds.resource_class}}
+    identified = {kind: one for kind, one in made.items() if issubclass(one, Identified)}
+    kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for number, kind, _, body in zip(*columns.kinds, strict=True):
+        if kind in identified and body and identified[kind].removed_of_description(body):
+            kinds[number].append((kind, body))
+    allocated: dict[int, set[str]] = defaultdict(set)
+    for number, unit, _, _ in zip(*columns.units, strict=True) if kinds else ():
+        allocated[number].add(unit)
+    return {number: removed_of(some, allocated[number]) for number, some in kinds.items()}
+
+
+def free_removed_units(columns: Columns) -> Exclusions:
+    """Return the free units that were removed while they were allocated, and their amounts."""
+    amounts: Counter[tuple[int, str]] = Counter()
+    units: dict[int, set[str]] = defaultdict(set)
+    for number, removed in removed_by_provider(columns).items():
+        for unit in removed:
+            if unit.is_free:
+                amounts[number, unit.resource_class] += 1
+                units[number].add(unit.unit)
+    return Exclusions(amounts, units)
