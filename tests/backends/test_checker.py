@@ -344,9 +344,9 @@ class _Unlimited(MemoryBackend):
         (_Late, "test_who_reads_and_goes_on_from_there_misses_nothing"),
         (_Endless, "test_pages_go_on_where_they_were_when_others_come_and_go"),
         (_Blurred, "test_room_is_what_the_targets_have_too"),
-        (_Unlimited, "test_a_limit_refuses_what_is_over_it_and_names_it"),
-        (_Unlimited, "test_below_what_is_used_a_limit_refuses_more_and_never_less"),
-        (_Unlimited, "test_what_several_take_is_judged_under_one_limit"),
+        (_Unlimited, "test_a_limit_refuses_more_than_it_allows"),
+        (_Unlimited, "test_a_limit_below_the_use_refuses_only_an_increase"),
+        (_Unlimited, "test_a_limit_bounds_several_orders_together"),
     ],
 )
 def test_the_kit_finds_what_is_broken(broken: type[MemoryBackend], found_by: str) -> None:
@@ -367,13 +367,13 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
             settling,
             "_groups_violated",
             lambda *_: [],
-            "test_members_that_are_to_be_apart_are",
+            "test_members_of_an_anti_affinity_group_are_at_different_hosts",
         ),
         (
             settling,
             "_groups_violated",
             lambda *_: [],
-            "test_members_that_are_to_be_together_are",
+            "test_members_of_an_affinity_group_are_at_one_host",
         ),
         (
             decision,
@@ -400,7 +400,7 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
             backend,
             "_disable",
             lambda *_: None,
-            "test_of_what_shares_something_disabled_nobody_takes",
+            "test_a_share_of_a_disabled_provider_refuses",
         ),
     ],
 )

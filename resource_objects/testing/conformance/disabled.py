@@ -22,14 +22,11 @@ from resource_objects.providers.disabled import (
 )
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
-from resource_objects.providers.provider import Share
-from resource_objects.resources import Inventories
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory
 from resource_objects.testing.conformance.races import processes
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     Kit,
-    adjust,
     changes_to,
     claim,
     define,
@@ -40,7 +37,6 @@ from resource_objects.testing.conformance.suite import (
     picture,
     release,
     remove,
-    write_of,
 )
 
 #: longer than a write takes, and short enough to wait for
@@ -108,94 +104,6 @@ class DisabledRules(Kit):
             one.add(f"host0/gpu{number}", "PGPU=1")
         return define(backend, one, two)
 
-    def test_nobody_takes_of_what_is_disabled_nor_below_it(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        disable(backend, names["host0"])
-        before = picture(backend)
-        for name, asked in (("host0", "VCPU=1"), ("host0/gpu0", "PGPU=1")):
-            with pytest.raises(ProviderDisabled) as refused:
-                claim(backend, "job-1", {names[name]: asked})
-            [reason] = refused.value.reasons
-            assert (reason.rule, reason.where) == (Rule.DISABLED, "host0")
-            assert reason.disabled == _of(backend, "host0")
-            assert "by admin: fan" in str(refused.value)
-        assert picture(backend) == before
-        claim(backend, "job-1", {names["host1"]: "VCPU=1"})
-
-    def test_what_is_disabled_below_leaves_the_rest(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        disable(backend, names["host0/gpu0"], "xid 79")
-        with pytest.raises(ProviderDisabled, match=r"host0/gpu0: disabled .*: xid 79"):
-            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
-        claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu1"]: "PGPU=1"})
-
-    def test_of_what_shares_something_disabled_nobody_takes(self, backend: Backend) -> None:
-        root = Provider("host0", "VCPU=8")
-        root.add("gpu0", {"CUSTOM_SLICE": 7})
-        root.add(
-            "part0",
-            {"CUSTOM_PART": 1},
-            shares=[
-                Share(resource_class="CUSTOM_PART", of="gpu0", of_class="CUSTOM_SLICE", factor=2)
-            ],
-        )
-        names = define(backend, root)
-        disable(backend, names["gpu0"])
-        with pytest.raises(ProviderDisabled, match="gpu0"):
-            claim(backend, "job-1", {names["part0"]: {"CUSTOM_PART": 1}})
-
-    def test_what_is_held_there_stays_and_can_shrink_and_go(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        here, there = names["host0"], names["host1"]
-        claim(backend, "job-1", {here: "VCPU=4"})
-        claim(backend, "job-2", {here: "VCPU=2"})
-        disable(backend, here)
-        order(backend, ConsumerOrder.renew("job-1", state="confirmed"))
-        adjust(backend, "job-1", {here: "VCPU=-1"})
-        with pytest.raises(ProviderDisabled):
-            adjust(backend, "job-1", {here: "VCPU=1"})
-        adjust(backend, "job-1", {there: "VCPU=1"})
-        order(backend, ConsumerOrder.replace("job-1", deltas({there: "VCPU=3"})))
-        with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.replace("job-1", deltas({here: "VCPU=1"})))
-        release(backend, "job-2")
-        assert picture(backend).used("host0", "VCPU") == 0
-
-    def test_consumers_may_exchange_what_they_hold_of_it(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        here, there = names["host0"], names["host1"]
-        claim(backend, "job-1", {here: "VCPU=4"})
-        claim(backend, "job-2", {there: "VCPU=4"})
-        disable(backend, here)
-        exchanged = (
-            ConsumerOrder.replace("job-1", deltas({there: "VCPU=4"})),
-            ConsumerOrder.replace("job-2", deltas({here: "VCPU=4"})),
-        )
-        order(backend, *exchanged)
-        with pytest.raises(ProviderDisabled):
-            order(
-                backend,
-                ConsumerOrder.replace("job-1", deltas({here: "VCPU=5"})),
-                ConsumerOrder.replace("job-2", deltas({there: "VCPU=4"})),
-            )
-
-    def test_no_free_unit_is_taken_of_it(self, backend: Backend, names: dict[str, str]) -> None:
-        here = names["host0"]
-        taken = (Use(here, "VCPU", 1, ("cpu0",)),)
-        backend.claim(Operation(), ConsumerOrder.claim("job-1", taken))
-        disable(backend, here)
-        with pytest.raises(ProviderDisabled):
-            order(backend, ConsumerOrder.replace("job-1", (Use(here, "VCPU", 1, ("cpu1",)),)))
-        order(
-            backend,
-            ConsumerOrder.release("job-1"),
-            ConsumerOrder.claim("job-2", taken),
-        )
-
     def test_an_order_may_override_it_and_the_feed_tells(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
@@ -210,14 +118,6 @@ class DisabledRules(Kit):
         cursor = backend.cursor()
         order(backend, ConsumerOrder.adjust("job-1", deltas({names["host1"]: "VCPU=1"})))
         assert [one.overrides for one in backend.changes(cursor, 10)] == [()]
-
-    def test_who_says_what_is_in_use_already_is_not_refused(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        disable(backend, names["host0"])
-        asked = deltas({names["host0"]: "VCPU=1"})
-        order(backend, ConsumerOrder.adjust("job-1", asked, adopts=True))
-        assert picture(backend).used("host0", "VCPU") == 1
 
     def test_it_is_kept_who_when_and_why(self, backend: Backend, names: dict[str, str]) -> None:
         assert _of(backend, "host0") is None
@@ -269,17 +169,6 @@ class DisabledRules(Kit):
         said = _of(backend, "host0")
         assert said is not None and said.since > backend.now() - _SHORT
 
-    def test_the_longer_of_two_holds(self, backend: Backend, names: dict[str, str]) -> None:
-        disable(backend, names["host0"], until=backend.now() + datetime.timedelta(days=1))
-        disable(backend, names["host0/gpu0"], "xid 79")
-        with pytest.raises(ProviderDisabled) as refused:
-            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
-        assert {one.where for one in refused.value.reasons} == {"host0", "host0/gpu0"}
-        enable(backend, names["host0"])
-        with pytest.raises(ProviderDisabled, match="host0/gpu0"):
-            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
-        claim(backend, "job-1", {names["host0"]: "VCPU=1"})
-
     def test_what_is_over_or_not_there_is_refused(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
@@ -290,65 +179,6 @@ class DisabledRules(Kit):
         with pytest.raises(exceptions.ProviderNotFound):
             disable(backend, gone)
         assert picture(backend) == before
-
-    def test_it_stays_across_definitions_and_what_comes_inherits_it(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        disable(backend, names["host0"])
-        tree = kept(backend, "host0")
-        tree.add("host0/gpu2", "PGPU=1")
-        tree.update(inventories=Inventories("VCPU=16,MEMORY_MB=1024"))
-        names = define(backend, tree)
-        assert _of(backend, "host0") is not None and _of(backend, "host0/gpu2") is None
-        for name, asked in (("host0", "MEMORY_MB=1"), ("host0/gpu2", "PGPU=1")):
-            with pytest.raises(ProviderDisabled):
-                claim(backend, "job-1", {names[name]: asked})
-        enable(backend, names["host0"])
-        claim(backend, "job-1", {names["host0"]: "MEMORY_MB=1", names["host0/gpu2"]: "PGPU=1"})
-
-    def test_what_moves_out_is_in_service_and_what_moves_in_is_not(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        disable(backend, names["host0"])
-        one, two = kept(backend, "host0"), kept(backend, "host1")
-        gpu = one.children[0]
-        one.update(children=one.children[1:])
-        without = changes_to(backend, one)
-        backend.define(Operation(), without)
-        two.add(gpu.name, "PGPU=1")
-        names |= define(backend, two)
-        claim(backend, "job-1", {names[gpu.name]: "PGPU=1"})
-
-    def test_what_gets_another_parent_is_out_of_service_with_that(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        def under(root: str, parent: str | None) -> None:
-            """Put the second device of the first host below another provider of its tree."""
-            tree = kept(backend, root)
-            every = {one.name: one for one in tree.walk()}
-            gpu, first = every["host0/gpu1"], every["host0/gpu0"]
-            first.update(children=() if parent is None else (gpu,))
-            tree.update(children=(first, gpu) if parent is None else (first,))
-            define(backend, tree)
-
-        disable(backend, names["host0/gpu0"])
-        under("host0", "host0/gpu0")
-        with pytest.raises(ProviderDisabled, match="host0/gpu0"):
-            claim(backend, "job-1", {names["host0/gpu1"]: "PGPU=1"})
-        under("host0", None)
-        claim(backend, "job-1", {names["host0/gpu1"]: "PGPU=1"})
-
-    def test_new_room_of_the_same_write_is_out_of_service_too(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        disable(backend, names["host0"])
-        tree = kept(backend, "host0")
-        new = "2fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
-        tree.update(children=(*tree.children, Provider("host0/new", "PGPU=1", uuid=new)))
-        asked = ConsumerOrder.claim("job-1", deltas({new: "PGPU=1"}))
-        with pytest.raises(ProviderDisabled, match="host0"):
-            backend.commit(write_of(asked, definitions=changes_to(backend, tree)))
-        assert "host0/new" not in picture(backend).providers
 
     def test_what_a_write_makes_it_puts_out_of_service(
         self, backend: Backend, names: dict[str, str]
@@ -367,23 +197,6 @@ class DisabledRules(Kit):
                 claim(backend, "job-1", {uuid: asked})
         claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
 
-    def test_it_comes_back_with_its_provider(self, backend: Backend, names: dict[str, str]) -> None:
-        disable(backend, names["host0/gpu0"])
-        said = _of(backend, "host0/gpu0")
-        for uuid in (names["host0/gpu0"], None):  # whatever its uuid is then
-            tree = kept(backend, "host0")
-            tree.update(children=tree.children[1:])
-            define(backend, tree)
-            tree = kept(backend, "host0")
-            again = Provider("host0/gpu0", "PGPU=1", uuid=uuid)
-            tree.update(children=(again, *tree.children))
-            names = define(backend, tree)
-            assert _of(backend, "host0/gpu0") == said
-            with pytest.raises(ProviderDisabled):
-                claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
-        enable(backend, names["host0/gpu0"])
-        claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
-
     def test_the_feed_tells_it(self, backend: Backend, names: dict[str, str]) -> None:
         cursor = backend.cursor()
         disable(backend, names["host0"])
@@ -395,14 +208,6 @@ class DisabledRules(Kit):
         assert (told.disabled.reason, told.disabled.by) == ("fan", "admin")
         assert put_in.disabled == (DisabledChange(names["host0"], None),)
         assert put_out.providers == put_in.providers == (names["host0"],)
-
-    def test_a_repetition_does_it_once(self, backend: Backend, names: dict[str, str]) -> None:
-        said = DisableOrder(names["host0"], "fan")
-        write = Write(Operation(), "disable", "host0", disabling=(said,))
-        backend.commit(write)
-        enable(backend, names["host0"])
-        assert backend.commit(write) == ()
-        assert _of(backend, "host0") is None
 
     @law(2)
     def test_what_is_expected_of_its_service_is_so_or_nothing_is_done(

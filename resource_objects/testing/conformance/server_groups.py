@@ -11,7 +11,7 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.exceptions import Rule
-from resource_objects.providers import Backend, Provider
+from resource_objects.providers import Backend
 from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -21,13 +21,11 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.testing.conformance.races import processes, together
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     Kit,
-    adjust,
     claim,
     define,
     deltas,
@@ -121,37 +119,6 @@ class ServerGroupRules(Kit):
         change_group(backend, "db", None)
         assert [one.name for one in backend.list_server_groups(10)] == ["web"]
 
-    @pytest.mark.parametrize(("policy", "most"), [("affinity", 1), ("anti-affinity", 2)])
-    def test_a_group_that_asks_something_else_is_refused(
-        self, backend: Backend, policy: str, most: int
-    ) -> None:
-        make_group(backend, "db")
-        before = group_of(backend, "db")
-        with pytest.raises(exceptions.ServerGroupExists, match=r"^db "):
-            make_group(backend, "db", policy, most)
-        assert group_of(backend, "db") == before
-
-    def test_a_group_that_is_not_there_has_no_members_and_is_not_removed(
-        self, backend: Backend
-    ) -> None:
-        here, _ = two_hosts(backend)
-        with pytest.raises(exceptions.ServerGroupNotFound, match=r"^db "):
-            claim(backend, "db-1", {here: "VCPU=1"}, group="db")
-        with pytest.raises(exceptions.ServerGroupNotFound, match=r"^db "):
-            change_group(backend, "db", None)
-        assert backend.held("db-1") is None
-
-    def test_a_group_with_members_stays(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        make_group(backend, "db", "soft-affinity")
-        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
-        with pytest.raises(exceptions.ServerGroupInUse, match=r"^db "):
-            change_group(backend, "db", None)
-        release(backend, "db-1")
-        change_group(backend, "db", None)
-        make_group(backend, "db")
-        assert group_of(backend, "db").members == frozenset()
-
     def test_who_is_in_a_group_is_told_wherever_it_is_read(self, backend: Backend) -> None:
         here, there = two_hosts(backend)
         make_group(backend, "db", "affinity")
@@ -167,22 +134,6 @@ class ServerGroupRules(Kit):
         assert totals == {("db", 1), (None, 3)}
         assert [one.used for one in backend.totals(_MEMBERS, By.RESOURCE_CLASS)] == [1]
 
-    def test_a_consumer_stays_in_its_group_until_it_is_gone(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        make_group(backend, "db", "affinity")
-        make_group(backend, "web", "affinity")
-        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
-        adjust(backend, "db-1", {here: "MEMORY_MB=1"})
-        replace(backend, "db-1", {there: "VCPU=1"})
-        assert group_of(backend, "db").members == {"db-1"}
-        replace(backend, "db-1", {there: "VCPU=1"}, group="web")
-        assert not group_of(backend, "db").members
-        assert group_of(backend, "web").members == {"db-1"}
-        assert release(backend, "db-1").group == "web"
-        assert not group_of(backend, "web").members
-        claim(backend, "db-1", {here: "VCPU=1"})
-        assert not group_of(backend, "web").members
-
     def test_a_repetition_tells_the_group(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         make_group(backend, "db")
@@ -195,47 +146,6 @@ class ServerGroupRules(Kit):
         assert outcome is not None and outcome.claims[0].group == "db"
 
     # --- judged ---
-
-    @law(4, 6)
-    def test_members_that_are_to_be_apart_are(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        make_group(backend, "db")
-        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
-        for work in (
-            lambda: claim(backend, "db-2", {here: "MEMORY_MB=1"}, group="db"),
-            lambda: claim(backend, "db-2", {there: "VCPU=1", here: "VCPU=1"}, group="db"),
-        ):
-            assert refusal(work) == [("host0", "db", ["db-1"])]
-        assert backend.held("db-2") is None
-        claim(backend, "other", {here: "VCPU=1"})
-        claim(backend, "db-2", {there: "VCPU=1"}, group="db")
-        for work in (
-            lambda: replace(backend, "db-2", {here: "VCPU=1"}),
-            lambda: adjust(backend, "db-2", {here: "VCPU=1"}),
-            lambda: replace(backend, "other", {here: "VCPU=1"}, group="db"),
-        ):
-            assert refusal(work) == [("host0", "db", ["db-1"])]
-        release(backend, "db-1")
-        replace(backend, "db-2", {here: "VCPU=1"})
-        assert picture(backend).holds("db-2") == {("host0", "VCPU"): 1}
-
-    @law(4, 6)
-    def test_members_that_are_to_be_together_are(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        make_group(backend, "db", "affinity")
-        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
-        claim(backend, "db-2", {here: "VCPU=1"}, group="db")
-        for work in (
-            lambda: claim(backend, "db-3", {there: "VCPU=1"}, group="db"),
-            lambda: claim(backend, "db-3", {here: "VCPU=1", there: "VCPU=1"}, group="db"),
-        ):
-            assert refusal(work) == [("host1", "db", ["db-1", "db-2"])]
-        assert refusal(lambda: replace(backend, "db-2", {there: "VCPU=1"})) == [
-            ("host1", "db", ["db-1"])
-        ]
-        release(backend, "db-2")
-        replace(backend, "db-1", {there: "VCPU=1"})
-        claim(backend, "db-3", {there: "VCPU=1"}, group="db")
 
     @law(6)
     def test_the_refusal_says_it_in_words(self, backend: Backend) -> None:
@@ -258,90 +168,6 @@ class ServerGroupRules(Kit):
                 work()
             assert str(refused.value) == words
             assert refused.value.reasons[0].to_dict()["rule"] == "server_group"
-
-    @law(6)
-    def test_all_that_stands_against_it_is_told(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        make_group(backend, "db")
-        claim(backend, "db-1", {here: "VCPU=1"}, group="db")
-        with pytest.raises(exceptions.CapacityException) as refused:
-            claim(backend, "db-2", {here: "VCPU=8"}, group="db")
-        assert {one.rule for one in refused.value.reasons} == {Rule.CAPACITY, Rule.SERVER_GROUP}
-
-    @law(4)
-    def test_soft_policies_refuse_nothing(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        for policy in ("soft-affinity", "soft-anti-affinity"):
-            make_group(backend, policy, policy)
-            for number, uuid in enumerate((here, here, there)):
-                claim(backend, f"{policy}-{number}", {uuid: "VCPU=1"}, group=policy)
-            assert len(group_of(backend, policy).members) == 3
-
-    @law(2, 4)
-    def test_several_are_judged_by_where_all_are_in_the_end(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        make_group(backend, "db")
-        make_group(backend, "web", "affinity")
-
-        def claims(group: str, *uuids: str) -> list[ConsumerOrder]:
-            return [
-                ConsumerOrder.claim(f"{group}-{n}", (Use(uuid, "VCPU", 1),), group=group)
-                for n, uuid in enumerate(uuids)
-            ]
-
-        assert refusal(lambda: order(backend, *claims("db", here, here))) == [
-            ("host0", "db", ["db-1"]),
-            ("host0", "db", ["db-0"]),
-        ]
-        assert refusal(lambda: order(backend, *claims("web", here, there))) == [
-            ("host1", "web", ["web-0"])
-        ]
-        assert picture(backend).allocations == {}
-        order(backend, *claims("db", here, there), *claims("web", there, there))
-        moved = [
-            ConsumerOrder.replace("db-0", (Use(there, "VCPU", 1),)),
-            ConsumerOrder.replace("db-1", (Use(here, "VCPU", 1),)),
-            ConsumerOrder.replace("web-0", (Use(here, "VCPU", 1),)),
-            ConsumerOrder.replace("web-1", (Use(here, "VCPU", 1),)),
-        ]
-        order(backend, *moved)
-        order(
-            backend,
-            ConsumerOrder.release("db-1"),
-            ConsumerOrder.claim("db-2", (Use(here, "VCPU", 1),), group="db"),
-        )
-        assert picture(backend).holds("db-2") == {("host0", "VCPU"): 1}
-
-    @law(4)
-    def test_a_host_is_the_whole_tree_and_a_pool_is_none(self, backend: Backend) -> None:
-        root = host("host0", "MEMORY_MB=64")
-        for number in range(2):
-            root.add(f"cell{number}", "VCPU=4")
-        pool = Provider("pool", "DISK_GB=100", traits=[SHARES], aggregates=["r0"])
-        names = define(backend, root, host("host1"), pool)
-        make_group(backend, "db")
-        claim(backend, "db-1", {names["cell0"]: "VCPU=1", names["pool"]: "DISK_GB=1"}, group="db")
-        work = {names["cell1"]: "VCPU=1", names["pool"]: "DISK_GB=1"}
-        assert refusal(lambda: claim(backend, "db-2", work, group="db")) == [
-            ("host0", "db", ["db-1"])
-        ]
-        claim(backend, "db-2", {names["host1"]: "VCPU=1", names["pool"]: "DISK_GB=1"}, group="db")
-        make_group(backend, "web", "affinity")
-        claim(backend, "web-1", {names["cell0"]: "VCPU=1"}, group="web")
-        claim(backend, "web-2", {names["cell1"]: "VCPU=1", names["pool"]: "DISK_GB=1"}, group="web")
-
-    @law(4)
-    def test_what_stays_where_it_is_is_not_judged_again(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        make_group(backend, "db")
-        claim(backend, "a", {here: "VCPU=1"}, group="db")
-        adopted = ConsumerOrder.claim("b", deltas({here: "VCPU=1"}), group="db", adopts=True)
-        order(backend, adopted)  # it runs there, whatever the group wants
-        adjust(backend, "b", {here: "VCPU=1"})
-        replace(backend, "b", {here: "VCPU=3"})
-        order(backend, ConsumerOrder.renew("b", state="confirmed"))
-        claim(backend, "c", {there: "VCPU=1"}, group="db")
-        assert group_of(backend, "db").members == {"a", "b", "c"}
 
     @law(4)
     @pytest.mark.parametrize("seed", range(4))

@@ -32,6 +32,10 @@ Steps, each of which is one write:
 ``rename class A: B``, ``ensure trait A``,     change names of classes, traits, aggregates
 ``delete aggregate A``
 ``disable host0: fan``, ``enable host0``       disable a provider with a reason, or enable it
+``group db: anti-affinity 2``, ``ungroup db``  create a server group (with its maximum for each
+                                               host), or remove it
+``limit host0 VCPU 5``, ``unchanged host0 at   further parts of a ``write``
+NAME``, ``reported host0``, ``adopted host0``
 ``write``                                      all indented steps in one write
 ``repeat``                                     send the last write again: nothing changes
 ``note NAME: job`` or ``note NAME: host0``     remember the generation of a consumer or provider
@@ -49,7 +53,7 @@ Statements on the state:
 for each consumer of the ledger; ``units`` with a line ``host0 cpu0: PCPU of job`` for each unit;
 ``providers host0 gpu0``; ``traits``, ``aggregates``, ``inventories host0: A B``;
 ``parent gpu0: host0``, ``root``; ``names class: CUSTOM_A``: all names but the standard ones;
-``mark``, later ``as marked``: the whole ledger is as it was.
+``members db: job``: of a server group; ``mark``, later ``as marked``: the ledger is as it was.
 """
 
 from __future__ import annotations
@@ -72,9 +76,11 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     merge_changes,
 )
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
+    GroupChange,
     NameAction,
     NameChange,
     NameKind,
@@ -83,6 +89,7 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.provider import Share
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import Kit, law, names_of, picture, told
@@ -233,6 +240,7 @@ class _Runner:
                 ("traits", "aggregates", "inventories", "parent", "root"), self._check_attribute
             ),
             "names": self._check_custom_names,
+            "members": self._check_members,
             "mark": self._mark,
             "as": self._check_marked,
             "note": self._note,
@@ -274,6 +282,15 @@ class _Runner:
         for step in steps:
             if step.word in ("reported", "adopted"):
                 more[step.word] = tuple(self.uuid_of(name) for name in step.rest.split())
+            elif step.word == "limit":
+                provider, resource_class, total = step.rest.split()
+                more.setdefault("limits", {})[self.uuid_of(provider), resource_class] = int(total)
+            elif step.word in ("disable", "enable"):
+                provider, _, reason = step.rest.partition(": ")
+                disabling = DisableOrder(self.uuid_of(provider), reason or None)
+                more["disabling"] = (*more.get("disabling", ()), disabling)
+            elif step.word in ("group", "ungroup"):
+                more["groups"] = (_group_change(step),)
             elif step.word == "unchanged":
                 provider, noted = step.rest.split(" at ")
                 demanded = (self.uuid_of(provider), self.noted[noted])
@@ -371,7 +388,7 @@ class _Runner:
         expected_reasons = {one.rest for one in outcome if one.word == "because"}
         if expected_reasons:
             reasons = error.reasons  # type: ignore[attr-defined]
-            full = ":" in next(iter(expected_reasons))
+            full = " at " in next(iter(expected_reasons))
             assert {_reason_text(reason, full) for reason in reasons} == expected_reasons
 
     # --- statements on the state ---
@@ -433,6 +450,11 @@ class _Runner:
             stored = {name for name in stored if name.startswith("CUSTOM_")}
         assert stored == set(names.split())
 
+    def _check_members(self, statement: Statement) -> None:
+        name, _, members = statement.rest.partition(":")
+        [group] = self.backend.list_server_groups(1, names=[name])
+        assert group.members == set(members.split())
+
     def _mark(self, statement: Statement) -> None:
         self.marked = picture(self.backend)
 
@@ -478,10 +500,23 @@ def _name_change(step: Statement) -> NameChange:
     return NameChange(_NAME_KINDS[kind], _NAME_ACTIONS[step.word], name, to or None)
 
 
+def _group_change(step: Statement) -> GroupChange:
+    """Return the change of ``group db: anti-affinity 2`` or ``ungroup db``."""
+    name, _, text = step.rest.partition(": ")
+    policy, *per_host = text.split() or [""]
+    group = ServerGroup(name, policy, (), int(per_host[0]) if per_host else 1) if policy else None
+    return GroupChange(name, group)
+
+
 def _reason_text(reason: exceptions.Reason, full: bool) -> str:
     """Return a reason as ``because`` writes it: the rule alone, or with its figures."""
     if not full:
         return reason.rule.value
+    if reason.rule is exceptions.Rule.SERVER_GROUP:
+        members = " ".join(name for name, _ in reason.holders)
+        return f"{reason.rule.value} {reason.group} at {reason.where}: {members}"
+    if reason.rule is exceptions.Rule.DISABLED:
+        return f"{reason.rule.value} at {reason.where}"
     unit = f" unit {reason.unit}" if reason.unit else ""
     figures = f"requested {reason.requested}, bound {reason.bound}, used {reason.used}"
     consumers = "".join(f", {name} {amount}" for name, amount in reason.holders)
