@@ -19,10 +19,8 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.sql import backend, operations, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.statements import Sized, chosen, listed
+from resource_objects.backends.sql.statements import SQL
 from resource_objects.providers.orders import ConsumerRecord, Key, Write
-
-_inventories = tables.inventories.c
 
 
 def _look_away() -> None:
@@ -36,15 +34,9 @@ def _only_look(connection: Connection, at: places.Places, keys: Collection[Key])
     _look_away()
 
 
-def _blind_update(ids: int, nets: int, counts: int) -> sa.Update:
-    return (
-        sa.update(tables.inventories)
-        .where(listed(_inventories.id, "ids", ids))
-        .values(
-            used=_inventories.used + chosen(_inventories.id, "ids", "nets", nets),
-            writes=_inventories.writes + chosen(_inventories.id, "ids", "counts", ids),
-        )
-    )
+_BLIND_UPDATE = SQL("""
+    UPDATE inventories SET used = used + CASE id WHEN :ids THEN :nets* END,
+    writes = writes + CASE id WHEN :ids THEN :counts* END WHERE id IN :ids*""")
 
 
 def _replace(module: ModuleType, name: str, made: object) -> None:
@@ -58,7 +50,7 @@ class Blind(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        _replace(places, "_CHANGE_USED", Sized(_blind_update))
+        _replace(places, "_CHANGE_USED", _BLIND_UPDATE)
         _replace(places, "find_places", _only_look)
         return super().open(url, **options)
 
@@ -76,16 +68,16 @@ class Absolute(SQLBackend):
 def _set_used(
     connection: Connection, nets: Mapping[int, int], counted: Collection[int], **_: Any
 ) -> None:
-    query = sa.select(_inventories.id, _inventories.used).where(_inventories.id.in_(nets))
-    read = connection.execute(query).all()
+    read = _USED.rows(connection, ids=list(nets))
     _look_away()
     for number, used in read:
-        changed = sa.update(tables.inventories).where(_inventories.id == number)
-        connection.execute(
-            changed.values(
-                used=used + nets[number], writes=_inventories.writes + int(number in counted)
-            )
+        _SET_USED.run(
+            connection, id=number, used=used + nets[number], counted=int(number in counted)
         )
+
+
+_USED = SQL("SELECT id, used FROM inventories WHERE id IN :ids*")
+_SET_USED = SQL("UPDATE inventories SET used = :used, writes = writes + :counted WHERE id = :id")
 
 
 class Careless(SQLBackend):
@@ -106,7 +98,7 @@ class Late(SQLBackend):
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
         _replace(operations, "record_operation", _record_later)
-        _replace(backend, "together", _one_by_one)
+        _replace(backend, "pipeline", _one_by_one)
         return super().open(url, **options)
 
     def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:

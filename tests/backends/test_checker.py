@@ -21,7 +21,7 @@ from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend, backend, definitions, statistics
 from resource_objects.backends.sql import claims, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.statements import Sized, chosen, listed
+from resource_objects.backends.sql.statements import SQL
 from resource_objects.providers import Backend, decision
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
@@ -428,7 +428,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if module is decision:
-        monkeypatch.setattr(places, "_CHANGE_USED", Sized(_unguarded))
+        monkeypatch.setattr(places, "_CHANGE_USED", _UNGUARDED)
         found_by = "test_a_refused_claim_changes_nothing"
     numbers = itertools.count()
 
@@ -452,11 +452,6 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     assert problems(url) != []
 
 
-def _unguarded(ids: int, nets: int, counts: int) -> sqlalchemy.Update:
-    inventories = tables.inventories.c
-    writes = inventories.writes + chosen(inventories.id, "ids", "counts", ids)
-    return (
-        sqlalchemy.update(tables.inventories)
-        .where(listed(inventories.id, "ids", ids))
-        .values(used=inventories.used + chosen(inventories.id, "ids", "nets", nets), writes=writes)
-    )
+_UNGUARDED = SQL("""
+    UPDATE inventories SET used = used + CASE id WHEN :ids THEN :nets* END,
+    writes = writes + CASE id WHEN :ids THEN :counts* END WHERE id IN :ids*""")

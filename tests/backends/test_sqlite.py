@@ -263,8 +263,9 @@ def test_the_statements_of_a_claim_do_not_grow_with_its_rows(
         claim(backend, f"job-{size}", wanted)
         release(backend, f"job-{size}")
         driver.set_trace_callback(None)
-        # SQLite traces a statement once more for each row that a foreign key looks after
-        counts.append(len(set(said)))
+        # SQLite traces a statement once more for each row that a foreign key looks after, and one
+        # prepared INSERT for each row that it is run with
+        counts.append(len({text.partition(" VALUES ")[0] for text in said}))
     backend.close()
     assert counts[0] == counts[1] <= 20
 

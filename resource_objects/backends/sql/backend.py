@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import clock, exceptions
@@ -27,7 +26,6 @@ from resource_objects.backends.sql import (
     reading,
     server_groups,
     statistics,
-    tables,
     urls,
     use_over_time,
     waiters,
@@ -41,13 +39,12 @@ from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.places import Places
 from resource_objects.backends.sql.rows import TreeRows
 from resource_objects.backends.sql.statements import (
-    Sized,
+    SQL,
     chunks,
     draw_number,
-    listed,
     moment,
     now_of,
-    together,
+    pipeline,
 )
 from resource_objects.providers.backend import Backend
 from resource_objects.providers.changed import Changed, Choose
@@ -531,8 +528,8 @@ def _furnish(connection: Connection) -> None:
 #    use over time is recorded; if not, all of it is done again.
 #
 # The number of statements does not grow with the number of rows. The claim of one consumer, which
-# is what is done most, takes seven of them with SQLite. PostgreSQL is sent two: one that finds and
-# locks, and one that has all changes.
+# is what is done most, takes seven of them with SQLite. PostgreSQL is waited for twice before the
+# commit: for the statement that finds and locks, and for all changes, which go as a pipeline.
 
 
 def commit_write(
@@ -546,7 +543,7 @@ def commit_write(
     told = feed.FeedRows()
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
-        with together(connection):
+        with pipeline(connection):
             records = _carry_out(connection, write, number, told, records_use)
             feed.tell(connection, number, told, records_use)
         return records
@@ -763,34 +760,12 @@ def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]
 # --- providers that must be unchanged, and those that report ---
 
 
-_providers = tables.resource_providers.c
-
-
-def _read_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
-    return (
-        sa.select(_providers.uuid, _providers.id, _providers.name, _providers.generation)
-        .where(listed(_providers.id, "ids", ids))
-        .order_by(_providers.id)
-    )
-
-
-_LOCATE = Sized(
-    lambda uuids: sa.select(_providers.id).where(listed(_providers.uuid, "uuids", uuids))
-)
-_GENERATIONS = Sized(
-    lambda uuids: sa.select(_providers.uuid, _providers.generation).where(
-        listed(_providers.uuid, "uuids", uuids)
-    )
-)
-_SHARE = Sized(lambda ids: _read_query(ids).with_for_update(read=True))
-_LOCK = Sized(lambda ids: _read_query(ids).with_for_update())
-_REPORT = Sized(
-    lambda ids: (
-        sa.update(tables.resource_providers)
-        .where(listed(_providers.id, "ids", ids))
-        .values(reported_at=sa.bindparam("at"))
-    )
-)
+_READ = "SELECT uuid, id, name, generation FROM resource_providers WHERE id IN :ids* ORDER BY id"
+_LOCATE = SQL("SELECT id FROM resource_providers WHERE uuid IN :uuids*")
+_GENERATIONS = SQL("SELECT uuid, generation FROM resource_providers WHERE uuid IN :uuids*")
+_SHARE = SQL(f"{_READ} {{postgresql: FOR SHARE}}{{mysql: LOCK IN SHARE MODE}}")
+_LOCK = SQL(f"{_READ} {{server: FOR UPDATE}}")
+_REPORT = SQL("UPDATE resource_providers SET reported_at = :at WHERE id IN :ids*")
 
 
 def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]) -> None:
@@ -817,7 +792,7 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
 
 
 def _locked(
-    connection: Connection, uuids: Sequence[str], query: Sized
+    connection: Connection, uuids: Sequence[str], query: SQL
 ) -> dict[str, tuple[int, str, int]]:
     """Lock providers in the order of their numbers; return ``{uuid: (id, name, generation)}``."""
     numbers = [
@@ -837,5 +812,5 @@ def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
     now = now_of(connection)
     count = statistics.put(connection, order, numbers, now)
     for part in chunks(sorted(numbers[uuid] for uuid in order.reported)):
-        _REPORT.run(connection, {"at": moment(connection, now)}, ids=part)
+        _REPORT.run(connection, at=moment(connection, now), ids=part)
     return count

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
@@ -21,18 +20,14 @@ from resource_objects.backends.sql import disabled, places, server_groups, state
 from resource_objects.backends.sql.consumers import ConsumerRow
 from resource_objects.backends.sql.places import Places
 from resource_objects.backends.sql.statements import (
+    SQL,
     Insert,
-    Sized,
     chunks,
     draw_number,
-    listed,
     moment,
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, StoredRequest, Totals
 from resource_objects.providers.settle import Settled, Settlement, settle
-
-_consumers = tables.consumers.c
-_allocations = tables.allocations.c
 
 # --- what it comes to ---
 
@@ -68,26 +63,12 @@ def decide(
 # --- consumers ---
 
 
-def _pass_on_query(ids: int, generations: int) -> sa.Update:
-    return (
-        sa.update(tables.consumers)
-        .where(
-            listed(_consumers.id, "ids", ids),
-            listed(_consumers.generation, "generations", generations),
-        )
-        .values(generation=sa.bindparam("now"), writes=_consumers.writes + 1)
-    )
-
-
-def _forget_query(ids: int, generations: int) -> sa.Update:
-    return _pass_on_query(ids, generations).values(gone=sa.bindparam("now"))
-
-
-_PASS_ON = Sized(_pass_on_query)
-_FORGET = Sized(_forget_query)
-_EMPTY = Sized(
-    lambda ids: sa.delete(tables.allocations).where(listed(_allocations.consumer_id, "ids", ids))
+_OF_GENERATION = "WHERE id IN :ids* AND generation IN :generations*"
+_PASS_ON = SQL(f"UPDATE consumers SET generation = :now, writes = writes + 1 {_OF_GENERATION}")
+_FORGET = SQL(
+    f"UPDATE consumers SET generation = :now, writes = writes + 1, gone = :now {_OF_GENERATION}"
 )
+_EMPTY = SQL("DELETE FROM allocations WHERE consumer_id IN :ids*")
 _MAKE_CONSUMERS = Insert(
     tables.consumers,
     *("id", "uuid", "name", "gone", "state", "generation", "request", "project_id", "user_id"),
@@ -95,7 +76,7 @@ _MAKE_CONSUMERS = Insert(
 )
 
 
-def pass_on(connection: Connection, kept: Iterable[ConsumerRow], number: int, query: Sized) -> None:
+def pass_on(connection: Connection, kept: Iterable[ConsumerRow], number: int, query: SQL) -> None:
     """Move consumers on from the generations they were found at, which also locks them.
 
     It is enough to ask for a generation that one of them was found at: a query sees one moment, so
@@ -114,7 +95,7 @@ def pass_on(connection: Connection, kept: Iterable[ConsumerRow], number: int, qu
             connection,
             len(ids),
             lambda _, busy=busy: Transient(busy),  # type: ignore[misc]
-            {"now": number},
+            now=number,
             ids=ids,
             generations=generations,
         )

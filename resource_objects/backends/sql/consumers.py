@@ -14,85 +14,35 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
-from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.places import COLUMNS, Found, Places
-from resource_objects.backends.sql.statements import MOST, Sized, chunks, from_moment, listed
+from resource_objects.backends.sql.statements import MOST, SQL, chunks, from_moment
 from resource_objects.providers.orders import ConsumerRecord, Key, StoredRequest, Use
 
-_providers = tables.resource_providers.c
-_inventories = tables.inventories.c
-_classes = tables.resource_classes.c
-_consumers = tables.consumers.c
-_allocations = tables.allocations.c
-_units = tables.allocation_units.c
+_COLUMNS = """id, generation, gone, uuid, name, created_at, state, request, project_id, user_id,
+ consumer_type, expires_at, writes, server_group"""
 
-_SAID = (
-    *(_consumers.id, _consumers.generation, _consumers.gone, _consumers.uuid, _consumers.name),
-    *(_consumers.created_at, _consumers.state, _consumers.request, _consumers.project_id),
-    *(_consumers.user_id, _consumers.consumer_type, _consumers.expires_at),
-    _consumers.writes,
-    _consumers.server_group,
-)
-
-
-def _by_name(names: int) -> tuple[sa.ColumnElement[bool], ...]:
-    return listed(_consumers.name, "names", names), _consumers.gone == sa.literal_column("0")
-
-
-def _holds_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
-    # a row for each allocation, and one more for each further unit of it
-    return (
-        sa.select(_allocations.consumer_id, _allocations.provider_id, _allocations.class_id)
-        .add_columns(_allocations.used, _units.unit, _allocations.position)
-        .outerjoin_from(
-            tables.allocations,
-            tables.allocation_units,
-            sa.and_(
-                _units.consumer_id == _allocations.consumer_id,
-                _units.provider_id == _allocations.provider_id,
-                _units.class_id == _allocations.class_id,
-            ),
-        )
-        .where(listed(_allocations.consumer_id, "ids", ids))
-        .order_by(_allocations.consumer_id, _allocations.position, _allocations.provider_id)
-        .order_by(_allocations.class_id, _units.unit)
-    )
-
-
-def _places_query(providers: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
-    # each place once, however many hold something there; joined to all their allocations, a
-    # planner may think it better to go through every inventory there is
-    return (
-        sa.select(_inventories.provider_id, _inventories.class_id, *COLUMNS)
-        .join_from(
-            tables.inventories,
-            tables.resource_providers,
-            _providers.id == _inventories.provider_id,
-        )
-        .join(tables.resource_classes, _classes.id == _inventories.class_id)
-        .where(
-            listed(_inventories.provider_id, "providers", providers),
-            listed(_inventories.class_id, "classes", classes),
-        )
-        # by old statistics MySQL would go through all that there is of these classes
-        .prefix_with("STRAIGHT_JOIN", dialect="mysql")
-        .with_hint(
-            tables.inventories, "FORCE INDEX (uniq_inventories0provider_id0class_id)", "mysql"
-        )
-    )
-
-
-_CONSUMERS = Sized(lambda names: sa.select(*_SAID).where(*_by_name(names)))
-BY_ID = Sized(lambda ids: sa.select(*_SAID).where(listed(_consumers.id, "ids", ids)))
-_HOLDS = Sized(_holds_query)
-_GENERATIONS = Sized(
-    lambda names: sa.select(_consumers.name, _consumers.generation).where(*_by_name(names))
-)
+_CONSUMERS = SQL(f"SELECT {_COLUMNS} FROM consumers WHERE name IN :names* AND gone = 0")
+BY_ID = SQL(f"SELECT {_COLUMNS} FROM consumers WHERE id IN :ids*")
+# a row for each allocation, and one more for each further unit of it
+_HOLDS = SQL("""
+    SELECT a.consumer_id, a.provider_id, a.class_id, a.used, u.unit, a.position FROM allocations a
+    LEFT JOIN allocation_units u ON u.consumer_id = a.consumer_id
+        AND u.provider_id = a.provider_id AND u.class_id = a.class_id
+    WHERE a.consumer_id IN :ids*
+    ORDER BY a.consumer_id, a.position, a.provider_id, a.class_id, u.unit""")
+# Each inventory once, whatever the number of its consumers: joined to all their allocations, a
+# planner may read every inventory. By old statistics MySQL would read all those of the classes.
+_PLACES = SQL(f"""
+    SELECT {{mysql: STRAIGHT_JOIN}} i.provider_id, i.class_id, {COLUMNS} FROM inventories i
+    {{mysql: FORCE INDEX (uniq_inventories0provider_id0class_id)}}
+    JOIN resource_providers p ON p.id = i.provider_id
+    JOIN resource_classes c ON c.id = i.class_id
+    WHERE i.provider_id IN :providers* AND i.class_id IN :classes*""")
+_GENERATIONS = SQL("SELECT name, generation FROM consumers WHERE name IN :names* AND gone = 0")
 
 
 class Holding(NamedTuple):
@@ -160,9 +110,6 @@ def holdings(
         held = Use(uuid, name, amount, tuple(units.get(row, ())), there.provider)
         found[row[0]][there.key] = Holding(there, held, position)
     return found
-
-
-_PLACES = Sized(_places_query)
 
 
 def _places(

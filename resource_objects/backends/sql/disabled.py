@@ -20,26 +20,15 @@ import datetime
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.names import description_of
-from resource_objects.backends.sql.statements import (
-    Sized,
-    chunks,
-    from_moment,
-    listed,
-    moment,
-)
+from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
 from resource_objects.providers.disabled import Disabled, RemovedUnit
 from resource_objects.providers.removed_units import removed_of
 
 _providers = tables.resource_providers.c
-_inventories = tables.inventories.c
-_removed = tables.removed_disabled_providers.c
-_kinds = tables.structures.c
-_taken = tables.allocation_units.c
 
 #: what a provider's row says of it
 FACTS = (
@@ -47,40 +36,19 @@ FACTS = (
     *(_providers.disabled_since, _providers.disabled_until),
 )
 
-_OF_TREES = Sized(
-    lambda roots: sa.select(_providers.id, _providers.parent_id, _providers.name, *FACTS).where(
-        listed(_providers.root_id, "roots", roots)
-    )
-)
-_ROOTS = Sized(
-    lambda uuids: sa.select(_providers.root_id, _providers.id).where(
-        listed(_providers.uuid, "uuids", uuids)
-    )
-)
-
-
-_REMOVED = Sized(
-    lambda roots: sa.select(
-        *(_removed.root_id, _removed.name),
-        *(_removed.reason, _removed.disabled_by, _removed.since, _removed.until),
-    ).where(listed(_removed.root_id, "roots", roots))
-)
-_ALLOCATED_OF = Sized(
-    lambda uuids: (
-        sa.select(_providers.uuid, _taken.unit)
-        .join_from(
-            tables.allocation_units, tables.resource_providers, _taken.provider_id == _providers.id
-        )
-        .where(listed(_providers.uuid, "uuids", uuids))
-    )
-)
-_KINDS_OF = Sized(
-    lambda uuids: (
-        sa.select(_providers.uuid, _kinds.name, _kinds.body)
-        .join_from(tables.structures, tables.resource_providers)
-        .where(listed(_providers.uuid, "uuids", uuids))
-    )
-)
+_FACTS = "disabled_reason, disabled_by, disabled_since, disabled_until"
+_OF_TREES = SQL(f"""
+    SELECT id, parent_id, name, {_FACTS} FROM resource_providers WHERE root_id IN :roots*""")
+_ROOTS = SQL("SELECT root_id, id FROM resource_providers WHERE uuid IN :uuids*")
+_REMOVED = SQL("""
+    SELECT root_id, name, reason, disabled_by, since, until FROM removed_disabled_providers
+    WHERE root_id IN :roots*""")
+_ALLOCATED_OF = SQL("""
+    SELECT p.uuid, u.unit FROM allocation_units u
+    JOIN resource_providers p ON p.id = u.provider_id WHERE p.uuid IN :uuids*""")
+_KINDS_OF = SQL("""
+    SELECT p.uuid, s.name, s.body FROM structures s
+    JOIN resource_providers p ON p.id = s.provider_id WHERE p.uuid IN :uuids*""")
 
 
 def in_force(facts: Sequence[Any], now: datetime.datetime | None) -> Disabled | None:

@@ -16,8 +16,7 @@ import datetime
 import functools
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -27,17 +26,13 @@ from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import (
+    SQL,
     Insert,
-    Sized,
-    Statement,
-    array,
     chunks,
     drawn_at,
     from_moment,
-    listed,
     moment,
     now_of,
-    sent_together,
 )
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.disabled import Disabled, DisabledChange
@@ -47,11 +42,7 @@ from resource_objects.providers.orders import Change, Mode
 
 T = TypeVar("T")
 
-_heads = tables.change_heads.c
 _changes = tables.changes.c
-_operations = tables.operations.c
-_consumers = tables.consumers.c
-_info = tables.ledger_info.c
 
 #: the name of a consumer that was forgotten before another write of it was
 _FORGOTTEN = "forgotten"
@@ -59,47 +50,22 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DEFINITION, _REPORT, _NAMES = "definition", "report", "names"
 _DISABLED, _ENABLED, _OVERRIDE = "disabled", "enabled", "override"
 
-_READ_HEADS = Statement(sa.select(_heads.shard, _heads.head, _heads.operation_id))
-_EPOCH = Statement(sa.select(_info.epoch))
-
-
-def _lock_heads_query(shards: int) -> sa.Select[*tuple[Any, ...]]:
-    return (
-        sa.select(_heads.shard)
-        # of so small a table MySQL would read and lock all
-        .with_hint(tables.change_heads, "FORCE INDEX (PRIMARY)", "mysql")
-        .where(listed(_heads.shard, "shards", shards))
-        .order_by(_heads.shard)
-        .with_for_update()
-    )
-
-
-def _count_up_query(shards: int) -> sa.Update:
-    # a head that others have locked is looked at again when it is free
-    return (
-        sa.update(tables.change_heads)
-        .where(
-            listed(_heads.shard, "shards", shards), _heads.records_use == sa.bindparam("records")
-        )
-        .values(head=_heads.head + 1, operation_id=sa.bindparam("operation"))
-    )
-
-
-_LOCK_HEADS = Sized(_lock_heads_query)
-_COUNT_UP = Sized(_count_up_query)
-_HEADS_OF = Sized(
-    lambda shards: sa.select(_heads.shard, _heads.head).where(
-        listed(_heads.shard, "shards", shards)
-    )
-)
-_COLUMNS = (
+_READ_HEADS = SQL("SELECT shard, head, operation_id FROM change_heads")
+_EPOCH = SQL("SELECT epoch FROM ledger_info")
+# of so small a table MySQL would read and lock all
+_LOCK_HEADS = SQL("""
+    SELECT shard FROM change_heads {mysql: FORCE INDEX (PRIMARY)}
+    WHERE shard IN :shards* ORDER BY shard FOR UPDATE""")
+# a head that another transaction has locked is looked at again when that has ended
+_COUNT_UP = SQL("""
+    UPDATE change_heads SET head = head + 1, operation_id = :operation
+    WHERE shard IN :shards* AND records_use = :records""")
+_PUT = Insert(
+    tables.changes,
     *("shard", "number", "part", "operation_id", "what", "consumer_id", "provider_uuid"),
     *("resource_class", "used_before", "used_after", "taken", "given"),
-)
-_PUT = Insert(tables.changes, *_COLUMNS)
-# changes sent together do not see each other: these rows read what the counting up returns
-_COUNT_UP_RETURNING = Sized(
-    lambda shards: _count_up_query(shards).returning(_heads.shard, _heads.head), name="counted"
+    # the value is the shard
+    computed={"number": "(SELECT head FROM change_heads WHERE shard = {})"},
 )
 
 
@@ -169,7 +135,7 @@ class UseSwitched(Transient):
 
 
 def tell(connection: Connection, operation: int, told: FeedRows, records: int) -> None:
-    """Count the heads up and write the rows. Cost: three statements, on several shards one more.
+    """Count the heads up and write the rows. Cost: two statements, on several shards one more.
 
     :param records: ``records_use`` of the heads, as the write believed it to be
     :raises UseSwitched: if it is another
@@ -178,41 +144,11 @@ def tell(connection: Connection, operation: int, told: FeedRows, records: int) -
     shards = sorted({shard for shard, _, _ in rows})
     if len(shards) > 1 and connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=shards)
-    sent = sent_together(connection)
-    refused = partial(_no_head, len(shards))
-    values = {"operation": operation, "records": records}
-    if sent is None:
-        heads = _counted_up(connection, values, shards)
-        _PUT.many(connection, [(s, heads[s], part, operation, *row) for s, part, row in rows])
-        return
-    _COUNT_UP_RETURNING.must_match(connection, len(shards), refused, values, shards=shards)
-    columns = zip(*((s, part, operation, *row) for s, part, row in rows), strict=True)
-    sent.add(_PUT_TOGETHER, [array(column) for column in columns])
-
-
-# INSERT INTO changes SELECT shard, head, ... FROM what was told JOIN the heads just counted up
-_PUT_TOGETHER = f"""INSERT INTO changes ({", ".join(_COLUMNS)})
- SELECT told.shard, counted.head, told.part, told.operation_id, told.what, told.consumer_id,
- told.provider_uuid, told.resource_class, told.used_before, told.used_after, told.taken, told.given
- FROM unnest(%s::int[], %s::int[], %s::bigint[], %s::text[], %s::bigint[], %s::uuid[], %s::text[],
- %s::bigint[], %s::bigint[], %s::json[], %s::json[])
- AS told (shard, part, operation_id, what, consumer_id, provider_uuid, resource_class,
- used_before, used_after, taken, given) JOIN counted ON counted.shard = told.shard"""
-
-
-def _counted_up(
-    connection: Connection, values: Mapping[str, Any], shards: Sequence[int]
-) -> dict[int, int]:
-    """Count heads up; return what they are then. Cost: a statement, on MariaDB two."""
-    if connection.dialect.name == "mysql":  # which returns nothing of an UPDATE
-        counted = _COUNT_UP.run(connection, values, shards=shards)
-        heads: dict[int, int] = dict(_HEADS_OF.rows(connection, shards=shards))
-    else:
-        heads = dict(_COUNT_UP_RETURNING.rows(connection, values, shards=shards))
-        counted = len(heads)
-    if counted != len(shards):
-        raise _no_head(len(shards), counted)
-    return heads
+    refused = functools.partial(_no_head, len(shards))
+    _COUNT_UP.must_match(
+        connection, len(shards), refused, operation=operation, records=records, shards=shards
+    )
+    _PUT.many(connection, [(s, s, part, operation, *row) for s, part, row in rows])
 
 
 def _no_head(expected: int, counted: int) -> UseSwitched:
@@ -221,7 +157,7 @@ def _no_head(expected: int, counted: int) -> UseSwitched:
     return UseSwitched(exceptions.DatabaseUnavailable("change feed", missing))
 
 
-_HEADS_THERE = Statement(sa.select(_heads.shard, _heads.records_use))
+_HEADS_THERE = SQL("SELECT shard, records_use FROM change_heads")
 
 
 def records_use(connection: Connection) -> int:
@@ -240,7 +176,7 @@ def look_at_heads(connection: Connection) -> tuple[list[int], int]:
 
     Every ledger that may be written has all heads. Cost: one small statement.
     """
-    there: dict[int, int] = dict(_HEADS_THERE.rows(connection, {}))
+    there: dict[int, int] = dict(_HEADS_THERE.rows(connection))
     missing = [shard for shard in range(SHARDS) if shard not in there]
     return missing, max(there.values(), default=0)
 
@@ -263,14 +199,14 @@ def ensure_heads(connection: Connection) -> None:
 def read_cursor(connection: Connection, epoch: int) -> Cursor:
     """Return where the feed is at the moment of this transaction. Cost: one small statement."""
     heads, last = [0] * SHARDS, [0] * SHARDS
-    for shard, head, operation in _READ_HEADS.rows(connection, {}):
+    for shard, head, operation in _READ_HEADS.rows(connection):
         heads[shard], last[shard] = head, operation
     return Cursor(tuple(heads), tuple(last), epoch)
 
 
 def read_epoch(connection: Connection) -> int:
     """Return which ledger it is. Cost: one small statement."""
-    for (epoch,) in _EPOCH.rows(connection, {}):
+    for (epoch,) in _EPOCH.rows(connection):
         return int(epoch)
     raise exceptions.DatabaseUnavailable("ledger_info", "it has no row")
 
@@ -310,12 +246,12 @@ def _entries(connection: Connection, after: Cursor, upto: Mapping[int, int]) -> 
     """Return the entries of some shards after a cursor, by shard and number."""
     if not upto:
         return []
-    ranges = {
-        "shards": list(upto),
-        "above": [after.heads[shard] - 1 for shard in upto],  # its own place too: is it the same
-        "upto": list(upto.values()),
-    }
-    rows = _ROWS.rows(connection, **ranges)
+    values: dict[str, int] = {}
+    for position, (shard, last) in enumerate(upto.items()):
+        # its own place too, which tells whether the history is the same
+        above = after.heads[shard] - 1
+        values |= {f"shard{position}": shard, f"above{position}": above, f"upto{position}": last}
+    rows = _rows_of(len(upto)).rows(connection, **values)
     found: list[FeedEntry] = []
     seen: dict[int, dict[int, int]] = {shard: {} for shard in upto}
     for (shard, number), group in itertools.groupby(rows, key=lambda row: (row[0], row[1])):
@@ -328,29 +264,18 @@ def _entries(connection: Connection, after: Cursor, upto: Mapping[int, int]) -> 
     return found
 
 
-def _rows_query(shards: int, above: int, upto: int) -> sa.Select[*tuple[Any, ...]]:
-    def after(position: int) -> sa.ColumnElement[bool]:
-        return sa.and_(
-            _changes.shard == sa.bindparam(f"shards_{position}"),
-            _changes.number > sa.bindparam(f"above_{position}"),
-            _changes.number <= sa.bindparam(f"upto_{position}"),
-        )
-
-    return (
-        sa.select(_changes.shard, _changes.number, _changes.operation_id)
-        .add_columns(_operations.created_at, _operations.uuid, _operations.kind)
-        .add_columns(_operations.subject, _operations.actor)
-        .add_columns(_changes.what, _consumers.name, _changes.provider_uuid)
-        .add_columns(_changes.resource_class, _changes.used_before, _changes.used_after)
-        .add_columns(_changes.taken, _changes.given)
-        .join_from(tables.changes, tables.operations, _operations.id == _changes.operation_id)
-        .outerjoin(tables.consumers, _consumers.id == _changes.consumer_id)
-        .where(sa.or_(*(after(position) for position in range(shards))))
-        .order_by(_changes.shard, _changes.number, _changes.part)
-    )
-
-
-_ROWS = Sized(_rows_query)
+@functools.cache
+def _rows_of(shards: int) -> SQL:
+    """Return the query for the rows of some shards between two numbers each."""
+    between = "(c.shard = :shard{0} AND c.number > :above{0} AND c.number <= :upto{0})"
+    wanted = " OR ".join(between.format(position) for position in range(shards))
+    return SQL(f"""
+        SELECT c.shard, c.number, c.operation_id, o.created_at, o.uuid, o.kind, o.subject, o.actor,
+        c.what, consumers.name, c.provider_uuid, c.resource_class, c.used_before, c.used_after,
+        c.taken, c.given
+        FROM changes c JOIN operations o ON o.id = c.operation_id
+        LEFT JOIN consumers ON consumers.id = c.consumer_id
+        WHERE {wanted} ORDER BY c.shard, c.number, c.part""")
 
 
 def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry:
@@ -437,36 +362,21 @@ BATCH = 256
 #: how many operations are done, nearly, until somebody forgets what is old
 EVERY = 64
 
-_OLD = Statement(
-    # by number, which grows with time: nothing younger is looked at. It is not below the time that
-    # the operation's id says, so that one made by a clock that is ahead is kept until its
-    # repetition is refused
-    sa.select(_operations.id)
-    .where(_operations.id < sa.bindparam("below"), _operations.created_at < sa.bindparam("before"))
-    # the last entry of each shard stays: it tells which history it is
-    .where(_operations.id.not_in(sa.select(_heads.operation_id)))
-    .order_by(_operations.id)
-    .limit(sa.bindparam("batch", type_=sa.Integer))
-)
-_FORGET_CHANGES = Sized(
-    lambda ids: sa.delete(tables.changes).where(listed(_changes.operation_id, "ids", ids))
-)
-_GONE = Sized(
-    lambda ids: (
-        sa.select(_changes.consumer_id)
-        .where(listed(_changes.operation_id, "ids", ids), _changes.consumer_id.is_not(None))
-        .distinct()
-    )
-)
-_FORGET_CONSUMERS = Sized(
-    lambda ids, gone: sa.delete(tables.consumers).where(
-        listed(_consumers.id, "ids", ids), listed(_consumers.gone, "gone", gone)
-    )
-)
-_FORGET_OPERATIONS = Sized(
-    lambda ids: sa.delete(tables.operations).where(listed(_operations.id, "ids", ids))
-)
-_RETENTION = Statement(sa.select(_info.retention))
+# Operations are found by number, which grows with time, so that nothing younger is read. The number
+# is not below the time that the operation's id says: an operation from a clock that is ahead is
+# stored until its repetition is refused. The last entry of each shard stays: it identifies the
+# history.
+_OLD = SQL("""
+    SELECT id FROM operations WHERE id < :below AND created_at < :before
+    AND id NOT IN (SELECT operation_id FROM change_heads) ORDER BY id LIMIT :batch""")
+_ENTRIES = SQL("SELECT DISTINCT shard, number FROM changes WHERE operation_id IN :ids*")
+_GONE = SQL("""
+    SELECT DISTINCT consumer_id FROM changes
+    WHERE operation_id IN :ids* AND consumer_id IS NOT NULL""")
+_FORGET_CHANGES = SQL("DELETE FROM changes WHERE operation_id IN :ids*")
+_FORGET_CONSUMERS = SQL("DELETE FROM consumers WHERE id IN :ids* AND gone IN :gone*")
+_FORGET_OPERATIONS = SQL("DELETE FROM operations WHERE id IN :ids*")
+_RETENTION = SQL("SELECT retention FROM ledger_info")
 
 
 class Run(Protocol):
@@ -512,17 +422,18 @@ def retain(connection: Connection, age: datetime.timedelta) -> None:
 
 def retention(connection: Connection) -> int:
     """Return for how many seconds operations and changes are kept."""
-    return int(_RETENTION.rows(connection, {})[0][0])
+    return int(_RETENTION.rows(connection)[0][0])
 
 
 def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
     below = drawn_at(before + _TICK)
-    values = {"before": moment(connection, before), "below": below, "batch": BATCH}
-    ids = [number for (number,) in _OLD.rows(connection, values)]
+    at = moment(connection, before)
+    rows = _OLD.rows(connection, before=at, below=below, batch=BATCH)
+    ids = [number for (number,) in rows]
     if not ids:
         return Pruned(0, 0)
     consumers = [number for (number,) in _GONE.rows(connection, ids=ids)]
-    entries = _count_entries(connection, ids)
+    entries = len(_ENTRIES.rows(connection, ids=ids))
     _FORGET_CHANGES.run(connection, ids=ids)
     for part in chunks(consumers):
         _FORGET_CONSUMERS.run(connection, ids=part, gone=ids)
@@ -532,14 +443,3 @@ def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
 
 #: what numbers and ids are drawn by
 _TICK = datetime.timedelta(milliseconds=1)
-_ENTRIES = Sized(
-    lambda ids: (
-        sa.select(_changes.shard, _changes.number)
-        .where(listed(_changes.operation_id, "ids", ids))
-        .distinct()
-    )
-)
-
-
-def _count_entries(connection: Connection, ids: Collection[int]) -> int:
-    return len(_ENTRIES.rows(connection, ids=list(ids)))

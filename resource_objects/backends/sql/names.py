@@ -27,7 +27,7 @@ from resource_objects import exceptions
 from resource_objects import names as shapes
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.statements import Statement, chunks
+from resource_objects.backends.sql.statements import SQL, chunks
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind
@@ -151,9 +151,7 @@ _STORED = 1
 #: Begins and ends a stored description. MySQL, which formats JSON anew, formats it like this.
 _BEGIN, _END = f'{{"version": {_STORED}, "description": ', "}"
 _VERSION = re.compile(r'\{"version": ([^,}]*), "description": ')
-_EVERY = Statement(
-    sa.select(_structures.provider_id, _structures.name, _structures.classes, _structures.body)
-)
+_EVERY = SQL("SELECT provider_id, name, classes, body FROM structures")
 _DROP_KINDS = sa.delete(tables.structures).where(
     _structures.provider_id.in_(sa.bindparam("providers", expanding=True))
 )
@@ -224,7 +222,7 @@ def rename_kinds(connection: Connection, names: Mapping[str, str]) -> set[int]:
     """
     before: list[dict[str, Any]] = []
     after: list[dict[str, Any]] = []
-    for number, name, classes, body in _EVERY.rows(connection, {}):
+    for number, name, classes, body in _EVERY.rows(connection):
         said = json.loads(classes)
         if name not in names and not names.keys() & set(said):
             continue
@@ -450,25 +448,22 @@ def list_names(
 
 def has_standard(connection: Connection) -> bool:
     """Return whether every standard name that this library knows is there. Cost: one query."""
-    [found] = _count_standard().rows(connection, {})
+    [found] = _count_standard().rows(connection)
     return tuple(found) == tuple(len(names) for _, names in _standard())
 
 
 @functools.cache
-def _count_standard() -> Statement:
+def _count_standard() -> SQL:
     """Return what counts the standard names that are there.
 
     Each open of a database asks it, and most ask nothing else of this size: so the names stand in
     its text, which is made once.
     """
-    counts = (
-        sa.select(sa.func.count())
-        .select_from(table)
-        .where(table.c.name.in_([sa.literal_column(f"'{name}'") for name in names]))
-        .scalar_subquery()
-        for table, names in _standard()
-    )
-    return Statement(sa.select(*counts))
+    counts = []
+    for table, names in _standard():
+        listed = ", ".join(f"'{name}'" for name in names)
+        counts.append(f"(SELECT COUNT(*) FROM {table.name} WHERE name IN ({listed}))")
+    return SQL(f"SELECT {', '.join(counts)}")
 
 
 def ensure_standard(connection: Connection) -> None:

@@ -16,27 +16,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.consumers import BY_ID, holdings, record_of
 from resource_objects.backends.sql.places import Places
-from resource_objects.backends.sql.statements import (
-    Insert,
-    Sized,
-    Statement,
-    chunks,
-    listed,
-    moment,
-)
+from resource_objects.backends.sql.statements import SQL, Insert, chunks, moment
 from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.orders import ConsumerRecord, Mode, Outcome, Use, Write
-
-_providers = tables.resource_providers.c
-_operations = tables.operations.c
-_changes = tables.changes.c
 
 
 class DoneBefore(exceptions.LedgerError):
@@ -46,18 +34,10 @@ class DoneBefore(exceptions.LedgerError):
 
 
 _RECORD = Insert(tables.operations, "id", "uuid", "kind", "subject", "actor", "created_at")
-_FIND_OPERATION = Statement(
-    sa.select(_operations.id, _operations.kind, _operations.subject).where(
-        _operations.uuid == sa.bindparam("wanted")
-    )
-)
-_TOLD_OF = Statement(
-    sa.select(_changes.part, _changes.what, _changes.consumer_id, _changes.provider_uuid)
-    .add_columns(_changes.resource_class, _changes.used_before, _changes.used_after)
-    .add_columns(_changes.taken, _changes.given)
-    .where(_changes.operation_id == sa.bindparam("operation"), _changes.consumer_id.is_not(None))
-    .order_by(_changes.part)
-)
+_FIND_OPERATION = SQL("SELECT id, kind, subject FROM operations WHERE uuid = :wanted")
+_TOLD_OF = SQL("""
+    SELECT part, what, consumer_id, provider_uuid, resource_class, used_before, used_after, taken,
+    given FROM changes WHERE operation_id = :operation AND consumer_id IS NOT NULL ORDER BY part""")
 
 
 def record_operation(
@@ -71,7 +51,7 @@ def record_operation(
 
 def find_outcome(connection: Connection, operation: str) -> Outcome | None:
     """Return what a recorded operation did. Cost: one query, four more for its consumers."""
-    for number, kind, subject in _FIND_OPERATION.rows(connection, {"wanted": operation}):
+    for number, kind, subject in _FIND_OPERATION.rows(connection, wanted=operation):
         return Outcome(kind, subject, tuple(_outcomes(connection, number)))
     return None
 
@@ -79,7 +59,7 @@ def find_outcome(connection: Connection, operation: str) -> Outcome | None:
 def _outcomes(connection: Connection, operation: int) -> Iterable[ConsumerRecord]:
     """Yield what became of each consumer of an operation, in the order of its orders."""
     told: dict[int, list[Sequence[Any]]] = {}
-    for row in _TOLD_OF.rows(connection, {"operation": operation}):
+    for row in _TOLD_OF.rows(connection, operation=operation):
         told.setdefault(row[2], []).append(row)
     if not told:
         return
@@ -121,11 +101,7 @@ def _held_as_told(
     return tuple(held)
 
 
-_NAMES_OF = Sized(
-    lambda uuids: sa.select(_providers.uuid, _providers.name).where(
-        listed(_providers.uuid, "uuids", uuids)
-    )
-)
+_NAMES_OF = SQL("SELECT uuid, name FROM resource_providers WHERE uuid IN :uuids*")
 
 
 def names_of(connection: Connection, uuids: Collection[str]) -> dict[str, str]:

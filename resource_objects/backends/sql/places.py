@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
@@ -22,12 +21,9 @@ from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import (
     MOST,
-    Sized,
-    chosen,
+    SQL,
     chunks,
     from_moment,
-    listed,
-    now_as_kept,
 )
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import decision
@@ -35,171 +31,58 @@ from resource_objects.providers.orders import Key
 from resource_objects.providers.settle import Place, Unit
 from resource_objects.resources.records import InventoryRecord
 
-_providers = tables.resource_providers.c
-_inventories = tables.inventories.c
-_classes = tables.resource_classes.c
-_shares = tables.shares.c
-_consumers = tables.consumers.c
-_allocations = tables.allocations.c
-_units = tables.allocation_units.c
+_FIGURES = """i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.ratio_millionths,
+ i.capacity, i.used"""
+#: What :meth:`Places.add` reads: of a provider ``p``, a class ``c`` and an inventory ``i``.
+COLUMNS = f"""p.id, p.uuid, p.name, p.root_id, c.name, i.id, i.class_id, i.shares,
+ i.disabled_until, i.removed_units, {_FIGURES}"""
 
-_FIGURES = (
-    _inventories.total,
-    _inventories.reserved,
-    _inventories.min_unit,
-    _inventories.max_unit,
-    _inventories.step_size,
-    _inventories.ratio_millionths,
-    _inventories.capacity,
-    _inventories.used,
-)
-#: what :meth:`Places.add` reads of an inventory
-COLUMNS = (
-    *(_providers.id, _providers.uuid, _providers.name, _providers.root_id),
-    *(_classes.name, _inventories.id, _inventories.class_id, _inventories.shares),
-    *(_inventories.disabled_until, _inventories.removed_units, *_FIGURES),
-)
+# A provider without the inventory is found too. Classes are found by name, because a name may be
+# given to another class at any time.
+_FIND = SQL(f"""
+    SELECT {{now}}, {COLUMNS} FROM resource_providers p
+    LEFT JOIN resource_classes c ON c.name IN :classes*
+    LEFT JOIN inventories i ON i.provider_id = p.id AND i.class_id = c.id
+    WHERE p.uuid IN :uuids*""")
+# PostgreSQL finds and locks in one statement the inventories requested and those that they share,
+# by number. An inventory requested twice is locked once; one that does not exist is looked for
+# afterwards. A plain FOR UPDATE would wait for transactions that insert allocations of it.
+_TAKE = SQL(f"""
+    WITH claimed AS (
+        SELECT i.id, i.provider_id, i.class_id FROM resource_providers p
+        JOIN inventories i ON i.provider_id = p.id JOIN resource_classes c ON c.id = i.class_id
+        WHERE (p.uuid, c.name) IN :uuids,classes*)
+    SELECT {{now}}, {COLUMNS} FROM inventories i
+    JOIN resource_providers p ON p.id = i.provider_id
+    JOIN resource_classes c ON c.id = i.class_id
+    WHERE i.id IN (
+        SELECT id FROM claimed UNION ALL SELECT target.id FROM claimed
+        JOIN shares s ON s.provider_id = claimed.provider_id AND s.class_id = claimed.class_id
+        JOIN inventories target
+        ON target.provider_id = s.of_provider_id AND target.class_id = s.of_class_id)
+    ORDER BY i.id FOR NO KEY UPDATE OF i""")
+_SHARES = SQL(f"""
+    SELECT s.provider_id, s.class_id, s.factor, {COLUMNS} FROM shares s
+    JOIN inventories i ON i.provider_id = s.of_provider_id AND i.class_id = s.of_class_id
+    JOIN resource_providers p ON p.id = i.provider_id
+    JOIN resource_classes c ON c.id = i.class_id
+    WHERE s.provider_id IN :providers* AND s.class_id IN :classes* ORDER BY i.id""")
+# by primary key, so that InnoDB, which locks rows as it meets them, meets them in this order
+_LOCK = SQL(f"""
+    SELECT i.id, i.shares, i.disabled_until, i.removed_units, {_FIGURES} FROM inventories i
+    WHERE i.id IN :ids* ORDER BY i.id FOR UPDATE""")
 
-
-def _find_query(uuids: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
-    # SELECT ... FROM resource_providers LEFT JOIN resource_classes ON name IN (:classes)
-    #   LEFT JOIN inventories ON provider_id, class_id = those WHERE uuid IN (:uuids)
-    # A provider without the inventory is found too. Classes go by name, which may be given to
-    # another class at any time.
-    wanted = listed(_classes.name, "classes", classes)
-    here = sa.and_(_inventories.provider_id == _providers.id, _inventories.class_id == _classes.id)
-    return (
-        sa.select(now_as_kept(), *COLUMNS)
-        .outerjoin_from(tables.resource_providers, tables.resource_classes, wanted)
-        .outerjoin(tables.inventories, here)
-        .where(listed(_providers.uuid, "uuids", uuids))
-    )
-
-
-def _take_query(uuids: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
-    # PostgreSQL finds and locks in one statement: what is asked, and what that shares, by number.
-    # A place that is asked twice is locked once; one that is not there is looked for afterwards.
-    sharing = tables.shares.alias()
-    target = tables.inventories.alias()
-    claimed = (
-        sa.select(_inventories.id, _inventories.provider_id, _inventories.class_id)
-        .join_from(
-            tables.resource_providers,
-            tables.inventories,
-            _inventories.provider_id == _providers.id,
-        )
-        .join(tables.resource_classes, _classes.id == _inventories.class_id)
-        .where(
-            sa.tuple_(_providers.uuid, _classes.name).in_(
-                [
-                    sa.tuple_(sa.bindparam(f"uuids_{n}"), sa.bindparam(f"classes_{n}"))
-                    for n in range(uuids)
-                ]
-            )
-        )
-    ).cte("claimed")
-    shared = (
-        sa.select(target.c.id)
-        .join_from(
-            claimed,
-            sharing,
-            sa.and_(
-                sharing.c.provider_id == claimed.c.provider_id,
-                sharing.c.class_id == claimed.c.class_id,
-            ),
-        )
-        .join(
-            target,
-            sa.and_(
-                target.c.provider_id == sharing.c.of_provider_id,
-                target.c.class_id == sharing.c.of_class_id,
-            ),
-        )
-    )
-    return (
-        sa.select(now_as_kept(), *COLUMNS)
-        .join_from(
-            tables.inventories,
-            tables.resource_providers,
-            _providers.id == _inventories.provider_id,
-        )
-        .join(tables.resource_classes, _classes.id == _inventories.class_id)
-        .where(_inventories.id.in_(sa.union_all(sa.select(claimed.c.id), shared)))
-        .order_by(_inventories.id)
-        # a plain FOR UPDATE would wait for those who insert allocations of it
-        .with_for_update(of=tables.inventories, key_share=True)
-    )
-
-
-def _shares_query(providers: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
-    there = sa.and_(
-        _inventories.provider_id == _shares.of_provider_id,
-        _inventories.class_id == _shares.of_class_id,
-    )
-    return (
-        sa.select(_shares.provider_id, _shares.class_id, _shares.factor, *COLUMNS)
-        .join_from(tables.shares, tables.inventories, there)
-        .join(tables.resource_providers, _providers.id == _inventories.provider_id)
-        .join(tables.resource_classes, _classes.id == _inventories.class_id)
-        .where(
-            listed(_shares.provider_id, "providers", providers),
-            listed(_shares.class_id, "classes", classes),
-        )
-        .order_by(_inventories.id)
-    )
-
-
-def _lock_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
-    # by primary key, so that InnoDB, which locks rows as it meets them, meets them in this order
-    return (
-        sa.select(
-            *(_inventories.id, _inventories.shares, _inventories.disabled_until),
-            *(_inventories.removed_units, *_FIGURES),
-        )
-        .where(listed(_inventories.id, "ids", ids))
-        .order_by(_inventories.id)
-        .with_for_update()
-    )
-
-
-def _change_used_query(ids: int, nets: int, counts: int) -> sa.Update:
-    net = chosen(_inventories.id, "ids", "nets", ids)
-    after = _inventories.used + net
-    fits = after <= _inventories.capacity
-    counted = chosen(_inventories.id, "ids", "counts", ids)
-    return (
-        sa.update(tables.inventories)
-        .where(listed(_inventories.id, "ids", ids), after >= 0, sa.or_(fits, net <= 0))
-        .values(used=after, writes=_inventories.writes + counted)
-    )
-
-
-def _change_within_query(ids: int, nets: int, counts: int, bounds: int) -> sa.Update:
-    # the same, and of each row no more afterwards than the limit that came with the claim
-    after = _inventories.used + chosen(_inventories.id, "ids", "nets", ids)
-    bound = chosen(_inventories.id, "ids", "bounds", ids)
-    is_less = after <= _inventories.used
-    return _change_used_query(ids, nets, counts).where(sa.or_(after <= bound, is_less))
-
-
-def _adopt_used_query(ids: int, nets: int, counts: int) -> sa.Update:
-    counted = chosen(_inventories.id, "ids", "counts", ids)
-    after = _inventories.used + chosen(_inventories.id, "ids", "nets", ids)
-    return (
-        sa.update(tables.inventories)
-        .where(listed(_inventories.id, "ids", ids), after >= 0)
-        .values(used=after, writes=_inventories.writes + counted)
-    )
-
-
-_FIND = Sized(_find_query)
-_TAKE = Sized(_take_query)
-_SHARES = Sized(_shares_query)
-_LOCK = Sized(_lock_query)
-_CHANGE_USED = Sized(_change_used_query)
-_CHANGE_WITHIN = Sized(_change_within_query)
-_ADOPT_USED = Sized(_adopt_used_query)
-#: how many inventories one statement changes: its CASE is looked through for each of them
+_NET = "CASE id WHEN :ids THEN :nets* END"
+_CHANGE = f"""
+    UPDATE inventories SET writes = writes + CASE id WHEN :ids THEN :counts* END,
+    used = used + {_NET} WHERE id IN :ids* AND used + {_NET} >= 0"""
+_FITS = f"{_CHANGE} AND (used + {_NET} <= capacity OR {_NET} <= 0)"
+_ADOPT_USED = SQL(_CHANGE)
+_CHANGE_USED = SQL(_FITS)
+# and no inventory above the limit that came with the claim
+_CHANGE_WITHIN = SQL(f"""{_FITS}
+    AND (used + {_NET} <= CASE id WHEN :ids THEN :bounds* END OR used + {_NET} <= used)""")
+#: The most inventories that one statement changes: it looks through its CASE for each of them.
 MOST_CHANGES = 128
 
 
@@ -418,7 +301,7 @@ def change_used(
         }
         if bounds:
             given["bounds"] = [bounds.get(number, MAX_AMOUNT) for number in part]
-        query.must_match(connection, len(part), partial(_refused, len(part)), **given)
+        query.must_match(connection, len(part), functools.partial(_refused, len(part)), **given)
 
 
 def _refused(written: int, changed: int) -> Transient:
@@ -434,104 +317,36 @@ def _refused(written: int, changed: int) -> Transient:
 _MOST_PLACES = 64
 
 
-def _is(table: Any, provider: str, class_: str, position: int) -> sa.ColumnElement[bool]:
-    """Return ``provider = :providers_n AND class = :classes_n``."""
-    return sa.and_(
-        table[provider] == sa.bindparam(f"providers_{position}"),
-        table[class_] == sa.bindparam(f"classes_{position}"),
-    )
+# The few largest consumers of each inventory, in one statement for all of them.
+_HOLDERS = f"""SELECT * FROM (
+    SELECT a.provider_id, a.class_id, c.name, a.used
+    FROM allocations a JOIN consumers c ON c.id = a.consumer_id
+    WHERE a.provider_id = :provider{{0}} AND a.class_id = :class{{0}}
+    ORDER BY a.used DESC, c.name LIMIT {decision.MOST_HOLDERS}) holders{{0}}"""
+# The same of an inventory that others share: all that one consumer uses of it.
+_DRAWERS = f"""SELECT * FROM (
+    SELECT :provider{{0}} AS provider, :class{{0}} AS class, c.name, SUM(drawn.used) AS used FROM (
+        SELECT consumer_id, used FROM allocations
+        WHERE provider_id = :provider{{0}} AND class_id = :class{{0}}
+        UNION ALL SELECT a.consumer_id, a.used * s.factor FROM shares s
+        JOIN allocations a ON a.provider_id = s.provider_id AND a.class_id = s.class_id
+        WHERE s.of_provider_id = :provider{{0}} AND s.of_class_id = :class{{0}}) drawn
+    JOIN consumers c ON c.id = drawn.consumer_id
+    GROUP BY c.name ORDER BY SUM(drawn.used) DESC, c.name
+    LIMIT {decision.MOST_HOLDERS}) drawers{{0}}"""
+_SHARED = SQL("""
+    SELECT DISTINCT of_provider_id, of_class_id FROM shares
+    WHERE of_provider_id IN :providers* AND of_class_id IN :classes*""")
+_TAKERS = SQL("""
+    SELECT p.uuid, u.unit, c.name FROM allocation_units u
+    JOIN resource_providers p ON p.id = u.provider_id JOIN consumers c ON c.id = u.consumer_id
+    WHERE p.uuid IN :uuids* AND u.unit IN :units*""")
 
 
-def _holders_query(providers: int, classes: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    # the few largest of each inventory, in one statement for all of them
-    return sa.union_all(
-        *(
-            sa.select(
-                sa.select(
-                    _allocations.provider_id,
-                    _allocations.class_id,
-                    _consumers.name,
-                    _allocations.used,
-                )
-                .join_from(tables.allocations, tables.consumers)
-                .where(_is(_allocations, "provider_id", "class_id", position))
-                .order_by(_allocations.used.desc(), _consumers.name)
-                .limit(sa.literal_column(str(decision.MOST_HOLDERS)))
-                .subquery()
-            )
-            for position in range(providers)
-        )
-    )
-
-
-def _shared_query(providers: int, classes: int) -> sa.Select[*tuple[Any, ...]]:
-    return (
-        sa.select(_shares.of_provider_id, _shares.of_class_id)
-        .where(
-            listed(_shares.of_provider_id, "providers", providers),
-            listed(_shares.of_class_id, "classes", classes),
-        )
-        .distinct()
-    )
-
-
-def _drawers_query(providers: int, classes: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    # like the holders, but of an inventory that others share: all that one consumer takes of it
-    return sa.union_all(*(_drawers_of(position) for position in range(providers)))
-
-
-def _drawers_of(position: int) -> sa.Select[*tuple[Any, ...]]:
-    # SELECT :provider, :class, name, SUM(used) FROM (allocations here UNION ALL allocations times
-    # factor of who shares this) JOIN consumers GROUP BY name ORDER BY SUM(used) DESC LIMIT 100
-    drawn = sa.union_all(
-        sa.select(_allocations.consumer_id, _allocations.used).where(
-            _is(_allocations, "provider_id", "class_id", position)
-        ),
-        sa.select(_allocations.consumer_id, (_allocations.used * _shares.factor).label("used"))
-        .join_from(
-            tables.shares,
-            tables.allocations,
-            sa.and_(
-                _allocations.provider_id == _shares.provider_id,
-                _allocations.class_id == _shares.class_id,
-            ),
-        )
-        .where(_is(_shares, "of_provider_id", "of_class_id", position)),
-    ).subquery()
-    total = sa.func.sum(drawn.c.used)
-    number = sa.BigInteger()
-    return sa.select(
-        sa.select(
-            sa.bindparam(f"providers_{position}", type_=number).label("provider"),
-            sa.bindparam(f"classes_{position}", type_=number).label("class"),
-            _consumers.name,
-            total.label("used"),
-        )
-        .join_from(drawn, tables.consumers, _consumers.id == drawn.c.consumer_id)
-        .group_by(_consumers.name)
-        .order_by(total.desc(), _consumers.name)
-        .limit(sa.literal_column(str(decision.MOST_HOLDERS)))
-        .subquery()
-    )
-
-
-def _takers_query(uuids: int, units: int) -> sa.Select[*tuple[Any, ...]]:
-    return (
-        sa.select(_providers.uuid, _units.unit, _consumers.name)
-        .join_from(
-            tables.allocation_units,
-            tables.resource_providers,
-            _providers.id == _units.provider_id,
-        )
-        .join(tables.consumers, _consumers.id == _units.consumer_id)
-        .where(listed(_providers.uuid, "uuids", uuids), listed(_units.unit, "units", units))
-    )
-
-
-_TAKERS = Sized(_takers_query)
-_HOLDERS = Sized(_holders_query)
-_SHARED = Sized(_shared_query)
-_DRAWERS = Sized(_drawers_query)
+@functools.cache
+def _of_each(query: str, count: int) -> SQL:
+    """Return the query of several inventories."""
+    return SQL(" UNION ALL ".join(query.format(position) for position in range(count)))
 
 
 def holders(
@@ -550,13 +365,15 @@ def holders(
         (_DRAWERS, [numbers for numbers in keys if numbers in shared]),
     ):
         for some in chunks(full_there, _MOST_PLACES):
-            for provider, class_, name, used in query.rows(connection, **_as_lists(some)):
+            values = {
+                f"{name}{position}": number
+                for position, key in enumerate(some)
+                for name, number in zip(("provider", "class"), key, strict=True)
+            }
+            statement = _of_each(query, len(some))
+            for provider, class_, name, used in statement.rows(connection, **values):
                 found[keys[provider, class_]].add((name, int(used)))
     return {key: list(holders) for key, holders in found.items()}
-
-
-def _as_lists(keys: Sequence[tuple[int, int]]) -> dict[str, list[int]]:
-    return {"providers": [key[0] for key in keys], "classes": [key[1] for key in keys]}
 
 
 def takers(connection: Connection, wanted: Collection[Unit]) -> dict[Unit, str]:

@@ -17,6 +17,7 @@ from collections.abc import Generator
 from typing import Any
 
 import psycopg
+from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
 #: What a server says to those whom it takes later, by SQLSTATE. Source: ``postmaster.c``,
@@ -44,6 +45,9 @@ def connect(read_timeout: float, **options: Any) -> psycopg.Connection[Any]:
             error.sqlstate = next(found, None)
         raise
     connection.read_timeout = read_timeout
+    # an integer is always a bigint: by default its type follows its value, and a statement would be
+    # prepared for each
+    connection.adapters.register_dumper(int, Int8Dumper)
     for kind in ("json", "uuid"):  # as they are kept: who needs them parsed does that
         connection.adapters.register_loader(kind, TextLoader)
     return connection

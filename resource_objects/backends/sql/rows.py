@@ -42,7 +42,7 @@ from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.feed import FeedRows
 from resource_objects.backends.sql.names import Catalogue, NameNumbers
-from resource_objects.backends.sql.statements import Sized, chunks, from_moment, listed, moment
+from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
@@ -63,87 +63,33 @@ _FIGURES = (
 )
 _SHARE = ("provider_id", "class_id", "of_provider_id", "of_class_id")
 
-_LOCATE = Sized(
-    lambda uuids: sa.select(_providers.id, _providers.root_id).where(
-        listed(_providers.uuid, "uuids", uuids)
-    )
-)
-_LOCK = Sized(
-    lambda ids: (
-        sa.select(_providers.root_id, _providers.name)
-        .where(listed(_providers.id, "ids", ids))
-        .order_by(_providers.id)
-        # on PostgreSQL FOR NO KEY UPDATE, which does not block inserts that refer to a provider
-        .with_for_update(key_share=True)
-    )
-)
-_TREES = Sized(
-    lambda roots: (
-        sa.select(
-            *(_providers.id, _providers.uuid, _providers.name, _providers.parent_id),
-            *(_providers.root_id, _providers.generation, _providers.definition_writes),
-            *(_providers.allocation_writes, _providers.reported_at, _providers.adopted_at),
-            *disabled.FACTS,
-        )
-        .where(listed(_providers.root_id, "roots", roots))
-        .order_by(_providers.id)
-    )
-)
-_OWNERS = Sized(
-    lambda names: sa.select(_providers.name, _providers.uuid).where(
-        listed(_providers.name, "names", names)
-    )
-)
-_NUMBERS = Sized(
-    lambda uuids: sa.select(_providers.uuid, _providers.id).where(
-        listed(_providers.uuid, "uuids", uuids)
-    )
-)
-_SHARES_OF_TREES = Sized(
-    lambda roots: (
-        sa.select(*(_shares[name] for name in _SHARE), _shares.factor)
-        .join_from(tables.resource_providers, tables.shares, _providers.id == _shares.provider_id)
-        .where(listed(_providers.root_id, "roots", roots))
-    )
-)
+_LOCATE = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*")
+# On PostgreSQL FOR NO KEY UPDATE does not block inserts of rows that refer to a provider.
+_LOCK = SQL("""
+    SELECT root_id, name FROM resource_providers WHERE id IN :ids* ORDER BY id
+    {postgresql: FOR NO KEY UPDATE}{mysql: FOR UPDATE}""")
+_TREES = SQL("""
+    SELECT id, uuid, name, parent_id, root_id, generation, definition_writes, allocation_writes,
+    reported_at, adopted_at, disabled_reason, disabled_by, disabled_since, disabled_until
+    FROM resource_providers WHERE root_id IN :roots* ORDER BY id""")
+_OWNERS = SQL("SELECT name, uuid FROM resource_providers WHERE name IN :names*")
+_NUMBERS = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
+_SHARES_OF_TREES = SQL("""
+    SELECT s.provider_id, s.class_id, s.of_provider_id, s.of_class_id, s.factor
+    FROM resource_providers p JOIN shares s ON p.id = s.provider_id WHERE p.root_id IN :roots*""")
 # by primary key: InnoDB locks rows in the order in which it reads them
-_LOCK_INVENTORIES = Sized(
-    lambda ids: (
-        sa.select(_inventories.id, _inventories.used, _inventories.writes)
-        .where(listed(_inventories.id, "ids", ids))
-        .order_by(_inventories.id)
-        .with_for_update()
-    )
-)
-_ALLOCATED = Sized(
-    lambda ids: (
-        sa.select(_allocations.provider_id, _allocations.class_id, sa.func.sum(_allocations.used))
-        .where(listed(_allocations.provider_id, "ids", ids))
-        .group_by(_allocations.provider_id, _allocations.class_id)
-    )
-)
-_SET_ROOT = Sized(
-    lambda ids: (
-        sa.update(tables.resource_providers)
-        .where(listed(_providers.id, "ids", ids))
-        .values(root_id=_providers.id)
-    )
-)
-_UNLINK = Sized(
-    lambda ids: (
-        sa.update(tables.resource_providers)
-        .where(listed(_providers.id, "ids", ids))
-        .values(parent_id=sa.null(), root_id=sa.null())
-    )
-)
+_LOCK_INVENTORIES = SQL("""
+    SELECT id, used, writes FROM inventories WHERE id IN :ids* ORDER BY id {server: FOR UPDATE}""")
+_ALLOCATED = SQL("""
+    SELECT provider_id, class_id, SUM(used) FROM allocations WHERE provider_id IN :ids*
+    GROUP BY provider_id, class_id""")
+_SET_ROOT = SQL("UPDATE resource_providers SET root_id = id WHERE id IN :ids*")
+_UNLINK = SQL("UPDATE resource_providers SET parent_id = NULL, root_id = NULL WHERE id IN :ids*")
 
 
-def _of_providers(table: sa.Table, *columns: str) -> Sized:
-    provider = table.c.provider_id
-    return Sized(
-        lambda ids: sa.select(provider, *(table.c[name] for name in columns)).where(
-            listed(provider, "ids", ids)
-        )
+def _of_providers(table: sa.Table, *columns: str) -> SQL:
+    return SQL(
+        f"SELECT provider_id, {', '.join(columns)} FROM {table.name} WHERE provider_id IN :ids*"
     )
 
 
@@ -430,7 +376,7 @@ class TreeRows:
             assert reason is not None  # the column is not null
             self._state.removed_disabled.setdefault(self._uuids[root], {})[name] = reason
 
-    def _rows_of(self, query: Sized, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
+    def _rows_of(self, query: SQL, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
         """Return the rows of a table for some providers, by provider."""
         found: dict[int, list[Sequence[Any]]] = {}
         for part in chunks(sorted(providers)):
@@ -454,7 +400,7 @@ class TreeRows:
         return found
 
     def _read_names(
-        self, query: Sized, kind: NameKind, providers: Iterable[int]
+        self, query: SQL, kind: NameKind, providers: Iterable[int]
     ) -> dict[int, frozenset[str]]:
         rows = self._rows_of(query, providers)
         names_of = self._names_of(kind, {number for some in rows.values() for (number,) in some})

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.statements import Insert, Sized, chunks, listed
+from resource_objects.backends.sql.statements import SQL, Insert, chunks
 from resource_objects.providers.orders import GroupChange, new_id
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
@@ -24,72 +24,30 @@ from resource_objects.providers.settle import GroupPlaces
 
 _groups = tables.server_groups.c
 _consumers = tables.consumers.c
-_allocations = tables.allocations.c
-_providers = tables.resource_providers.c
 
 _COLUMNS = (_groups.name, _groups.policy, _groups.max_per_host, _groups.uuid, _groups.generation)
 _IS_HERE = _consumers.gone == sa.literal_column("0")
-_ROOT = tables.resource_providers.alias("root")
 
-
-def _gives_itself() -> sa.ColumnElement[bool]:
-    """Return what is true of a provider that is no pool."""
-    shares: sa.Select[Any] = (
-        sa.select(sa.literal_column("1"))
-        .join_from(tables.resource_provider_traits, tables.traits)
-        .where(tables.resource_provider_traits.c.provider_id == _providers.id)
-        .where(tables.traits.c.name == sa.literal_column(f"'{SHARES}'"))
-        .correlate(tables.resource_providers)
-    )
-    return ~shares.exists()
-
-
-def _members_query(names: int) -> sa.Select[*tuple[Any, ...]]:
-    # SELECT DISTINCT server_group, name, root.name FROM consumers JOIN allocations JOIN
-    #   resource_providers JOIN resource_providers AS root WHERE server_group IN (:names)
-    return (
-        sa.select(_consumers.server_group, _consumers.name, _ROOT.c.name)
-        .join_from(tables.consumers, tables.allocations, _allocations.consumer_id == _consumers.id)
-        .join(tables.resource_providers, _providers.id == _allocations.provider_id)
-        .join(_ROOT, _ROOT.c.id == _providers.root_id)
-        .where(listed(_consumers.server_group, "names", names), _IS_HERE, _gives_itself())
-        .distinct()
-    )
-
-
-def _hosts_query(uuids: int) -> sa.Select[*tuple[Any, ...]]:
-    return (
-        sa.select(_providers.uuid, _ROOT.c.name)
-        .join_from(tables.resource_providers, _ROOT, _ROOT.c.id == _providers.root_id)
-        .where(listed(_providers.uuid, "uuids", uuids), _gives_itself())
-    )
-
-
-_LOCK = Sized(
-    lambda names: (
-        sa.select(_groups.id, *_COLUMNS)
-        .where(listed(_groups.name, "names", names))
-        .order_by(_groups.name)
-        .with_for_update()
-    )
-)
-_COUNT_UP = Sized(
-    lambda ids: (
-        sa.update(tables.server_groups)
-        .where(listed(_groups.id, "ids", ids))
-        .values(generation=sa.bindparam("now"))
-    )
-)
-_MEMBERS = Sized(_members_query)
-_HOSTS = Sized(_hosts_query)
-_MEMBER = Sized(
-    lambda names: (
-        sa.select(_consumers.name)
-        .where(listed(_consumers.server_group, "names", names), _IS_HERE)
-        .limit(sa.literal_column("1"))
-    )
-)
-_REMOVE = Sized(lambda ids: sa.delete(tables.server_groups).where(listed(_groups.id, "ids", ids)))
+# a provider that is no pool
+_GIVES_ITSELF = f"""NOT EXISTS (
+    SELECT 1 FROM resource_provider_traits pt JOIN traits t ON t.id = pt.trait_id
+    WHERE pt.provider_id = p.id AND t.name = '{SHARES}')"""
+_LOCK = SQL("""
+    SELECT id, name, policy, max_per_host, uuid, generation FROM server_groups
+    WHERE name IN :names* ORDER BY name {server: FOR UPDATE}""")
+_COUNT_UP = SQL("UPDATE server_groups SET generation = :now WHERE id IN :ids*")
+_MEMBERS = SQL(f"""
+    SELECT DISTINCT c.server_group, c.name, root.name FROM consumers c
+    JOIN allocations a ON a.consumer_id = c.id
+    JOIN resource_providers p ON p.id = a.provider_id
+    JOIN resource_providers root ON root.id = p.root_id
+    WHERE c.server_group IN :names* AND c.gone = 0 AND {_GIVES_ITSELF}""")
+_HOSTS = SQL(f"""
+    SELECT p.uuid, root.name FROM resource_providers p
+    JOIN resource_providers root ON root.id = p.root_id
+    WHERE p.uuid IN :uuids* AND {_GIVES_ITSELF}""")
+_MEMBER = SQL("SELECT name FROM consumers WHERE server_group IN :names* AND gone = 0 LIMIT 1")
+_REMOVE = SQL("DELETE FROM server_groups WHERE id IN :ids*")
 _MAKE = Insert(tables.server_groups, *("name", "policy", "max_per_host", "uuid", "generation"))
 
 
@@ -118,7 +76,7 @@ def places_of(
     for part in chunks(sorted(uuids) if strict else ()):
         host_of.update(_HOSTS.rows(connection, uuids=part))
     for some in chunks(sorted(ids)):
-        _COUNT_UP.run(connection, {"now": number}, ids=some)
+        _COUNT_UP.run(connection, now=number, ids=some)
     return GroupPlaces(found, members, host_of)
 
 

@@ -1,11 +1,13 @@
-"""Statements of the hot path: written with SQLAlchemy, compiled once, run on the driver's cursor.
+"""SQL as text: statements with named marks, many rows in one statement, numbers and times.
 
-``Connection.execute`` spends some 25 microseconds on a statement that SQLite runs in two: it finds
-the compiled text in its cache, prepares parameters, calls listeners, wraps the result. A claim is
-eight statements. So those are compiled once for each dialect, and their text goes to the cursor;
-connections, transactions and everything else stay with SQLAlchemy. Errors are the driver's own,
-which :mod:`~resource_objects.backends.sql.errors` reads too, and times go through
-:func:`moment` and :func:`from_moment`.
+A claim is eight statements, and SQLite runs one in two microseconds. ``Connection.execute`` of
+SQLAlchemy spends 25 on each: it looks up the compiled text, processes parameters, calls listeners
+and wraps the result. So the statements of writes and of bulk reads are text, which goes to the
+driver's own cursor. SQLAlchemy keeps engines, pools, the schema and filters.
+
+Such a cursor raises the driver's own errors, which
+:mod:`~resource_objects.backends.sql.errors` translates too, and takes and returns times as the
+driver does: see :func:`moment` and :func:`from_moment`.
 """
 
 from __future__ import annotations
@@ -18,19 +20,577 @@ import operator
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Dialect
-from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import visitors
-from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import TypeEngine
 
 from resource_objects import clock, exceptions, names
 
-Values = Mapping[str, Any]
+T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
+Values = Mapping[str, Any]
+RowValues = Sequence[Mapping[str, Any]]
+
+# --- statements -----------------------------------------------------------------------------------
+
+#: The time of a database as it is stored.
+NOW: Final = {
+    "sqlite": "NULL",
+    "postgresql": "clock_timestamp() AT TIME ZONE 'UTC'",
+    "mysql": "UTC_TIMESTAMP(6)",
+}
+_WORD = re.compile(r"\{(\w+)(?:: ([^}]*))?\}")
+_MARK = re.compile(r"WHEN :(\w+) THEN :(\w+)\*|:(\w+(?:,\w+)*)(\*?)|%")
+
+
+class SQL:
+    """A statement as text, run with the values of its marks.
+
+    ====================== =======================================================================
+    ``:name``              one value
+    ``:names*``            a list of values after IN: ``(?, ?, ?)``
+    ``:uuids,classes*``    a list of pairs after IN: ``((?, ?), (?, ?))``
+    ``WHEN :a THEN :b*``   a branch of CASE for each pair of values
+    ``{mysql: HINT}``      text for one database; ``{server: ...}`` for all but SQLite
+    ``{now}``              the time of the database as it is stored; NULL on SQLite
+    ====================== =======================================================================
+
+    No list may be empty. The text is made once for each database and few lengths of a list: a list
+    of more than four values is filled up to a power of two with its last value, which changes
+    neither an IN nor a CASE.
+
+    >>> SQL("SELECT name FROM hosts WHERE id IN :ids*").text("sqlite", ids=[1, 2, 3])
+    'SELECT name FROM hosts WHERE id IN (?, ?, ?)'
+    """
+
+    __slots__ = ("_lists", "_made", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lists = _lists_in(text)
+        self._made: dict[tuple[str, tuple[int, ...]], _Made] = {}
+
+    def rows(self, connection: Connection, /, **values: Any) -> Rows:
+        """Return the rows of a query."""
+        cursor = self._execute(connection, values)
+        found: Any = cursor.fetchall()
+        cursor.close()
+        return list(found) if isinstance(found, tuple) else found  # PyMySQL returns a tuple
+
+    def run(self, connection: Connection, /, **values: Any) -> int:
+        """Run the statement; return the number of rows that it matched, -1 inside a pipeline."""
+        cursor = self._execute(connection, values)
+        if _checks(connection) is not None:
+            return -1
+        matched: int = cursor.rowcount
+        cursor.close()
+        return matched
+
+    def must_match(
+        self, connection: Connection, rows: int, error: Callable[[int], Exception], /, **values: Any
+    ) -> None:
+        """Run the statement; raise ``error(matched)`` unless it matches ``rows`` rows.
+
+        Inside a pipeline the number is known, and the error raised, at its end.
+        """
+        cursor = self._execute(connection, values)
+        expect(connection, cursor, rows, error)
+
+    def text(self, dialect: str, **values: Any) -> str:
+        """Return the text that a driver is sent for some values."""
+        return self._for(dialect, values)[0]
+
+    def _execute(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+        text, parameters = self._for(connection.dialect.name, values)
+        cursor: Any = connection.connection.cursor()
+        cursor.execute(text, parameters)
+        return cursor
+
+    def _for(self, dialect: str, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        lengths = tuple([_padded(len(values[name])) for name in self._lists])
+        made = self._made.get((dialect, lengths))
+        if made is None:
+            sizes = dict(zip(self._lists, lengths, strict=True))
+            made = self._made[dialect, lengths] = _make(self._text, dialect, sizes)
+        text, marks = made
+        parameters: list[Any] = []
+        for name, columns, length in marks:
+            if not length:
+                parameters.append(values[name])
+            elif len(columns) == 1:
+                parameters += _filled(values[name], length)
+            else:
+                pairs = zip(*[_filled(values[column], length) for column in columns], strict=True)
+                parameters += itertools.chain.from_iterable(pairs)
+        return text, parameters
+
+
+#: A text, and the values that it takes: a name, the lists that go together, and their length
+_Made = tuple[str, list[tuple[str, tuple[str, ...], int]]]
+#: A list up to this length is not filled up: most claims are about so few classes.
+_EXACT = 4
+
+
+def _lists_in(text: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for key, value, lists, star in _MARK.findall(text):
+        if key or star:
+            found.update(dict.fromkeys([key, value] if key else lists.split(",")))
+    return tuple(found)
+
+
+def _padded(length: int) -> int:
+    """Return the length that a list is filled up to.
+
+    >>> _padded(3), _padded(5), _padded(8)
+    (3, 8, 8)
+    """
+    return length if length <= _EXACT else 1 << (length - 1).bit_length()
+
+
+def _filled(values: Sequence[Any], length: int) -> Sequence[Any]:
+    missing = length - len(values)
+    return [*values, *[values[-1]] * missing] if missing else values
+
+
+def _make(text: str, dialect: str, sizes: Mapping[str, int]) -> _Made:
+    mark = "?" if dialect == "sqlite" else "%s"
+    marks: list[tuple[str, tuple[str, ...], int]] = []
+
+    def worded(found: re.Match[str]) -> str:
+        word, for_some = found.groups()
+        if for_some is None:
+            return {"now": NOW[dialect]}[word]
+        return for_some if word == dialect or (word == "server" and dialect != "sqlite") else ""
+
+    def marked(found: re.Match[str]) -> str:
+        key, value, given, star = found.groups()
+        if key:
+            marks.append((key, (key, value), sizes[key]))
+            return " ".join([f"WHEN {mark} THEN {mark}"] * sizes[key])
+        if not given:  # a percent sign, by which the drivers of servers know their marks
+            return "%" if dialect == "sqlite" else "%%"
+        if not star:
+            marks.append((given, (), 0))
+            return mark
+        columns = tuple(given.split(","))
+        marks.append((given, columns, sizes[columns[0]]))
+        one = mark if len(columns) == 1 else f"({', '.join([mark] * len(columns))})"
+        return f"({', '.join([one] * sizes[columns[0]])})"
+
+    return _MARK.sub(marked, " ".join(_WORD.sub(worded, text).split())), marks
+
+
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+def uuids_among(keys: Iterable[str]) -> list[str]:
+    """Return the keys that are uuids, at least one: PostgreSQL compares a uuid with nothing else.
+
+    >>> uuids_among(["host0"])
+    ['00000000-0000-0000-0000-000000000000']
+    """
+    return [key for key in keys if names.is_uuid(key)] or [_NO_UUID]
+
+
+# --- pipelines ------------------------------------------------------------------------------------
+
+_KEY = "resource_objects_checks"
+#: A cursor, the number of rows that its statement must match, and the error if it does not.
+_Checks = list[tuple[Any, int, Callable[[int], Exception]]]
+
+
+def pipeline(connection: Connection) -> contextlib.AbstractContextManager[object]:
+    """Send the changes of the block to PostgreSQL without waiting for the answer to each.
+
+    Under row locks each round trip costs. A query inside the block waits for its rows, and for all
+    that was sent before it. SQLite runs in this process, and MySQL has no pipeline: there each
+    statement is run as it comes.
+    """
+    if connection.dialect.name != "postgresql" or not _has_pipeline(connection.dialect):
+        return _NO_PIPELINE
+    return _pipeline(connection)
+
+
+_NO_PIPELINE: Final = contextlib.nullcontext()
+
+
+@functools.cache
+def _has_pipeline(dialect: Dialect) -> bool:
+    module: Any = dialect.loaded_dbapi
+    return bool(module.Pipeline.is_supported())  # by libpq 14
+
+
+@contextlib.contextmanager
+def _pipeline(connection: Connection) -> Iterator[None]:
+    driver: Any = connection.connection.driver_connection
+    module: Any = connection.dialect.loaded_dbapi
+    checks: _Checks = []
+    connection.info[_KEY] = checks
+    try:
+        try:
+            with driver.pipeline():
+                yield
+        except module.Error:
+            _check(checks)  # what a statement before the one that failed did not match comes first
+            raise
+        _check(checks)
+    finally:
+        connection.info.pop(_KEY, None)
+
+
+def _check(checks: _Checks) -> None:
+    for cursor, rows, error in checks:
+        if cursor.rowcount not in (rows, -1):  # -1: a statement before it failed
+            raise error(cursor.rowcount)
+
+
+def _checks(connection: Connection) -> _Checks | None:
+    """Return the checks of the pipeline that is open, None if none is."""
+    if connection.dialect.name != "postgresql":
+        return None
+    found: _Checks | None = connection.info.get(_KEY)
+    return found
+
+
+def expect(
+    connection: Connection, cursor: Any, rows: int, error: Callable[[int], Exception]
+) -> None:
+    """Raise ``error(matched)`` unless a statement matched ``rows`` rows."""
+    # in a pipeline the number is known at its end
+    checks = _checks(connection)
+    if checks is not None:
+        checks.append((cursor, rows, error))
+        return
+    matched: int = cursor.rowcount
+    cursor.close()
+    if matched != rows:
+        raise error(matched)
+
+
+# --- many rows ------------------------------------------------------------------------------------
+#
+# One statement for many rows that are inserted, updated or deleted, each with values of its own.
+#
+# A driver's ``executemany`` is not enough everywhere: PyMySQL sends an UPDATE for each row, psycopg
+# a message for each row. So a statement to a server has the rows as a table that it joins with:
+#
+# * PostgreSQL: ``unnest`` of one array for each column;
+# * MariaDB and MySQL: ``SELECT ... UNION ALL SELECT ...``, which all their versions know;
+# * SQLite runs in this process: one prepared statement, run for each row, is the fastest.
+#
+# Values go to the driver as they are: times are those of :func:`moment`.
+
+
+class Insert:
+    """An INSERT into one table, of one row or of many.
+
+    :param computed: expressions in place of values, by column; ``{}`` stands for the row's value
+    """
+
+    def __init__(
+        self, table: sa.Table, *columns: str, computed: Mapping[str, str] | None = None
+    ) -> None:
+        self._table = table
+        self._columns = columns
+        self._into = f"INSERT INTO {table.name} ({', '.join(columns)})"
+        self._values = [(computed or {}).get(name, "{}") for name in columns]
+        self._texts: dict[tuple[str, int], str] = {}
+
+    def many(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, each with its values in the order of the columns.
+
+        Cost: a statement for thousands of rows.
+        """
+        if not rows:
+            return
+        dialect = connection.dialect.name
+        cursor = connection.connection.cursor()
+        if dialect == "sqlite":
+            cursor.executemany(self._text("sqlite", 1), rows)
+        elif dialect == "postgresql" and len(rows) > _FEW:
+            # psycopg parses the text of a long statement, and each mark in it, every time
+            for part in chunks(rows):
+                cursor.execute(self._unnest(), [array(c) for c in zip(*part, strict=True)])
+        else:
+            for part in _statements_of(rows, MOST // len(self._columns)):
+                values = [*itertools.chain.from_iterable(part)]
+                cursor.execute(self._text(dialect, len(part)), values)
+
+    def _text(self, dialect: str, rows: int) -> str:
+        text = self._texts.get((dialect, rows))
+        if text is None:
+            mark = "?" if dialect == "sqlite" else "%s"
+            row = f"({', '.join([value.format(mark) for value in self._values])})"
+            text = f"{self._into} VALUES {', '.join([row] * rows)}"
+            if rows <= _FEW:
+                self._texts[dialect, rows] = text
+        return text
+
+    def _unnest(self) -> str:
+        values = zip(self._values, self._columns, strict=True)
+        selected = ", ".join(value.format(f"given.{name}") for value, name in values)
+        return f"{self._into} SELECT {selected} FROM {_arrays(self._table, self._columns)}"
+
+
+#: The number of rows up to which the text of an INSERT is kept.
+_FEW = 16
+
+
+def _statements_of(rows: Sequence[Sequence[Any]], most: int) -> Iterator[Sequence[Sequence[Any]]]:
+    """Yield the rows of each INSERT, at most ``most``: nearly always all of them."""
+    if len(rows) == 1:
+        yield rows
+        return
+    start = size = 0
+    for position, row in enumerate(rows):
+        length = sum(len(value) for value in row if type(value) is str)
+        if position > start and (position - start == most or size + length > _MOST_TEXT):
+            yield rows[start:position]
+            start, size = position, 0
+        size += length
+    yield rows[start:]
+
+
+def insert(connection: Connection, table: sa.Table, rows: RowValues) -> None:
+    """Insert rows, each a mapping with the same columns. Cost: as :meth:`Insert.many`."""
+    if rows:
+        columns = list(rows[0])
+        insert_tuples(connection, table, columns, _tuples(rows, columns))
+
+
+def insert_tuples(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Insert rows, each with its values in the order of ``columns``."""
+    _insert_into(table, *columns).many(connection, rows)
+
+
+@functools.cache
+def _insert_into(table: sa.Table, *columns: str) -> Insert:
+    return Insert(table, *columns)
+
+
+def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: RowValues) -> int:
+    """Set the other columns of the rows that have the values of ``keys``; return their number.
+
+    Cost: a statement for thousands of rows, on MariaDB for 500.
+    """
+    changed = [name for name in rows[0] if name not in keys] if rows else []
+    forms = {
+        "sqlite": ("UPDATE {table} SET {sets} WHERE {where}", "{0} = ?"),
+        "postgresql": (
+            "UPDATE {table} AS kept SET {sets} FROM {given} WHERE {where}",
+            "{0} = given.{0}",
+        ),
+        "mysql": (
+            "UPDATE {given} STRAIGHT_JOIN {table} AS kept ON {where} SET {sets}",
+            "kept.{0} = given.{0}",
+        ),
+    }
+    form, assignment = forms[connection.dialect.name]
+    sets = ", ".join(assignment.format(name) for name in changed)
+    return _for_each(connection, table, [*changed, *keys], keys, rows, form, sets)
+
+
+def delete(connection: Connection, table: sa.Table, rows: RowValues) -> int:
+    """Delete the rows that have these values; return their number. Cost: as :func:`update`."""
+    forms = {
+        "sqlite": "DELETE FROM {table} WHERE {where}",
+        "postgresql": "DELETE FROM {table} AS kept USING {given} WHERE {where}",
+        "mysql": "DELETE kept FROM {given} STRAIGHT_JOIN {table} AS kept ON {where}",
+    }
+    keys = list(rows[0]) if rows else []
+    return _for_each(connection, table, keys, keys, rows, forms[connection.dialect.name], "")
+
+
+def _for_each(
+    connection: Connection,
+    table: sa.Table,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    rows: RowValues,
+    form: str,
+    sets: str,
+) -> int:
+    dialect = connection.dialect.name
+    equal = "{0} = ?" if dialect == "sqlite" else "kept.{0} = given.{0}"
+    where = " AND ".join(equal.format(name) for name in keys)
+    cursor = connection.connection.cursor()
+    count = 0
+    for part in chunks(rows, _most_updates(dialect, rows)):
+        values = _tuples(part, columns)
+        if dialect == "sqlite":
+            cursor.executemany(form.format(table=table, sets=sets, where=where), values)
+        elif dialect == "postgresql":
+            text = form.format(table=table, sets=sets, where=where, given=_arrays(table, columns))
+            cursor.execute(text, [array(column) for column in zip(*values, strict=True)])
+        else:
+            given = _selects(columns, len(part))
+            text = form.format(table=table, sets=sets, where=where, given=given)
+            cursor.execute(text, [*itertools.chain.from_iterable(values)])
+        count += cursor.rowcount
+    return count
+
+
+def _most_updates(dialect: str, rows: RowValues) -> int:
+    """Return how many rows one statement changes: MySQL parses a SELECT for each, of 16 MiB."""
+    if dialect != "mysql" or not rows:
+        return MOST
+    longest = max(sum(len(v) for v in row.values() if type(v) is str) for row in rows)
+    return max(1, min(500, MOST_TEXT // (4 * longest + 1)))  # up to 4 bytes each
+
+
+def _arrays(table: sa.Table, columns: Sequence[str]) -> str:
+    """Return ``unnest(...) AS given (...)`` with a mark for the array of each column."""
+    arrays = ", ".join(f"%s::{_array_type(table.c[name])}" for name in columns)
+    return f"unnest({arrays}) AS given ({', '.join(columns)})"
+
+
+def array(column: Sequence[Any]) -> str | list[Any]:
+    """Return the values of a column for an array of PostgreSQL: as its text where that is plain.
+
+    psycopg takes ten times as long to write a list.
+
+    >>> array([1, 2]), array(["VCPU", "PGPU"]), array([None, 3]), array(['say "no"'])
+    ('{1,2}', '{"VCPU","PGPU"}', '{NULL,3}', ['say "no"'])
+    """
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        text = '","'.join(column)
+        is_plain = "\\" not in text and text.count('"') == 2 * (len(column) - 1)
+        return f'{{"{text}"}}' if is_plain else list(column)
+    if kinds <= {int, type(None)}:
+        return f"{{{','.join(['NULL' if n is None else str(n) for n in column])}}}"
+    return list(column)
+
+
+@functools.cache
+def _postgresql() -> Dialect:
+    from sqlalchemy.dialects import postgresql  # not needed where another database is used
+
+    return postgresql.dialect()  # type: ignore[no-untyped-call]
+
+
+def _array_type(column: sa.Column[Any]) -> str:
+    if isinstance(column.type, sa.Integer):
+        return "bigint[]"
+    if isinstance(column.type, sa.JSON):
+        return "json[]"
+    if isinstance(column.type.dialect_impl(_postgresql()), sa.Uuid):
+        return "uuid[]"
+    return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
+
+
+def _tuples(rows: RowValues, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    if len(columns) == 1:
+        return [(row[columns[0]],) for row in rows]
+    return list(map(operator.itemgetter(*columns), rows))
+
+
+def _selects(columns: Sequence[str], count: int) -> str:
+    """Return ``(SELECT ... UNION ALL SELECT ...) AS given`` for a number of rows."""
+    first = ", ".join(f"%s AS {name}" for name in columns)
+    another = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
+    return f"(SELECT {first}{another * (count - 1)}) AS given"
+
+
+#: The most values of one list: SQLite takes 32,766 values in a statement, PostgreSQL 65,535.
+MOST = 10_000
+#: Characters of a statement: MariaDB and MySQL take 16 MiB unless configured otherwise.
+MOST_TEXT = 12 * 2**20
+_MOST_TEXT = 2_000_000
+
+
+def chunks(values: Sequence[T], most: int = MOST) -> list[Sequence[T]]:
+    """Return the values in parts of at most ``most``, no part if there are no values.
+
+    >>> [len(part) for part in chunks(range(25_000))]
+    [10000, 10000, 5000]
+    """
+    if 0 < len(values) <= most:  # nearly always
+        return [values]
+    return [values[start : start + most] for start in range(0, len(values), most)]
+
+
+#: The most names in a filter: fewer than SQLite takes values, which leaves some for the rest.
+_MOST_NAMES = 30_000
+
+
+def refuse_too_many(names: Iterable[Collection[Any]]) -> None:
+    """Raise unless one statement takes all names of a filter.
+
+    :raises InvalidField: if there are more than 30,000
+
+    >>> refuse_too_many([range(20_000), range(20_000)])
+    Traceback (most recent call last):
+        ...
+    resource_objects.exceptions.InvalidField: filter: got 40000, expected at most 30000 names in all
+    """
+    count = sum(map(len, names))
+    if count > _MOST_NAMES:
+        raise exceptions.InvalidField("filter", count, f"at most {_MOST_NAMES} names in all")
+
+
+# --- numbers and times ----------------------------------------------------------------------------
+
+_READ_NOW = SQL("SELECT {now}")
+
+
+def now_of(connection: Connection) -> datetime.datetime:
+    """Return the time of the database. Cost: a statement on a server."""
+    if connection.dialect.name == "sqlite":
+        return clock.now()
+    return from_moment(_READ_NOW.rows(connection)[0][0])
+
+
+#: Row numbers count milliseconds since the year 2020, followed by 21 random bits.
+_EPOCH_MS = 1_577_836_800_000
+#: The most milliseconds that 63 bits have room for: until the year 2159.
+_MOST_MS = 2**42 - 1
+
+
+def draw_number(when: datetime.datetime | None = None) -> int:
+    """Return a number of 63 bits for a new row: unique by time and chance.
+
+    The time makes indexes grow at one end; nothing is decided by it, so this machine's clock is
+    enough. A sequence of the database could return the numbers of writes again that the database
+    has lost; chance does not. If two processes draw the same number, the primary key refuses one,
+    which tries again.
+
+    :param when: the moment to draw it by; None: this one
+    """
+    return drawn_at(when or clock.now()) | secrets.randbits(21)
+
+
+def drawn_at(when: datetime.datetime) -> int:
+    """Return the least number that is drawn at a moment."""
+    since = int(when.timestamp() * 1000) - _EPOCH_MS
+    return min(max(since, 0), _MOST_MS) << 21
+
+
+def moment(connection: Connection, when: datetime.datetime) -> Any:
+    """Return a time as the driver takes it: in UTC, without a zone, as text for SQLite."""
+    stored = plain(when)
+    return stored.isoformat(" ", "microseconds") if connection.dialect.name == "sqlite" else stored
+
+
+def plain(when: datetime.datetime) -> datetime.datetime:
+    """Return a time as it is stored, and as SQLAlchemy takes it: in UTC, without a zone."""
+    if when.tzinfo is not None and when.tzinfo is not datetime.UTC:
+        when = when.astimezone(datetime.UTC)
+    return when.replace(tzinfo=None)
+
+
+def from_moment(stored: Any) -> datetime.datetime:
+    """Return a time in UTC from the form in which the driver returned it."""
+    found = datetime.datetime.fromisoformat(stored) if isinstance(stored, str) else stored
+    return found.replace(tzinfo=datetime.UTC)
+
+
+# --- statements of SQLAlchemy, compiled once ------------------------------------------------------
 
 
 class Statement:
@@ -39,25 +599,19 @@ class Statement:
     :param core: the statement, or what makes it: one of thousands of values is objects that every
         collection of garbage walks over, so only its text is kept
     :param columns: the columns an INSERT is given
-    :param name: what others that are sent together with it read from what it returns by
     """
 
     def __init__(
         self,
         core: sa.Executable | Callable[[], sa.Executable],
         columns: Sequence[str] | None = None,
-        name: str | None = None,
     ) -> None:
         self._core = core
         self._columns = columns
-        self._name = name
         self._compiled: dict[str, tuple[str, Callable[[Values], Sequence[Any]]]] = {}
 
     def rows(self, connection: Connection, values: Values) -> Rows:
         """Return the rows of a query."""
-        sent = sent_together(connection)
-        if sent is not None:
-            sent.send()
         text, given = self._for(connection)
         cursor = connection.connection.cursor()
         cursor.execute(text, given(values))
@@ -67,35 +621,12 @@ class Statement:
 
     def run(self, connection: Connection, values: Values) -> int:
         """Run it once; return the number of rows it matched, -1 if that is not known yet."""
-        sent = sent_together(connection)
         text, given = self._for(connection)
-        if sent is not None:
-            sent.add(text, given(values), self._name)
-            return -1
         cursor: Any = connection.connection.cursor()
         cursor.execute(text, given(values))
         matched: int = cursor.rowcount
         cursor.close()
         return matched
-
-    def must_match(
-        self,
-        connection: Connection,
-        values: Values,
-        rows: int,
-        instead: Callable[[int], Exception],
-    ) -> None:
-        """Run it once; raise ``instead(matched)`` unless it matches so many rows.
-
-        Of changes that are sent together that is known when they are.
-        """
-        matched = self.run(connection, values)
-        if matched == rows:
-            return
-        sent = sent_together(connection)
-        if sent is None:
-            raise instead(matched)
-        sent.expect(rows, instead)
 
     def _for(self, connection: Connection) -> tuple[str, Callable[[Values], Sequence[Any]]]:
         dialect = connection.dialect
@@ -136,72 +667,6 @@ class Statement:
         return text, (lambda values: read({**fixed, **values})) if fixed else read
 
 
-class Insert:
-    """An INSERT into one table, of one row or of many in one statement."""
-
-    def __init__(self, table: sa.Table, *columns: str) -> None:
-        self._table = table
-        self._columns = columns
-        self._texts: dict[tuple[str, int], str] = {}
-
-    def many(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows, each in the order of the columns, in one statement for very many of them."""
-        sent = sent_together(connection)
-        if sent is None and len(rows) > _FEW and connection.dialect.name == "postgresql":
-            # whose driver reads the text of a statement, and each mark in it, letter by letter
-            insert_tuples(connection, self._table, self._columns, [*map(tuple, rows)])
-            return
-        width = len(self._columns)
-        is_sqlite = connection.dialect.name == "sqlite"  # which takes any text
-        most = _MOST_VALUES_OF_INSERT // width
-        for part in chunks(rows, most) if is_sqlite else _statements_of(rows, most):
-            text = self._text(connection.dialect, len(part))
-            values = [*itertools.chain.from_iterable(part)]
-            if sent is not None:
-                sent.add(text, values)
-            else:
-                cursor = connection.connection.cursor()
-                cursor.execute(text, values)
-                cursor.close()
-
-    def _text(self, dialect: Dialect, rows: int) -> str:
-        """Return ``INSERT INTO table (...) VALUES (...), (...)``."""
-        text = self._texts.get((dialect.name, rows))
-        if text is None:
-            quote = dialect.identifier_preparer.quote
-            mark = "?" if dialect.name == "sqlite" else "%s"
-            columns = ", ".join(map(quote, self._columns))
-            row = f"({', '.join([mark] * len(self._columns))})"
-            text = f"INSERT INTO {quote(self._table.name)} ({columns}) VALUES "
-            text += ", ".join([row] * rows)
-            if rows <= _FEW:
-                self._texts[dialect.name, rows] = text
-        return text
-
-
-#: of how many rows the text of an INSERT is kept
-_FEW = 16
-#: what one INSERT takes: SQLite has at most 32,766 values, MySQL 16 MiB unless told otherwise
-_MOST_VALUES_OF_INSERT = 10_000
-_MOST_TEXT = 2_000_000
-
-
-def _statements_of(rows: Sequence[Sequence[Any]], most: int) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield the rows of each INSERT, at most so many: nearly always all of them."""
-    if len(rows) == 1:
-        yield rows
-        return
-    start = size = 0
-    for place, row in enumerate(rows):
-        own = sum(len(value) for value in row if type(value) is str)
-        if place > start and (place - start == most or size + own > _MOST_TEXT):
-            yield rows[start:place]
-            start, size = place, 0
-        size += own
-    if start < len(rows):
-        yield rows[start:]
-
-
 class Sized:
     """A statement with lists of values, compiled for few lengths of each.
 
@@ -209,9 +674,8 @@ class Sized:
         and :func:`chosen` make parts of it
     """
 
-    def __init__(self, build: Callable[..., sa.Executable], name: str | None = None) -> None:
+    def __init__(self, build: Callable[..., sa.Executable]) -> None:
         self._build = build
-        self._name = name
         self._statements: dict[tuple[int, ...], Statement] = {}
 
     def rows(
@@ -228,29 +692,16 @@ class Sized:
         statement, given = self._for(lists, values)
         return statement.run(connection, given)
 
-    def must_match(
-        self,
-        connection: Connection,
-        rows: int,
-        instead: Callable[[int], Exception],
-        values: Values | None = None,
-        /,
-        **lists: Sequence[Any],
-    ) -> None:
-        """Run it for some lists and values; raise unless it matches so many rows, as above."""
-        statement, given = self._for(lists, values)
-        statement.must_match(connection, given, rows, instead)
-
     def _for(
         self, lists: Mapping[str, Sequence[Any]], values: Values | None
     ) -> tuple[Statement, Values]:
         lengths = tuple(
-            [n if (n := len(values)) <= _AS_IT_IS else _rounded(n) for values in lists.values()]
+            [n if (n := len(values)) <= _EXACT else _padded(n) for values in lists.values()]
         )
         statement = self._statements.get(lengths)
         if statement is None:
             build = functools.partial(self._build, **dict(zip(lists, lengths, strict=True)))
-            statement = self._statements[lengths] = Statement(build, name=self._name)
+            statement = self._statements[lengths] = Statement(build)
         given: dict[str, Any] = {} if values is None else dict(values)
         for (name, found), length in zip(lists.items(), lengths, strict=True):
             more = length - len(found)
@@ -275,465 +726,3 @@ def listed(column: sa.ColumnElement[Any], name: str, length: int) -> sa.ColumnEl
 _LIST = "_listed"
 _BY_NAME = re.compile(r"%%|%\((\w+)\)s")
 _IN_LIST = re.compile(rf"(\w+){_LIST}_([0-9]+)")
-
-
-#: what no provider has
-_NO_UUID = "00000000-0000-0000-0000-000000000000"
-
-
-def uuids_among(keys: Iterable[str]) -> list[str]:
-    """Return those of some keys that are uuids, at least one: a uuid may be compared with no other.
-
-    >>> uuids_among(["host0"])
-    ['00000000-0000-0000-0000-000000000000']
-    """
-    return [key for key in keys if names.is_uuid(key)] or [_NO_UUID]
-
-
-def chosen(
-    column: sa.ColumnElement[Any],
-    keys: str,
-    values: str,
-    length: int,
-    kind: TypeEngine[Any] | None = None,
-) -> sa.ColumnElement[Any]:
-    """Return ``CASE WHEN column = key THEN value ... END`` for two lists of one length.
-
-    It is for rows that :func:`listed` finds by those keys: of a single one the value is enough.
-
-    :param kind: the type of the values; a number unless given
-    """
-    kind = kind or sa.BigInteger()
-    if length == 1:
-        return sa.bindparam(f"{values}_0", type_=kind)
-    return sa.case(
-        *(
-            (
-                column == sa.bindparam(f"{keys}_{n}", type_=sa.BigInteger),
-                sa.bindparam(f"{values}_{n}", type_=kind),
-            )
-            for n in range(length)
-        )
-    )
-
-
-#: up to which length a list is given as it is: so many classes is what most claims are about
-_AS_IT_IS = 4
-
-
-def _rounded(length: int) -> int:
-    """Return the next power of two: a longer list repeats its last value, which changes nothing.
-
-    >>> _rounded(5), _rounded(8)
-    (8, 8)
-    """
-    return 1 << (length - 1).bit_length()
-
-
-class now_as_kept(FunctionElement[Any]):  # noqa: N801  # as SQL functions are written
-    """The time of the database, as times are kept; nothing with SQLite, whose time is ours."""
-
-    type = sa.DateTime()
-    inherit_cache = True
-    name = "now_as_kept"
-
-
-@compiles(now_as_kept)
-def _now_of_sqlite(element: Any, compiler: Any, **options: Any) -> str:
-    return "NULL"
-
-
-@compiles(now_as_kept, "postgresql")
-def _now_of_postgresql(element: Any, compiler: Any, **options: Any) -> str:
-    return "clock_timestamp() AT TIME ZONE 'UTC'"
-
-
-@compiles(now_as_kept, "mysql", "mariadb")
-def _now_of_mysql(element: Any, compiler: Any, **options: Any) -> str:
-    return "UTC_TIMESTAMP(6)"
-
-
-_NOW = Statement(sa.select(now_as_kept()))
-
-
-def now_of(connection: Connection) -> datetime.datetime:
-    """Return the time of the database. Cost: a statement on a server."""
-    if connection.dialect.name == "sqlite":
-        return clock.now()
-    return from_moment(_NOW.rows(connection, {})[0][0])
-
-
-#: Numbers are drawn from the time since then, in milliseconds, and 21 random bits.
-_EPOCH_MS = 1_577_836_800_000
-#: what 63 bits leave for the time: until the year 2159
-_MOST_MS = 2**42 - 1
-
-
-def draw_number(when: datetime.datetime | None = None) -> int:
-    """Return a number for a new row, which nobody else draws: by time and chance, in 63 bits.
-
-    The time keeps indexes growing at one end; nothing is judged by it, so this machine's will do.
-    Chance, not a sequence of the database, keeps a database from giving a number again that it gave
-    in writes it has lost. Two who draw the same one meet at the primary key, and one tries again.
-
-    :param when: the moment to draw it by; None: this one
-    """
-    return drawn_at(when or clock.now()) | secrets.randbits(21)
-
-
-def drawn_at(when: datetime.datetime) -> int:
-    """Return the least number that is drawn at a moment."""
-    since = int(when.timestamp() * 1000) - _EPOCH_MS
-    return min(max(since, 0), _MOST_MS) << 21
-
-
-def moment(connection: Connection, when: datetime.datetime) -> Any:
-    """Return a time as the driver takes it: in UTC, without a zone."""
-    kept = plain(when)
-    return kept.isoformat(" ", "microseconds") if connection.dialect.name == "sqlite" else kept
-
-
-def plain(when: datetime.datetime) -> datetime.datetime:
-    """Return a time as it is kept, and as SQLAlchemy takes it: in UTC, without a zone."""
-    if when.tzinfo is not None and when.tzinfo is not datetime.UTC:
-        when = when.astimezone(datetime.UTC)
-    return when.replace(tzinfo=None)
-
-
-def from_moment(kept: Any) -> datetime.datetime:
-    """Return a time as the driver gave it, in UTC."""
-    found = datetime.datetime.fromisoformat(kept) if isinstance(kept, str) else kept
-    return found.replace(tzinfo=datetime.UTC)
-
-
-# --- together -------------------------------------------------------------------------------------
-#
-# Several changes sent as one statement: each wait for a server costs, above all under a lock.
-#
-# PostgreSQL takes them as parts of one query, ``WITH part_0 AS (INSERT ...), part_1 AS (UPDATE ...)
-# SELECT`` how many rows each of them matched. Within a block of :func:`together` a change is put
-# by, until the block ends or something is read. What must be known of it is said with it
-# (:meth:`~resource_objects.backends.sql.statements.Statement.must_match`) and found out then.
-#
-# No part sees what another one does, but for one that reads from another by its name, and no two
-# may change the same row. The order they are counted in is the one they are carried out in.
-#
-# Other databases are sent each change as it comes: SQLite runs in this process, and MySQL has
-# nothing of the kind.
-
-
-_KEY = "resource_objects_together"
-#: values of one query, nearly: PostgreSQL takes 65,535
-_MOST_VALUES = 30_000
-
-
-class StatementBatch:
-    """The changes of one block that are not sent yet."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._parts: list[str] = []
-        self._values: list[Any] = []
-        self._named = False  # whether what follows may read from a part, and must go with it
-        self._expected: list[tuple[int, int, Callable[[int], Exception]]] = []
-
-    def add(self, text: str, values: Sequence[Any], name: str | None = None) -> None:
-        """Put a change by; one with a name returns what others read from that."""
-        if len(self._values) + len(values) > _MOST_VALUES and not self._named:
-            self.send()
-        self._named = name is not None or self._named
-        part = f"part_{len(self._parts)} AS ({text} RETURNING 1)"
-        self._parts.append(part if name is None else f"{name} AS ({text})")
-        self._values += values
-
-    def expect(self, rows: int, instead: Callable[[int], Exception]) -> None:
-        """Have an error raised unless the change that was just added matches so many rows."""
-        self._expected.append((len(self._parts) - 1, rows, instead))
-
-    def send(self) -> None:
-        """Send what was put by, and raise what is wrong with it."""
-        if not self._parts:
-            return
-        module: Any = self._connection.dialect.loaded_dbapi
-        # psycopg would read a query as long as this one again each time, for its marks
-        cursor = module.RawCursor(self._connection.connection.driver_connection)
-        parts, values, expected = tuple(self._parts), self._values, self._expected
-        self._parts, self._values, self._expected, self._named = [], [], [], False
-        cursor.execute(_query(parts), values)
-        matched: Any = cursor.fetchone()
-        for position, rows, instead in expected:
-            if matched[position] != rows:
-                raise instead(matched[position])
-
-
-@functools.lru_cache(maxsize=64)
-def _query(parts: tuple[str, ...]) -> str:
-    """Return the query of some parts; a program has a few."""
-    names = [part.partition(" ")[0] for part in parts]
-    counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in names)
-    places = itertools.count(1)
-    marked = re.sub("%[s%]", lambda mark: _numbered_mark(mark[0], places), ", ".join(parts))
-    return f"WITH {marked} SELECT {counts}"
-
-
-def _numbered_mark(mark: str, places: Iterator[int]) -> str:
-    return f"${next(places)}" if mark == "%s" else "%"
-
-
-def together(connection: Connection) -> contextlib.AbstractContextManager[object]:
-    """Send the changes of the block together, where the database takes them so."""
-    if not hasattr(connection.dialect.loaded_dbapi, "RawCursor"):  # psycopg's, from 3.2
-        return _ONE_BY_ONE
-    return _sending(connection)
-
-
-_ONE_BY_ONE = contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _sending(connection: Connection) -> Iterator[None]:
-    info = connection.info
-    sent = info[_KEY] = StatementBatch(connection)
-    try:
-        yield
-        sent.send()
-    finally:
-        info.pop(_KEY, None)
-
-
-def sent_together(connection: Connection) -> StatementBatch | None:
-    """Return what changes are put by with, None where they are sent one by one."""
-    if connection.dialect.name != "postgresql":
-        return None
-    found: StatementBatch | None = connection.info.get(_KEY)
-    return found
-
-
-# --- rows -----------------------------------------------------------------------------------------
-#
-# Many rows in one statement: inserted, changed and removed, each with values of its own.
-#
-# A driver's ``executemany`` will not do everywhere: PyMySQL sends an UPDATE per row, psycopg a
-# message per row. So on servers the rows are given as a table that the statement joins with:
-#
-# * PostgreSQL: ``unnest`` of one array for each column;
-# * MariaDB and MySQL: ``SELECT ... UNION ALL SELECT ...``, which all their versions know. Its
-#   ``executemany`` does make one INSERT of many rows;
-# * SQLite runs in the process: one prepared statement, run for each row, is what it does best.
-#
-# Rows are mappings with the same keys. Values go to the driver as they are: times are those of
-# ``statements.moment``.
-
-
-RowValues: TypeAlias = Sequence[Mapping[str, Any]]
-
-#: Rows of one statement: MySQL parses a SELECT for each.
-_MOST = {"mysql": 500, "postgresql": 10_000, "sqlite": 10_000}
-
-
-def insert(connection: Connection, table: sa.Table, rows: RowValues) -> None:
-    """Insert rows, none of which may be there. Cost: a statement for thousands of rows."""
-    if rows:
-        names = list(rows[0])
-        insert_tuples(connection, table, names, _tuples(rows, names))
-
-
-def insert_tuples(
-    connection: Connection,
-    table: sa.Table,
-    names: Sequence[str],
-    rows: Sequence[tuple[Any, ...]],
-) -> None:
-    """Insert rows as :func:`insert` does, each the values of some columns: for very many rows."""
-    if not rows:
-        return
-    listed = ", ".join(names)
-    if connection.dialect.name == "postgresql":
-        text = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {_arrays(table, names)}"
-        for part in chunks(rows, _MOST["postgresql"]):
-            columns = map(array, zip(*part, strict=True))
-            connection.exec_driver_sql(text, dict(zip(names, columns, strict=True)))
-        return
-    marks = ", ".join([_mark_of(connection)] * len(names))
-    text = f"INSERT INTO {table} ({listed}) VALUES ({marks})"
-    connection.exec_driver_sql(text, list(rows))
-
-
-def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: RowValues) -> int:
-    """Give each row that has the values of ``keys`` its other values; return how many there were.
-
-    Cost: a statement for thousands of rows, on MariaDB for 500.
-    """
-    if not rows:
-        return 0
-    changed = [name for name in rows[0] if name not in keys]
-    sets = {
-        "sqlite": ", ".join(f"{name} = ?" for name in changed),
-        "postgresql": ", ".join(f"{name} = given.{name}" for name in changed),
-        "mysql": ", ".join(f"kept.{name} = given.{name}" for name in changed),
-    }
-    forms = {
-        "sqlite": "UPDATE {table} SET {sets} WHERE {where}",
-        "postgresql": "UPDATE {table} AS kept SET {sets} FROM {given} WHERE {where}",
-        "mysql": "UPDATE {given} STRAIGHT_JOIN {table} AS kept ON {where} SET {sets}",
-    }
-    dialect = connection.dialect.name
-    return _for_each(
-        connection, table, [*changed, *keys], keys, rows, forms[dialect], sets[dialect]
-    )
-
-
-def delete(connection: Connection, table: sa.Table, rows: RowValues) -> int:
-    """Delete the rows that have these values; return how many there were. Cost: as ``update``."""
-    if not rows:
-        return 0
-    forms = {
-        "sqlite": "DELETE FROM {table} WHERE {where}",
-        "postgresql": "DELETE FROM {table} AS kept USING {given} WHERE {where}",
-        "mysql": "DELETE kept FROM {given} STRAIGHT_JOIN {table} AS kept ON {where}",
-    }
-    keys = list(rows[0])
-    return _for_each(connection, table, keys, keys, rows, forms[connection.dialect.name], "")
-
-
-def _for_each(
-    connection: Connection,
-    table: sa.Table,
-    names: Sequence[str],
-    keys: Sequence[str],
-    rows: RowValues,
-    form: str,
-    sets: str,
-) -> int:
-    """Run a statement on the rows of a table that have the values of ``keys``."""
-    dialect = connection.dialect.name
-    count = 0
-    for part in chunks(rows, _most(dialect, rows)):
-        if dialect == "sqlite":
-            where = " AND ".join(f"{name} = ?" for name in keys)
-            given: Any = _tuples(part, names)
-            text = form.format(table=table, sets=sets, where=where)
-        else:
-            where = " AND ".join(f"kept.{name} = given.{name}" for name in keys)
-            if dialect == "postgresql":
-                source, given = _arrays(table, names), _columns(part, names)
-            else:
-                source = _selects(names, len(part))
-                given = tuple(row[name] for row in part for name in names)
-            text = form.format(table=table, sets=sets, where=where, given=source)
-        count += connection.exec_driver_sql(text, given).rowcount
-    return count
-
-
-def _most(dialect: str, rows: RowValues) -> int:
-    """Return how many of some rows go into one statement, which MySQL takes of 16 MiB only."""
-    if dialect != "mysql":
-        return _MOST[dialect]
-    longest = max(sum(len(v) for v in row.values() if type(v) is str) for row in rows)
-    return max(1, min(_MOST[dialect], MOST_TEXT // (4 * longest + 1)))  # up to 4 bytes each
-
-
-def _mark_of(connection: Connection) -> str:
-    return "?" if connection.dialect.name == "sqlite" else "%s"
-
-
-def _arrays(table: sa.Table, names: Sequence[str]) -> str:
-    """Return ``unnest(...) AS given (...)`` for an array of each column, by its name."""
-    arrays = ", ".join(f"%({name})s::{_array_type(table.c[name])}" for name in names)
-    return f"unnest({arrays}) AS given ({', '.join(names)})"
-
-
-def array(column: Sequence[Any]) -> str | list[Any]:
-    """Return the values of a column for an array of PostgreSQL: as its text, where that is plain.
-
-    The driver takes some ten times as long for each.
-
-    >>> array([1, 2]), array(["VCPU", "PGPU"]), array([None, 3]), array(['say "no"'])
-    ('{1,2}', '{"VCPU","PGPU"}', '{NULL,3}', ['say "no"'])
-    """
-    kinds = set(map(type, column))
-    if kinds == {str}:
-        said = '","'.join(column)
-        is_plain = "\\" not in said and said.count('"') == 2 * (len(column) - 1)
-        return f'{{"{said}"}}' if is_plain else list(column)
-    if kinds <= {int, type(None)}:
-        return f"{{{','.join(['NULL' if one is None else str(one) for one in column])}}}"
-    return list(column)
-
-
-@functools.cache
-def _postgresql() -> Dialect:
-    from sqlalchemy.dialects import postgresql  # who connects to another need not load it
-
-    return postgresql.dialect()  # type: ignore[no-untyped-call]
-
-
-def _array_type(column: sa.Column[Any]) -> str:
-    if isinstance(column.type, sa.Integer):
-        return "bigint[]"
-    if isinstance(column.type, sa.JSON):
-        return "json[]"
-    if isinstance(column.type.dialect_impl(_postgresql()), sa.Uuid):
-        return "uuid[]"
-    return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
-
-
-def _tuples(rows: RowValues, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the values of rows in the order of some names."""
-    if len(names) == 1:
-        return [(row[names[0]],) for row in rows]
-    return list(map(operator.itemgetter(*names), rows))
-
-
-def _columns(rows: RowValues, names: Sequence[str]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in names}
-
-
-def _selects(names: Sequence[str], count: int) -> str:
-    """Return ``(SELECT ... UNION ALL SELECT ...) AS given`` for a number of rows."""
-    first = ", ".join(f"%s AS {name}" for name in names)
-    another = f" UNION ALL SELECT {', '.join(['%s'] * len(names))}"
-    return f"(SELECT {first}{another * (count - 1)}) AS given"
-
-
-# --- chunks ---------------------------------------------------------------------------------------
-#
-# What every database takes in one statement: lists of values for IN in parts, and long texts.
-
-
-T = TypeVar("T")
-
-#: SQLite takes at most 32,766 values in one statement, PostgreSQL 65,535.
-MOST = 10_000
-#: MariaDB and MySQL take statements of 16 MiB, if not told otherwise.
-MOST_TEXT = 12 * 2**20
-
-
-def chunks(values: Sequence[T], most: int = MOST) -> list[Sequence[T]]:
-    """Return the values in parts of at most ``most``, none if there are none.
-
-    >>> [len(part) for part in chunks(range(25_000))]
-    [10000, 10000, 5000]
-    """
-    if 0 < len(values) <= most:  # nearly always
-        return [values]
-    return [values[start : start + most] for start in range(0, len(values), most)]
-
-
-#: What a filter may name, less than SQLite's values to leave some for what else is asked.
-_MOST_NAMES = 30_000
-
-
-def refuse_too_many(names: Iterable[Collection[Any]]) -> None:
-    """Refuse a filter that names more than one statement takes.
-
-    :raises InvalidField: if it does
-
-    >>> refuse_too_many([range(20_000), range(20_000)])
-    Traceback (most recent call last):
-        ...
-    resource_objects.exceptions.InvalidField: filter: got 40000, expected at most 30000 names in all
-    """
-    count = sum(map(len, names))
-    if count > _MOST_NAMES:
-        raise exceptions.InvalidField("filter", count, f"at most {_MOST_NAMES} names in all")

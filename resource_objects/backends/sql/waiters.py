@@ -18,9 +18,9 @@ from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import (
+    NOW,
     chunks,
     from_moment,
-    now_as_kept,
     now_of,
     plain,
 )
@@ -102,8 +102,12 @@ def list_waiters(
 
     Cost: a statement, and one more for what they wait for, if there is anybody.
     """
-    on_server = connection.dialect.name != "sqlite"
-    now = now_as_kept() if on_server else sa.literal(plain(now_of(connection)))
+    dialect = connection.dialect.name
+    now = (
+        sa.literal(plain(now_of(connection)))
+        if dialect == "sqlite"
+        else sa.literal_column(NOW[dialect])
+    )
     query = sa.select(*_COLUMNS).where(_waiters.id > after, _waiters.lease_until >= now)
     if wanted.upto is not None:
         query = query.where(_waiters.id <= wanted.upto)

@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.statements import Statement
+from resource_objects.backends.sql.statements import SQL
 
 if TYPE_CHECKING:
     from alembic.script import Script, ScriptDirectory
@@ -39,12 +39,9 @@ NEWEST = 1
 #: describe the same tables in other words, changes it; a test compares it with the tables.
 FINGERPRINT = "c92b3f2551f6c73301fd8d6ce8fe62db"
 
-_versions = sa.table(VERSION_TABLE, sa.column("version_num"))
-_REVISIONS = Statement(sa.select(_versions.c.version_num))
-_REVISIONS_AND_FINGERPRINT = Statement(
-    sa.select(
-        _versions.c.version_num, sa.select(tables.ledger_schema.c.fingerprint).scalar_subquery()
-    )
+_REVISIONS = SQL(f"SELECT version_num FROM {VERSION_TABLE}")
+_REVISIONS_AND_FINGERPRINT = SQL(
+    f"SELECT version_num, (SELECT fingerprint FROM ledger_schema) FROM {VERSION_TABLE}"
 )
 
 
@@ -77,7 +74,7 @@ def standing(connection: Connection) -> Standing:
         return Standing.FOREIGN if ours else Standing.EMPTY
     if not inspector.has_table(tables.ledger_schema.name):
         return _standing_without_fingerprint(connection, inspector)
-    rows = list(_REVISIONS_AND_FINGERPRINT.rows(connection, {}))
+    rows = list(_REVISIONS_AND_FINGERPRINT.rows(connection))
     found = _newest_of(number for number, _ in rows)
     if found < NEWEST:
         return Standing.OLD
@@ -115,7 +112,7 @@ def revision(connection: Connection) -> int:
 
 
 def _stored_revision(connection: Connection) -> int:
-    return _newest_of(number for (number,) in _REVISIONS.rows(connection, {}))
+    return _newest_of(number for (number,) in _REVISIONS.rows(connection))
 
 
 def _newest_of(revisions: Iterable[str]) -> int:
