@@ -223,6 +223,7 @@ ROOMS = [
     "resources",
     "requests",
     "providers",
+    "store",
     "backends",
     "search",
     "ledger",

@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 import resource_objects.providers.settle as settling
 from resource_objects import exceptions
-from resource_objects.backends.memory import MemoryBackend, backend, definitions, statistics
+from resource_objects.backends.memory import MemoryBackend, statistics
 from resource_objects.backends.sql import claims, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import SQL
@@ -36,6 +36,8 @@ from resource_objects.providers.settle import settle
 from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
+from resource_objects.store import write
+from resource_objects.store.definitions import DefinitionWork
 from resource_objects.testing.conformance import BackendConformance
 from resource_objects.testing.conformance.statistics import LOAD, STATE, UP
 from resource_objects.testing.conformance.suite import (
@@ -295,7 +297,7 @@ class _Thorough(MemoryBackend):
 
     def prune(self, before: datetime.datetime) -> Pruned:
         pruned = super().prune(before)
-        self._state.operations.clear()
+        self._rows.operations.rows.clear()
         return pruned
 
 
@@ -382,23 +384,23 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
             "test_the_last_unit_can_be_allocated_and_no_more",
         ),
         (
-            backend,
+            write,
             "_takers",
             lambda *_: {},
             "test_a_unit_is_allocated_to_one_consumer_whatever_its_class",
         ),
-        (backend, "settle", _without_shares, "test_a_full_target_refuses"),
+        (write, "settle", _without_shares, "test_a_full_target_refuses"),
         (
-            definitions,
+            DefinitionWork,
             "_at_generation",
-            lambda draft, uuid, *_: draft.providers[uuid],
+            lambda work, stated, _: work.rows.providers[stated.uuid],
             "test_a_stale_change_changes_nothing",
         ),
-        (backend, "tell", lambda *_: None, "test_every_write_is_told_once"),
+        (write, "_append_to_feed", lambda *_: None, "test_every_write_is_told_once"),
         (statistics, "changed", lambda *_: ({}, []), "test_every_value_is_read_as_it_was_put"),
         (
-            backend,
-            "_disable",
+            write,
+            "disable",
             lambda *_: None,
             "test_a_share_of_a_disabled_provider_refuses",
         ),

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from resource_objects import exceptions, store
 from resource_objects.backends import memory
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.providers import Backend, Provider
@@ -46,8 +47,8 @@ from tests.support.lengths import some
 _HERE, _THERE = (str(uuids.uuid4()) for _ in range(2))
 _CHILDREN = {name: str(uuids.uuid4()) for name in ("a", "b", "gone")}
 _OPERATION = Operation()
-#: where the code of the memory backend is
-_PACKAGE = os.path.dirname(memory.__file__)
+#: where the code of the memory backend and of the core is
+_PACKAGES = os.path.dirname(memory.__file__), os.path.dirname(store.__file__)
 
 
 @functools.cache
@@ -61,12 +62,12 @@ def _small_state() -> bytes:
     claim(ledger, "held", {_HERE: "VCPU=2,DISK_GB=1", _THERE: "VCPU=1"})
     units = (Use(_CHILDREN["gone"], "PGPU", 1, ("card",)),)
     ledger.claim(Operation(), ConsumerOrder.claim("units", units))
-    return pickle.dumps(ledger._state)
+    return pickle.dumps((ledger._rows, ledger._epoch))
 
 
 def _small_ledger() -> MemoryBackend:
     ledger = MemoryBackend.open(memory.URL)
-    ledger._state = pickle.loads(_small_state())
+    ledger._rows, ledger._epoch = pickle.loads(_small_state())
     return ledger
 
 
@@ -135,7 +136,7 @@ class _Interrupts:
 
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal fired
-            if fired or not frame.f_code.co_filename.startswith(_PACKAGE):
+            if fired or not frame.f_code.co_filename.startswith(_PACKAGES):
                 return None
             frame.f_trace_opcodes = True
             if event == "opcode" and next(left) == 0:
@@ -165,20 +166,17 @@ class _Interrupts:
         return low
 
     def some(self, apart: int, near: int) -> Iterator[int]:
-        """Yield instructions to try: all where it happens, some before, many after.
+        """Yield instructions to try: all around the commit, some before, each one after it.
 
-        Before, only the draft changes, and a sample will do.
-
-        :param apart: after it happened every so many-th one is tried, before every fourth of these
-        :param near: so many before it happens, and after, are tried each
+        :param apart: before the commit every so many-th one is tried
+        :param near: so many before the commit and after it are tried each
         """
         before = picture(_small_ledger())
         over = self.first(lambda ledger: ledger is None)
-        happens = self.first(lambda ledger: ledger is None or picture(ledger) != before)
-        assert 100 < happens < over - 100
-        yield from range(0, happens - near, 4 * apart + 1)
-        yield from range(happens - near, happens + near)
-        yield from range(happens + near, over, apart)
+        commit = self.first(lambda ledger: ledger is None or picture(ledger) != before)
+        assert 100 < commit < over
+        yield from range(0, commit - near, apart)
+        yield from range(commit - near, min(commit + near, over))
         yield over - 1
 
 
@@ -209,6 +207,28 @@ def test_an_interrupt_at_any_instruction_is_whole_or_nothing(
         assert interrupted.uuids([*before.providers, *after.providers]) == names
         assert interrupted.cursor().heads == told.heads
     assert seen == sorted(seen) and {*seen} == {False, True}
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("apart", some([59, 5]))
+def test_an_interrupted_rollback_is_finished_by_the_next_method(apart: int) -> None:
+    before = _picture(_small_ledger())
+    refused: dict[str, Any] = {"match": "a claim of this id exists"}
+    held = _small_ledger().held("held")
+    assert held is not None
+    order = ConsumerOrder.claim("job", deltas({_HERE: "VCPU=2", _THERE: "VCPU=1"}), uuid=held.uuid)
+
+    def write(ledger: Backend) -> None:  # it is refused when much of it is done
+        with pytest.raises(exceptions.OperationConflict, **refused):
+            ledger.claim(Operation(), order)
+
+    interrupts = _Interrupts(write)
+    over = interrupts.first(lambda ledger: ledger is None)
+    for instruction in (*range(0, over, apart), *range(over - 200, over)):
+        interrupted = interrupts.ledger(instruction)
+        assert interrupted is not None and _picture(interrupted) == before
+        write(interrupted)
+        assert _picture(interrupted) == before
 
 
 def _picture(ledger: Backend) -> Any:

@@ -28,6 +28,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
+from resource_objects.store.tables import Index, Table, UniqueIndex
 from resource_objects.testing.conformance.suite import (
     changes_to,
     claim,
@@ -63,12 +64,18 @@ def names(backend: MemoryBackend, *changes: NameChange) -> None:
 
 
 def everything(backend: MemoryBackend) -> Any:
-    """Return a copy of all that is kept, but for the counters and what is worked out when asked."""
-    state = backend._state
+    """Return a copy of all rows, and of the indexes of them."""
+    backend.cursor()  # finishes what an interrupt stopped
     return {
-        name: copy.deepcopy(getattr(state, name))
-        for name in type(state).__slots__
-        if not name.endswith("_numbers") and name != "cursor"
+        name: copy.deepcopy(
+            part.rows
+            if isinstance(part, Table)
+            else part.keys
+            if isinstance(part, Index)
+            else part.key
+        )
+        for name, part in vars(backend._rows).items()
+        if isinstance(part, Table | Index | UniqueIndex)
     }
 
 

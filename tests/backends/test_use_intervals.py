@@ -9,13 +9,13 @@ import pytest
 import sqlalchemy as sa
 
 from resource_objects import exceptions
-from resource_objects.backends.memory import use_over_time as memory_use
 from resource_objects.backends.memory.backend import MemoryBackend
 from resource_objects.backends.sql import tables, use_over_time
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend
 from resource_objects.providers.orders import ConsumerOrder
 from resource_objects.providers.use_over_time import UseBy, UseFilter
+from resource_objects.store import use_over_time as stored_use
 from resource_objects.testing.conformance.suite import (
     a_later_moment,
     claim,
@@ -40,7 +40,7 @@ def test_forgetting_keeps_up_with_gangs(
     sqlite: SQLBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = MemoryBackend.open("memory://")
-    for module in (use_over_time, memory_use):  # two for each order, as 2000 are more than 30
+    for module in (use_over_time, stored_use):  # two for each order, as 2000 are more than 30
         monkeypatch.setattr(module, "BATCH", 128)
     for backend in (sqlite, memory):
         here = define(backend, host("host0", "VCPU=999"))["host0"]

@@ -1,18 +1,14 @@
-"""A ledger in the memory of one process: dicts under one lock.
+"""A ledger in the memory of one process: tables of rows under one lock.
 
-For tests, simulations and programs that keep their own persistence. Same behaviour as the
-databases; gone when it is closed.
+For tests, simulations and programs that store their ledger themselves. It behaves like a database;
+its content is lost when it is closed.
 
-=====================  ============================================================================
-``backend``            :class:`MemoryBackend`: the lock, the assignment that makes a write happen;
-                       orders carried out
-``state``              what is kept, what a write makes of it until then, and the change feed
-``definitions``        definitions in, with shares and moves to other trees; names
-``reading``            columns, pages and totals out
-``server_groups``      consumers that are to be on one host, or on different ones
-``statistics``         what agents tell of providers
-``use_over_time``      who used how much from when until when
-=====================  ============================================================================
+===============  ==================================================================================
+``backend``      :class:`MemoryBackend`: the lock, the commit, the queue
+``feed``         the change feed, read from a cursor and pruned
+``reading``      columns, pages and totals
+``statistics``   statistics of providers
+===============  ==================================================================================
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns out: everything kept, or some trees."""
+"""Columns, pages and totals of the rows in memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import dataclasses
 import datetime
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from resource_objects import clock
-from resource_objects.backends.memory.state import ProviderRow, State, cursor_of, named_today
 from resource_objects.providers.columns import (
     AggregateColumns,
     AllocationColumns,
@@ -22,7 +21,9 @@ from resource_objects.providers.columns import (
     TraitColumns,
     UnitColumns,
 )
-from resource_objects.providers.disabled import TRAIT as OUT_OF_SERVICE
+from resource_objects.providers.disabled import TRAIT as DISABLED_TRAIT
+from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -39,316 +40,293 @@ from resource_objects.providers.selection import (
     select_providers,
     totals_of,
 )
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.settle import Place
 from resource_objects.resources.records import inventory_row
+from resource_objects.store.rows import ProviderRow, Rows
 
 
-def read_trees(state: State, keys: Iterable[str], allocations: bool) -> Columns:
-    """Return the trees of some providers, or everything. Cost: linear in what is returned."""
-    wanted = list(keys)
-    if wanted:
-        roots = state.roots(wanted)
-    else:
-        roots = [kept for kept in state.providers.values() if kept.parent_uuid is None]
-    return _of_roots(state, roots, allocations)
+def columns_of(
+    rows: Rows, roots: Iterable[ProviderRow], cursor: Cursor | None, allocations: bool = True
+) -> Columns:
+    """Return the trees of some roots. Cost: linear in what is returned.
 
-
-def read_use(state: State, before: Columns) -> Columns | None:
-    """Return trees with what is used of them now; None if one of them is defined anew."""
-    given = before.providers
-    kept: list[ProviderRow] = []
-    for uuid, generation in zip(given.uuid, given.generation, strict=True):
-        one = state.providers.get(uuid)
-        if one is None or one.generation != generation:
-            return None
-        kept.append(one)
-    rows, disabled = state.rows, state.disabled_now()
-    used = tuple([rows[one.uuid, name].record.used for one in kept for name in one.classes])
+    :param allocations: whether to include allocations and units
+    """
+    trees = [
+        (rows.providers[uuid], root.number) for root in roots for uuid in rows.subtree(root.uuid)
+    ]
+    providers = [provider for provider, _ in trees]
+    allocating = providers if allocations else []
+    now = _now(rows)
     return Columns(
-        given._replace(disabled=tuple(map(disabled.get, given.uuid))),
-        before.inventories._replace(used=used),
+        ProviderColumns(*zip(*_provider_rows(rows, trees, now), strict=True)),
+        InventoryColumns(*zip(*_inventory_rows(rows, providers), strict=True)),
+        TraitColumns(*zip(*_name_rows((p.number, p.traits) for p in providers), strict=True)),
+        AllocationColumns(*zip(*_allocation_rows(rows, allocating), strict=True)),
+        AggregateColumns(
+            *zip(*_name_rows((p.number, p.aggregates) for p in providers), strict=True)
+        ),
+        ShareColumns(*zip(*_share_rows(rows, providers), strict=True)),
+        KindColumns(*zip(*_kind_rows(providers), strict=True)),
+        UnitColumns(*zip(*_unit_rows(rows, allocating), strict=True)),
+        cursor,
+        now,
+    )
+
+
+def roots_of_all(rows: Rows) -> list[ProviderRow]:
+    """Return the roots of all trees. Cost: linear in the providers."""
+    return [provider for provider in rows.providers.rows.values() if provider.parent_uuid is None]
+
+
+def with_present_use(rows: Rows, before: Columns) -> Columns | None:
+    """Return trees with their present use; None if the definition of a provider changed."""
+    given = before.providers
+    providers: list[ProviderRow] = []
+    for uuid, generation in zip(given.uuid, given.generation, strict=True):
+        provider = rows.providers.get(uuid)
+        if provider is None or provider.generation != generation:
+            return None
+        providers.append(provider)
+    inventories, now = rows.inventories.rows, _now(rows)
+    used = [inventories[p.uuid, name].record.used for p in providers for name in p.classes]
+    disabled = [_in_force(provider.disabled, now) for provider in providers]
+    return Columns(
+        given._replace(disabled=tuple(disabled)),
+        before.inventories._replace(used=tuple(used)),
         before.traits,
         aggregates=before.aggregates,
         shares=before.shares,
         kinds=before.kinds,
-        units=UnitColumns(*zip(*_unit_rows(state, kept), strict=True)),
-        now=_now(state),
+        units=UnitColumns(*zip(*_unit_rows(rows, providers), strict=True)),
+        now=now,
     )
 
 
-def _now(state: State) -> datetime.datetime | None:
-    """Return this moment, where something is out of service that may be until some time."""
-    return clock.now() if state.disabled else None
+def _now(rows: Rows) -> datetime.datetime | None:
+    """Return the present time if anything is disabled: that can end by time."""
+    return clock.now() if rows.disabled.keys else None
 
 
-def read_trees_of(state: State, uuids: Iterable[str]) -> Columns:
-    """Return the trees of some providers, none if none of them is there."""
-    tops = (state.top(uuid) for uuid in uuids if uuid in state.providers)
-    return _of_roots(state, {top.uuid: top for top in tops}.values(), allocations=True)
-
-
-def _of_roots(state: State, roots: Iterable[ProviderRow], allocations: bool) -> Columns:
-    below = [(kept, root.number) for root in roots for kept in state.below(root)]
-    return _columns(state, below, allocations)
-
-
-def _columns(state: State, below: list[tuple[ProviderRow, int]], allocations: bool) -> Columns:
-    kept = [one for one, _ in below]
-    holding = kept if allocations else []
-    return Columns(
-        ProviderColumns(*zip(*_provider_rows(state, below), strict=True)),
-        InventoryColumns(*zip(*_inventory_rows(state, kept), strict=True)),
-        TraitColumns(*zip(*_name_rows((k.number, k.traits) for k in kept), strict=True)),
-        AllocationColumns(*zip(*_allocation_rows(state, holding), strict=True)),
-        AggregateColumns(*zip(*_name_rows((k.number, k.aggregates) for k in kept), strict=True)),
-        ShareColumns(*zip(*_share_rows(state, kept), strict=True)),
-        KindColumns(*zip(*_kind_rows(kept), strict=True)),
-        UnitColumns(*zip(*_unit_rows(state, holding), strict=True)),
-        cursor_of(state),
-        _now(state),
-    )
+def _in_force(disabled: Disabled | None, now: datetime.datetime | None) -> Disabled | None:
+    """Return why a provider is disabled, None if that has ended."""
+    if disabled is None or now is None or disabled.ends_at <= now:
+        return None
+    return disabled
 
 
 def _provider_rows(
-    state: State, below: Iterable[tuple[ProviderRow, int]]
+    rows: Rows, trees: Iterable[tuple[ProviderRow, int]], now: datetime.datetime | None
 ) -> Iterator[tuple[object, ...]]:
-    disabled = state.disabled_now()
-    for kept, root in below:
-        parent = None if kept.parent_uuid is None else state.providers[kept.parent_uuid].number
+    for provider, root in trees:
+        parent = provider.parent_uuid
         yield (
-            kept.number,
-            kept.uuid,
-            kept.name,
-            parent,
+            provider.number,
+            provider.uuid,
+            provider.name,
+            None if parent is None else rows.providers[parent].number,
             root,
-            kept.generation,
-            kept.reported_at,
-            kept.adopted_at,
-            disabled.get(kept.uuid),
+            provider.generation,
+            provider.reported_at,
+            provider.adopted_at,
+            _in_force(provider.disabled, now),
         )
 
 
-def _inventory_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for kept in below:
-        for name in kept.classes:
-            yield kept.number, *inventory_row(state.rows[kept.uuid, name].record)
+def _inventory_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for name in provider.classes:
+            yield provider.number, *inventory_row(rows.inventories[provider.uuid, name].record)
 
 
-def _name_rows(
-    found: Iterable[tuple[int, frozenset[str]]],
-) -> Iterator[tuple[int, str]]:
-    return ((number, name) for number, names in found for name in sorted(names))
+def _name_rows(names_of: Iterable[tuple[int, frozenset[str]]]) -> Iterator[tuple[int, str]]:
+    return ((number, name) for number, names in names_of for name in sorted(names))
 
 
-def _kind_rows(below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for kept in below:
-        for kind in kept.kinds:
-            yield kept.number, kind.resource_class, kind.classes, kind.body
+def _kind_rows(providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for kind in provider.kinds:
+            yield provider.number, kind.resource_class, kind.classes, kind.body
 
 
-def _allocation_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for kept in below:
-        for name in kept.classes:
-            for consumer, amount in state.holders.get((kept.uuid, name), {}).items():
-                yield kept.number, name, consumer, amount
+def _allocation_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for name in provider.classes:
+            for consumer, amount in rows.consumers_of((provider.uuid, name)):
+                yield provider.number, name, consumer, amount
 
 
-def _share_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for kept in below:
-        for name in kept.classes:
-            for (of_uuid, of_class), factor in state.rows[kept.uuid, name].shares:
-                yield kept.number, name, state.providers[of_uuid].number, of_class, factor
+def _share_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for name in provider.classes:
+            for (uuid, target), factor in rows.inventories[provider.uuid, name].shares:
+                yield provider.number, name, rows.providers[uuid].number, target, factor
 
 
-def _unit_rows(state: State, below: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for kept in below:
-        for unit, taken in state.units.get(kept.uuid, {}).items():
-            yield kept.number, unit, taken.resource_class, taken.consumer
+def _unit_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for key in rows.units_of.of(provider.uuid):
+            unit = rows.units[key]
+            yield provider.number, key[1], unit.resource_class, unit.consumer
 
 
-# --- lists ----------------------------------------------------------------------------------------
-#
-# Pages of what is kept: providers, consumers and names; and totals.
+# --- pages and totals -----------------------------------------------------------------------------
+
+#: How many providers are compared with a filter at a time, so that a page costs what fills it.
+_BATCH = 256
 
 
-#: Providers are looked at so many at a time, so that a page costs what it takes to fill it.
-_AT_A_TIME = 256
-
-
-class PageOrder:
-    """The order of pages, sorted when it is asked for and kept until something comes or goes."""
-
-    def __init__(self) -> None:
-        self._providers: list[tuple[int, str]] | None = None
-        self._consumers: list[str] | None = None
-
-    def forget(self, *, providers: bool, consumers: bool) -> None:
-        """Forget what does not hold any more."""
-        if providers:
-            self._providers = None
-        if consumers:
-            self._consumers = None
-
-    def providers(self, state: State, after: int) -> Iterator[ProviderRow]:
-        """Yield the providers made after the one of a number."""
-        if self._providers is None:
-            self._providers = sorted((one.number, one.uuid) for one in state.providers.values())
-        first = bisect.bisect_left(self._providers, (after + 1, ""))
-        for place in range(first, len(self._providers)):
-            yield state.providers[self._providers[place][1]]
-
-    def consumers(self, state: State, after: str | None) -> Iterator[ConsumerRecord]:
-        """Yield the claims of consumers after a name."""
-        if self._consumers is None:
-            self._consumers = sorted(state.claims)
-        first = 0 if after is None else bisect.bisect_right(self._consumers, after)
-        for place in range(first, len(self._consumers)):
-            yield state.claims[self._consumers[place]]
-
-
-def _root_of(state: State) -> Callable[[str], str | None]:
-    """Return what finds the uuid of the root of a provider, by its name or uuid."""
+def _root_of(rows: Rows) -> Callable[[str], str | None]:
+    """Return a function that finds the uuid of the root of a provider by its name or uuid."""
 
     def root_of(key: str) -> str | None:
-        kept = state.find(key)
-        return None if kept is None else state.top(kept.uuid).uuid
+        provider = rows.find(key)
+        return None if provider is None else rows.root(provider.uuid).uuid
 
     return root_of
 
 
-def _place_of(state: State) -> Callable[[Key], Place | None]:
-    """Return what finds an inventory with its shares."""
+def _place_of(rows: Rows) -> Callable[[Key], Place | None]:
+    """Return a function that finds an inventory with its shares."""
 
     def place_of(key: Key) -> Place | None:
-        row = state.rows.get(key)
-        if row is None:
+        inventory = rows.inventories.get(key)
+        if inventory is None:
             return None
-        return Place(state.providers[key[0]].name, row.record, row.shares)
+        return Place(rows.providers[key[0]].name, inventory.record, inventory.shares)
 
     return place_of
 
 
 def page_of_providers(
-    state: State, order: PageOrder, wanted: ProviderFilter, limit: int, after: int
+    rows: Rows, wanted: ProviderFilter, limit: int, after: int
 ) -> tuple[ListedProvider, ...]:
-    """Return a page of providers. Cost: linear in those looked at."""
-    found = _walk_providers(state, order, wanted, after)
+    """Return a page of providers. Cost: linear in the providers compared with the filter."""
+    providers = _providers_to_compare(rows, wanted, after)
     rest = dataclasses.replace(wanted, trees=None)
+    now = _now(rows)
     page: list[ListedProvider] = []
     while len(page) < limit:
-        rows = [_listed(state, kept) for kept in itertools.islice(found, _AT_A_TIME)]
-        if not rows:
+        batch = [_listed(rows, one, now) for one in itertools.islice(providers, _BATCH)]
+        if not batch:
             break
-        page += select_providers(rows, rest, _place_of(state))
+        page += select_providers(batch, rest, _place_of(rows))
     return tuple(page[:limit])
 
 
-def _walk_providers(
-    state: State, order: PageOrder, wanted: ProviderFilter, after: int
-) -> Iterator[ProviderRow]:
-    """Yield the providers to look at: of those named, of some trees, with a trait, or all."""
-    bearers = [state.bearers.get(trait, {}) for trait in wanted.required - {OUT_OF_SERVICE}]
-    few = min(bearers, key=len, default=None)
+def _providers_to_compare(rows: Rows, wanted: ProviderFilter, after: int) -> Iterator[ProviderRow]:
+    """Yield the providers of names, uuids, trees or a rare trait of a filter; else all."""
+    stored = rows.providers
+    traits = [rows.with_trait.of(trait) for trait in wanted.required - {DISABLED_TRAIT}]
+    rarest = min(traits, key=len, default=None)
+    uuids: Iterable[str]
     if wanted.uuids is not None:
-        found = [state.providers.get(uuid) for uuid in wanted.uuids]
+        uuids = wanted.uuids
     elif wanted.names is not None:
-        found = [state.providers.get(state.uuid_of.get(name, "")) for name in wanted.names]
+        uuids = [rows.provider_named.key.get(name, "") for name in wanted.names]
     elif wanted.trees is not None:
-        found = list(_of_trees(state, wanted.trees))
-    elif few is not None and len(few) <= _AT_A_TIME:  # many are quicker a page at a time
-        found = [state.providers[uuid] for uuid in few]
+        uuids = [uuid for root in rows.roots(wanted.trees) for uuid in rows.subtree(root.uuid)]
+    elif rarest is not None and len(rarest) <= _BATCH:  # more are read faster a page at a time
+        uuids = rarest
     else:
-        return order.providers(state, after)
-    there = [kept for kept in found if kept is not None and kept.number > after]
+        order = stored.in_order()
+        first = bisect.bisect_left(order, (after + 1, ""))
+        return (stored[order[at][1]] for at in range(first, len(order)))
+    providers = [one for uuid in uuids if (one := stored.get(uuid)) and one.number > after]
     if wanted.trees is not None:
-        roots = set(map(_root_of(state), wanted.trees))
-        there = [kept for kept in there if state.top(kept.uuid).uuid in roots]
-    return iter(sorted(there, key=lambda kept: kept.number))
+        roots = {root.uuid for root in rows.roots(wanted.trees)}
+        providers = [one for one in providers if rows.root(one.uuid).uuid in roots]
+    return iter(sorted(providers, key=lambda provider: provider.number))
 
 
-def _of_trees(state: State, trees: Iterable[str]) -> Iterator[ProviderRow]:
-    for root in state.roots(trees):
-        yield from state.below(root)
-
-
-def _listed(state: State, kept: ProviderRow) -> ListedProvider:
-    parent = None if kept.parent_uuid is None else state.providers[kept.parent_uuid]
-    root = state.top(kept.uuid)
-    rows = [state.rows[kept.uuid, name] for name in kept.classes]
-    disabled = state.disabled.get(kept.uuid)
-    if disabled is not None and disabled.ends_at <= clock.now():
-        disabled = None
+def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) -> ListedProvider:
+    parent = None if provider.parent_uuid is None else rows.providers[provider.parent_uuid]
+    root = rows.root(provider.uuid)
+    inventories = [rows.inventories[provider.uuid, name] for name in provider.classes]
     return ListedProvider(
-        kept.number,
-        kept.uuid,
-        kept.name,
-        kept.generation,
+        provider.number,
+        provider.uuid,
+        provider.name,
+        provider.generation,
         None if parent is None else parent.name,
-        kept.parent_uuid,
+        provider.parent_uuid,
         root.name,
         root.uuid,
-        tuple(row.record for row in rows),
-        kept.traits,
-        kept.aggregates,
-        kept.kinds,
-        kept.reported_at,
-        kept.adopted_at,
-        kept.writes + sum(row.writes for row in rows),
-        kept.definition_writes,
-        disabled,
+        tuple(inventory.record for inventory in inventories),
+        provider.traits,
+        provider.aggregates,
+        provider.kinds,
+        provider.reported_at,
+        provider.adopted_at,
+        provider.writes + sum(inventory.writes for inventory in inventories),
+        provider.definition_writes,
+        _in_force(provider.disabled, now),
     )
 
 
 def page_of_consumers(
-    state: State, order: PageOrder, wanted: ConsumerFilter, limit: int, after: str | None
+    rows: Rows, wanted: ConsumerFilter, limit: int, after: str | None
 ) -> tuple[ConsumerRecord, ...]:
-    """Return a page of consumers. Cost: linear in those looked at."""
-    found = _claims(state, order, wanted, after)
-    return tuple(itertools.islice(select_consumers(found, wanted, _root_of(state)), limit))
+    """Return a page of consumers. Cost: linear in the consumers compared with the filter."""
+    records = _consumers_to_compare(rows, wanted, after)
+    return tuple(itertools.islice(select_consumers(records, wanted, _root_of(rows)), limit))
 
 
-def _claims(
-    state: State, order: PageOrder, wanted: ConsumerFilter, after: str | None
+def _consumers_to_compare(
+    rows: Rows, wanted: ConsumerFilter, after: str | None
 ) -> Iterator[ConsumerRecord]:
-    """Yield the claims to look at: of those named, of those at a provider or in a tree, or all."""
+    """Yield the consumers of the names, the provider or the tree of a filter; else all."""
+    names: Sequence[str]
     if wanted.names is not None:
-        names = {name for name in wanted.names if name in state.claims}
+        names = sorted(name for name in wanted.names if name in rows.consumers)
     elif wanted.provider is not None:
-        kept = state.find(wanted.provider)
-        names = set(_listed_holders(state, [] if kept is None else [kept]))
+        provider = rows.find(wanted.provider)
+        names = _consumers_at(rows, [] if provider is None else [provider.uuid])
     elif wanted.tree is not None:
-        names = set(_listed_holders(state, _of_trees(state, [wanted.tree])))
+        roots = rows.roots([wanted.tree])
+        names = _consumers_at(rows, [uuid for root in roots for uuid in rows.subtree(root.uuid)])
     else:
-        return (named_today(state, claim) for claim in order.consumers(state, after))
-    left = sorted(name for name in names if after is None or name > after)
-    return (named_today(state, state.claims[name]) for name in left)
+        names = rows.consumers.in_order()
+    first = 0 if after is None else bisect.bisect_right(names, after)
+    return (rows.with_present_names(rows.consumers[names[at]]) for at in range(first, len(names)))
 
 
-def _listed_holders(state: State, providers: Iterable[ProviderRow]) -> Iterator[str]:
-    for kept in providers:
-        for name in kept.classes:
-            yield from state.holders.get((kept.uuid, name), ())
+def _consumers_at(rows: Rows, uuids: Iterable[str]) -> list[str]:
+    keys = [(uuid, name) for uuid in uuids for name in rows.providers[uuid].classes]
+    return sorted({consumer for key in keys for consumer, _ in rows.consumers_of(key)})
 
 
 def page_of_names(
-    state: State, kind: NameKind, limit: int, after: str | None
+    rows: Rows, kind: NameKind, limit: int, after: str | None
 ) -> tuple[ListedName, ...]:
-    """Return a page of names. Cost: linear in those of all kinds."""
-    found = [listed for (of, _), listed in state.names.items() if of is kind]
-    found = [listed for listed in found if after is None or listed.name > after]
-    return tuple(sorted(found, key=lambda listed: listed.name)[:limit])
+    """Return a page of names. Cost: linear in the names of all kinds."""
+    names = [row for (of, _), row in rows.names.rows.items() if of is kind]
+    names = [row for row in names if after is None or row.name > after]
+    return tuple(sorted(names, key=lambda row: row.name)[:limit])
 
 
-def totals_of_consumers(
-    state: State, order: PageOrder, wanted: ConsumerFilter, by: By
-) -> tuple[Total, ...]:
-    """Return what the consumers of a filter use. Cost: linear in the consumers looked at."""
-    return totals_of(_claims(state, order, wanted, None), wanted, by, _root_of(state))
+def page_of_server_groups(
+    rows: Rows, limit: int, after: str | None, names: Collection[str] | None
+) -> tuple[ServerGroup, ...]:
+    """Return a page of server groups. Cost: linear in all of them, and in the members returned."""
+    page = [
+        name
+        for name in rows.server_groups.in_order()
+        if (after is None or name > after) and (names is None or name in names)
+    ]
+    return tuple(
+        dataclasses.replace(rows.server_groups[name], members=frozenset(rows.members.of(name)))
+        for name in page[:limit]
+    )
 
 
-def counts_of_consumers(
-    state: State, order: PageOrder, wanted: ConsumerFilter, by: Description
-) -> Counter[str | None]:
-    """Return how many consumers of a filter there are. Cost: linear in those looked at."""
-    found = _claims(state, order, wanted, None)
-    return count_by(select_consumers(found, wanted, _root_of(state)), by)
+def totals_of_consumers(rows: Rows, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
+    """Return what the consumers of a filter use. Cost: linear in the consumers compared."""
+    return totals_of(_consumers_to_compare(rows, wanted, None), wanted, by, _root_of(rows))
+
+
+def counts_of_consumers(rows: Rows, wanted: ConsumerFilter, by: Description) -> Counter[str | None]:
+    """Return the number of consumers of a filter by description. Cost: linear in those compared."""
+    records = _consumers_to_compare(rows, wanted, None)
+    return count_by(select_consumers(records, wanted, _root_of(rows)), by)

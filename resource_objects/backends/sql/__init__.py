@@ -9,7 +9,7 @@
 ``statements``      compiled once, run on the driver; many rows or several changes in one
 ``claims``          orders: ``places``: inventories locked and changed; ``consumers``: who holds
 ``operations``      what was done, and what came of it
-``definitions``     definitions in: providers, figures, shares, traits and aggregates
+``rows``            provider trees: locked and loaded for a write, and the differences written back
 ``disabled``        providers that are out of service, and the inventories that are so with them
 ``waiters``         who waits for something to be given back; ``statistics``: what agents tell
 ``server_groups``   consumers that are to be on one host, or on different ones

@@ -1,6 +1,6 @@
 """Provider trees as rows: locked and loaded for one write, and the differences written back.
 
-The rules of a write of definitions are those of the memory backend. This module loads the rows
+The rules of a write of definitions are in :mod:`resource_objects.store`. This module loads the rows
 that such a write concerns into the tables that the rules work on, and flushes what they changed. It
 contains no rule.
 
@@ -20,7 +20,7 @@ import dataclasses
 import datetime
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
@@ -28,30 +28,23 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.memory import backend as core
-from resource_objects.backends.memory import definitions
-from resource_objects.backends.memory.state import (
-    Draft,
-    InventoryRow,
-    ProviderRow,
-    ShardEntry,
-    State,
-    Table,
-)
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.feed import FeedRows
 from resource_objects.backends.sql.names import Catalogue, NameNumbers
 from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
-from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
 from resource_objects.providers.removed_units import removed_units
 from resource_objects.resources.records import InventoryRecord
+from resource_objects.store import tables as core
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
+from resource_objects.store.transaction import Transaction
+from resource_objects.store.write import begin
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
+_K = TypeVar("_K", bound=Hashable)
+_R = TypeVar("_R")
 
 _providers = tables.resource_providers.c
 _inventories = tables.inventories.c
@@ -100,24 +93,6 @@ _AGGREGATES = _of_providers(tables.resource_provider_aggregates, "aggregate_id")
 _KINDS = _of_providers(tables.structures, "name", "classes", "body")
 
 
-class _SQLDraft(Draft):
-    """A draft whose feed entries are by root: a new root has no number before it is inserted."""
-
-    def __init__(self, state: State, number: int, now: datetime.datetime) -> None:
-        state.operation_numbers = itertools.count(number)
-        super().__init__(state)
-        self.now = now
-        self.entries: dict[int | str, ShardEntry] = {}
-
-    def of_tree(self, uuid: str, root: int | None = None) -> ShardEntry:
-        """Return the feed entry of a tree, by the number or the uuid of its root."""
-        key = self.top(uuid).uuid if root is None else root
-        entry = self.entries.get(key)
-        if entry is None:
-            entry = self.entries[key] = ShardEntry()
-        return entry
-
-
 class TreeRows:
     """The trees that a write concerns: :meth:`lock`, :meth:`apply`, the orders, :meth:`remove`.
 
@@ -140,16 +115,16 @@ class TreeRows:
         self._now = now
         self._at = moment(connection, now)
         self._is_sqlite = connection.dialect.name == "sqlite"
-        self._state = State()
-        self._state.provider_numbers = itertools.count(-1, -1)
-        self._draft = _SQLDraft(self._state, number, now)
+        self._rows = Rows()
+        self._rows.provider_numbers = itertools.count(-1, -1)  # until they are inserted
+        self._transaction = Transaction(self._rows, now, number)
+        self._flushing: list[tuple[core.Table[Any, Any], Any, Any, Any]] = []
         self._trees: list[Sequence[Any]] = []
         self._numbers: dict[str, int] = {}  # of providers, by uuid
         self._uuids: dict[int | None, str] = {}  # the reverse
         self._roots: dict[str, int] = {}
         self._inventory_numbers: dict[Key, int] = {}
         self._name_numbers: dict[NameKind, dict[str, int]] = {kind: {} for kind in NameKind}
-        self._flushed = _Flushed()
 
     # --- loading ---
 
@@ -181,48 +156,43 @@ class TreeRows:
         :param inventories: numbers of inventories that the orders of the write are about
         """
         self._load(inventories)
-        write, draft, changes = self._write, self._draft, self._changes
-        core._check_unchanged(draft, write)
-        definitions.begin_definitions(draft, changes)
-        for uuid in write.reported:
-            core._note(draft, uuid, "reported_at")
-        for uuid in write.adopted:
-            core._note(draft, uuid, "adopted_at")
-        for order in write.disabling:
-            core._disable(draft, order, write)
-        if not write.orders:
-            definitions.end_definitions(draft, changes)
+        write = dataclasses.replace(self._write, names=(), groups=())  # which are written already
+        self._definitions = begin(self._transaction, write)
+        if self._definitions is not None and not write.orders:
+            self._definitions.remove()
         self._flush()
 
     def remove(self) -> None:
         """Remove inventories and providers after the orders of the write, and flush it."""
         gone = [(update.definition.uuid, update.removed) for update in self._changes.updates]
         gone += [
-            (one.uuid, self._draft.providers[one.uuid].classes) for one in self._changes.removals
+            (one.uuid, self._rows.providers[one.uuid].classes) for one in self._changes.removals
         ]
         keys = [(uuid, name) for uuid, classes in gone for name in classes]
         self._lock_inventories(key for key in keys if key in self._inventory_numbers)
-        definitions.end_definitions(self._draft, self._changes)
+        if self._definitions is not None:
+            self._definitions.remove()
         self._flush()
 
     def feed(self, told: FeedRows) -> None:
         """Add the entries of the changed providers to the change feed."""
+        roots = self._root_numbers()
         for uuid, root in self.changed_providers():
             told.provider(uuid, [root])
-        for key, entry in self._draft.entries.items():
-            number = self._numbers[key] if isinstance(key, str) else key
-            for uuid in entry.reports:
-                told.report(uuid, number)
-            for change in entry.disabled:
-                told.disabled(number, change)
+        for root, uuid in self._transaction.reports:
+            told.report(uuid, roots.get(root, root))
+        for root, change in self._transaction.disabled:
+            told.disabled(roots.get(root, root), change)
 
     def changed_providers(self) -> list[tuple[str, int]]:
         """Return the providers whose definition changed, each with the number of its root."""
-        return [
-            (uuid, self._numbers[key] if isinstance(key, str) else key)
-            for key, entry in self._draft.entries.items()
-            for uuid in entry.definitions
-        ]
+        roots = self._root_numbers()
+        return [(uuid, roots.get(root, root)) for root, uuid in self._transaction.definitions]
+
+    def _root_numbers(self) -> dict[int, int]:
+        """Return the numbers of inserted providers by those that they had until then."""
+        providers = self._rows.providers.rows.values()
+        return {one.number: self._numbers[one.uuid] for one in providers if one.number < 0}
 
     def _wanted(self) -> Iterator[ProviderDefinition]:
         yield from self._changes.creates
@@ -248,7 +218,7 @@ class TreeRows:
 
     def _load(self, inventories: Collection[int]) -> None:
         """Load the tables that the write concerns. Cost: ten statements, most of them optional."""
-        state, number, updates = self._state, self._numbers, self._changes.updates
+        stored_rows, number, updates = self._rows, self._numbers, self._changes.updates
         stored = [update for update in updates if update.definition.uuid in number]
         self._load_removed_disabled()
         kinds = self._rows_of(_KINDS, self._with_kinds())
@@ -274,7 +244,7 @@ class TreeRows:
         )
         for id, uuid, name, parent, _, generation, *more in self._trees:
             written, allocated, reported_at, adopted_at, *facts = more
-            state.providers[uuid] = ProviderRow(
+            provider = ProviderRow(
                 number=id,
                 uuid=uuid,
                 name=name,
@@ -288,21 +258,17 @@ class TreeRows:
                 adopted_at=None if adopted_at is None else from_moment(adopted_at),
                 writes=allocated,
                 definition_writes=written,
+                disabled=disabled.from_columns(facts),
             )
-            state.uuid_of[name] = uuid
-            if parent is not None:
-                state.children.setdefault(self._uuids[parent], {})[uuid] = id
-            reason = disabled.from_columns(facts)
-            if reason is not None:
-                state.disabled[uuid] = reason
+            stored_rows.providers.change(uuid, None, provider)
         self._add_inventories(rows, shares, classes)
         if not self._is_sqlite:
             self._lock_inventories(self._changing(), inventories)
         self._load_allocated(classes)
-        unknown = [one.name for one in self._wanted() if one.name not in state.uuid_of]
+        owners = stored_rows.provider_named.key
+        unknown = [one.name for one in self._wanted() if one.name not in owners]
         for part in chunks(unknown):
-            state.uuid_of.update(_OWNERS.rows(self._connection, names=part))
-        self._flushed = _Flushed.of(state, is_copied=bool(self._write.orders))
+            owners.update(_OWNERS.rows(self._connection, names=part))
 
     def _add_inventories(
         self,
@@ -310,17 +276,17 @@ class TreeRows:
         shares: Iterable[Sequence[Any]],
         classes: Mapping[int, str],
     ) -> None:
-        state, uuids = self._state, self._uuids
+        uuids = self._uuids
         shares_of: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
         for provider, class_, of_provider, of_class, factor in shares:
             source, of = (uuids[provider], classes[class_]), (uuids[of_provider], classes[of_class])
             shares_of[source].append((of, factor))
-            state.sharers.setdefault(of, {})[source] = factor
         for id, some in rows.items():
             for class_, inventory, writes, *figures in some:
                 key = uuids[id], classes[class_]
                 record = InventoryRecord(key[1], *figures)
-                state.rows[key] = InventoryRow(record, 0, writes, tuple(shares_of.get(key, ())))
+                row = InventoryRow(record, 0, writes, tuple(shares_of.get(key, ())))
+                self._rows.inventories.change(key, None, row)
                 self._inventory_numbers[key] = inventory
 
     def _with_kinds(self) -> set[int]:
@@ -358,13 +324,15 @@ class TreeRows:
 
     def _load_allocated(self, classes: Mapping[int, str]) -> None:
         """Load what is allocated at each inventory whose shares change."""
-        rows = self._state.rows
+        inventories = self._rows.inventories
         sharing = {one.definition.uuid for one in self._changes.updates if one.shares_changed}
-        used = {key[0] for key, row in rows.items() if key[0] in sharing and row.record.used}
-        for provider, some in self._rows_of(_ALLOCATED, {self._numbers[u] for u in used}).items():
+        used = {uuid for (uuid, _), row in inventories.rows.items() if row.record.used}
+        numbers = {self._numbers[uuid] for uuid in used & sharing}
+        for provider, some in self._rows_of(_ALLOCATED, numbers).items():
             for class_, amount in some:
                 key = self._uuids[provider], classes[class_]
-                rows[key] = dataclasses.replace(rows[key], direct=int(amount))  # servers: a Decimal
+                row = inventories[key]  # servers return a Decimal
+                inventories.change(key, row, dataclasses.replace(row, direct=int(amount)))
 
     def _load_removed_disabled(self) -> None:
         """Load the disabled providers that were removed from the trees."""
@@ -374,7 +342,7 @@ class TreeRows:
         for root, name, *facts in disabled.removed_rows(self._connection, roots):
             reason = disabled.from_columns(facts)
             assert reason is not None  # the column is not null
-            self._state.removed_disabled.setdefault(self._uuids[root], {})[name] = reason
+            self._rows.removed_disabled.change((self._uuids[root], name), None, reason)
 
     def _rows_of(self, query: SQL, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
         """Return the rows of a table for some providers, by provider."""
@@ -396,7 +364,8 @@ class TreeRows:
         """Return names by number, and remember them for the flush."""
         found = self._look(kind).names(self._connection, numbers) if numbers else {}
         self._name_numbers[kind].update((name, number) for number, name in found.items())
-        self._state.names.update(((kind, name), ListedName(n, name)) for n, name in found.items())
+        for number, name in found.items():
+            self._rows.names.change((kind, name), None, ListedName(number, name))
         return found
 
     def _read_names(
@@ -411,20 +380,20 @@ class TreeRows:
 
     def _changing(self) -> set[Key]:
         """Return the stored inventories that the write changes or removes."""
-        state, found = self._state, set[Key]()
+        providers, found = self._rows.providers, set[Key]()
         for update in self._changes.updates:
             uuid = update.definition.uuid
             found |= {(uuid, record.resource_class) for record in update.changed}
             found |= {(uuid, name) for name in update.removed}
         for removal in self._changes.removals:
-            kept = state.providers.get(removal.uuid)
+            kept = providers.get(removal.uuid)
             found |= {(removal.uuid, name) for name in (() if kept is None else kept.classes)}
         for one in self._sharing():
-            kept = state.providers.get(one.uuid)
+            kept = providers.get(one.uuid)
             before = {
                 ((one.uuid, name), share)
                 for name in (() if kept is None else kept.classes)
-                for share in state.rows[one.uuid, name].shares
+                for share in self._rows.inventories[one.uuid, name].shares
             }
             after = {
                 ((one.uuid, s.resource_class), ((s.of_uuid, s.of_class), s.factor))
@@ -449,20 +418,15 @@ class TreeRows:
             raise Transient(exceptions.DatabaseBusy("inventory", "it was removed in between"))
 
     def _set_used(self, key: Key, used: int, writes: int) -> None:
-        draft = self._draft
-        row = draft.rows[key]
-        row = dataclasses.replace(row, record=row.record.using(used), writes=writes)
-        self._flushed.rows[key] = row
-        if key in draft.rows.changed:
-            draft.rows.put(key, row)
-        else:
-            self._state.rows[key] = row
+        before = self._rows.inventories[key]
+        row = dataclasses.replace(before, record=before.record.using(used), writes=writes)
+        self._rows.inventories.change(key, before, row)
 
     # --- flushing ---
 
     def _flush(self) -> None:
         """Write the differences. Cost: three statements at most for each table that changed."""
-        draft = self._draft
+        self._flushing = list(core.changes(self._rows.journal))
         self._free_names()
         self._insert_providers()
         self._update_providers()
@@ -472,22 +436,17 @@ class TreeRows:
         self._write_kinds()
         self._write_disabled()
         self._delete()
-        if self._write.orders:
-            self._flushed.update(draft)
+        self._rows.commit()
 
-    def _changed(self) -> Iterator[tuple[str, ProviderRow | None, ProviderRow | None]]:
-        """Yield each provider that differs from its stored row, as it was and as it is."""
-        stored = self._flushed.providers
-        for uuid, now in self._draft.providers.changed.items():
-            was = stored.get(uuid)
-            if was is not now:
-                yield uuid, was, now
+    def _changed(self, table: core.Table[_K, _R]) -> Iterator[tuple[_K, _R | None, _R | None]]:
+        """Yield each changed row of a table: its key, the row in the database and the row now."""
+        return ((key, was, now) for of, key, was, now in self._flushing if of is table)
 
     def _free_names(self) -> None:
         """Take names from providers that give them up: two providers may swap theirs."""
-        changed = {uuid: (was, now) for uuid, was, now in self._changed()}
+        changed = {uuid: (was, now) for uuid, was, now in self._changed(self._rows.providers)}
         for removal in self._changes.removals:  # one that is created may take the name before
-            changed.setdefault(removal.uuid, (self._flushed.providers.get(removal.uuid), None))
+            changed.setdefault(removal.uuid, (self._rows.providers.get(removal.uuid), None))
         wanted = {
             now.name
             for was, now in changed.values()
@@ -502,7 +461,11 @@ class TreeRows:
 
     def _insert_providers(self) -> None:
         """Insert providers level by level: a child refers to the number of its parent."""
-        waiting = [now for _, was, now in self._changed() if was is None and now is not None]
+        waiting = [
+            now
+            for _, was, now in self._changed(self._rows.providers)
+            if was is None and now is not None
+        ]
         numbers, roots = self._numbers, self._roots
         columns = ("uuid", "name", "generation", "root_id", "parent_id", "created_at", "updated_at")
         while waiting:
@@ -537,7 +500,7 @@ class TreeRows:
     def _update_providers(self) -> None:
         updates: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
         is_moved = False
-        for uuid, was, now in self._changed():
+        for uuid, was, now in self._changed(self._rows.providers):
             if now is None:
                 continue
             if was is None:  # as it was inserted
@@ -571,22 +534,17 @@ class TreeRows:
     def _update_roots(self) -> None:
         """Write the root of each provider that was moved, and of all below it."""
         rows = []
-        for uuid in self._flushed.providers:
-            if self._draft.providers.get(uuid) is not None:
-                root = self._numbers[self._draft.top(uuid).uuid]
-                if root != self._roots[uuid]:
-                    rows.append({"id": self._numbers[uuid], "root_id": root})
-                    self._roots[uuid] = root
+        for uuid in self._rows.providers:
+            root = self._numbers[self._rows.root(uuid).uuid]
+            if root != self._roots[uuid]:
+                rows.append({"id": self._numbers[uuid], "root_id": root})
+                self._roots[uuid] = root
         rows.sort(key=itemgetter("id"))
         statements.update(self._connection, tables.resource_providers, ["id"], rows)
 
     def _write_inventories(self) -> None:
         """Insert and update inventories with their shares; delete shares of those removed."""
-        changed = [
-            (key, self._flushed.rows.get(key), now)
-            for key, now in self._draft.rows.changed.items()
-            if self._flushed.rows.get(key) is not now
-        ]
+        changed = [*self._changed(self._rows.inventories)]
         classes = self._name_numbers[NameKind.RESOURCE_CLASS]
         missing = {key[1] for key, _, now in changed if now is not None} - classes.keys()
         if missing:
@@ -641,7 +599,7 @@ class TreeRows:
         of = attrgetter("traits" if kind is NameKind.TRAIT else "aggregates")
         old: list[tuple[str, str]] = []
         new: list[tuple[str, str]] = []
-        for uuid, was, now in self._changed():
+        for uuid, was, now in self._changed(self._rows.providers):
             if now is not None:
                 before = frozenset() if was is None else of(was)
                 old += [(uuid, name) for name in before - of(now)]
@@ -660,34 +618,31 @@ class TreeRows:
     def _write_kinds(self) -> None:
         wanted = {
             uuid: now.kinds
-            for uuid, was, now in self._changed()
+            for uuid, was, now in self._changed(self._rows.providers)
             if now is not None and (() if was is None else was.kinds) != now.kinds
         }
-        stored = self._flushed.providers
-        replaced = sorted(self._numbers[uuid] for uuid in wanted if uuid in stored)
+        inserted = {uuid for uuid, was, _ in self._changed(self._rows.providers) if was is None}
+        replaced = sorted(self._numbers[uuid] for uuid in wanted.keys() - inserted)
         names.drop_kinds(self._connection, replaced)
         kinds = {self._numbers[uuid]: some for uuid, some in wanted.items()}
         names.insert_kinds(self._connection, kinds)
 
     def _write_disabled(self) -> None:
         """Write which providers are disabled, and pass it on to the inventories."""
-        draft, stored, connection = self._draft, self._flushed, self._connection
+        connection = self._connection
         facts = [
-            {"id": self._numbers[uuid], **disabled.to_columns(connection, now)}
-            for uuid, now in draft.disabled.changed.items()
-            if draft.providers.get(uuid) is not None and stored.disabled.get(uuid) != now
+            {"id": self._numbers[uuid], **disabled.to_columns(connection, now.disabled)}
+            for uuid, was, now in self._changed(self._rows.providers)
+            if now is not None and (None if was is None else was.disabled) != now.disabled
         ]
         statements.update(connection, tables.resource_providers, ["id"], facts)
         old: list[dict[str, Any]] = []
         new: list[dict[str, Any]] = []
-        for root, removed in draft.removed_disabled.changed.items():
-            before = stored.removed_disabled.get(root, {})
-            for name, reason in removed.items():
-                if before.get(name) != reason:
-                    key = {"root_id": self._numbers[root], "name": name}
-                    old += [key] if name in before else []
-                    if reason is not None:
-                        new.append(key | disabled.to_removed_columns(connection, reason))
+        for (root, name), before, after in self._changed(self._rows.removed_disabled):
+            key = {"root_id": self._numbers[root], "name": name}
+            old += [] if before is None else [key]
+            if after is not None:
+                new.append(key | disabled.to_removed_columns(connection, after))
         statements.delete(connection, tables.removed_disabled_providers, old)
         statements.insert(connection, tables.removed_disabled_providers, new)
         self._pass_down()
@@ -698,36 +653,30 @@ class TreeRows:
         A claim locks these rows and reads them locked: so no claim commits after a disable that it
         has not seen.
         """
-        draft, stored = self._draft, self._flushed
-        new = {key[0] for key in draft.rows.changed if key not in stored.rows}
-        units = {
-            uuid
-            for uuid, was, now in self._changed()
-            if now and (not was or was.kinds != now.kinds)
-        }
+        rows, changed = self._rows, [*self._changed(self._rows.providers)]
+        inserted = {uuid for uuid, was, _ in changed if was is None}
+        new = {uuid for (uuid, _), was, _ in self._changed(rows.inventories) if was is None}
+        units = {uuid for uuid, was, now in changed if now and (not was or was.kinds != now.kinds)}
         units |= new
         counts: dict[Any, set[int]] = defaultdict(set)
         for uuid in units:
-            now = draft.providers.get(uuid)
-            if now is not None:
-                count = len(removed_units((k.resource_class, k.body) for k in now.kinds))
-                if count or uuid in stored.providers:
+            provider = rows.providers.get(uuid)
+            if provider is not None:
+                described = ((kind.resource_class, kind.body) for kind in provider.kinds)
+                count = len(removed_units(described))
+                if count or uuid not in inserted:
                     counts[count].add(self._numbers[uuid])
         self._update_inventories("removed_units", counts)
-        if not stored.disabled and not draft.disabled.changed:
+        if not rows.disabled.keys and not any(was and was.disabled for _, was, _ in changed):
             return
+        stored = rows.providers.rows | {uuid: was for uuid, was, _ in changed if was is not None}
         ends: dict[Any, set[int]] = defaultdict(set)
-        for uuid in {*stored.providers, *draft.providers.changed}:
-            if draft.providers.get(uuid) is not None:
-                after = _end(draft.providers, draft.disabled, uuid)
-                if after != (
-                    _end(stored.providers, stored.disabled, uuid)
-                    if uuid in stored.providers and uuid not in new
-                    else None
-                ):
-                    ends[None if after is None else moment(self._connection, after)].add(
-                        self._numbers[uuid]
-                    )
+        for uuid in rows.providers:
+            before = None if uuid in inserted | new else _end(stored, uuid)
+            after = _end(rows.providers.rows, uuid)
+            if after != before:
+                end = None if after is None else moment(self._connection, after)
+                ends[end].add(self._numbers[uuid])
         self._update_inventories("disabled_until", ends)
 
     def _update_inventories(self, column: str, providers: Mapping[Any, Collection[int]]) -> None:
@@ -753,12 +702,14 @@ class TreeRows:
         connection = self._connection
         inventories = sorted(
             self._inventory_numbers[key]
-            for key, now in self._draft.rows.changed.items()
-            if now is None and key in self._flushed.rows
+            for key, was, now in self._changed(self._rows.inventories)
+            if was is not None and now is None
         )
         for part in chunks(inventories):
             connection.execute(sa.delete(tables.inventories).where(_inventories.id.in_(part)))
-        providers = sorted(was.number for _, was, now in self._changed() if was and now is None)
+        providers = sorted(
+            was.number for _, was, now in self._changed(self._rows.providers) if was and now is None
+        )
         for part in chunks(providers):
             for column in (
                 tables.resource_provider_traits.c.provider_id,
@@ -775,49 +726,12 @@ class TreeRows:
 _figures = attrgetter(*_FIGURES)
 
 
-def _end(
-    providers: Table[str, ProviderRow] | Mapping[str, ProviderRow],
-    reasons: Table[str, Disabled] | Mapping[str, Disabled],
-    uuid: str | None,
-) -> datetime.datetime | None:
-    """Return until when a provider is disabled, itself or by one above it; None if it is not."""
-    found: datetime.datetime | None = None
+def _end(providers: Mapping[str, ProviderRow], uuid: str | None) -> datetime.datetime | None:
+    """Return until when a provider is disabled, itself or by an ancestor; None if it is not."""
+    ends: list[datetime.datetime] = []
     while uuid is not None:
-        reason = reasons.get(uuid)
-        if reason is not None:
-            found = reason.ends_at if found is None else max(found, reason.ends_at)
-        uuid = providers[uuid].parent_uuid
-    return found
-
-
-@dataclasses.dataclass(slots=True)
-class _Flushed:
-    """The loaded rows as the database has them: a write with orders flushes twice."""
-
-    providers: dict[str, ProviderRow] = dataclasses.field(default_factory=dict)
-    rows: dict[Key, InventoryRow] = dataclasses.field(default_factory=dict)
-    disabled: dict[str, Disabled] = dataclasses.field(default_factory=dict)
-    removed_disabled: dict[str, dict[str, Disabled]] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, state: State, *, is_copied: bool) -> _Flushed:
-        if not is_copied:
-            return cls(state.providers, state.rows, state.disabled, state.removed_disabled)
-        rows, removed = dict(state.rows), dict(state.removed_disabled)
-        return cls(dict(state.providers), rows, dict(state.disabled), removed)
-
-    def update(self, draft: Draft) -> None:
-        """Note that the changes of a draft are written."""
-        _set(self.providers, draft.providers)
-        _set(self.rows, draft.rows)
-        _set(self.disabled, draft.disabled)
-        for uuid in draft.removed_disabled.changed:
-            self.removed_disabled[uuid] = draft.removed_disabled.get(uuid)
-
-
-def _set(stored: dict[_K, _V], table: Table[_K, _V]) -> None:
-    for key, now in table.changed.items():
-        if now is None:
-            stored.pop(key, None)
-        else:
-            stored[key] = now
+        provider = providers[uuid]
+        if provider.disabled is not None:
+            ends.append(provider.disabled.ends_at)
+        uuid = provider.parent_uuid
+    return max(ends, default=None)

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory.state import Draft, State
 from resource_objects.providers.orders import NameKind
 from resource_objects.providers.settle import Settled
 from resource_objects.providers.use_over_time import (
@@ -24,6 +23,7 @@ from resource_objects.providers.use_over_time import (
     span,
     summed,
 )
+from resource_objects.store.rows import Rows
 
 #: the one row of ``State.use_recording``
 _IT = "use"
@@ -31,65 +31,65 @@ _IT = "use"
 BATCH = 2000
 
 
-def recording(state: State) -> UseRecording | None:
+def recording(rows: Rows) -> UseRecording | None:
     """Return whether use is recorded, None if it never was."""
-    return state.use_recording.get(_IT)
+    return rows.use_recording.get(_IT)
 
 
-def switch(state: State, draft: Draft, keep: datetime.timedelta | None) -> None:
+def switch(rows: Rows, keep: datetime.timedelta | None, now: datetime.datetime) -> None:
     """Record use from now on, or no more; or keep it for another time. Cost: linear in claims."""
-    known = recording(state)
+    known = recording(rows)
     if keep is None:
         if known is not None and known.is_on:
-            draft.use_recording.put(_IT, dataclasses.replace(known, until=draft.now))
-            for consumer, found in state.open_use.items():
-                draft.open_use.put(consumer, None)
-                _end(draft, (one.ended(draft.now) for one in found.values()))
+            rows.use_recording.put(_IT, dataclasses.replace(known, until=now))
+            for consumer, found in list(rows.open_use.rows.items()):
+                rows.open_use.put(consumer, None)
+                _end(rows, (one.ended(now) for one in found.values()))
     elif known is not None and known.is_on:
-        draft.use_recording.put(_IT, known.kept_for(keep, draft.now))
+        rows.use_recording.put(_IT, known.kept_for(keep, now))
     else:
-        draft.use_recording.put(_IT, UseRecording(draft.now, None, keep))
-        for consumer, claim in state.claims.items():
-            draft.open_use.put(consumer, intervals_of(claim, draft.now))
+        rows.use_recording.put(_IT, UseRecording(now, None, keep))
+        for consumer, claim in rows.consumers.rows.items():
+            rows.open_use.put(consumer, intervals_of(claim, now))
 
 
-def record(draft: Draft, settled: Iterable[Settled]) -> None:
+def record(rows: Rows, settled: Iterable[Settled], now: datetime.datetime) -> None:
     """Record what consumers use from now on. Cost: linear in what they hold."""
-    known = recording(draft.state)
+    known = recording(rows)
     if known is None or not known.is_on:
         return
     for one in settled:
         if is_changed(one):
             consumer = one.claim.consumer
             left = None if one.is_gone else one.claim
-            before = draft.open_use.get(consumer) or {}
-            ended, found = next_intervals(before, left, draft.now)
-            draft.open_use.put(consumer, found or None)
-            _end(draft, ended)
+            before = rows.open_use.get(consumer) or {}
+            ended, found = next_intervals(before, left, now)
+            rows.open_use.put(consumer, found or None)
+            _end(rows, ended)
 
 
-def _end(draft: Draft, intervals: Iterable[UseInterval]) -> None:
+def _end(rows: Rows, intervals: Iterable[UseInterval]) -> None:
     for one in intervals:
-        draft.ended_use.put(next(draft.state.interval_numbers), one)
+        rows.ended_use.put(next(rows.interval_numbers), one)
 
 
-def rename_class(draft: Draft, old: str, new: str) -> None:
+def rename_class(rows: Rows, old: str, new: str) -> None:
     """Tell what was used of a class by its new name. Cost: linear in the intervals."""
-    for consumer, found in draft.open_use.items():
+    for consumer, found in list(rows.open_use.rows.items()):
         if old in found:
             renamed = {one.resource_class: one for one in _renamed(found.values(), old, new)}
-            draft.open_use.put(consumer, renamed)
-    for number, interval in draft.ended_use.items():
+            rows.open_use.put(consumer, renamed)
+    for number, interval in list(rows.ended_use.rows.items()):
         if interval.resource_class == old and not interval.is_of_removed:
             [renamed_one] = _renamed([interval], old, new)
-            draft.ended_use.put(number, renamed_one)
+            rows.ended_use.put(number, renamed_one)
 
 
-def remove_class(draft: Draft, name: str) -> None:
+def remove_class(rows: Rows, name: str) -> None:
     """Tell what was used of a class by the name it had last. Cost: linear in the intervals."""
-    for number, interval in draft.ended_use.items():
+    for number, interval in list(rows.ended_use.rows.items()):
         if interval.resource_class == name:
-            draft.ended_use.put(number, interval._replace(is_of_removed=True))
+            rows.ended_use.put(number, interval._replace(is_of_removed=True))
 
 
 def _renamed(intervals: Iterable[UseInterval], old: str, new: str) -> list[UseInterval]:
@@ -99,34 +99,32 @@ def _renamed(intervals: Iterable[UseInterval], old: str, new: str) -> list[UseIn
 
 
 def between(
-    state: State,
+    rows: Rows,
     since: datetime.datetime,
     until: datetime.datetime | None,
     wanted: UseFilter,
     by: Sequence[UseBy],
 ) -> UseReport:
     """Return what was used between two moments. Cost: linear in the intervals that are kept."""
-    now, known = clock.now(), recording(state)
+    now, known = clock.now(), recording(rows)
     upto, end = span(known, since, until, now)
     assert known is not None
     intervals = [
-        *state.ended_use.values(),
-        *(one for found in state.open_use.values() for one in found.values()),
+        *rows.ended_use.rows.values(),
+        *(one for found in rows.open_use.rows.values() for one in found.values()),
     ]
     if wanted.classes is not None:
         used = {one.resource_class for one in intervals}
         for name in sorted(wanted.classes - used):
-            if (NameKind.RESOURCE_CLASS, name) not in state.names:
+            if (NameKind.RESOURCE_CLASS, name) not in rows.names:
                 raise exceptions.ClassNotFound(name)
     return report(summed(intervals, wanted, by, since, end), by, since, upto, known, now)
 
 
-def forget(state: State, draft: Draft, before: datetime.datetime, most: int) -> None:
-    """Forget intervals that ended before a moment, at most so many."""
+def expired(rows: Rows, before: datetime.datetime, most: int) -> list[int]:
+    """Return the numbers of intervals that ended before a moment, at most ``most``."""
     old = itertools.takewhile(
         lambda pair: pair[1].ended_at is not None and pair[1].ended_at < before,
-        state.ended_use.items(),
+        rows.ended_use.rows.items(),
     )
-    numbers = [number for number, _ in itertools.islice(old, most)]
-    for number in numbers:
-        draft.ended_use.put(number, None)
+    return [number for number, _ in itertools.islice(old, most)]

@@ -1,0 +1,18 @@
+"""The core of every backend: the rows of a ledger and the rules of a write.
+
+Nothing here reads or writes a database. The backend in memory keeps the rows for as long as it is
+open. A database backend loads the rows that a write is about, runs the same rules and writes the
+rows that changed.
+
+=================  ================================================================================
+``tables``         tables of rows with indexes, and the journal that undoes changes
+``rows``           the row classes and :class:`~resource_objects.store.rows.Rows`, all tables
+``transaction``    one write while it is carried out: rows, time, and the changes for the feed
+``names``          changes of resource classes, traits and aggregates
+``definitions``    changes of providers, their inventories, shares and parents
+``write``          :func:`~resource_objects.store.write.carry_out`: everything a write changes
+``use_over_time``  intervals of use over time
+=================  ================================================================================
+"""
+
+from __future__ import annotations

@@ -1,0 +1,367 @@
+"""Changes of providers, their inventories, shares and parents, and of their service.
+
+Providers and inventories are created and updated before the orders of the same write, and removed
+after them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ProviderRemoval,
+    ProviderUpdate,
+)
+from resource_objects.providers.disabled import DisabledChange, DisableOrder
+from resource_objects.providers.orders import Key, Write
+from resource_objects.providers.provider import check_shares
+from resource_objects.resources.records import InventoryRecord
+from resource_objects.store.names import AGGREGATE, CLASS, TRAIT, ensure_name
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
+from resource_objects.store.transaction import Transaction
+
+
+class DefinitionWork:
+    """The changes of definitions of one write, with what they depend on before the write.
+
+    It is made before the write changes anything: a definition is changed at the generation at which
+    it was read, also if the same write changes a name in it.
+    """
+
+    def __init__(self, transaction: Transaction, changes: DefinitionChanges) -> None:
+        self.transaction = transaction
+        self.rows = transaction.rows
+        self.changes = changes
+        self._before = {uuid: self.rows.providers.get(uuid) for uuid in self._uuids()}
+        self._roots: set[str] = set()
+
+    def _uuids(self) -> list[str]:
+        """Return the uuids of the providers to update and to remove."""
+        uuids = [update.definition.uuid for update in self.changes.updates]
+        return uuids + [removal.uuid for removal in self.changes.removals]
+
+    def create_and_update(self) -> None:
+        """Create and update providers and inventories, and replace shares.
+
+        :raises ProviderExists: if a name or uuid exists
+        :raises StaleDefinition: if a provider is not at the generation at which it was read
+        """
+        changes, rows, transaction = self.changes, self.rows, self.transaction
+        self._check_names()
+        moving = self._moving()
+        for definition in changes.creates:
+            _create(transaction, definition)
+        for update in changes.updates:
+            _update(transaction, self._at_generation(update.definition, update.generation), update)
+        for removal in changes.removals:
+            self._at_generation(removal, removal.generation)
+        self._check_parents()
+        _restore_disabled(rows, changes)
+        _replace_shares(transaction, self._sharing())
+        for uuid, root in moving.items():
+            if rows.root(uuid).uuid != root.uuid:
+                transaction.mark_changed(uuid)
+                transaction.definitions.add((root.number, uuid))
+        self._roots = {root.uuid for uuid, root in moving.items()}
+        self._roots.update(moving, (definition.uuid for definition in self._sharing()))
+        for uuid in (*self._uuids(), *(definition.uuid for definition in changes.creates)):
+            transaction.mark_changed(uuid)
+
+    def remove(self) -> None:
+        """Remove inventories and providers that are unused, and check shares and names.
+
+        :raises ProviderInUse, InventoryInUse: if one is used. Of several the first is reported:
+            providers in the order of ``removals``, then inventories in the order of ``updates``
+        """
+        rows, changes = self.rows, self.changes
+        removed: dict[Key, exceptions.LedgerError] = {}
+        for removal in changes.removals:
+            provider = rows.providers[removal.uuid]
+            for name in provider.classes:
+                removed[provider.uuid, name] = exceptions.ProviderInUse(provider.name)
+        for update in changes.updates:
+            provider = rows.providers[update.definition.uuid]
+            for name in update.removed:
+                removed[provider.uuid, name] = exceptions.InventoryInUse(provider.name, name)
+        _remove_inventories(rows, removed)
+        leaving = {removal.uuid for removal in changes.removals}
+        for removal in changes.removals:
+            _keep_disabled(rows, removal.uuid, removal.name, leaving)
+            _remove(rows, rows.providers[removal.uuid])
+        _restore_disabled(rows, changes)
+        there = [uuid for uuid in self._roots if uuid in rows.providers]
+        _check_shares(rows, {rows.root(uuid).uuid for uuid in there})
+
+    def _check_names(self) -> None:
+        """Raise for a name that another provider has; two providers may exchange their names."""
+        renamed = set(self._uuids())
+        taken: set[str] = set()
+        for definition in _stated(self.changes):
+            owner = self.rows.provider_named.key.get(definition.name)
+            if definition.name in taken or (owner is not None and owner not in renamed):
+                raise exceptions.ProviderExists(definition.name)
+            taken.add(definition.name)
+
+    def _at_generation(
+        self, stated: ProviderRemoval | ProviderDefinition, generation: int
+    ) -> ProviderRow:
+        before, provider = self._before[stated.uuid], self.rows.providers.get(stated.uuid)
+        if before is None or provider is None:
+            raise exceptions.StaleDefinition(stated.name, "it is gone")
+        check_generation(before, stated.name, generation)
+        return provider
+
+    def _check_parents(self) -> None:
+        """Raise for a provider that is below itself, or below one that does not exist."""
+        sound: set[str | None] = {None}
+        for definition in (*self.changes.creates, *(u.definition for u in self.changes.updates)):
+            seen: set[str] = set()
+            uuid: str | None = definition.uuid
+            while uuid is not None and uuid not in sound:
+                if uuid in seen:
+                    raise exceptions.StaleDefinition(definition.name, "it was moved below itself")
+                provider = self.rows.providers.get(uuid)
+                if provider is None:
+                    raise exceptions.StaleDefinition(definition.name, "its parent is gone")
+                seen.add(uuid)
+                uuid = provider.parent_uuid
+            sound |= seen
+
+    def _sharing(self) -> Iterator[ProviderDefinition]:
+        """Yield the definitions of which the shares change."""
+        yield from (created for created in self.changes.creates if created.shares)
+        yield from (one.definition for one in self.changes.updates if one.shares_changed)
+
+    def _moving(self) -> dict[str, ProviderRow]:
+        """Return the providers with another parent and all below them, with their present root."""
+        roots: dict[str, ProviderRow] = {}
+        for update in self.changes.updates:
+            uuid = update.definition.uuid
+            provider = self.rows.providers.get(uuid)
+            if provider is not None and provider.parent_uuid != update.definition.parent_uuid:
+                roots.update(dict.fromkeys(self.rows.subtree(uuid), self.rows.root(uuid)))
+        return roots
+
+
+def _stated(changes: DefinitionChanges) -> Iterator[ProviderDefinition]:
+    yield from (update.definition for update in changes.updates)
+    yield from changes.creates
+
+
+def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
+    """Raise ``StaleDefinition`` unless a provider is at a generation."""
+    if provider.generation != generation:
+        raise exceptions.StaleDefinition(
+            name, f"read at generation {generation}, now {provider.generation}"
+        )
+
+
+# --- providers and inventories ---
+
+
+def _create(transaction: Transaction, definition: ProviderDefinition) -> None:
+    rows = transaction.rows
+    if definition.uuid in rows.providers:
+        raise exceptions.ProviderExists(definition.uuid)
+    if definition.parent_uuid is not None and definition.parent_uuid not in rows.providers:
+        raise exceptions.StaleDefinition(definition.name, "its parent is gone")
+    aggregates = definition.aggregates or frozenset()
+    _ensure_names(rows, definition.traits, aggregates)
+    provider = ProviderRow(
+        next(rows.provider_numbers),
+        definition.uuid,
+        definition.name,
+        definition.parent_uuid,
+        definition.traits,
+        aggregates,
+        tuple(dict.fromkeys(record.resource_class for record in definition.inventories)),
+        definition.kinds,
+        transaction.number,
+    )
+    _put_provider(rows, provider, definition.inventories)
+
+
+def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpdate) -> None:
+    rows, definition = transaction.rows, update.definition
+    missing = [
+        *sorted(update.traits_removed - provider.traits),
+        *sorted(update.aggregates_removed - provider.aggregates),
+        *(name for name in update.removed if (CLASS, name) not in rows.names),
+    ]
+    if missing:  # the same write renamed it
+        raise exceptions.StaleDefinition(provider.name, f"{missing[0]} is gone")
+    for one in update.expected_use:
+        inventory = rows.inventories.get((provider.uuid, one.resource_class))
+        used = 0 if inventory is None else inventory.record.used
+        update.check_expected_use(one.resource_class, used)
+    _ensure_names(rows, update.traits_added, update.aggregates_added)
+    provider = dataclasses.replace(
+        provider,
+        name=definition.name,
+        parent_uuid=definition.parent_uuid,
+        traits=(provider.traits | update.traits_added) - update.traits_removed,
+        aggregates=(provider.aggregates | update.aggregates_added) - update.aggregates_removed,
+        kinds=definition.kinds if update.kinds_changed else provider.kinds,
+        generation=transaction.number,
+        definition_writes=provider.definition_writes + update.writes,
+    )
+    _put_provider(rows, provider, update.changed)
+
+
+def _put_provider(rows: Rows, provider: ProviderRow, records: Iterable[InventoryRecord]) -> None:
+    """Store a provider and some of its inventories; what is used of them stays."""
+    classes = dict.fromkeys(provider.classes)
+    for record in records:
+        name = record.resource_class
+        ensure_name(rows, CLASS, name)
+        inventory = rows.inventories.get((provider.uuid, name))
+        used = 0 if inventory is None else inventory.record.used
+        if record.used != used:
+            record = record.using(used)
+        rows.inventories.put(
+            (provider.uuid, name),
+            InventoryRow(record)
+            if inventory is None
+            else dataclasses.replace(inventory, record=record),
+        )
+        classes[name] = None
+    if len(classes) > len(provider.classes):
+        provider = dataclasses.replace(provider, classes=tuple(classes))
+    rows.providers.put(provider.uuid, provider)
+
+
+def _ensure_names(rows: Rows, traits: Iterable[str], aggregates: Iterable[str]) -> None:
+    for name in sorted(traits):
+        ensure_name(rows, TRAIT, name)
+    for name in sorted(aggregates):
+        ensure_name(rows, AGGREGATE, name)
+
+
+def _remove_inventories(rows: Rows, removed: Mapping[Key, exceptions.LedgerError]) -> None:
+    """Remove inventories, or raise the error of one that is used."""
+    for key, in_use in removed.items():
+        inventory = rows.inventories.get(key)
+        if inventory is not None and inventory.record.used:
+            raise in_use
+    for key, in_use in removed.items():
+        if any(sharer not in removed for sharer in rows.sharers.of(key)):
+            raise in_use
+    for key in removed:
+        inventory, provider = rows.inventories.get(key), rows.providers[key[0]]
+        if inventory is not None:
+            rows.inventories.put(key, None)
+            classes = tuple(name for name in provider.classes if name != key[1])
+            writes = provider.writes + inventory.writes
+            provider = dataclasses.replace(provider, classes=classes, writes=writes)
+            rows.providers.put(provider.uuid, provider)
+
+
+def _remove(rows: Rows, provider: ProviderRow) -> None:
+    if rows.children.of(provider.uuid):
+        raise exceptions.StaleDefinition(provider.name, "it has a child that was not known")
+    rows.providers.put(provider.uuid, None)
+    for key in list(rows.removed_disabled_of.of(provider.uuid)):
+        rows.removed_disabled.put(key, None)
+    if provider.uuid in rows.statistics:
+        rows.statistics.put(provider.uuid, None)
+
+
+# --- shares ---
+
+
+def _replace_shares(transaction: Transaction, definitions: Iterable[ProviderDefinition]) -> None:
+    """Replace the shares of providers, and what allocations use through them."""
+    sharing = list(definitions)
+    rows = transaction.rows
+    for definition in sharing:
+        for name in rows.providers[definition.uuid].classes:
+            _set_shares(transaction, (definition.uuid, name), ())
+    for definition in sharing:
+        by_source: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+        for share in definition.shares:
+            target = share.of_uuid, share.of_class
+            by_source[definition.uuid, share.resource_class].append((target, share.factor))
+        for source, shares in by_source.items():
+            if source not in rows.inventories:
+                raise exceptions.StaleDefinition(definition.name, f"{source[1]} is gone")
+            _set_shares(transaction, source, tuple(shares))
+
+
+def _set_shares(transaction: Transaction, source: Key, shares: tuple[tuple[Key, int], ...]) -> None:
+    rows = transaction.rows
+    inventory = rows.inventories[source]
+    if inventory.shares == shares:
+        return
+    for target, factor in inventory.shares:
+        _use_shared(transaction, source, target, -inventory.direct * factor)
+    for target, factor in shares:
+        _use_shared(transaction, source, target, inventory.direct * factor)
+    inventory = rows.inventories[source]
+    rows.inventories.put(source, dataclasses.replace(inventory, shares=shares))
+
+
+def _use_shared(transaction: Transaction, source: Key, target: Key, amount: int) -> None:
+    rows = transaction.rows
+    inventory = rows.inventories.get(target)
+    if inventory is None:
+        raise exceptions.StaleDefinition(rows.providers[source[0]].name, f"{target[1]} is gone")
+    if amount:
+        used = inventory.record.used + amount
+        if used > MAX_AMOUNT:
+            raise exceptions.InvalidAmount("used", used, f"at most {MAX_AMOUNT}")
+        record = inventory.record.using(used)
+        rows.inventories.put(target, dataclasses.replace(inventory, record=record))
+        transaction.mark_changed(target[0])
+
+
+def _check_shares(rows: Rows, roots: Collection[str]) -> None:
+    """Check all shares of some trees (see ``check_shares``). Cost: linear in these trees."""
+    root_of = {uuid: root for root in roots for uuid in rows.subtree(root)}
+    names = {uuid: rows.providers[uuid].name for uuid in root_of}
+    keys = [(uuid, name) for uuid in root_of for name in rows.providers[uuid].classes]
+    pairs = [(key, target) for key in keys for target, _ in rows.inventories[key].shares]
+    check_shares(pairs, root_of, names)
+
+
+# --- service ---
+
+
+def disable(transaction: Transaction, order: DisableOrder, write: Write) -> None:
+    """Disable or enable a provider.
+
+    :raises ProviderNotFound: if the provider does not exist
+    :raises StaleDefinition: if it is not in the expected state
+    """
+    rows, uuid, by = transaction.rows, order.provider_uuid, write.operation.actor
+    provider = transaction.provider(uuid)
+    disabled = order.carried_out(provider.disabled, by, transaction.now, provider.name)
+    writes = provider.definition_writes
+    if (provider.disabled is None) != (disabled is None) and uuid not in write.counted:
+        writes += 1  # Placement's users see a trait that comes or goes
+    provider = dataclasses.replace(provider, disabled=disabled, definition_writes=writes)
+    rows.providers.put(uuid, provider)
+    transaction.disabled.append((rows.root(uuid).number, DisabledChange(uuid, disabled)))
+
+
+def _keep_disabled(rows: Rows, uuid: str, name: str, leaving: Collection[str]) -> None:
+    """Record at its root that a provider to remove is disabled."""
+    root, disabled = rows.root(uuid).uuid, rows.providers[uuid].disabled
+    if root not in leaving and disabled is not None:
+        rows.removed_disabled.put((root, name), disabled)
+
+
+def _restore_disabled(rows: Rows, changes: DefinitionChanges) -> None:
+    """Disable created providers that were disabled when they were removed from the tree."""
+    for definition in changes.creates if rows.removed_disabled else ():
+        provider = rows.providers[definition.uuid]
+        key = rows.root(provider.uuid).uuid, provider.name
+        disabled = rows.removed_disabled.get(key)
+        if disabled is not None and key[0] != provider.uuid:
+            rows.providers.put(provider.uuid, dataclasses.replace(provider, disabled=disabled))
+            rows.removed_disabled.put(key, None)

@@ -1,0 +1,256 @@
+"""The tables of a ledger: the rows of each, their keys and their indexes.
+
+Rows refer to each other by the uuids of providers and by names, as requests and answers do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from resource_objects._fast import set_directly
+from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.feed import FeedEntry
+from resource_objects.providers.listing import ListedName
+from resource_objects.providers.name_rules import NAME_RULES
+from resource_objects.providers.orders import ConsumerRecord, Key, NameKind, Outcome
+from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.providers.statistics import KeptStatistic, StatisticType
+from resource_objects.providers.use_over_time import UseInterval, UseRecording
+from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.store import tables
+from resource_objects.store.tables import Index, Journal, Table, UniqueIndex
+
+#: (kind, name) of a resource class, trait or aggregate.
+NameKey: TypeAlias = tuple[NameKind, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProviderRow:
+    """A provider. ``classes`` are those of its inventories, in the order of their creation.
+
+    ``generation`` is the number of the write that changed its definition last. No generation is
+    used twice, also not for a provider that is created again with its uuid.
+    """
+
+    number: int
+    uuid: str
+    name: str
+    parent_uuid: str | None
+    traits: frozenset[str]
+    aggregates: frozenset[str]
+    classes: tuple[str, ...] = ()
+    kinds: tuple[KindRecord, ...] = ()
+    generation: int = 0
+    reported_at: datetime.datetime | None = None
+    adopted_at: datetime.datetime | None = None
+    writes: int = 0  #: of allocations, counted at inventories that were removed
+    definition_writes: int = 0  #: as Placement counts them
+    disabled: Disabled | None = None  #: why the provider itself is disabled, also if that ended
+
+
+@set_directly
+@dataclasses.dataclass(frozen=True, slots=True)
+class InventoryRow:
+    """An inventory: its figures with everything that is used of it, and what is used directly.
+
+    ``shares`` are ``(key, factor)``: an allocation here also uses ``factor`` of that inventory for
+    each unit. ``writes`` counts the writes of allocations that are counted here; each write is
+    counted at one inventory of each provider.
+    """
+
+    record: InventoryRecord
+    direct: int = 0
+    writes: int = 0
+    shares: tuple[tuple[Key, int], ...] = ()
+
+
+class UnitRow(NamedTuple):
+    """An allocated unit: its consumer and its resource class."""
+
+    consumer: str
+    resource_class: str
+
+
+class OperationRow(NamedTuple):
+    """An operation that was carried out. It is stored for the retention time from ``at`` on."""
+
+    number: int
+    at: datetime.datetime
+    outcome: Outcome
+
+
+class HeadRow(NamedTuple):
+    """The head of one shard of the change feed: its last entry and the operation of that entry."""
+
+    number: int
+    operation: int
+
+
+def _parent(_: str, provider: ProviderRow) -> tuple[str, ...]:
+    return () if provider.parent_uuid is None else (provider.parent_uuid,)
+
+
+def _traits(_: str, provider: ProviderRow) -> frozenset[str]:
+    return provider.traits
+
+
+def _is_disabled(_: str, provider: ProviderRow) -> tuple[bool, ...]:
+    return () if provider.disabled is None else (True,)
+
+
+def _by_number(_: str, provider: ProviderRow) -> tuple[int, str]:
+    return provider.number, provider.uuid
+
+
+def _targets(_: Key, inventory: InventoryRow) -> tuple[Key, ...]:
+    return tuple([target for target, _ in inventory.shares]) if inventory.shares else ()
+
+
+def _group(_: str, consumer: ConsumerRecord) -> tuple[str, ...]:
+    return () if consumer.group is None else (consumer.group,)
+
+
+def _inventory(key: tuple[str, str, str], _: int) -> tuple[Key, ...]:
+    return (key[:2],)
+
+
+def _first(key: tuple[Any, ...], _: object) -> tuple[Any, ...]:
+    return key[:1]
+
+
+class Rows:
+    """All tables of a ledger, or those rows of them that one write is about."""
+
+    def __init__(self) -> None:
+        self.journal: Journal = []
+        #: resource classes, traits and aggregates
+        self.names: Table[NameKey, ListedName] = self._table()
+
+        self.providers: Table[str, ProviderRow] = self._table(_by_number)
+        self.provider_named: UniqueIndex[str, str] = self.providers.unique_index(attrgetter("name"))
+        self.children: Index[str, str] = self.providers.index(_parent)
+        self.with_trait: Index[str, str] = self.providers.index(_traits)
+        self.disabled: Index[bool, str] = self.providers.index(_is_disabled)
+        #: by the uuid of a root and the name: disabled providers that were removed from its tree,
+        #: which are disabled again if they are created again
+        self.removed_disabled: Table[tuple[str, str], Disabled] = self._table()
+        self.removed_disabled_of: Index[str, tuple[str, str]] = self.removed_disabled.index(_first)
+
+        self.inventories: Table[Key, InventoryRow] = self._table()
+        self.sharers: Index[Key, Key] = self.inventories.index(_targets)
+
+        self.consumers: Table[str, ConsumerRecord] = self._table()
+        self.consumer_of_claim: UniqueIndex[str, str] = self.consumers.unique_index(
+            attrgetter("uuid")
+        )
+        self.members: Index[str, str] = self.consumers.index(_group)
+        #: amounts by (provider's uuid, resource class, consumer)
+        self.allocations: Table[tuple[str, str, str], int] = self._table()
+        self.allocations_of: Index[Key, tuple[str, str, str]] = self.allocations.index(_inventory)
+        #: allocated units by (provider's uuid, unit)
+        self.units: Table[tuple[str, str], UnitRow] = self._table()
+        self.units_of: Index[str, tuple[str, str]] = self.units.index(_first)
+
+        self.server_groups: Table[str, ServerGroup] = self._table()
+        self.statistics: Table[str, dict[str, KeptStatistic]] = self._table()
+        self.statistic_types: Table[str, StatisticType] = self._table()
+
+        #: by the operation's id, in the order of the writes
+        self.operations: Table[str, OperationRow] = self._table()
+        #: by shard
+        self.heads: Table[int, HeadRow] = self._table()
+        #: by (shard, number)
+        self.changes: Table[tuple[int, int], FeedEntry] = self._table()
+        self.changes_of: Index[int, tuple[int, int]] = self.changes.index(_first)
+
+        #: one row or none
+        self.use_recording: Table[str, UseRecording] = self._table()
+        #: by consumer
+        self.open_use: Table[str, dict[str, UseInterval]] = self._table()
+        self.ended_use: Table[int, UseInterval] = self._table()
+
+        # numbers are used once, also if their transaction is undone
+        self.provider_numbers = itertools.count(1)
+        self.name_numbers = itertools.count(1)
+        self.operation_numbers = itertools.count(1)
+        self.interval_numbers = itertools.count(1)
+
+    def _table(self, *order: Any) -> Table[Any, Any]:
+        return Table(self.journal, *order)
+
+    def add_standard_names(self) -> None:
+        """Insert the resource classes and traits that every ledger has from the start."""
+        for kind, rule in NAME_RULES.items():
+            for name in sorted(rule.standard()):
+                self.names.put((kind, name), ListedName(next(self.name_numbers), name))
+
+    def rollback(self) -> None:
+        """Undo the changes since the last commit. It can be repeated if it is interrupted."""
+        tables.undo(self.journal)
+
+    def commit(self) -> None:
+        """Make the changes since the last commit permanent, in one instruction."""
+        self.journal.clear()
+
+    def root(self, uuid: str) -> ProviderRow:
+        """Return the root of the tree of a provider, which exists."""
+        providers = self.providers.rows
+        provider = providers[uuid]
+        while provider.parent_uuid is not None:
+            provider = providers[provider.parent_uuid]
+        return provider
+
+    def find(self, key: str) -> ProviderRow | None:
+        """Return the provider of a name, or else of a uuid."""
+        return self.providers.get(self.provider_named.key.get(key, key))
+
+    def roots(self, keys: Iterable[str]) -> list[ProviderRow]:
+        """Return the roots of the trees of some providers, by name or uuid; each once."""
+        roots: dict[str, ProviderRow] = {}
+        for key in keys:
+            provider = self.find(key)
+            if provider is not None:
+                root = self.root(provider.uuid)
+                roots[root.uuid] = root
+        return list(roots.values())
+
+    def subtree(self, uuid: str) -> list[str]:
+        """Return the uuids of a provider and of all providers below it, parents first."""
+        uuids = [uuid]
+        for parent in uuids:  # the list grows: breadth first
+            uuids += self.children.of(parent)
+        return uuids
+
+    def disabled_above(self, uuid: str, now: datetime.datetime) -> dict[str, Disabled]:
+        """Return why a provider, which exists, and its ancestors are disabled, by name."""
+        reasons: dict[str, Disabled] = {}
+        above: str | None = uuid
+        while above is not None:
+            provider = self.providers[above]
+            if provider.disabled is not None and provider.disabled.ends_at > now:
+                reasons[provider.name] = provider.disabled
+            above = provider.parent_uuid
+        return reasons
+
+    def consumers_of(self, key: Key) -> Iterator[tuple[str, int]]:
+        """Yield the consumers of an inventory with their amounts, without those through shares."""
+        amounts = self.allocations.rows
+        for allocation in self.allocations_of.of(key):
+            yield allocation[2], amounts[allocation]
+
+    def with_present_names(self, record: ConsumerRecord) -> ConsumerRecord:
+        """Return a record with the present names of the providers."""
+        providers = self.providers.rows
+        for use in record.held:
+            if use.provider != providers[use.provider_uuid].name:
+                held = [
+                    dataclasses.replace(one, provider=providers[one.provider_uuid].name)
+                    for one in record.held
+                ]
+                return dataclasses.replace(record, held=tuple(held))
+        return record
