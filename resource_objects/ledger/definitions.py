@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import types
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.reading import Reader, TreesByKey, by_key, find_provider
+from resource_objects.ledger.reading import Reader
 from resource_objects.ledger.store import Store
-from resource_objects.providers import DefinitionChanges, Provider, diff
-from resource_objects.providers.columns import trees
+from resource_objects.providers import DefinitionChanges, Provider
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.consistency import (
     check_consistent,
@@ -26,13 +26,15 @@ from resource_objects.providers.consistency import (
     renumbered,
 )
 from resource_objects.providers.definition import (
-    KeptDefinitions,
-    changed_provider,
-    kept_of,
+    StoredDefinition,
+    StoredDefinitions,
+    compare_tree,
     merge_changes,
-    moved,
     removed,
-    with_move,
+    reparented,
+    tree_of,
+    with_changes,
+    with_reparenting,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.given import any_generation
@@ -52,6 +54,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.pools import SHARES, gains_of
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
+from resource_objects.providers.row_diff import stored_definitions
 
 #: A parent that is not given, as None makes a provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None
@@ -127,7 +130,7 @@ class Comparison:
     too. ``names`` are those of providers by uuid that orders mention and ``kept`` has not.
     """
 
-    kept: KeptDefinitions
+    kept: StoredDefinitions
     changes: tuple[DefinitionChanges, ...]
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
@@ -183,7 +186,7 @@ class Definitions:
         """
         keys = [root.uuid or root.name for root in roots]
         read = self._store.backend.read
-        found = compared(trees(read(*keys, allocations=False)) if keys else [], roots)
+        found = compared(read(*keys, allocations=False) if keys else Columns(), roots)
         asked = merge_moves(moves)
         if not asked or not any(found.changes):
             return found
@@ -203,7 +206,7 @@ class Definitions:
 
         def attempt() -> Comparison:
             columns = self._store.backend.read(*keys)
-            found = compared(trees(columns), roots)
+            found = compared(columns, roots)
             changes = merge_changes("", found.changes)
             claims = self._store.backend.held_by(concerned(reshape, columns, changes))
             plan = compile_reshape(reshape, columns, claims, changes)
@@ -219,8 +222,10 @@ class Definitions:
         key = names.provider_key(name)
 
         def compare() -> Comparison:
-            root, provider = find_provider(self._reader.kept([key]), key)
-            return Comparison(kept_of([root]), (removed(root, provider),))
+            stored = self.read(key)
+            uuid = find_stored(stored, key)
+            tree = tree_of(stored, uuid)
+            return Comparison(tree, (removed(tree, uuid),))
 
         return self.write("define", key, operation, compare)
 
@@ -237,21 +242,23 @@ class Definitions:
         keys = [key] if above is None or above is ... else [key, above]
 
         def compare() -> Comparison:
-            kept = self._reader.kept(keys)
-            root, one = at_generation(kept, key, read_at)
-            changes = changed_provider(root, one, fields)
+            stored = self.read(*keys)
+            uuid = find_stored(stored, key, read_at)
+            tree = tree_of(stored, uuid)
+            changes = with_changes(tree, {uuid: fields})
             if above is ...:
-                return Comparison(kept_of([root]), (changes,))
-            below = None if above is None else find_provider(kept, above)[1]
-            roots = roots_of(kept)
-            move = moved(roots, one, below)
-            changed = with_move(changes, move)
-            return Comparison(kept_of(roots), (changed,), move.unchanged)
+                return Comparison(tree, (changes,))
+            move = reparented(stored, uuid, above and find_stored(stored, above))
+            return Comparison(stored, (with_reparenting(changes, move),), move.unchanged)
 
         kind = "define" if above is ... else "reparent"
         return self.write("rename" if set(fields) == {"name"} else kind, key, operation, compare)
 
     # --- how all of them are done ---
+
+    def read(self, *keys: str) -> StoredDefinitions:
+        """Return the stored definitions of the trees of some providers. Cost: one read."""
+        return stored_definitions(self._store.backend.read(*keys, allocations=False))
 
     def write(
         self, kind: str, subject: str, operation: str | None, compare: Callable[[], Comparison]
@@ -323,7 +330,7 @@ class Definitions:
 
     def renumbered(
         self,
-        kept: KeptDefinitions,
+        kept: StoredDefinitions,
         changes: DefinitionChanges,
         orders: Iterable[ConsumerOrder] = (),
     ) -> tuple[ConsumerOrder, ...]:
@@ -409,7 +416,7 @@ class Definitions:
             disabling=found.disabling,
         )
 
-    def _device_holders(self, kept: KeptDefinitions, name: str) -> str:
+    def _device_holders(self, kept: StoredDefinitions, name: str) -> str:
         """Return who holds the devices of a provider, as text; nothing if it keeps none.
 
         Cost: a read if it does.
@@ -421,7 +428,7 @@ class Definitions:
 
     def allowed(
         self,
-        kept: KeptDefinitions,
+        kept: StoredDefinitions,
         changes: DefinitionChanges,
         orders: Sequence[ConsumerOrder] = (),
     ) -> tuple[tuple[str, int], ...]:
@@ -444,7 +451,7 @@ class Definitions:
         return self._counted_once(kept, changes)
 
     def _counted_once(
-        self, kept: KeptDefinitions, changes: DefinitionChanges
+        self, kept: StoredDefinitions, changes: DefinitionChanges
     ) -> tuple[tuple[str, int], ...]:
         """Return the pools and hosts, ``(uuid, generation)``, that changes rely on.
 
@@ -479,7 +486,7 @@ class Definitions:
 
 
 def capacities_after(
-    kept: KeptDefinitions, changes: DefinitionChanges, parts: Collection[str]
+    kept: StoredDefinitions, changes: DefinitionChanges, parts: Collection[str]
 ) -> Counter[Key]:
     """Return the capacity of each inventory of some providers once changes are written."""
     after = {uuid: kept[uuid].definition for uuid in parts if uuid in kept}
@@ -511,34 +518,49 @@ def _as_planned(
     )
 
 
-def at_generation(kept: TreesByKey, key: str, generation: int | None) -> tuple[Provider, Provider]:
-    """Return (root, provider) of a name or uuid.
+def find_stored(stored: StoredDefinitions, key: str, generation: int | None = None) -> str:
+    """Return the uuid of a provider, by name or uuid.
 
+    :param generation: the generation at which it was read, None if it does not matter
     :raises ProviderNotFound: if it is not there
-    :raises StaleDefinition: if it is not at the generation it was read at
+    :raises StaleDefinition: if it has another generation
     """
-    root, provider = find_provider(kept, key)
-    if generation is not None and generation != provider.generation:
-        raise exceptions.StaleDefinition(
-            provider.name, f"read at generation {generation}, now {provider.generation}"
-        )
-    return root, provider
+    for uuid, one in stored.items():
+        if key in (uuid, one.definition.name):
+            if generation is not None and generation != one.generation:
+                raise exceptions.StaleDefinition(
+                    one.definition.name, f"read at generation {generation}, now {one.generation}"
+                )
+            return uuid
+    raise exceptions.ProviderNotFound(key)
 
 
-def roots_of(kept: TreesByKey) -> list[Provider]:
-    """Return the roots of some trees, each once."""
-    return list({id(root): root for root, _ in kept.values()}.values())
+def compared(columns: Columns, roots: Sequence[Provider]) -> Comparison:
+    """Compare trees, which :func:`check_roots` accepted, with the stored rows. Cost: linear.
 
-
-def compared(kept: Sequence[Provider], roots: Sequence[Provider]) -> Comparison:
-    """Compare trees, which :func:`check_roots` let pass, with what was read of them.
-
-    :raises ProviderExists: if a root's name or uuid is that of a provider below another root
-    :raises InvalidTree: if two stand for the same one
+    :raises ProviderExists: if the name or uuid of a root is that of a provider below another root
+    :raises InvalidTree: if two roots match the same stored one
     """
-    pairs = _matched(kept, roots)
-    changes = tuple(diff(before, wanted) for before, wanted in pairs)
-    return Comparison(kept_of(kept), changes)
+    stored = stored_definitions(columns)
+    trees: dict[str, dict[str, StoredDefinition]] = defaultdict(dict)
+    root_of: dict[str, str] = {}
+    for uuid, one in stored.items():
+        trees[one.root_uuid][uuid] = one
+        root_of[uuid] = one.root_uuid
+    root_of.update((one.definition.name, one.root_uuid) for one in stored.values())
+    changes: list[DefinitionChanges] = []
+    matched: dict[str, str] = {}
+    for wanted in roots:
+        root = root_of.get(wanted.uuid or wanted.name)
+        if root is not None:
+            before = stored[root].definition
+            if before.name != wanted.name and root != wanted.uuid:
+                raise exceptions.ProviderExists(wanted.name, f"in the tree of {before.name}")
+            other = matched.setdefault(root, wanted.name)
+            if other != wanted.name:
+                raise exceptions.InvalidTree("sync", [other, wanted.name], "each tree once")
+        changes.append(compare_tree({} if root is None else trees[root], wanted))
+    return Comparison(stored, tuple(changes))
 
 
 def check_roots(roots: Sequence[Provider]) -> None:
@@ -556,29 +578,6 @@ def check_roots(roots: Sequence[Provider]) -> None:
                 for key in {provider.name, provider.uuid or provider.name}:
                     if places.setdefault(key, root.name) != root.name:
                         raise exceptions.InvalidTree("sync", key, "each provider in one tree")
-
-
-def _matched(
-    kept: Sequence[Provider], roots: Sequence[Provider]
-) -> list[tuple[Provider | None, Provider]]:
-    """Return each wanted tree with the kept one it stands for.
-
-    :raises ProviderExists: if a root's name or uuid is that of a provider below another root
-    :raises InvalidTree: if two stand for the same one
-    """
-    places = by_key(list(kept))
-    found: list[tuple[Provider | None, Provider]] = []
-    taken: dict[str | None, str] = {}
-    for wanted in roots:
-        before = places.get(wanted.uuid or wanted.name, (None, None))[0]
-        if before is not None:
-            if wanted.name != before.name and wanted.uuid != before.uuid:
-                raise exceptions.ProviderExists(wanted.name, f"in the tree of {before.name}")
-            other = taken.setdefault(before.uuid, wanted.name)
-            if other != wanted.name:
-                raise exceptions.InvalidTree("sync", [other, wanted.name], "each tree once")
-        found.append((before, wanted))
-    return found
 
 
 def subject_of_roots(roots: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
 from resource_objects.providers.orders import ConsumerRecord, Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
-from resource_objects.providers.row_diff import kept_definitions
+from resource_objects.providers.row_diff import stored_definitions
 
 
 class Plans:
@@ -56,7 +56,7 @@ class Plans:
             plan = plan.as_held(claims)
             held = [one.provider_uuid for claim in claims.values() for one in claim.held]
             columns = self._places(plan, held)
-            plan = plan.compared_with(kept_definitions(columns))
+            plan = plan.compared_with(stored_definitions(columns))
             followed = self._with_followers(plan, columns)
             if followed is not plan:
                 claims = self._store.backend.held_by(followed.consumers)
@@ -75,7 +75,7 @@ class Plans:
         if plan.definitions is not None:
             columns = self._places(plan, (), allocations=False)
             check_definitions(plan.definitions, columns)
-            plan = plan.compared_with(kept_definitions(columns))
+            plan = plan.compared_with(stored_definitions(columns))
         count = len(plan.orders)
         plan = self._with_followers(plan, columns)
         written = self._carry_out(plan, columns, doing, "apply", subject)
@@ -119,7 +119,7 @@ class Plans:
         """Return a plan with orders by which allocations follow CPUs that change their cells."""
         if plan.definitions is None:
             return plan
-        kept = kept_definitions(columns)
+        kept = stored_definitions(columns)
         followed = self._definitions.renumbered(kept, plan.definitions, plan.orders)
         return dataclasses.replace(plan, orders=(*plan.orders, *followed)) if followed else plan
 
@@ -146,7 +146,7 @@ class Plans:
         self._store.backend.check(plan.write(Operation()))
         rehearse(plan, columns, claims, self._store.backend.now())
         if plan.definitions is not None:
-            self._definitions.allowed(kept_definitions(columns), plan.definitions, plan.orders)
+            self._definitions.allowed(stored_definitions(columns), plan.definitions, plan.orders)
 
     def _carry_out(
         self, plan: Plan, columns: Columns, doing: Operation, kind: str, subject: str
@@ -154,7 +154,7 @@ class Plans:
         """Commit a plan, given the trees it changes as they are."""
         relied: tuple[tuple[str, int], ...] = ()
         if plan.definitions is not None:
-            kept = kept_definitions(columns)
+            kept = stored_definitions(columns)
             relied = self._definitions.allowed(kept, plan.definitions, plan.orders)
         return self._definitions.commit(plan.write(doing, kind, subject, unchanged=relied))
 

@@ -6,6 +6,7 @@ members of its aggregates.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,17 +16,21 @@ from resource_objects.ledger.definitions import (
     Comparison,
     Definitions,
     SyncResult,
-    at_generation,
-    roots_of,
+    find_stored,
 )
-from resource_objects.ledger.reading import Reader, TreesByKey, find_provider
+from resource_objects.ledger.reading import Reader
 from resource_objects.ledger.store import any_limit
-from resource_objects.providers import DefinitionChanges, Provider, diff
-from resource_objects.providers.definition import edited, kept_of
+from resource_objects.providers.definition import (
+    ProviderDefinition,
+    StoredDefinitions,
+    subtree,
+    to_records,
+    tree_of,
+    with_changes,
+)
 from resource_objects.providers.given import ago, any_generation
 from resource_objects.providers.listing import ListedProvider, ProviderFilter
-from resource_objects.providers.pools import SHARES, Pool, counted_elsewhere, pools_of
-from resource_objects.providers.provider import stored_classes
+from resource_objects.providers.pools import SHARES, Pool, pools_of, without_classes
 from resource_objects.resources import Inventories
 
 #: Other fields of some providers, by uuid.
@@ -77,12 +82,12 @@ class Pools:
         joined = None if aggregate is None else names.aggregate_name(aggregate)
 
         def compare() -> Comparison:
-            kept = self._reader.kept([key, *wanted])
-            giver = find_provider(kept, key)[1]
-            takers = [find_provider(kept, host)[1] for host in wanted]
-            if any(taker is giver for taker in takers):
+            stored = self._definitions.read(key, *wanted)
+            giver = stored[find_stored(stored, key)].definition
+            takers = [find_stored(stored, host) for host in wanted]
+            if giver.uuid in takers:
                 raise exceptions.InvalidTree("share", giver.name, "hosts other than the pool")
-            return _comparison(kept, _shared(giver, takers, joined or giver.name))
+            return _comparison(stored, _shared(stored, giver, takers, joined or giver.name))
 
         return self._definitions.write("share", key, operation, compare)
 
@@ -103,11 +108,11 @@ class Pools:
         wanted = None if hosts is None else _hosts(hosts)
 
         def compare() -> Comparison:
-            kept = self._reader.kept([key, *(wanted or ())])
-            giver = find_provider(kept, key)[1]
+            stored = self._definitions.read(key, *(wanted or ()))
+            giver = stored[find_stored(stored, key)].definition
             if wanted is not None:
-                takers = [find_provider(kept, host)[1] for host in wanted]
-                return _comparison(kept, _left(takers, giver.aggregates or frozenset()))
+                takers = [find_stored(stored, host) for host in wanted]
+                return _comparison(stored, _left(stored, takers, giver.aggregates or frozenset()))
             return self._dissolved(giver)
 
         return self._definitions.write("unshare", key, operation, compare)
@@ -119,18 +124,18 @@ class Pools:
         wanted = ProviderFilter(aggregates=(aggregates,), forbidden=forbidden)
         return self._definitions.listed(wanted) if aggregates else iter(())
 
-    def _dissolved(self, giver: Provider) -> Comparison:
+    def _dissolved(self, giver: ProviderDefinition) -> Comparison:
         """Return the changes that end sharing, with the trees of all members."""
         aggregates = giver.aggregates or frozenset()
         listed = list(self._members(aggregates, forbidden=frozenset()))
         others = (one for one in listed if SHARES in one.traits and one.uuid != giver.uuid)
         ended = aggregates.difference(*(one.aggregates for one in others))
         leaving = {one.uuid for one in listed if one.aggregates & ended}
-        kept = self._reader.kept({giver.uuid or "", *leaving})
-        giver = find_provider(kept, giver.uuid or "")[1]
-        edits = _left((kept[uuid][1] for uuid in leaving if uuid in kept), ended)
-        edits[giver.uuid or ""] = {"traits": giver.traits - {SHARES}, "aggregates": frozenset()}
-        return _comparison(kept, edits)
+        stored = self._definitions.read(giver.uuid, *leaving)
+        giver = stored[find_stored(stored, giver.uuid)].definition
+        edits = _left(stored, (uuid for uuid in leaving if uuid in stored), ended)
+        edits[giver.uuid] = {"traits": giver.traits - {SHARES}, "aggregates": frozenset()}
+        return _comparison(stored, edits)
 
     def report(
         self,
@@ -151,15 +156,14 @@ class Pools:
         :raises CountedTwice: if a class that it would give is counted in the tree of a host of it
         :raises StaleDefinition: if it was changed since it was read at ``generation``
         """
-        key, wanted = names.provider_key(pool), Inventories(inventories)
-        read_at = any_generation(generation)
+        key, read_at = names.provider_key(pool), any_generation(generation)
+        records, kinds = to_records(Inventories(inventories))
 
         def compare() -> Comparison:
-            kept = self._reader.kept([key])
-            root, provider = at_generation(kept, key, read_at)
-            uuid = provider.uuid or ""
-            changes = diff(root, edited(root, {uuid: {"inventories": wanted}}))
-            return Comparison(kept_of([root]), (changes,), reported=(uuid,))
+            stored = self._definitions.read(key)
+            uuid = find_stored(stored, key, read_at)
+            edits = {uuid: {"inventories": records, "kinds": kinds}}
+            return dataclasses.replace(_comparison(stored, edits), reported=(uuid,))
 
         return self._definitions.write("report", key, operation, compare)
 
@@ -202,36 +206,35 @@ def _hosts(given: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names.provider_key(host) for host in given))
 
 
-def _shared(giver: Provider, takers: Iterable[Provider], aggregate: str) -> _Edits:
-    """Return the trees of a pool and its hosts, changed so that the hosts share it."""
-    gives = set(stored_classes(giver.inventories))
-    edits: _Edits = {
-        giver.uuid or "": {"traits": giver.traits | {SHARES}, **_joined(giver, aggregate)}
-    }
-    hosts = {taker.uuid or "": taker for taker in takers}
-    below = {one.uuid or "": one for host in hosts.values() for one in host.walk()}
-    for uuid, provider in below.items():
-        joined = _joined(provider, aggregate) if uuid in hosts else {}
-        is_pool = SHARES in provider.traits or provider is giver
-        counted = {} if is_pool else counted_elsewhere(provider, gives)
-        if joined or counted:
-            edits[uuid] = {**edits.get(uuid, {}), **joined, **counted}
+def _shared(
+    stored: StoredDefinitions, giver: ProviderDefinition, hosts: Iterable[str], aggregate: str
+) -> _Edits:
+    """Return the changes of a pool and of its hosts by which the hosts share it."""
+    classes = {record.resource_class for record in giver.inventories}
+    edits: _Edits = {giver.uuid: {"traits": giver.traits | {SHARES}, **_joined(giver, aggregate)}}
+    joining = set(hosts)
+    for uuid in {uuid: None for host in joining for uuid in subtree(stored, host)}:
+        provider = stored[uuid].definition
+        joined = _joined(provider, aggregate) if uuid in joining else {}
+        is_pool = SHARES in provider.traits or uuid == giver.uuid
+        fewer = {} if is_pool else without_classes(provider, classes)
+        if joined or fewer:
+            edits[uuid] = {**edits.get(uuid, {}), **joined, **fewer}
     return edits
 
 
-def _joined(provider: Provider, aggregate: str) -> dict[str, Any]:
+def _joined(provider: ProviderDefinition, aggregate: str) -> dict[str, Any]:
     return {"aggregates": (provider.aggregates or frozenset()) | {aggregate}}
 
 
-def _left(takers: Iterable[Provider], aggregates: frozenset[str]) -> _Edits:
-    """Return the trees of hosts, without membership in some aggregates."""
+def _left(stored: StoredDefinitions, hosts: Iterable[str], aggregates: frozenset[str]) -> _Edits:
+    """Return the changes by which hosts leave some aggregates."""
     return {
-        taker.uuid or "": {"aggregates": (taker.aggregates or frozenset()) - aggregates}
-        for taker in takers
+        uuid: {"aggregates": (stored[uuid].definition.aggregates or frozenset()) - aggregates}
+        for uuid in hosts
     }
 
 
-def _comparison(kept: TreesByKey, edits: _Edits) -> Comparison:
-    roots = roots_of(kept)
-    changes: list[DefinitionChanges] = [diff(root, edited(root, edits)) for root in roots]
-    return Comparison(kept_of(roots), tuple(changes))
+def _comparison(stored: StoredDefinitions, edits: _Edits) -> Comparison:
+    roots = dict.fromkeys(one.root_uuid for one in stored.values())
+    return Comparison(stored, tuple(with_changes(tree_of(stored, root), edits) for root in roots))

@@ -13,10 +13,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from resource_objects.providers.definition import inventories_of
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.provider import Provider, Share
-from resource_objects.resources import Inventories, Inventory, resource
+from resource_objects.resources import Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
 _T = TypeVar("_T")
@@ -200,22 +201,6 @@ def records_by_provider(table: InventoryColumns) -> dict[int, list[InventoryReco
     for provider_id, *figures in zip(*table, strict=True):
         found[provider_id].append(InventoryRecord(*figures))
     return found
-
-
-def inventories_of(
-    records: Iterable[InventoryRecord], kinds: Iterable[KindRecord] = ()
-) -> Inventories:
-    """Return the inventories that are kept as some records; each kind reads its own."""
-    by_class = {record.resource_class: record for record in records}
-    found: dict[str, Inventory] = {}
-    for kind in kinds:
-        own = [by_class.pop(name) for name in kind.classes if name in by_class]
-        found[kind.resource_class] = resource(kind.resource_class).inventory_from_kept(
-            own, kind.body or None
-        )
-    for name, record in by_class.items():
-        found[name] = resource(name).inventory_from_records([record])
-    return Inventories.owning(found)
 
 
 def own_inventories(columns: Columns, number: int) -> Inventories:

@@ -17,8 +17,8 @@ from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    KeptDefinitions,
     ProviderDefinition,
+    StoredDefinitions,
 )
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
 from resource_objects.resources import Inventory, resource
@@ -39,7 +39,7 @@ class ReassignedUnits:
 
 
 def check_consistent(
-    stored: KeptDefinitions, changes: DefinitionChanges
+    stored: StoredDefinitions, changes: DefinitionChanges
 ) -> tuple[ReassignedUnits, ...]:
     """Raise unless the parts of each changed tree are consistent; return the reassigned units.
 
@@ -102,7 +102,7 @@ class _ChangedTree(NamedTuple):
     after: Mapping[str, _Parts]
 
 
-def _changed_trees(stored: KeptDefinitions, changes: DefinitionChanges) -> Iterator[_ChangedTree]:
+def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterator[_ChangedTree]:
     """Yield the trees whose parts change."""
     wanted = (*changes.creates, *(update.definition for update in changes.updates))
     if not any(map(_has_parts, wanted)):
@@ -302,7 +302,7 @@ class RenumberedParts:
         return next(with_capacity, parts[0])
 
 
-def renumbered(stored: KeptDefinitions, changes: DefinitionChanges) -> Iterator[RenumberedParts]:
+def renumbered(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterator[RenumberedParts]:
     """Yield the trees in which changes move the units that identify parts."""
     for tree in _changed_trees(stored, changes):
         before, after = _identifying_units(tree.before), _identifying_units(tree.after)

@@ -1,27 +1,33 @@
-"""What changes when a tree is synced: a pure comparison of what is kept with what is wanted.
+"""Definitions of providers as records, and the changes that lead from one definition to another.
 
-The result is typed and printable; a backend applies it in one transaction, each change only if the
-provider's generation is still the one that was compared with.
+A tree that is synced is compared with the stored definitions. The result is typed and printable. A
+backend applies it in one transaction, each change only if the provider still has the generation
+that was compared.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import uuid as uuids
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.providers.disabled import refuse_trait
-from resource_objects.providers.provider import MAX_DEPTH, Provider, Share
-from resource_objects.resources import Inventories, resource
+from resource_objects.providers.provider import (
+    MAX_DEPTH,
+    BrokenShare,
+    Provider,
+    broken_share,
+)
+from resource_objects.resources import Inventories, Inventory, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.resources.traits import known_traits
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class ShareRecord:
-    """A share as kept: each unit of a class taken here takes ``factor`` of another elsewhere."""
+    """A stored share: each unit allocated here also uses ``factor`` of another inventory."""
 
     resource_class: str
     of_uuid: str
@@ -31,10 +37,10 @@ class ShareRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderDefinition:
-    """Everything a provider's generation stands for, as records.
+    """Everything that the generation of a provider covers, as records.
 
-    ``aggregates`` are None where nothing is said about them: of one that is created, that it is in
-    none. ``shares`` are sorted.
+    ``aggregates`` are None where the memberships are not stated: a new provider has none, and a
+    stored one keeps its own. ``shares`` are sorted.
     """
 
     uuid: str
@@ -48,16 +54,16 @@ class ProviderDefinition:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KeptDefinition:
-    """A provider as kept: its definition, at a generation, in the tree of a root."""
+class StoredDefinition:
+    """The stored definition of a provider, with its generation and the root of its tree."""
 
     definition: ProviderDefinition
     generation: int
     root_uuid: str
 
 
-#: Providers of some trees as kept, by uuid, parents before children.
-KeptDefinitions: TypeAlias = Mapping[str, KeptDefinition]
+#: The stored providers of some trees by uuid, parents before children.
+StoredDefinitions: TypeAlias = Mapping[str, StoredDefinition]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,7 +180,7 @@ _NO_NAMES = frozenset[str]()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderRemoval:
-    """A provider that is kept and shall go, which only an unused one may."""
+    """The removal of a stored provider, which must be unused."""
 
     uuid: str
     name: str
@@ -183,7 +189,7 @@ class ProviderRemoval:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DefinitionChanges:
-    """What to do to a tree: create top down, update, remove bottom up. False when nothing.
+    """The changes of some trees: create top down, update, remove bottom up. False if empty.
 
     ``root`` is the name of the tree, by which a repeated operation is recognised.
     """
@@ -193,173 +199,50 @@ class DefinitionChanges:
     updates: tuple[ProviderUpdate, ...] = ()
     removals: tuple[ProviderRemoval, ...] = ()
 
+    @property
+    def wanted(self) -> Iterator[ProviderDefinition]:
+        """The definitions of the providers that are created or updated."""
+        yield from self.creates
+        for update in self.updates:
+            yield update.definition
+
     def __bool__(self) -> bool:
         return bool(self.creates or self.updates or self.removals)
 
     def __str__(self) -> str:
         lines = [f"+ {created.name}" for created in self.creates]
-        lines += [f"~ {_said(update)}" for update in self.updates if not update.children_changed]
+        lines += [f"~ {_text(update)}" for update in self.updates if not update.children_changed]
         lines += [f"- {removal.name}" for removal in self.removals]
         return "\n".join(lines) or "nothing changed"
 
 
-def merge_changes(root: str, parts: Iterable[DefinitionChanges]) -> DefinitionChanges:
-    """Return the changes of several trees as one, to be made in one transaction."""
-    found = list(parts)
+def _text(update: ProviderUpdate) -> str:
+    parts = [
+        f"{record.resource_class}={kind.format_inventory(kind.inventory_from_records([record]))}"
+        for record in update.changed
+        for kind in [resource(record.resource_class)]
+    ]
+    parts += [f"-{name}" for name in update.removed]
+    parts += [f"+{trait}" for trait in sorted(update.traits_added)]
+    parts += [f"-{trait}" for trait in sorted(update.traits_removed)]
+    parts += [f"+aggregate {name}" for name in sorted(update.aggregates_added)]
+    parts += [f"-aggregate {name}" for name in sorted(update.aggregates_removed)]
+    parts += ["shares"] * update.shares_changed + ["kinds"] * update.kinds_changed
+    return f"{update.definition.name}: {' '.join(parts) or 'name or parent'}"
+
+
+def merge_changes(root: str, changes: Iterable[DefinitionChanges]) -> DefinitionChanges:
+    """Return the changes of several trees as one, to be applied in one transaction."""
+    parts = list(changes)
     return DefinitionChanges(
         root,
-        tuple(one for part in found for one in part.creates),
-        tuple(one for part in found for one in part.updates),
-        tuple(one for part in found for one in part.removals),
+        tuple(created for part in parts for created in part.creates),
+        tuple(update for part in parts for update in part.updates),
+        tuple(removal for part in parts for removal in part.removals),
     )
 
 
-def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
-    """Return what turns the kept tree into the wanted one.
-
-    Providers are matched by uuid where the wanted one has one, else by name. Pure: neither tree
-    changes. Cost: linear in the providers.
-
-    :param kept: the tree as read from the ledger, with uuids and generations; None if there is none
-    :raises InvalidTree: if a name or uuid is in the wanted tree twice, or a share refers to what
-        is not in it
-    :raises StaleDefinition: if a wanted provider was read at another generation, or was read and
-        is gone
-
-    >>> host = Provider("host0", "VCPU=8")
-    >>> print(diff(None, host))
-    + host0
-    """
-    wanted.check()
-    wanted.check_shares()
-    before = {} if kept is None else kept_of([kept])
-    uuid_of = _match(before, wanted)
-    names = {provider.name: uuid_of[id(provider)] for provider in wanted.walk()}
-    wants: list[ProviderDefinition] = []
-    for provider, parent in wanted.parents():
-        uuid = uuid_of[id(provider)]
-        if uuid in before:
-            _check_generation(before[uuid], provider)
-        above = None if parent is None else uuid_of[id(parent)]
-        wants.append(definition_of(provider, uuid, above, names))
-    return changes_between(wanted.name, before, wants)
-
-
-def kept_of(roots: Iterable[Provider]) -> dict[str, KeptDefinition]:
-    """Return the providers of trees that were read as they are kept. Cost: linear."""
-    found: dict[str, KeptDefinition] = {}
-    for root in roots:
-        names = {provider.name: provider.uuid or "" for provider in root.walk()}
-        for one, parent in root.parents():
-            above = None if parent is None else parent.uuid
-            definition = definition_of(one, one.uuid or "", above, names)
-            found[definition.uuid] = KeptDefinition(
-                definition, one.generation or 0, root.uuid or ""
-            )
-    return found
-
-
-def _match(before: KeptDefinitions, wanted: Provider) -> dict[int, str]:
-    """Return the uuid of each wanted provider: its own, that of its name, or a new one.
-
-    A name stands for a kept provider only if no wanted one claims that by its uuid.
-    """
-    claimed = {provider.uuid for provider in wanted.walk()}
-    by_name = {kept.definition.name: uuid for uuid, kept in before.items() if uuid not in claimed}
-    found: dict[int, str] = {}
-    for provider in wanted.walk():
-        known = provider.uuid if provider.uuid is not None else by_name.get(provider.name)
-        found[id(provider)] = known or str(uuids.uuid4())
-        if provider.generation is not None and known not in before:
-            raise exceptions.StaleDefinition(provider.name, "it was read, and is gone")
-    return found
-
-
-def _check_generation(kept: KeptDefinition, wanted: Provider) -> None:
-    if wanted.generation not in (None, kept.generation):
-        raise exceptions.StaleDefinition(
-            kept.definition.name, f"read at generation {wanted.generation}, now {kept.generation}"
-        )
-
-
-def changes_between(
-    root: str, kept: KeptDefinitions, wanted: Iterable[ProviderDefinition]
-) -> DefinitionChanges:
-    """Return what turns some trees into others: what is not wanted goes. Cost: linear.
-
-    :param root: what the changes are called
-    :param wanted: all of the trees, parents before children
-
-    >>> uuid = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
-    >>> host = ProviderDefinition(uuid, "host0", None, (), frozenset())
-    >>> print(changes_between("host0", {}, [host]))
-    + host0
-    """
-    creates: list[ProviderDefinition] = []
-    updates: list[ProviderUpdate] = []
-    stays: set[str] = set()
-    for one in wanted:
-        before = kept.get(one.uuid)
-        if before is None:
-            creates.append(one)
-            continue
-        stays.add(one.uuid)
-        if one is not before.definition:
-            updates += _update(before, one)
-    gone = [uuid for uuid in kept if uuid not in stays] if len(stays) < len(kept) else []
-    updates += _parents_of_changed_children(kept, creates, updates, gone)
-    removals = ((kept[uuid].definition, kept[uuid].generation) for uuid in reversed(gone))
-    return DefinitionChanges(
-        root,
-        tuple(creates),
-        tuple(updates),
-        tuple(ProviderRemoval(one.uuid, one.name, generation) for one, generation in removals),
-    )
-
-
-def _parents_of_changed_children(
-    kept: KeptDefinitions,
-    creates: Iterable[ProviderDefinition],
-    updates: Iterable[ProviderUpdate],
-    gone: Iterable[str],
-) -> Iterator[ProviderUpdate]:
-    """Yield an update for each parent whose children come or go and that stays as it is.
-
-    It raises the parent's generation, so that a tree read before is noticed to be old.
-    """
-    moved = {definition.parent_uuid for definition in creates}
-    for update in updates:
-        above = kept[update.definition.uuid].definition.parent_uuid
-        if above != update.definition.parent_uuid:
-            moved |= {update.definition.parent_uuid, above}
-    moved |= {kept[uuid].definition.parent_uuid for uuid in gone}
-    moved -= {*gone, *(update.definition.uuid for update in updates)}
-    if moved.isdisjoint(kept):
-        return
-    for uuid, before in kept.items():
-        if uuid in moved:
-            yield ProviderUpdate(before.definition, before.generation, before.definition, True)
-
-
-def definition_of(
-    provider: Provider, uuid: str, parent_uuid: str | None, names: Mapping[str, str]
-) -> ProviderDefinition:
-    """Return a provider as records; ``names`` are those of its tree, for what its shares name."""
-    records, kinds = to_records(provider.inventories)
-    shares = (
-        ShareRecord(share.resource_class, names[share.of], share.of_class, share.factor)
-        for share in provider.shares
-    )
-    return ProviderDefinition(
-        uuid,
-        provider.name,
-        parent_uuid,
-        records,
-        provider.traits,
-        provider.aggregates,
-        tuple(sorted(shares)),
-        kinds,
-    )
+# --- providers as records -------------------------------------------------------------------------
 
 
 def to_records(
@@ -367,7 +250,7 @@ def to_records(
 ) -> tuple[tuple[InventoryRecord, ...], tuple[KindRecord, ...]]:
     """Return inventories as they are stored, without usage: figures, and the records of kinds.
 
-    An inventory whose total became 0 is not stored.
+    An inventory with total 0 is not stored.
 
     :raises InvalidInventory: if two of them are counted in one class
     """
@@ -389,79 +272,205 @@ def to_records(
     return tuple(figures.values()), tuple(kinds)
 
 
-def _update(before: KeptDefinition, wants: ProviderDefinition) -> list[ProviderUpdate]:
-    """Return what turns one kept provider into the wanted one, nothing if it is that."""
-    has = before.definition
-    if wants.aggregates is None:
-        wants = dataclasses.replace(wants, aggregates=has.aggregates)
-    return [] if has == wants else [ProviderUpdate(wants, before.generation, has)]
+def inventories_of(
+    records: Iterable[InventoryRecord], kinds: Iterable[KindRecord] = ()
+) -> Inventories:
+    """Return the inventories that are stored as some records; each kind reads its own."""
+    by_class = {record.resource_class: record for record in records}
+    inventories: dict[str, Inventory] = {}
+    for kind in kinds:
+        parts = [by_class.pop(name) for name in kind.classes if name in by_class]
+        inventories[kind.resource_class] = resource(kind.resource_class).inventory_from_kept(
+            parts, kind.body or None
+        )
+    for name, record in by_class.items():
+        inventories[name] = resource(name).inventory_from_records([record])
+    return Inventories.owning(inventories)
 
 
-def _said(update: ProviderUpdate) -> str:
-    parts = [
-        f"{record.resource_class}={kind.format_inventory(kind.inventory_from_records([record]))}"
-        for record in update.changed
-        for kind in [resource(record.resource_class)]
-    ]
-    parts += [f"-{name}" for name in update.removed]
-    parts += [f"+{trait}" for trait in sorted(update.traits_added)]
-    parts += [f"-{trait}" for trait in sorted(update.traits_removed)]
-    parts += [f"+aggregate {name}" for name in sorted(update.aggregates_added)]
-    parts += [f"-aggregate {name}" for name in sorted(update.aggregates_removed)]
-    parts += ["shares"] * update.shares_changed + ["kinds"] * update.kinds_changed
-    return f"{update.definition.name}: {' '.join(parts) or 'name or parent'}"
+def to_definition(
+    provider: Provider, uuid: str, parent_uuid: str | None, uuid_of: Mapping[str, str]
+) -> ProviderDefinition:
+    """Return a provider as records.
+
+    :param uuid_of: the uuid of each provider that its shares name
+    """
+    records, kinds = to_records(provider.inventories)
+    shares = (
+        ShareRecord(share.resource_class, uuid_of[share.of], share.of_class, share.factor)
+        for share in provider.shares
+    )
+    return ProviderDefinition(
+        uuid,
+        provider.name,
+        parent_uuid,
+        records,
+        provider.traits,
+        provider.aggregates,
+        tuple(sorted(shares)),
+        kinds,
+    )
+
+
+def definitions_of(roots: Iterable[Provider]) -> dict[str, StoredDefinition]:
+    """Return the stored definitions of trees that were read as objects. Cost: linear."""
+    stored: dict[str, StoredDefinition] = {}
+    for root in roots:
+        uuid_of = {provider.name: provider.uuid or "" for provider in root.walk()}
+        for provider, parent in root.parents():
+            above = None if parent is None else parent.uuid
+            definition = to_definition(provider, provider.uuid or "", above, uuid_of)
+            stored[definition.uuid] = StoredDefinition(
+                definition, provider.generation or 0, root.uuid or ""
+            )
+    return stored
+
+
+def check_readable(definition: ProviderDefinition) -> None:
+    """Raise unless a provider can be read again once it is stored.
+
+    :raises InvalidName: if its name is the uuid of another provider
+    :raises UnknownTrait: if a trait is neither standard nor custom
+    :raises InvalidTrait: for ``COMPUTE_STATUS_DISABLED``, which is never stored
+    """
+    name = definition.name
+    if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
+        raise exceptions.InvalidName("provider name", name, "no uuid but its own")
+    known_traits(definition.traits)
+    refuse_trait(definition.traits, f"traits of {name}")
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
+    """Return the changes that turn a stored tree into the wanted one.
+
+    Providers are matched by uuid where the wanted one has one, else by name. Neither tree is
+    changed. Cost: linear in the providers.
+
+    :param kept: the tree as read from the ledger, with uuids and generations; None if there is none
+    :raises InvalidTree: if a name or uuid occurs twice in the wanted tree, or a share breaks a rule
+    :raises StaleDefinition: if a wanted provider was read at another generation, or was removed
+        since it was read
+
+    >>> host = Provider("host0", "VCPU=8")
+    >>> print(diff(None, host))
+    + host0
+    """
+    return compare_tree({} if kept is None else definitions_of([kept]), wanted)
+
+
+def compare_tree(stored: StoredDefinitions, wanted: Provider) -> DefinitionChanges:
+    """Return the changes that turn one stored tree into the wanted one, as :func:`diff`."""
+    wanted.check()
+    wanted.check_shares()
+    uuid_of = _match(stored, wanted)
+    definitions: list[ProviderDefinition] = []
+    for provider, parent in wanted.parents():
+        uuid = uuid_of[provider.name]
+        if uuid in stored and provider.generation not in (None, stored[uuid].generation):
+            raise exceptions.StaleDefinition(
+                stored[uuid].definition.name,
+                f"read at generation {provider.generation}, now {stored[uuid].generation}",
+            )
+        above = None if parent is None else uuid_of[parent.name]
+        definitions.append(to_definition(provider, uuid, above, uuid_of))
+    return changes_between(wanted.name, stored, definitions)
+
+
+def _match(stored: StoredDefinitions, wanted: Provider) -> dict[str, str]:
+    """Return the uuid of each wanted provider, by name: its own, a stored one, or a new one.
+
+    A stored provider is matched by its name only if no wanted one has its uuid.
+    """
+    stated = {provider.uuid for provider in wanted.walk()}
+    by_name = {one.definition.name: uuid for uuid, one in stored.items() if uuid not in stated}
+    uuid_of: dict[str, str] = {}
+    for provider in wanted.walk():
+        uuid = provider.uuid if provider.uuid is not None else by_name.get(provider.name)
+        uuid_of[provider.name] = uuid or str(uuids.uuid4())
+        if provider.generation is not None and uuid not in stored:
+            raise exceptions.StaleDefinition(provider.name, "it was removed since it was read")
+    return uuid_of
+
+
+def changes_between(
+    root: str, stored: StoredDefinitions, wanted: Iterable[ProviderDefinition]
+) -> DefinitionChanges:
+    """Return the changes that turn some stored trees into the wanted ones. Cost: linear.
+
+    A stored provider that is not wanted is removed.
+
+    :param root: the name of the changes
+    :param wanted: all providers of the wanted trees, parents before children
+
+    >>> uuid = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+    >>> host = ProviderDefinition(uuid, "host0", None, (), frozenset())
+    >>> print(changes_between("host0", {}, [host]))
+    + host0
+    """
+    creates: list[ProviderDefinition] = []
+    updates: list[ProviderUpdate] = []
+    stays: set[str] = set()
+    for definition in wanted:
+        before = stored.get(definition.uuid)
+        if before is None:
+            creates.append(definition)
+            continue
+        stays.add(definition.uuid)
+        if definition.aggregates is None:
+            aggregates = before.definition.aggregates
+            definition = dataclasses.replace(definition, aggregates=aggregates)
+        if not _is_equal(before.definition, definition):
+            updates.append(ProviderUpdate(definition, before.generation, before.definition))
+    removed = [uuid for uuid in stored if uuid not in stays] if len(stays) < len(stored) else []
+    updates += _parents_of_changed_children(stored, creates, updates, removed)
+    return DefinitionChanges(
+        root,
+        tuple(creates),
+        tuple(updates),
+        tuple(
+            ProviderRemoval(uuid, stored[uuid].definition.name, stored[uuid].generation)
+            for uuid in reversed(removed)
+        ),
+    )
+
+
+def _is_equal(one: ProviderDefinition, other: ProviderDefinition) -> bool:
+    """Return True if two definitions are equal but for the order of inventories and kinds."""
+    return one == other or (
+        (one.name, one.parent_uuid, one.traits, one.aggregates, one.shares)
+        == (other.name, other.parent_uuid, other.traits, other.aggregates, other.shares)
+        and set(one.inventories) == set(other.inventories)
+        and set(one.kinds) == set(other.kinds)
+    )
+
+
+def _parents_of_changed_children(
+    stored: StoredDefinitions,
+    creates: Iterable[ProviderDefinition],
+    updates: Iterable[ProviderUpdate],
+    removed: Iterable[str],
+) -> Iterator[ProviderUpdate]:
+    """Yield an update for each unchanged parent whose children are added or removed.
+
+    It raises the parent's generation, so that a tree that was read before is refused.
+    """
+    parents = {definition.parent_uuid for definition in creates}
+    for update in updates:
+        above = stored[update.definition.uuid].definition.parent_uuid
+        if above != update.definition.parent_uuid:
+            parents |= {update.definition.parent_uuid, above}
+    parents |= {stored[uuid].definition.parent_uuid for uuid in removed}
+    parents -= {*removed, *(update.definition.uuid for update in updates)}
+    if not parents.isdisjoint(stored):
+        for uuid, one in stored.items():
+            if uuid in parents:
+                yield ProviderUpdate(one.definition, one.generation, one.definition, True)
 
 
 # --- changes of single providers ------------------------------------------------------------------
-#
-# Changes of single providers of a kept tree: the tree as it is wanted, or the changes. Pure.
-
-
-def edited(root: Provider, edits: Mapping[str, Mapping[str, Any]]) -> Provider:
-    """Return a tree like a kept one, with other fields at some providers; it is not changed.
-
-    Shares follow a provider that gets another name. Cost: linear in the tree.
-
-    :param edits: ``{uuid: {field: value}}``
-
-    >>> host = Provider("host0", "VCPU=8", uuid="1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33")
-    >>> print(edited(host, {host.uuid: {"inventories": "VCPU=16"}}))
-    host0: VCPU=16
-    """
-    renamed = {
-        provider.name: changes["name"]
-        for provider in root.walk()
-        if "name" in (changes := edits.get(provider.uuid or "", {}))
-    }
-    made: dict[int, Provider] = {}
-    for provider in reversed(list(root.walk())):  # children before parents
-        children = [made.pop(id(child)) for child in provider.children]
-        made[id(provider)] = _rebuilt(
-            provider, children, edits.get(provider.uuid or "", {}), renamed
-        )
-    return made[id(root)]
-
-
-def _rebuilt(
-    provider: Provider,
-    children: list[Provider],
-    changes: Mapping[str, Any],
-    renamed: Mapping[str, str],
-) -> Provider:
-    """Return a provider with changes, or the one given where nothing of it changes."""
-    shares = [_renamed(share, renamed) for share in provider.shares]
-    same = all(now is before for now, before in zip(children, provider.children, strict=True))
-    if same and not changes and all(s is b for s, b in zip(shares, provider.shares, strict=True)):
-        return provider
-    fields = {
-        name: getattr(provider, name)
-        for name in ("name", "inventories", "traits", "uuid", "generation", "aggregates")
-    }
-    return Provider(**{**fields, "children": children, "shares": shares, **changes})
-
-
-def _renamed(share: Share, renamed: Mapping[str, str]) -> Share:
-    return share.replace(of=renamed[share.of]) if share.of in renamed else share
 
 
 def changed_fields(
@@ -470,36 +479,191 @@ def changed_fields(
     traits: Iterable[str] | None,
     aggregates: Iterable[str] | None,
 ) -> dict[str, Any]:
-    """Return the fields that a change of a provider gives, checked; None leaves one."""
-    found: dict[str, Any] = {}
+    """Return the checked fields of a definition that a change states; None states nothing."""
+    fields: dict[str, Any] = {}
     if name is not None:
-        found["name"] = names.provider_name(name)
+        fields["name"] = names.provider_name(name)
     if inventories is not None:
-        found["inventories"] = Inventories(inventories)
+        fields["inventories"], fields["kinds"] = to_records(Inventories(inventories))
     if traits is not None:
-        found["traits"] = known_traits(traits)
-        refuse_trait(found["traits"], "traits")
+        fields["traits"] = known_traits(traits)
+        refuse_trait(fields["traits"], "traits")
     if aggregates is not None:
         if isinstance(aggregates, str) or not isinstance(aggregates, Iterable):
             raise exceptions.InvalidField("aggregates", aggregates, "a list of names")
-        found["aggregates"] = frozenset(names.aggregate_name(one) for one in aggregates)
-    return found
+        fields["aggregates"] = frozenset(map(names.aggregate_name, aggregates))
+    return fields
 
 
-def changed_provider(
-    root: Provider, provider: Provider, fields: Mapping[str, Any]
+def tree_of(stored: StoredDefinitions, uuid: str) -> dict[str, StoredDefinition]:
+    """Return the providers of the tree of one provider. Cost: linear."""
+    root = stored[uuid].root_uuid
+    return {uuid: one for uuid, one in stored.items() if one.root_uuid == root}
+
+
+def with_changes(
+    tree: StoredDefinitions, edits: Mapping[str, Mapping[str, Any]]
 ) -> DefinitionChanges:
-    """Return what gives one provider of a tree other fields."""
-    if not fields:
-        return DefinitionChanges(root.name)
-    to = str(fields.get("name"))
-    if "name" in fields and any(one.name == to and one is not provider for one in root.walk()):
-        raise exceptions.ProviderExists(to)
-    return diff(root, edited(root, {provider.uuid or "": fields}))
+    """Return the changes that give some providers of a tree other fields. Cost: linear.
+
+    :param tree: all providers of the tree
+    :param edits: the fields of a definition that change, as ``{uuid: {field: value}}``
+    :raises ProviderExists: if a name would be that of another provider of the tree
+    :raises InvalidTree: if a share would break a rule
+    """
+    wanted: list[ProviderDefinition] = []
+    for uuid, one in tree.items():
+        fields = edits.get(uuid)
+        wanted.append(dataclasses.replace(one.definition, **fields) if fields else one.definition)
+        if fields:
+            check_readable(wanted[-1])
+    called: dict[str, str] = {}
+    for definition in wanted:
+        if called.setdefault(definition.name, definition.uuid) != definition.uuid:
+            raise exceptions.ProviderExists(definition.name)
+    _check_shares(wanted)
+    return changes_between(wanted[0].name, tree, wanted)
 
 
-def with_move(changes: DefinitionChanges, move: Moved) -> DefinitionChanges:
-    """Return changes of a provider with those that move it."""
+def removed(tree: StoredDefinitions, uuid: str) -> DefinitionChanges:
+    """Return the changes that remove a provider of a tree, and all providers below it.
+
+    :raises InvalidTree: if a share of a provider that stays leads to a removed one
+    """
+    below = subtree(tree, uuid)
+    wanted = [one.definition for key, one in tree.items() if key not in below]
+    _check_shares(wanted)
+    return changes_between(next(iter(tree.values())).definition.name, tree, wanted)
+
+
+def subtree(stored: StoredDefinitions, uuid: str) -> set[str]:
+    """Return the uuids of a provider and of all providers below it. Cost: linear."""
+    below = {uuid}
+    for key, one in stored.items():  # parents before children
+        if one.definition.parent_uuid in below:
+            below.add(key)
+    return below
+
+
+def _check_shares(wanted: Sequence[ProviderDefinition]) -> None:
+    broken = share_problem(wanted)
+    if broken is None:
+        return
+    (sharer, resource_class), (target, of_class) = broken.sharer, broken.target
+    by_uuid = {definition.uuid: definition for definition in wanted}
+    of = by_uuid.get(target)
+    classes = {record.resource_class for record in of.inventories} if of is not None else set()
+    if of is None or of_class in classes:
+        raise exceptions.InvalidTree(
+            f"shares of {by_uuid[sharer].name}",
+            f"{resource_class} uses {of_class} of {target if of is None else of.name}",
+            f"shares that {broken.rule}",
+        )
+    missing = {
+        share.of_class: definition.name
+        for definition in wanted
+        for share in definition.shares
+        if share.of_uuid == target and share.of_class not in classes
+    }
+    raise exceptions.InvalidTree(
+        f"inventories of {of.name}",
+        str(inventories_of(of.inventories, of.kinds)),
+        f"{', '.join(missing)} as well, since parts such as {next(iter(missing.values()))} "
+        "are counted in it",
+    )
+
+
+def share_problem(wanted: Sequence[ProviderDefinition]) -> BrokenShare | None:
+    """Return a share of one tree that breaks a rule, by uuid, or None."""
+    shares = [
+        ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
+        for definition in wanted
+        for share in definition.shares
+    ]
+    if not shares:
+        return None
+    counted = {
+        (definition.uuid, record.resource_class)
+        for definition in wanted
+        for record in definition.inventories
+    }
+    return broken_share(shares, dict.fromkeys((uuid for uuid, _ in counted), 0), counted)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reparenting:
+    """The changes that reparent a provider, and the generations that they rely on."""
+
+    changes: DefinitionChanges
+    unchanged: tuple[tuple[str, int], ...] = ()
+
+
+def reparented(stored: StoredDefinitions, uuid: str, parent_uuid: str | None) -> Reparenting:
+    """Return the changes that make a provider a child of another one, or a root.
+
+    All providers below it move too; their generations rise if they move to another tree. The
+    providers above the new parent must be unchanged when the changes are applied, or two moves at
+    once could form a ring.
+
+    :param stored: the trees of both
+    :raises InvalidTree: if the parent is the provider or below it, a share would lead to another
+        tree, or the tree would be too deep
+    """
+    provider = stored[uuid].definition
+    if parent_uuid == provider.parent_uuid:
+        return Reparenting(DefinitionChanges(provider.name))
+    above = _path(stored, parent_uuid)
+    below = subtree(stored, uuid)
+    if parent_uuid is not None and parent_uuid in below:
+        raise exceptions.InvalidTree(
+            f"parent of {provider.name}",
+            stored[parent_uuid].definition.name,
+            "a provider not below it",
+        )
+    depth = len(above) + max(len(_path(stored, key)) for key in below) - len(_path(stored, uuid))
+    if depth > MAX_DEPTH:
+        raise exceptions.InvalidTree(
+            f"place of {provider.name}", f"{depth} levels deep", f"at most {MAX_DEPTH} levels"
+        )
+    touched = [key for key in (provider.parent_uuid, parent_uuid) if key is not None]
+    if not above or above[-1] != stored[uuid].root_uuid:
+        _check_shares_within(tree_of(stored, uuid), below, provider.name)
+        touched = [*(key for key in stored if key in below and key != uuid), *touched]
+    moved = dataclasses.replace(provider, parent_uuid=parent_uuid)
+    updates = [ProviderUpdate(moved, stored[uuid].generation, provider)]
+    updates += [
+        ProviderUpdate(one.definition, one.generation, one.definition, True)
+        for one in map(stored.__getitem__, touched)
+    ]
+    return Reparenting(
+        DefinitionChanges(provider.name, updates=tuple(updates)),
+        tuple((key, stored[key].generation) for key in above if key not in {uuid, *touched}),
+    )
+
+
+def _path(stored: StoredDefinitions, uuid: str | None) -> list[str]:
+    """Return the uuids from a provider up to its root."""
+    path: list[str] = []
+    while uuid is not None:
+        path.append(uuid)
+        uuid = stored[uuid].definition.parent_uuid
+    return path
+
+
+def _check_shares_within(tree: StoredDefinitions, below: set[str], name: str) -> None:
+    for uuid, one in tree.items():
+        for share in one.definition.shares:
+            if (uuid in below) != (share.of_uuid in below):
+                raise exceptions.InvalidTree(
+                    f"shares of {one.definition.name}",
+                    f"{share.resource_class} uses {share.factor} {share.of_class} of "
+                    f"{tree[share.of_uuid].definition.name}",
+                    f"none across the move of {name}",
+                )
+
+
+def with_reparenting(changes: DefinitionChanges, move: Reparenting) -> DefinitionChanges:
+    """Return the changes of a provider together with those that reparent it."""
     updates = {update.definition.uuid: update for update in move.changes.updates}
     for update in changes.updates:
         uuid = update.definition.uuid
@@ -509,106 +673,3 @@ def with_move(changes: DefinitionChanges, move: Moved) -> DefinitionChanges:
             update = dataclasses.replace(update, definition=definition)
         updates[uuid] = update
     return dataclasses.replace(move.changes, updates=tuple(updates.values()))
-
-
-def removed(root: Provider, provider: Provider) -> DefinitionChanges:
-    """Return what takes a provider, and all below it, out of a tree."""
-    if provider is not root:
-        return diff(root, without_provider(root, provider))
-    gone = (
-        ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
-        for one in reversed(list(root.walk()))
-    )
-    return DefinitionChanges(root.name, removals=tuple(gone))
-
-
-def without_provider(root: Provider, gone: Provider) -> Provider:
-    """Return a tree like a kept one without one provider (not the root) and all below it."""
-    for provider in root.walk():
-        if any(child is gone for child in provider.children):
-            left = [child for child in provider.children if child is not gone]
-            return edited(root, {provider.uuid or "": {"children": left}})
-    return root
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Moved:
-    """What moves a provider: the changes, and what must not have changed meanwhile."""
-
-    changes: DefinitionChanges
-    unchanged: tuple[tuple[str, int], ...] = ()
-
-
-def moved(roots: Iterable[Provider], provider: Provider, parent: Provider | None) -> Moved:
-    """Return what makes a provider of some kept trees a child of another one, or a root.
-
-    Everything below goes with it, and so its generation rises too where the tree is another one.
-    Of those above the new parent nobody may move meanwhile, or the way up would have no end.
-
-    :raises InvalidTree: if the parent is the provider or below it, a share would cross trees, or
-        the tree would be too deep
-    """
-    above = {id(one): up for root in roots for one, up in root.parents()}
-    before = above[id(provider)]
-    if parent is before:
-        return Moved(DefinitionChanges(provider.name))
-    way, way_before = list(_upwards(parent, above)), list(_upwards(provider, above))
-    if any(one is provider for one in way):
-        raise exceptions.InvalidTree(
-            f"parent of {provider.name}", parent and parent.name, "a provider not below it"
-        )
-    _check_depth(provider, len(way))
-    is_other_tree = not way or way[-1] is not way_before[-1]
-    if is_other_tree:
-        _check_shares(way_before[-1], provider)
-    below = [one for one in provider.walk() if one is not provider] if is_other_tree else []
-    touched = [*below, *(one for one in (before, parent) if one is not None)]
-    uuids = {one.name: one.uuid or "" for root in roots for one in root.walk()}
-    updates = [_moved_update(provider, before, parent, uuids)]
-    updates += [_moved_update(one, above[id(one)], above[id(one)], uuids) for one in touched]
-    guarded = {update.definition.uuid for update in updates}
-    return Moved(
-        DefinitionChanges(provider.name, updates=tuple(updates)),
-        tuple((one.uuid or "", one.generation or 0) for one in way if one.uuid not in guarded),
-    )
-
-
-def _upwards(provider: Provider | None, above: Mapping[int, Provider | None]) -> Iterator[Provider]:
-    while provider is not None:
-        yield provider
-        provider = above[id(provider)]
-
-
-def _moved_update(
-    provider: Provider,
-    before: Provider | None,
-    parent: Provider | None,
-    uuids: Mapping[str, str],
-) -> ProviderUpdate:
-    """Return the update from one parent to another; only the children change if it is the same."""
-    above, wanted_above = (None if one is None else one.uuid for one in (before, parent))
-    had = definition_of(provider, provider.uuid or "", above, uuids)
-    wanted = dataclasses.replace(had, parent_uuid=wanted_above)
-    return ProviderUpdate(wanted, provider.generation or 0, had, parent is before)
-
-
-def _check_shares(root: Provider, leaving: Provider) -> None:
-    """Raise if a share of a tree would lead out of what leaves it, or into that."""
-    names = {one.name for one in leaving.walk()}
-    for one in root.walk():
-        for share in one.shares:
-            if (one.name in names) != (share.of in names):
-                raise exceptions.InvalidTree(
-                    f"shares of {one.name}", str(share), f"none across the move of {leaving.name}"
-                )
-
-
-def _check_depth(provider: Provider, above: int) -> None:
-    """Raise if a subtree would be too deep below so many providers."""
-    level, depth = [provider], above - 1
-    while level:
-        level, depth = [child for one in level for child in one.children], depth + 1
-    if depth > MAX_DEPTH:
-        raise exceptions.InvalidTree(
-            f"place of {provider.name}", f"{depth} levels deep", f"at most {MAX_DEPTH} levels"
-        )

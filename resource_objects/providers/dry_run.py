@@ -24,20 +24,20 @@ from resource_objects.providers.columns import (
     ShareColumns,
     TraitColumns,
     UnitColumns,
-    inventories_of,
 )
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    KeptDefinitions,
     ProviderDefinition,
-    kept_of,
+    StoredDefinitions,
+    definitions_of,
+    inventories_of,
 )
 from resource_objects.providers.disabled import FOREVER, Disabled, DisableOrder, RemovedUnit
 from resource_objects.providers.orders import Change, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.providers.removed_units import removed_of, removed_units
-from resource_objects.providers.row_diff import holdings, kept_definitions
+from resource_objects.providers.row_diff import holdings, stored_definitions
 from resource_objects.providers.settle import Place, Settlement, Unit, settle
 
 _Definitions: TypeAlias = Mapping[str, ProviderDefinition]
@@ -104,7 +104,7 @@ def check_definitions(
     :raises InvalidPlan: if what is to be are no trees, a share breaks a rule of shares, or changes
         do not lead to the definitions they say
     """
-    kept = kept_definitions(columns)
+    kept = stored_definitions(columns)
     _check_generations(changes, kept)
     wanted = _wanted(changes, kept)
     _check_tree(changes, wanted)
@@ -115,7 +115,7 @@ def check_definitions(
     return wanted
 
 
-def _check_generations(changes: DefinitionChanges, had: KeptDefinitions) -> None:
+def _check_generations(changes: DefinitionChanges, had: StoredDefinitions) -> None:
     read = [(one.definition.uuid, one.definition.name, one.generation) for one in changes.updates]
     read += [(one.uuid, one.name, one.generation) for one in changes.removals]
     for uuid, name, generation in read:
@@ -130,7 +130,7 @@ def _check_generations(changes: DefinitionChanges, had: KeptDefinitions) -> None
             raise exceptions.ProviderExists(created.uuid)
 
 
-def _wanted(changes: DefinitionChanges, had: KeptDefinitions) -> dict[str, ProviderDefinition]:
+def _wanted(changes: DefinitionChanges, had: StoredDefinitions) -> dict[str, ProviderDefinition]:
     """Return the definitions while orders are carried out: what goes is still there."""
     wanted = {uuid: kept.definition for uuid, kept in had.items()}
     wanted.update((created.uuid, created) for created in changes.creates)
@@ -193,7 +193,7 @@ def trees_after(roots: Iterable[Provider], changes: DefinitionChanges | None) ->
     >>> print(box, *box.children, sep=", ")
     box: VCPU=4, box/gpu0: VGPU=8
     """
-    final = {uuid: one.definition for uuid, one in kept_of(roots).items()}
+    final = {uuid: one.definition for uuid, one in definitions_of(roots).items()}
     if changes is not None:
         final.update((one.uuid, one) for one in changes.creates)
         final.update((one.definition.uuid, one.definition) for one in changes.updates)
@@ -474,7 +474,7 @@ def redefined(columns: Columns, plan: Plan, now: datetime.datetime) -> Columns:
     :returns: parents before children. Cost: linear in the rows
     """
     changes = plan.definitions or DefinitionChanges("")
-    kept = kept_definitions(columns)
+    kept = stored_definitions(columns)
     gone = {one.uuid for one in changes.removals}
     final = {uuid: one.definition for uuid, one in kept.items() if uuid not in gone}
     final |= {one.uuid: one for one in changes.creates}

@@ -13,8 +13,7 @@ from collections.abc import Collection
 from typing import Any, Literal, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.providers.columns import inventories_of
-from resource_objects.providers.definition import ProviderDefinition
+from resource_objects.providers.definition import ProviderDefinition, inventories_of
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources import Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord

@@ -25,14 +25,15 @@ from typing import Any, Self, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
 from resource_objects.providers import given, plain
-from resource_objects.providers.columns import inventories_of
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    KeptDefinitions,
     ProviderDefinition,
+    StoredDefinitions,
+    check_readable,
+    inventories_of,
     to_records,
 )
-from resource_objects.providers.disabled import DisableOrder, refuse_trait
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -45,7 +46,6 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import MAX_DEPTH, broken_share
 from resource_objects.requests import Request
-from resource_objects.resources.traits import known_traits
 
 #: Version of the JSON form.
 VERSION = 2
@@ -149,7 +149,7 @@ class Plan:
             orders.append(order)
         return dataclasses.replace(self, orders=tuple(orders), held={})
 
-    def compared_with(self, stored: KeptDefinitions) -> Self:
+    def compared_with(self, stored: StoredDefinitions) -> Self:
         """Return the plan with each update compared with the stored definition.
 
         A file may state another definition before it, or none. An update of a provider that is not
@@ -505,6 +505,7 @@ def _read_held(data: Any) -> Mapping[str, tuple[Use, ...]]:
 def _check_definition(definition: ProviderDefinition) -> None:
     """Raise unless figures, kinds and capacities are what inventories would be kept as."""
     check_readable(definition)
+    _check_factors(definition)
     given = {record.resource_class: record for record in definition.inventories}
     if len(given) != len(definition.inventories):
         raise exceptions.DuplicateKey(definition.name, sorted(given), "each resource class once")
@@ -548,6 +549,7 @@ def check_plan(changes: DefinitionChanges, had: Definitions, wanted: Definitions
     """
     for definition in _wanted(changes):
         check_readable(definition)
+        _check_factors(definition)
     roots = _roots(wanted)
     _check_order(changes, had)
     _check_shares(wanted, roots)
@@ -567,23 +569,13 @@ def _check_order(changes: DefinitionChanges, had: Definitions) -> None:
         gone.add(removal.uuid)
 
 
-def check_readable(definition: ProviderDefinition) -> None:
-    """Raise unless a provider can be read again once it is kept.
-
-    :raises InvalidName: if its name is a uuid, and not its own
-    :raises UnknownTrait: if a trait is neither standard nor custom
-    :raises InvalidTrait: for ``COMPUTE_STATUS_DISABLED``, which is never kept
-    :raises InvalidField: if the factor of a share is out of range
-    """
-    name = definition.name
-    if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
-        raise exceptions.InvalidName("provider name", name, "no uuid but its own")
-    known_traits(definition.traits)
-    refuse_trait(definition.traits, f"traits of {name}")
+def _check_factors(definition: ProviderDefinition) -> None:
     for share in definition.shares:
         if type(share.factor) is not int or not 1 <= share.factor <= MAX_FIGURE:
             raise exceptions.InvalidField(
-                f"share factor of {name}", share.factor, f"an integer from 1 to {MAX_FIGURE}"
+                f"share factor of {definition.name}",
+                share.factor,
+                f"an integer from 1 to {MAX_FIGURE}",
             )
 
 

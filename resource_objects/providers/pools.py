@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 from resource_objects import exceptions
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    KeptDefinition,
-    KeptDefinitions,
     ProviderDefinition,
+    StoredDefinition,
+    StoredDefinitions,
 )
 from resource_objects.providers.listing import ListedProvider
-from resource_objects.providers.provider import Provider
 from resource_objects.resources import Inventories
 
 #: The trait of a pool.
@@ -236,7 +235,7 @@ class Gains:
         return members
 
 
-def gains_of(kept: KeptDefinitions, changes: DefinitionChanges) -> Gains:
+def gains_of(kept: StoredDefinitions, changes: DefinitionChanges) -> Gains:
     """Return who gains by changes of some kept trees. Cost: linear in those that change."""
     wanted = {one.uuid: one for one in changes.creates}
     wanted.update((update.definition.uuid, update.definition) for update in changes.updates)
@@ -268,7 +267,7 @@ def _said(had: ProviderDefinition, wanted: ProviderDefinition) -> ProviderDefini
     return dataclasses.replace(wanted, aggregates=had.aggregates)
 
 
-def _may_gain(kept: KeptDefinition | None, wanted: ProviderDefinition) -> bool:
+def _may_gain(kept: StoredDefinition | None, wanted: ProviderDefinition) -> bool:
     """Return whether a provider may count more, or link its tree to more, than before."""
     if kept is None:
         return True
@@ -327,18 +326,19 @@ def _check_once(members: Mapping[str, Member], gaining: Collection[str]) -> None
                     )
 
 
-def counted_elsewhere(host: Provider, classes: Collection[str]) -> dict[str, Any]:
-    """Return what changes of a host once a pool gives it some classes, as fields of a provider.
+def without_classes(host: ProviderDefinition, classes: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a host's definition without some classes, which a pool provides.
 
-    Its inventories of these go, and with them the shares of what is taken there.
+    The shares of these inventories are removed with them. Empty if the host has none of them.
     """
-    goes = {
-        name
-        for name, inventory in host.inventories.by_name()
-        if {record.resource_class for record in inventory.to_records()} <= set(classes)
-    }
-    if not goes:
+    kinds = tuple(kind for kind in host.kinds if not set(kind.classes) <= set(classes))
+    stays = {name for kind in kinds for name in kind.classes}
+    records = tuple(
+        record
+        for record in host.inventories
+        if record.resource_class in stays or record.resource_class not in classes
+    )
+    if len(records) == len(host.inventories):
         return {}
-    left = {name: one for name, one in host.inventories.by_name() if name not in goes}
-    shares = [share for share in host.shares if share.resource_class not in classes]
-    return {"inventories": left, "shares": shares}
+    shares = tuple(share for share in host.shares if share.resource_class not in classes)
+    return {"inventories": records, "kinds": kinds, "shares": shares}

@@ -16,11 +16,11 @@ from typing import Any, TypeAlias, TypeVar
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    KeptDefinition,
     ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
     ShareRecord,
+    StoredDefinition,
     changes_between,
 )
 from resource_objects.providers.orders import (
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 _Holdings: TypeAlias = Mapping[str, Mapping[Key, Use]]
 
 
-def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
+def stored_definitions(columns: Columns) -> dict[str, StoredDefinition]:
     """Return what each provider is, by uuid, parents before children. Cost: linear.
 
     What is equal is made once: most providers of a fleet have what others have.
@@ -55,7 +55,7 @@ def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
     )
     shared = _of_each(columns.shares, tuple)
     nothing = frozenset[str]()
-    found: dict[str, KeptDefinition] = {}
+    found: dict[str, StoredDefinition] = {}
     for number, own, name, parent, root, generation in zip(*given[:6], strict=True):
         shares = [
             ShareRecord(kind, uuid[of_id], of_class, factor)
@@ -71,7 +71,7 @@ def kept_definitions(columns: Columns) -> dict[str, KeptDefinition]:
             tuple(sorted(shares) if len(shares) > 1 else shares),
             kinds.get(number, ()),
         )
-        found[own] = KeptDefinition(definition, generation, uuid[root])
+        found[own] = StoredDefinition(definition, generation, uuid[root])
     return found
 
 
@@ -124,7 +124,7 @@ def diff_rows(
     >>> diff_rows(Columns(), Columns())
     Plan(definitions=None, orders=(), names={}, disabling=(), adopted=())
     """
-    had, has = kept_definitions(before), kept_definitions(after)
+    had, has = stored_definitions(before), stored_definitions(after)
     orders = tuple(_orders(holdings(before), holdings(after), claims or {}))
     changes = _changes(had, has)
     plan = Plan(changes or None, orders)
@@ -134,7 +134,7 @@ def diff_rows(
 
 
 def _changes(
-    had: Mapping[str, KeptDefinition], has: Mapping[str, KeptDefinition]
+    had: Mapping[str, StoredDefinition], has: Mapping[str, StoredDefinition]
 ) -> DefinitionChanges:
     found = changes_between("", had, (kept.definition for kept in has.values()))
     root = _root(had, has, found.creates, found.updates, found.removals)
@@ -142,8 +142,8 @@ def _changes(
 
 
 def _root(
-    had: Mapping[str, KeptDefinition],
-    has: Mapping[str, KeptDefinition],
+    had: Mapping[str, StoredDefinition],
+    has: Mapping[str, StoredDefinition],
     creates: Iterable[ProviderDefinition],
     updates: Iterable[ProviderUpdate],
     removals: Iterable[ProviderRemoval],

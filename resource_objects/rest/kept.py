@@ -27,17 +27,17 @@ from typing import Any
 from resource_objects import exceptions, names
 from resource_objects.ledger import Ledger
 from resource_objects.ledger.store import pages_of
-from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
-    moved,
+    reparented,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.orders import ConsumerRecord, NameKind, Operation, Write
+from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.resources import standard_resources
 from resource_objects.resources.traits import standard_traits
 from resource_objects.rest import errors
@@ -176,16 +176,15 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
 
     def attempt() -> None:
         keys = [uuid] if parent is None else [uuid, parent]
-        roots = trees(ledger.backend.read(*keys, allocations=False))
-        found = {one.uuid: one for root in roots for one in root.walk()}
-        if uuid not in found:
+        stored = stored_definitions(ledger.backend.read(*keys, allocations=False))
+        if uuid not in stored:
             raise errors.not_found(f"No resource provider with uuid {uuid} found")
-        if parent is not None and parent not in found:
+        if parent is not None and parent not in stored:
             raise errors.bad(
                 f"Unable to save resource provider {uuid}: Object action create failed because: "
                 "parent provider UUID does not exist."
             )
-        made = moved(roots, found[uuid], None if parent is None else found[parent])
+        made = reparented(stored, uuid, parent)
         updates = tuple(
             dataclasses.replace(one, counts=0, definition=_called(one.definition, uuid, name))
             for one in made.changes.updates

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from resource_objects.providers.columns import inventories_of
+from resource_objects.providers.definition import inventories_of
 from resource_objects.providers.statistics import Statistic
 from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.catalog import is_device

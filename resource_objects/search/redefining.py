@@ -16,11 +16,11 @@ import numpy as np
 from resource_objects import clock, exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.consistency import check_consistent, conflicting_holders
-from resource_objects.providers.definition import DefinitionChanges, KeptDefinitions
+from resource_objects.providers.definition import DefinitionChanges, StoredDefinitions
 from resource_objects.providers.dry_run import redefined, rehearse
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import SHARES, Member, classes_of, gains_of
-from resource_objects.providers.row_diff import kept_definitions
+from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.search import fleet_build
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.fleet_columns import columns_of
@@ -47,7 +47,7 @@ def redefine(fleet: Fleet, columns: Columns, plan: Plan) -> Redefinition:
     """
     if plan.definitions is not None:
         _check_names(fleet, plan.definitions, columns)
-        kept = kept_definitions(columns)
+        kept = stored_definitions(columns)
         for changed in check_consistent(kept, plan.definitions):
             for where, name, unit, consumer in conflicting_holders(changed, columns, ()):
                 said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
@@ -94,7 +94,7 @@ def _check_names(fleet: Fleet, changes: DefinitionChanges, columns: Columns) -> 
                 raise exceptions.ProviderExists(key)
 
 
-def _check_pools(fleet: Fleet, kept: KeptDefinitions, changes: DefinitionChanges) -> None:
+def _check_pools(fleet: Fleet, kept: StoredDefinitions, changes: DefinitionChanges) -> None:
     gains = gains_of(kept, changes)
     trees: set[int] = set()
     of_pools = gains.aggregates(of_pools=True)
@@ -110,7 +110,7 @@ def _check_pools(fleet: Fleet, kept: KeptDefinitions, changes: DefinitionChanges
 
 
 def _members(fleet: Fleet, trees: Collection[int], without: Collection[str]) -> Iterator[Member]:
-    for uuid, one in kept_definitions(columns_of(fleet, trees)).items():
+    for uuid, one in stored_definitions(columns_of(fleet, trees)).items():
         if uuid not in without:
             definition = one.definition
             yield Member(

@@ -28,13 +28,14 @@ from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     changed_fields,
-    changed_provider,
+    compare_tree,
     diff,
-    edited,
     merge_changes,
-    moved,
     removed,
-    with_move,
+    reparented,
+    tree_of,
+    with_changes,
+    with_reparenting,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.dry_run import in_place
@@ -50,6 +51,7 @@ from resource_objects.providers.orders import (
     Use,
 )
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.requests import Request, RequestLike
 from resource_objects.resources import InventoriesLike, resource
 from resource_objects.search.candidates import Candidate, Candidates, Chosen
@@ -370,9 +372,9 @@ class Scenario(Generic[P]):
             self._redefine(Columns(), Plan(merge_changes("", every)))
             return
         columns, root, above = self._tree_of(below)
-        children = [*above.children, *roots]
-        wanted = edited(root, {above.uuid or "": {"children": children}})
-        self._redefine(columns, Plan(diff(root, wanted)))
+        above.update(children=(*above.children, *roots))
+        stored = tree_of(stored_definitions(columns), root.uuid or "")
+        self._redefine(columns, Plan(compare_tree(stored, root)))
 
     def remove(self, provider: str) -> None:
         """Remove a provider (by name or uuid) and all below it.
@@ -381,8 +383,10 @@ class Scenario(Generic[P]):
         :raises ProviderInUse: if it or one below has allocations
         :raises InvalidTree: if what stays of its tree has shares of it
         """
-        columns, root, one = self._tree_of(provider)
-        self._redefine(columns, Plan(removed(root, one)))
+        place = self._place(provider)
+        columns, uuid = trees_with(self._fleet, [place]), self._fleet.uuids[place]
+        tree = tree_of(stored_definitions(columns), uuid)
+        self._redefine(columns, Plan(removed(tree, uuid)))
 
     def change(
         self,
@@ -399,17 +403,15 @@ class Scenario(Generic[P]):
         Arguments and errors are those of ``ledger.change``.
         """
         fields = changed_fields(name, inventories, traits, aggregates)
-        if parent is ...:
-            columns, root, one = self._tree_of(provider)
-            self._redefine(columns, Plan(changed_provider(root, one, fields)))
-            return
-        keys = [provider] if parent is None else [provider, parent]
+        keys = [provider] if parent is None or parent is ... else [provider, parent]
         columns = trees_with(self._fleet, map(self._place, keys))
-        roots = trees(columns)
-        root, one = _found(roots, provider)
-        changes = changed_provider(root, one, fields)
-        move = moved(roots, one, None if parent is None else _found(roots, parent)[1])
-        self._redefine(columns, Plan(with_move(changes, move)))
+        stored = stored_definitions(columns)
+        uuid, *above = (self._fleet.uuids[self._place(key)] for key in keys)
+        changes = with_changes(tree_of(stored, uuid), {uuid: fields})
+        if parent is not ...:
+            move = reparented(stored, uuid, above[0] if above else None)
+            changes = with_reparenting(changes, move)
+        self._redefine(columns, Plan(changes))
 
     def resize(self, provider: str, inventories: InventoriesLike) -> None:
         """Give a provider other inventories of some classes, none for total 0; its others stay.

@@ -371,7 +371,7 @@ def test_who_read_a_tree_does_not_bring_back_what_was_removed(ledger: ro.Ledger)
     _hosts(ledger, 1)
     read = ledger.provider("host0")
     ledger.remove("host0")
-    with pytest.raises(exceptions.StaleDefinition, match="it was read, and is gone"):
+    with pytest.raises(exceptions.StaleDefinition, match="it was removed since it was read"):
         ledger.sync(read)
 
 

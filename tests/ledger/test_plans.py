@@ -140,7 +140,7 @@ def share(data: dict[str, Any], **fields: Any) -> None:
             "below itself",
         ),
         (
-            lambda d, at: changed(d, "host0")["definition"]["inventories"].pop(0),
+            lambda d, at: changed(d, "host0")["definition"]["inventories"].pop(1),
             "VCPU is not counted there",
         ),
     ],

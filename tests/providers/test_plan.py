@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import DefinitionChanges, Provider, Share, diff
-from resource_objects.providers.definition import KeptDefinition, ProviderDefinition
+from resource_objects.providers.definition import ProviderDefinition, StoredDefinition
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -94,7 +94,7 @@ def test_a_plan_of_version_1_is_read() -> None:
     assert again.orders == made.orders and again.definitions is not None
     [read] = again.definitions.updates
     assert read.before is None and read.definition.name == "host0"
-    stored = KeptDefinition(from_plain(ProviderDefinition, before, "before", {}), 3, HOST)
+    stored = StoredDefinition(from_plain(ProviderDefinition, before, "before", {}), 3, HOST)
     assert again.compared_with({HOST: stored}) == made
 
 

@@ -15,7 +15,7 @@ from resource_objects.providers import Allocation, Provider, Share
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import ConsumerOrder
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import diff_rows, holdings, kept_definitions
+from resource_objects.providers.row_diff import diff_rows, holdings, stored_definitions
 
 
 def logical(columns: Columns) -> Any:
@@ -25,7 +25,7 @@ def logical(columns: Columns) -> Any:
         (uuid[number], kind): amount
         for number, kind, *_, amount in zip(*columns.inventories, strict=True)
     }
-    definitions = {u: kept.definition for u, kept in kept_definitions(columns).items()}
+    definitions = {u: kept.definition for u, kept in stored_definitions(columns).items()}
     return definitions, used, holdings(columns)
 
 

@@ -16,7 +16,7 @@ from resource_objects import exceptions
 from resource_objects.providers.disabled import ServiceState
 from resource_objects.providers.orders import Use
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import holdings, kept_definitions
+from resource_objects.providers.row_diff import holdings, stored_definitions
 from resource_objects.rest import application
 from resource_objects.search import Snapshot
 from tests.search.doors import WORLDS, Doors, counted, kept, told
@@ -80,7 +80,7 @@ def facts(snapshot):
     columns = snapshot.bundle("VCPU=1").columns
     given = columns.providers
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
-    found = {("provider", u): one.definition for u, one in kept_definitions(columns).items()}
+    found = {("provider", u): one.definition for u, one in stored_definitions(columns).items()}
     found |= {("consumer", name): held for name, held in holdings(columns).items()}
     for number, one in columns.disabled.items():
         found["service", uuid[number]] = ServiceState.of(one)

@@ -27,14 +27,14 @@ from resource_objects.providers import Provider
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    KeptDefinition,
-    KeptDefinitions,
     ProviderRemoval,
+    StoredDefinition,
+    StoredDefinitions,
     merge_changes,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import kept_definitions
+from resource_objects.providers.row_diff import stored_definitions
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -111,7 +111,7 @@ def export_site(
             raise exceptions.ProviderNotFound(key)
     uuid = dict(zip(given.provider_id, given.uuid, strict=True))
     out = {uuid[number]: one for number, one in columns.disabled.items()}
-    definitions = (one.definition for one in kept_definitions(columns).values())
+    definitions = (one.definition for one in stored_definitions(columns).values())
     return Site.of_definitions(Writer(definitions, out), progress)
 
 
@@ -289,12 +289,12 @@ class _Comparer:
             told.append(self._patterns.changes(entry, kept.get(key), taken))
             if told[-1] is None:
                 others.append((entry, key))
-        worked_out = iter(self._worked_out(others, trees(columns)) if others else ())
+        worked_out = iter(self._worked_out(others, columns) if others else ())
         changes = tuple(next(worked_out) if one is None else one for one in told)
         disabling = tuple(self._disabling(columns, every, changes, some))
         return Comparison(every, changes, disabling=disabling)
 
-    def _check_generations(self, every: KeptDefinitions) -> None:
+    def _check_generations(self, every: StoredDefinitions) -> None:
         """Raise if a provider is not at the generation that it was read at."""
         if not self._generations:
             return
@@ -305,18 +305,18 @@ class _Comparer:
                 raise exceptions.StaleDefinition(name, f"{said}, not at {generation}")
 
     def _worked_out(
-        self, some: Sequence[tuple[Entry, str]], read: Sequence[Provider]
+        self, some: Sequence[tuple[Entry, str]], columns: Columns
     ) -> tuple[DefinitionChanges, ...]:
         """Return what machines are to be changed by, as trees of objects."""
         self._check_uuids([entry for entry, _ in some])
-        kept = {key: root for root in read for key in (root.name, root.uuid)}
+        kept = {key: root for root in trees(columns) for key in (root.name, root.uuid)}
         roots: list[Provider] = []
         for entry, key in some:
             with self._naming(entry):
                 roots.append(tree_of(entry, kept.get(key), self._had, self._prune))
         check_roots(roots)
         try:
-            return compared(read, roots).changes
+            return compared(columns, roots).changes
         except exceptions.InvalidTree:
             for (entry, _), root in zip(some, roots, strict=True):
                 with self._naming(entry):
@@ -359,7 +359,7 @@ class _Comparer:
     def _disabling(
         self,
         columns: Columns,
-        kept: KeptDefinitions,
+        kept: StoredDefinitions,
         changes: Iterable[DefinitionChanges],
         some: Sequence[Entry],
     ) -> Iterator[DisableOrder]:
@@ -400,10 +400,10 @@ def _saying_outages(some: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in some if id(entry.part) in say]
 
 
-def _kept(columns: Columns) -> tuple[dict[str, Kept], dict[str, KeptDefinition]]:
+def _kept(columns: Columns) -> tuple[dict[str, Kept], dict[str, StoredDefinition]]:
     """Return trees by the name and the uuid of their roots, and all providers by uuid."""
-    every = kept_definitions(columns)
-    below: dict[str, dict[str, KeptDefinition]] = defaultdict(dict)
+    every = stored_definitions(columns)
+    below: dict[str, dict[str, StoredDefinition]] = defaultdict(dict)
     for one in every.values():
         below[one.root_uuid][one.definition.name] = one
     roots = {uuid: every[uuid].definition.name for uuid in below}

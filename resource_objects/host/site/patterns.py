@@ -19,16 +19,16 @@ from resource_objects.host.site.parts import Entry, PartInventories, SitePart
 from resource_objects.host.site.trees import providers_below, tree_of
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    KeptDefinition,
     ProviderDefinition,
     ShareRecord,
+    StoredDefinition,
     changes_between,
     diff,
 )
 from resource_objects.providers.provider import broken_share
 
 #: Providers that are kept, by name.
-Kept = Mapping[str, KeptDefinition]
+Kept = Mapping[str, StoredDefinition]
 
 #: What a machine is called while its entry is looked at: nobody is.
 _MACHINE = "\0"

@@ -17,7 +17,7 @@ from resource_objects.host.site.ranges import expanded
 from resource_objects.host.site.reading import VERSION, Reader
 from resource_objects.host.site.writing import Writer, entry_lines, joined
 from resource_objects.providers import Provider
-from resource_objects.providers.definition import ProviderDefinition, definition_of
+from resource_objects.providers.definition import ProviderDefinition, to_definition
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.pools import SHARES
 
@@ -69,7 +69,7 @@ class Site:
             called = {one.name: one.name for one in root.walk()}
             for one, above in root.parents():
                 parent = None if above is None else above.name
-                definitions.append(definition_of(one, one.name, parent, called))
+                definitions.append(to_definition(one, one.name, parent, called))
                 if one.disabled is not None:
                     out[one.name] = one.disabled
         return cls.of_definitions(Writer(definitions, out))

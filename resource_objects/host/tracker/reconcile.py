@@ -43,7 +43,7 @@ from resource_objects.ledger.definitions import Comparison, subject_of_roots
 from resource_objects.ledger.store import new_operation
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
-from resource_objects.providers.definition import kept_of, merge_changes
+from resource_objects.providers.definition import definitions_of, merge_changes
 from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, merge_moves
@@ -473,7 +473,7 @@ class Reconciler:
             # somebody holds something of two of these hosts: one after the other, in halves
             raise exceptions.StaleConsumer("consumer of two hosts", "while both are reshaped")
         return Comparison(
-            kept_of(look.kept for look in right if look.kept is not None and look.changes),
+            definitions_of(look.kept for look in right if look.kept is not None and look.changes),
             tuple(look.changes for look in right if look.changes is not None),
             orders=tuple(orders.values()),
             moves=tuple(move for look in right if look.changes for move in look.moves),
