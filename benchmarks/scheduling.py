@@ -12,6 +12,7 @@ many states there are, and those of as many states as hosts have no two alike.
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import time
@@ -21,7 +22,7 @@ from typing import Any
 import resource_objects as ro
 from benchmarks import nova_filters
 from benchmarks.measure import Row
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.resources.pci import DeviceRequest, DeviceSpec
 from resource_objects.scheduler import Pipeline, RequestSpec, Scheduler
@@ -37,7 +38,7 @@ BESIDE = 200
 #: How many states hosts of :func:`located` have by cells, CPUs and GPUs, and memory.
 STATES = 2 * 3 * 5
 TRAIT = "CUSTOM_SSD"
-LOAD = StatisticType("load", "decimal", "%")
+LOAD = functools.partial(Statistic, "load")
 WEIGHERS = {
     "free": {"VCPU": 1, "MEMORY_MB": 1, "DISK_GB": 0.5},
     "devices": {},
@@ -264,7 +265,7 @@ def _their_filters(share: float, differ: bool, *, cpus: int, gpus: int) -> Calla
 def _weighed() -> Iterator[Row]:
     """Yield what it takes to weigh hosts by CPUs, memory, disk, devices and operations."""
     with filled(plain(HOSTS)) as ledger:
-        operations = StatisticType("io_workload", "integer")
+        operations = functools.partial(Statistic, "io_workload")
         told = {f"host{n:06}": [operations(n % 97)] for n in range(HOSTS)}
         ledger.statistics.put(told)
         weighers = {

@@ -107,7 +107,6 @@ __all__ = [
     "StaleConsumer",
     "StaleDefinition",
     "StandardName",
-    "StatisticConflict",
     "TraitInUse",
     "TraitNotFound",
     "Undetermined",
@@ -1185,12 +1184,6 @@ class OperationExpired(LedgerError):
     """The operation is older than what the ledger keeps: nobody knows whether it was done."""
 
     problem = "may have been done and forgotten; look at the ledger and use a new operation"
-
-
-class StatisticConflict(LedgerError):
-    """A statistic is declared with another type or unit: a name means one thing on all hosts."""
-
-    problem = "is declared otherwise"
 
 
 class UseNotRecorded(LedgerError):

@@ -1,4 +1,4 @@
-"""Statistics: what agents tell of their hosts beside what these have, and that they are there."""
+"""The statistics of a ledger: values that agents report of their hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
     StatisticsOrder,
-    StatisticType,
     statistic_name,
 )
 
@@ -21,32 +20,29 @@ class Statistics:
     """The statistics of a ledger: ``ledger.statistics``.
 
     ==================  =======================================================================
-    :meth:`put`         say what hosts tell, and that they reported; the values that changed are
-                        written, for all hosts in one transaction
-    :meth:`read`        the statistics of all hosts, or of some
-    :meth:`forget`      forget those of some hosts, or of some names
-    :meth:`declare`     what statistics there are, with their descriptions
-    :meth:`types`       those that are declared
+    :meth:`put`         write the values of some hosts that changed, in one transaction, and
+                        record that the hosts reported
+    :meth:`read`        return the statistics of all hosts, or of some
+    :meth:`forget`      delete those of some hosts, or of some names
     ==================  =======================================================================
 
-    A host here is any provider, by name or uuid. What is put twice is written once, so these
-    methods take no operation id, and the change feed does not tell them: a scheduler reads all
-    statistics when it wants them. Nothing of it bears on what can be claimed.
+    A host is any provider, by name or uuid. Repeating :meth:`put` writes nothing, so these methods
+    have no operation id, and the change feed has no entries for them: a scheduler reads all
+    statistics when it needs them. Claims and searches ignore them.
 
     >>> import resource_objects as ro
-    >>> from resource_objects.providers.statistics import StatisticType
-    >>> load = StatisticType("cpu.percent", "decimal", "%")
-    >>> builds = StatisticType("failed_builds", "integer")
+    >>> from resource_objects.providers.statistics import Statistic
     >>> with ro.connect("memory://") as ledger:
     ...     done = ledger.sync(ro.Provider("box", "VCPU=8"))
-    ...     for busy in ("12.5", "12.5", "29"):
-    ...         print(ledger.statistics.put({"box": [load(busy), builds(0)]}))
-    ...     for one in ledger.statistics.read()["box"].values():
-    ...         print(one)
+    ...     for busy in (12.5, 12.5, 29.0):
+    ...         values = [Statistic("cpu.percent", busy), Statistic("failed_builds", 0)]
+    ...         print(ledger.statistics.put({"box": values}))
+    ...     for statistic in ledger.statistics.read()["box"].values():
+    ...         print(statistic)
     2
     0
     1
-    cpu.percent 29 %
+    cpu.percent 29
     failed_builds 0
     """
 
@@ -60,101 +56,73 @@ class Statistics:
         source: str = SOURCE,
         reported: Iterable[str] = (),
     ) -> int:
-        """Keep all that a source says of some hosts; return how many values were written or gone.
+        """Write all statistics that a source reports of some hosts; return the number of changes.
 
-        One that the source said before and does not say now is gone; what other sources said
-        stays. A value that is the same stays since when it was, so what a source says again costs
-        a read and writes nothing. Cost: two small reads, and if something changed one transaction
-        of at most ten statements, for one host or for thousands (MariaDB changes 500 values in
-        each).
+        A statistic that the source reported before and does not report now is deleted; those of
+        other sources stay. An unchanged value keeps its ``since``, so repeating a call costs a read
+        and writes nothing. Cost: two small reads, and if something changed one transaction of at
+        most eight statements, for one host or for thousands (MariaDB changes 500 values in each).
 
         :param values: ``{host: statistics}``
-        :param source: who says it: a word for the program, which stays the same when it is
-            restarted. One host has one value of a statistic, of whoever said it last
-        :param reported: the hosts whose agent is heard of by this, also where nothing changed: it
-            is kept when that was (``reported_at``), which is a write each time
-        :raises ProviderNotFound: if a host is not there; then nothing is written
-        :raises StatisticConflict: if a statistic is declared with another type or unit
-        :raises DuplicateKey: if a host is given a statistic twice
+        :param source: the program that reports them, under a name that does not change when it is
+            restarted. A host has one value of a statistic: that of the last source
+        :param reported: the hosts whose agent has reported with this call, also if no value
+            changed: the time is recorded (``reported_at``), which is a write each time
+        :raises ProviderNotFound: if there is no such host; then nothing is written
+        :raises DuplicateKey: if a host has a statistic twice
         """
         if not isinstance(values, Mapping):
             raise exceptions.InvalidField("values", values, "a mapping of hosts to statistics")
-        said = {names.provider_key(host): _statistics(host, some) for host, some in values.items()}
-        heard = _keys("reported", reported)
-        uuids = self._store.uuids([*dict.fromkeys((*said, *heard))])
-        by_uuid = {uuids[key]: some for key, some in said.items()}
-        if len(by_uuid) != len(said):
+        by_key = {names.provider_key(host): _checked(host, some) for host, some in values.items()}
+        if isinstance(reported, str) or not isinstance(reported, Iterable):
+            raise exceptions.InvalidField("reported", reported, "a list of hosts")
+        heard = [names.provider_key(host) for host in reported]
+        uuids = self._store.uuids([*dict.fromkeys((*by_key, *heard))])
+        by_uuid = {uuids[key]: statistics for key, statistics in by_key.items()}
+        if len(by_uuid) != len(by_key):
             raise exceptions.DuplicateKey("values", sorted(values), "each host once")
-        order = StatisticsOrder(by_uuid, source, reported=frozenset(uuids[key] for key in heard))
-        if not order.providers:
-            return 0
-        return self._store.backend.put_statistics(order)
+        order = StatisticsOrder(by_uuid, source, frozenset(uuids[key] for key in heard))
+        return self._store.backend.put_statistics(order) if order.providers else 0
 
     def read(self, *hosts: str, names: Iterable[str] | None = None) -> StatisticsByProvider:
-        """Return ``{host: {name: statistic}}``, hosts in the order they were made; empty ones not.
+        """Return ``{host: {name: statistic}}``, hosts in the order in which they were created.
 
-        Cost: two queries, for one host or for all.
+        A host without statistics is left out. Cost: one query, for one host or for all.
 
-        :param hosts: of these alone (names or uuids); none: of all
-        :param names: these statistics alone
-        :raises ProviderNotFound: if there is no provider of a name
+        :param hosts: only these (names or uuids); none: all
+        :param names: only these statistics
+        :raises ProviderNotFound: if there is no such host
         """
         return self._store.backend.read_statistics(self._filter(hosts, names))
 
     def forget(self, *hosts: str, names: Iterable[str] | None = None) -> int:
-        """Forget the statistics of some hosts, or of some names; return how many values they were.
+        """Delete the statistics of some hosts, or of some names; return the number of values.
 
-        A name that is forgotten of all hosts is declared no more, and may get another type or unit.
-        Whoever says one again makes it anew.
-
-        :param hosts: of these (names or uuids); none: of all
-        :param names: these statistics alone; None: all, if hosts are given
-        :raises InvalidField: if neither is given
-        :raises ProviderNotFound: if there is no provider of a name
+        :param hosts: only of these (names or uuids); none: of all
+        :param names: only these statistics; None: all, if hosts are passed
+        :raises InvalidField: if neither is passed
+        :raises ProviderNotFound: if there is no such host
         """
         if not hosts and names is None:
             raise exceptions.InvalidField("forget", names, "hosts, or names of statistics")
         return self._store.backend.forget_statistics(self._filter(hosts, names))
 
-    def declare(self, *types: StatisticType) -> None:
-        """Declare statistics, or describe those anew that are declared.
-
-        What is put is declared by that, if it was not; so this is for descriptions, and for who
-        wants a name to be his own before somebody else says it.
-
-        :raises StatisticConflict: if one is declared with another type or unit
-        """
-        for one in types:
-            if not isinstance(one, StatisticType):
-                raise exceptions.InvalidField("declare", one, "a StatisticType")
-        if types:
-            self._store.backend.put_statistics(StatisticsOrder(types=types))
-
-    def types(self) -> tuple[StatisticType, ...]:
-        """Return the statistics that are declared, by name. Cost: one statement."""
-        return self._store.backend.statistic_types()
-
     def _filter(self, hosts: Iterable[str], wanted: Iterable[str] | None) -> StatisticFilter:
         keys = [names.provider_key(host) for host in hosts]
-        of = frozenset(self._store.uuids(keys).values()) if keys else None
+        uuids = frozenset(self._store.uuids(keys).values()) if keys else None
         if wanted is not None and (isinstance(wanted, str) or not isinstance(wanted, Iterable)):
             raise exceptions.InvalidField("names", wanted, "a list of names")
-        named = None if wanted is None else frozenset(map(statistic_name, wanted))
-        return StatisticFilter(of, named)
+        return StatisticFilter(
+            uuids, None if wanted is None else frozenset(map(statistic_name, wanted))
+        )
 
 
-def _keys(what: str, given: Iterable[str]) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise exceptions.InvalidField(what, given, "a list of hosts")
-    return [names.provider_key(host) for host in given]
-
-
-def _statistics(host: str, given: object) -> tuple[Statistic, ...]:
+def _checked(host: str, statistics: object) -> tuple[Statistic, ...]:
     expected = f"statistics of {host}, in a list"
-    if not isinstance(given, Iterable):
-        raise exceptions.InvalidField("values", given, expected)
-    found = tuple(given)
-    for one in found:
-        if not isinstance(one, Statistic):
-            raise exceptions.InvalidField("values", one, expected)
-    return found
+    if not isinstance(statistics, Iterable):
+        raise exceptions.InvalidField("values", statistics, expected)
+    checked = tuple(statistics)
+    for statistic in checked:
+        if not isinstance(statistic, Statistic):
+            raise exceptions.InvalidField("values", statistic, expected)
+    return checked

@@ -33,8 +33,7 @@ The laws a backend keeps, under any number of threads and processes and a kill a
 * the change feed tells every write, in the order of its shard, as soon as it can be read;
 * of those who wait, whoever came earlier has the smaller number; one that does not renew is gone by
   the ledger's clock;
-* a statistic means the same at all providers, goes with its provider, and is written only where its
-  value is another;
+* statistics are deleted with their provider, and written only where the value changes;
 * while use over time is recorded, the intervals without an end are what consumers hold, by class:
   every write keeps them so (:mod:`resource_objects.providers.use_over_time`), whichever process
   writes and whenever it learned that it is recorded.
@@ -81,7 +80,6 @@ from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
     StatisticsOrder,
-    StatisticType,
 )
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
@@ -368,14 +366,13 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def put_statistics(self, order: StatisticsOrder) -> int:
-        """Keep what a source says of some providers; return how many values were written or gone.
+        """Write the statistics that a source reports; return the number of changed values.
 
-        In one transaction, whatever the number of providers; statements do not grow with it. If
-        nothing is another and nobody reported, nothing is written. A value is since when its
-        source says, else since now, by the ledger's clock. Types that are not declared are made.
+        One transaction writes all; the number of statements does not grow with the providers. If no
+        value changes and no provider reports, nothing is written. A value without ``since`` gets
+        the time of the ledger's clock.
 
         :raises ProviderNotFound: if one of ``values`` or ``reported`` is not there
-        :raises StatisticConflict: if one is declared with another type or unit
         """
 
     @abc.abstractmethod
@@ -387,15 +384,8 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def statistic_types(self) -> tuple[StatisticType, ...]:
-        """Return the statistics that are declared, by name (code points)."""
-
-    @abc.abstractmethod
     def forget_statistics(self, wanted: StatisticFilter) -> int:
-        """Forget the statistics of a filter; return how many values they were.
-
-        Where no provider is named, what is forgotten is declared no more.
-        """
+        """Delete the statistics that match a filter; return the number of values."""
 
     # --- writing ---
 

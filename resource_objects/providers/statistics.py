@@ -1,26 +1,23 @@
-"""Statistics: figures that a host's agent tells beside what the host has, declared and typed.
+"""Statistics: values that agents report of their hosts in addition to inventories.
 
-How long a host is up, how busy its processors are, how many builds failed there: nothing of it is
-consumed, so none of it is an inventory. A scheduler in another process wants to read it all the
-same, of all hosts at once, and to know what it reads. So a statistic is declared
-(:class:`StatisticType`: name, type, unit, description), and a name means the same on all hosts of a
-ledger; and a value (:class:`Statistic`) tells since when it is what it is, and who said so.
+The uptime of a host, the load of its processors or the number of failed builds is not consumed, so
+it is no inventory. A scheduler in another process still needs it, for all hosts at once. A
+:class:`Statistic` has a name, a value, a source and the time since when it has this value.
 
-What is exact stays exact (law 7): a decimal has at most six places and is kept in millionths. In
-Nova a metric of 29 percent is sent as the float 0.29 and comes back as 28, and a statistic is text
-under a key that somebody makes up of a state or a project.
+Values are exact: a number is an integer or a decimal of at most six places, and never a float. In
+Nova a metric of 29 percent is sent as the float 0.29 and is read as 28.
 
-A scheduler reads hundreds of thousands of values at once, so they are plain values, no versioned
-objects: they cross to other processes as rows alone, whose version is the schema's.
+A scheduler reads hundreds of thousands of values at once, so they are plain values and no versioned
+objects: they cross to other processes only as rows, whose version is that of the schema.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import enum
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -29,32 +26,24 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.given import moment
 from resource_objects.ratio import decimal_of, millionths_of
 
-#: What a statistic may be.
-Value: TypeAlias = int | Decimal | str | bool | datetime.datetime
-#: What is kept of a value: a number, or a text where it is one.
-Stored: TypeAlias = tuple[int | None, str | None]
+#: A value of a statistic. A decimal without places is an integer.
+Value: TypeAlias = int | Decimal | bool | str
 
 #: Bound of decimals: their millionths fit 64 bits.
 MAX_DECIMAL = 9 * 10**12
-MAX_UNIT = 63
-#: Who says a statistic, unless somebody else is named.
+#: Bound of the stored text of a value.
+MAX_STORED = 512
+#: The default source of a statistic.
 SOURCE = "agent"
 
 # the rule of OpenTelemetry for names of instruments, with the colon that Prometheus' recorded
 # metrics have
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./:-]{0,254}\Z")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-
-
-class ValueType(enum.StrEnum):
-    """What kind of value a statistic has."""
-
-    INTEGER = "integer"  #: a signed 64-bit integer
-    DECIMAL = "decimal"  #: a decimal of at most six places, at most 9,000,000,000,000
-    TEXT = "text"  #: 1 to 255 printable characters
-    BOOLEAN = "boolean"
-    TIMESTAMP = "timestamp"  #: a moment, to the microsecond
+_EXPECTED = (
+    f"an integer of at most {MAX_AMOUNT}, a decimal of at most six places and {MAX_DECIMAL}, "
+    "True, False, or a text of 1 to 255 printable characters"
+)
 
 
 def statistic_name(value: object) -> str:
@@ -72,278 +61,102 @@ def statistic_name(value: object) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StatisticType:
-    """A statistic that is declared: its name, what its values are, and in which unit.
+class Statistic:
+    """A value that a source reports of a host.
 
-    Called with a value it gives a :class:`Statistic`. A name means one thing in a ledger: declared
-    with another type or unit it is refused (``StatisticConflict``). ``unit`` is free; UCUM's are
-    usual (``%``, ``By``, ``s``, ``MHz``).
+    :param name: a letter, then letters, digits and ``_ . - / :``; the unit is a part of the name,
+        such as ``uptime_seconds``
+    :param value: an integer, a decimal (a ``Decimal``, or a float by its shortest form), a boolean
+        or a text of one line
+    :param since: the time since when it has this value, with its time zone. None in a value to
+        put: the time of the ledger's clock
+    :param source: the program that reports it
+    :raises InvalidName: for a name or source that is none
+    :raises InvalidField: for a value of another type, or one that is too large or too precise
 
-    :raises InvalidName: for a name, unit or description that is none
-    :raises InvalidField: for a type that there is not
-
-    >>> load = StatisticType("cpu.percent", "decimal", "%", "how busy the processors are")
-    >>> print(load("12.5"))
-    cpu.percent 12.5 %
-    >>> load(1 / 3)
+    >>> print(Statistic("cpu.percent", 12.50))
+    cpu.percent 12.5
+    >>> Statistic("cpu.percent", 29.0).value
+    29
+    >>> Statistic("cpu.percent", 1 / 3)
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidField: cpu.percent: got 0.3333333333333333, expected ...
     """
 
     name: str
-    type: ValueType
-    unit: str | None = None
-    description: str | None = None
-
-    def __init__(
-        self,
-        name: str,
-        type: ValueType | str,
-        unit: str | None = None,
-        description: str | None = None,
-    ) -> None:
-        found = None if not isinstance(type, str) else _TYPES.get(type)
-        if found is None:
-            expected = f"one of {', '.join(_TYPES)}"
-            raise exceptions.InvalidField(f"type of statistic {name}", type, expected)
-        if unit is not None and len(names.label(unit, "unit of a statistic")) > MAX_UNIT:
-            expected = f"at most {MAX_UNIT} characters"
-            raise exceptions.InvalidName("unit of a statistic", unit, expected)
-        if description is not None:
-            names.label(description, "description of a statistic")
-        for field, value in (
-            ("name", statistic_name(name)),
-            ("type", found),
-            ("unit", unit),
-            ("description", description),
-        ):
-            object.__setattr__(self, field, value)
-
-    def __call__(self, value: Any, since: datetime.datetime | None = None) -> Statistic:
-        """Return a value of it; ``since`` is when it became that, if the source knows."""
-        return Statistic(self, value, since)
-
-    def is_same(self, other: StatisticType) -> bool:
-        """Return whether it means the same; descriptions may differ."""
-        return (self.name, self.type, self.unit) == (other.name, other.type, other.unit)
-
-    def require(self, given: StatisticType) -> None:
-        """Raise unless somebody else means the same by the name.
-
-        :raises StatisticConflict: naming what is declared and what was given
-        """
-        if not self.is_same(given):
-            said = f"it is {_told(self)}, not {_told(given)}"
-            raise exceptions.StatisticConflict(self.name, said)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return {
-            "name": self.name,
-            "type": str(self.type),
-            "unit": self.unit,
-            "description": self.description,
-        }
-
-
-def _told(declared: StatisticType) -> str:
-    return f"{declared.type} in {declared.unit}" if declared.unit else str(declared.type)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Statistic:
-    """A value of a statistic, at one host.
-
-    :param type: the statistic that is declared
-    :param value: an integer, a ``Decimal`` (or anything that says one exactly: an integer, decimal
-        text, a float by its shortest form), a text, a boolean, or a moment with its time zone
-    :param since: when the value became what it is. None in what is put: the ledger's clock says it
-    :param source: who says it
-    :raises InvalidField: for a value that is none of the type, or too precise: it is not rounded
-
-    >>> up = StatisticType("uptime", "integer", "s")
-    >>> Statistic(up, 86400).value, Statistic(up, 86400).unit
-    (86400, 's')
-    """
-
-    type: StatisticType
-    value: Any  #: of the kind that the type has: an integer, a Decimal, text, a boolean, a time
+    value: Any  #: an integer, a Decimal, a boolean or a text
     since: datetime.datetime | None = None
     source: str = SOURCE
 
     def __post_init__(self) -> None:
-        if not isinstance(self.type, StatisticType):
-            raise exceptions.InvalidField("type", self.type, "a StatisticType")
-        kind = _KINDS[self.type.type]
-        value = kind.read(self.value)
+        statistic_name(self.name)
+        value = _checked(self.value)
         if value is None:
-            raise exceptions.InvalidField(self.type.name, self.value, kind.expected)
+            raise exceptions.InvalidField(self.name, self.value, _EXPECTED)
         object.__setattr__(self, "value", value)
         if self.since is not None:
-            object.__setattr__(self, "since", moment(f"since of {self.type.name}", self.since))
+            object.__setattr__(self, "since", moment(f"since of {self.name}", self.since))
         names.label(self.source, "source of a statistic")
 
     @property
-    def name(self) -> str:
-        """The name of the statistic."""
-        return self.type.name
-
-    @property
-    def unit(self) -> str | None:
-        """The unit of the value."""
-        return self.type.unit
-
-    @property
     def text(self) -> str:
-        """The value for people, without its unit."""
-        value = self.value
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, datetime.datetime):
-            return value.isoformat()
-        return str(value)
+        """The value as text; ``true`` and ``false`` for a boolean."""
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
 
     def __str__(self) -> str:
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{self.name} {self.text}{unit}"
+        return f"{self.name} {self.text}"
 
-    # --- as it is kept ---
+    def to_stored(self) -> str:
+        """Return the value as JSON text in which a number is exact.
 
-    def to_stored(self) -> Stored:
-        """Return what is kept of the value: ``(number, None)``, or ``(None, text)`` of a text.
-
-        >>> StatisticType("cpu.percent", "decimal")("12.5").to_stored()
-        (12500000, None)
+        >>> Statistic("cpu.percent", Decimal("12.5")).to_stored()
+        '12.5'
         """
-        return _KINDS[self.type.type].stored(self.value)
+        if isinstance(self.value, Decimal):
+            return str(self.value)
+        return json.dumps(self.value, ensure_ascii=False)
 
     @classmethod
     def from_stored(
-        cls,
-        type: StatisticType,
-        stored: Stored,
-        since: datetime.datetime | None = None,
-        source: str = SOURCE,
+        cls, name: str, stored: str, since: datetime.datetime, source: str = SOURCE
     ) -> Self:
-        """Return the statistic of what is kept of its value; it was checked when it was put.
+        """Return the statistic of a stored value, which was checked when it was put.
 
-        >>> print(Statistic.from_stored(StatisticType("up", "boolean"), (1, None)))
+        >>> since = datetime.datetime(2026, 11, 16, tzinfo=datetime.UTC)
+        >>> print(Statistic.from_stored("up", "true", since))
         up true
         """
         made = object.__new__(cls)
-        value = _KINDS[type.type].kept(stored)
-        for field, given in (("type", type), ("value", value), ("since", since)):
-            object.__setattr__(made, field, given)
-        object.__setattr__(made, "source", source)
+        value = json.loads(stored, parse_float=Decimal)
+        for field, part in (("name", name), ("value", value), ("since", since), ("source", source)):
+            object.__setattr__(made, field, part)
         return made
 
-    # --- as plain data ---
-
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON. A decimal is text there, for a float would not be it."""
-        is_plain = isinstance(self.value, int | str)
+        """Return plain data for JSON. A decimal is text there: a float would not be exact."""
         return {
-            **self.type.to_dict(),
-            "value": self.value if is_plain else self.text,
+            "name": self.name,
+            "value": self.text if isinstance(self.value, Decimal) else self.value,
             "since": None if self.since is None else self.since.isoformat(),
             "source": self.source,
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the statistic of plain data.
 
-        :raises InvalidField: if it is none
-        """
+def _checked(value: Any) -> Value | None:
+    """Return a value of one of the types of values, None if it is none."""
+    if type(value) is bool:
+        return value
+    if type(value) is int:
+        return value if abs(value) <= MAX_AMOUNT else None
+    if isinstance(value, str):
         try:
-            declared = StatisticType(*(data[name] for name in ("name", "type", "unit")))
-            described = dataclasses.asdict(declared) | {"description": data.get("description")}
-            value, since = data["value"], data.get("since")
-            if declared.type is ValueType.TIMESTAMP:
-                value = datetime.datetime.fromisoformat(value)
-            since = None if since is None else datetime.datetime.fromisoformat(since)
-            return cls(StatisticType(**described), value, since, data.get("source", SOURCE))
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, exceptions.ResourceObjectsError):
-                raise
-            raise exceptions.InvalidField("statistic", data, "what to_dict() gives") from error
-
-
-# --- types of values ------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kind:
-    """What belongs to a type of values: what was expected, what is read, and how it is kept."""
-
-    expected: str
-    read: Callable[[Any], Value | None]
-    stored: Callable[[Any], Stored]
-    kept: Callable[[Stored], Any]
-
-
-def _integer(given: Any) -> int | None:
-    return given if type(given) is int and abs(given) <= MAX_AMOUNT else None
-
-
-def _decimal(given: Any) -> Decimal | None:
-    millionths = millionths_of(given, MAX_DECIMAL)
-    return None if millionths is None else decimal_of(millionths)
-
-
-def _text(given: Any) -> str | None:
-    try:
-        return names.label(given)
-    except exceptions.InvalidName:  # told by the caller, with the name of the statistic
+            return names.label(value)
+        except exceptions.InvalidName:  # the caller raises, with the name of the statistic
+            return None
+    millionths = millionths_of(value, MAX_DECIMAL)
+    if millionths is None:
         return None
-
-
-def _boolean(given: Any) -> bool | None:
-    return given if type(given) is bool else None
-
-
-def _timestamp(given: Any) -> datetime.datetime | None:
-    try:
-        return moment("value", given)
-    except exceptions.InvalidField:  # told by the caller, with the name of the statistic
-        return None
-
-
-def _millionths(value: Decimal) -> int:
-    numerator, denominator = value.as_integer_ratio()
-    return numerator * 1_000_000 // denominator
-
-
-_TYPES: dict[str, ValueType] = {one.value: one for one in ValueType}
-_KINDS = {
-    ValueType.INTEGER: _Kind(
-        f"an integer of at most {MAX_AMOUNT}, or minus that",
-        _integer,
-        lambda value: (value, None),
-        lambda stored: stored[0],
-    ),
-    ValueType.DECIMAL: _Kind(
-        f"a decimal of at most six places and {MAX_DECIMAL}, or minus that",
-        _decimal,
-        lambda value: (_millionths(value), None),
-        lambda stored: decimal_of(stored[0] or 0),
-    ),
-    ValueType.TEXT: _Kind(
-        "1 to 255 printable characters without spaces at either end",
-        _text,
-        lambda value: (None, value),
-        lambda stored: stored[1],
-    ),
-    ValueType.BOOLEAN: _Kind(
-        "True or False", _boolean, lambda value: (int(value), None), lambda stored: bool(stored[0])
-    ),
-    ValueType.TIMESTAMP: _Kind(
-        "a datetime with its time zone",
-        _timestamp,
-        lambda value: ((value - _EPOCH) // _MICROSECOND, None),
-        lambda stored: _EPOCH + (stored[0] or 0) * _MICROSECOND,
-    ),
-}
+    return millionths // 10**6 if millionths % 10**6 == 0 else decimal_of(millionths)
 
 
 # --- orders ---------------------------------------------------------------------------------------
@@ -351,100 +164,87 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StatisticsOrder:
-    """What a backend is told of the statistics of some providers, in one transaction.
+    """The statistics that one source reports, to write in one transaction.
 
     ``values``
-        by the uuid of each provider, all that the source says of it: what the source said before
-        and does not say now is gone, what others said stays
+        by the uuid of each provider, all statistics that the source reports: those that it reported
+        before and does not report now are deleted, those of other sources stay
     ``source``
-        who says it, whatever stands in the statistics
-    ``types``
-        declared too; their descriptions become those of the ledger
+        the source; it replaces that of each statistic
     ``reported``
-        uuids of providers whose owner has just said how they are
+        uuids of providers whose owner has just reported
 
-    :raises DuplicateKey: if a provider is given two values of one statistic
-    :raises StatisticConflict: if one statistic is declared in two ways
+    :raises DuplicateKey: if a provider has two values of one statistic
     """
 
     values: Mapping[str, tuple[Statistic, ...]] = dataclasses.field(default_factory=dict)
     source: str = SOURCE
-    types: tuple[StatisticType, ...] = ()
     reported: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         names.label(self.source, "source of statistics")
-        for uuid, found in self.values.items():
-            if len({one.name for one in found}) != len(found):
-                said = [one.name for one in found]
-                raise exceptions.DuplicateKey(f"statistics of {uuid}", said, "each once")
-        self.declared()
-
-    def declared(self) -> dict[str, StatisticType]:
-        """Return every statistic that it names, by name."""
-        given = (one.type for found in self.values.values() for one in found)
-        known: dict[str, StatisticType] = {}
-        for declared in (*self.types, *given):
-            found = known.setdefault(declared.name, declared)
-            if found is not declared:
-                found.require(declared)
-        return known
+        for uuid, statistics in self.values.items():
+            named = [statistic.name for statistic in statistics]
+            if len(set(named)) != len(named):
+                raise exceptions.DuplicateKey(f"statistics of {uuid}", named, "each once")
 
     @property
     def providers(self) -> set[str]:
-        """The uuids of all providers that it names."""
+        """The uuids of all providers in the order."""
         return {*self.values, *self.reported}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StatisticFilter:
-    """Which statistics to read, or to forget.
+    """A filter of statistics to read or to delete.
 
     ``providers``
-        of one of these (uuids); None asks nothing, an empty set matches nobody
+        of one of these (uuids); None matches all, an empty set matches none
     ``names``
-        one of these statistics; None asks nothing
+        one of these statistics; None matches all
     """
 
     providers: frozenset[str] | None = None
     names: frozenset[str] | None = None
 
 
-#: What is kept: by the name of the provider and of the statistic.
+#: Statistics by the name of the provider and of the statistic.
 StatisticsByProvider: TypeAlias = dict[str, dict[str, Statistic]]
 
 
-class KeptStatistic(NamedTuple):
-    """A statistic of a provider as it is kept."""
+class StoredStatistic(NamedTuple):
+    """A stored statistic of a provider."""
 
-    stored: Stored
+    value: str  #: as JSON text
     source: str
     since: datetime.datetime
 
 
 def changed(
-    kept: Mapping[str, KeptStatistic],
-    said: Iterable[Statistic],
+    stored: Mapping[str, StoredStatistic],
+    reported: Iterable[Statistic],
     source: str,
     now: datetime.datetime | None = None,
-) -> tuple[dict[str, KeptStatistic], list[str]]:
-    """Return what is to be written of one provider, by name, and the names that go.
+) -> tuple[dict[str, StoredStatistic], list[str]]:
+    """Return the rows of one provider to write, by name, and the names to delete.
 
-    Only a value that is another is written, or one that somebody else says now, which is since when
-    it was. So a source that says the same again, at another moment, writes nothing.
+    A row is written only if its value or its source changes; a changed source keeps ``since``. So a
+    source that reports the same values again writes nothing.
 
-    :param kept: what is kept of the provider, by name
-    :param now: since when values are that do not say it; None where only the names are wanted
+    :param stored: the rows that are stored, by name
+    :param now: ``since`` of values that have none; None where only the names are needed
     """
-    written: dict[str, KeptStatistic] = {}
-    said_now: set[str] = set()
-    for one in said:
-        name, stored = one.name, one.to_stored()
-        said_now.add(name)
-        known = kept.get(name)
-        if known is None or known.stored != stored:
-            written[name] = KeptStatistic(stored, source, one.since or now or _EPOCH)
-        elif known.source != source:
-            written[name] = known._replace(source=source)
-    gone = [name for name, one in kept.items() if one.source == source and name not in said_now]
-    return written, gone
+    written: dict[str, StoredStatistic] = {}
+    names_now: set[str] = set()
+    for statistic in reported:
+        name, value = statistic.name, statistic.to_stored()
+        names_now.add(name)
+        row = stored.get(name)
+        if row is None or row.value != value:
+            written[name] = StoredStatistic(value, source, statistic.since or now or _EPOCH)
+        elif row.source != source:
+            written[name] = row._replace(source=source)
+    deleted = [
+        name for name, row in stored.items() if row.source == source and name not in names_now
+    ]
+    return written, deleted

@@ -29,10 +29,10 @@ class Reports:
         self._figures: dict[str, tuple[tuple[str, ...], Figures]] = {}
 
     def of(self, name: str) -> Mapping[str, Statistic]:
-        """Return a statistic of all hosts that tell it. Cost: two queries for each name."""
+        """Return a statistic of all hosts that tell it. Cost: one query for each name."""
         if name not in self._by_name:
             found: StatisticsByProvider = {}
-            if self._ledger is not None and name in self.declared:
+            if self._ledger is not None:
                 found = self._ledger.statistics.read(names=[name])
             self._by_name[name] = {host: told[name] for host, told in found.items()}
         return self._by_name[name]
@@ -48,24 +48,18 @@ class Reports:
 
     @functools.cached_property
     def statistics(self) -> StatisticsByProvider:
-        """Every statistic of every host. Cost: two queries."""
+        """Every statistic of every host. Cost: one query."""
         return {} if self._ledger is None else self._ledger.statistics.read()
 
-    @functools.cached_property
-    def declared(self) -> frozenset[str]:
-        """The names of the statistics that there are. Cost: one query."""
-        if self._ledger is None:
-            return frozenset()
-        return frozenset(one.name for one in self._ledger.statistics.types())
+    def require_reported(self, name: str) -> None:
+        """Raise unless some host reports a statistic: a name that no host reports is misspelled.
 
-    def require_declared(self, name: str) -> None:
-        """Raise unless there is a statistic of a name.
-
-        :raises InvalidField: if there is none
+        :raises InvalidField: if no host reports it
         """
-        if name not in self.declared:
-            known = ", ".join(sorted(self.declared)) or "none"
-            raise exceptions.InvalidField("statistic", name, f"one that is declared: {known}")
+        if not self.of(name):
+            known = ", ".join(sorted({one for some in self.statistics.values() for one in some}))
+            expected = f"one that a host reports: {known or 'none'}"
+            raise exceptions.InvalidField("statistic", name, expected)
 
     @functools.cached_property
     def silence(self) -> Mapping[str, float]:
@@ -84,8 +78,5 @@ class Reports:
 
 
 def number_of(statistic: Statistic) -> float:
-    """Return a statistic as a number: a moment in seconds since 1970; NaN for a text."""
-    value = statistic.value
-    if isinstance(value, datetime.datetime):
-        return value.timestamp()
-    return float("nan") if isinstance(value, str) else float(value)
+    """Return a statistic as a number; NaN for a text."""
+    return float("nan") if isinstance(statistic.value, str) else float(statistic.value)

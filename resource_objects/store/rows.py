@@ -19,7 +19,7 @@ from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind, Outcome
 from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.providers.statistics import KeptStatistic, StatisticType
+from resource_objects.providers.statistics import StoredStatistic
 from resource_objects.providers.use_over_time import UseInterval, UseRecording
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.store import tables
@@ -157,8 +157,7 @@ class Rows:
         self.units_of: Index[str, tuple[str, str]] = self.units.index(_first)
 
         self.server_groups: Table[str, ServerGroup] = self._table()
-        self.statistics: Table[str, dict[str, KeptStatistic]] = self._table()
-        self.statistic_types: Table[str, StatisticType] = self._table()
+        self.statistics: Table[str, dict[str, StoredStatistic]] = self._table()
 
         #: by the operation's id, in the order of the writes
         self.operations: Table[str, OperationRow] = self._table()

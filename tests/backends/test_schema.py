@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from sqlalchemy.pool import NullPool
 from resource_objects import exceptions
 from resource_objects.backends.sql import migrations, tables
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.providers.statistics import StatisticsOrder, StatisticType
+from resource_objects.providers.statistics import Statistic, StatisticsOrder
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import claim, define, host, picture
 from tests.backends.conftest import ask, ask_all
@@ -166,26 +167,22 @@ def test_the_database_refuses_statistics_that_cannot_be(
     ledger: SQLBackend, ledger_url: str
 ) -> None:
     names = define(ledger, host("host0", "VCPU=1"))
-    up = StatisticType("is_up", "boolean")
+    up = functools.partial(Statistic, "is_up")
     ledger.put_statistics(StatisticsOrder({names["host0"]: (up(True),)}))
-    [(provider, type_)] = ask(ledger_url, "SELECT provider_id, type_id FROM statistics")
+    [(provider,)] = ask(ledger_url, "SELECT provider_id FROM statistics")
     ask(ledger_url, "DELETE FROM statistics")
-    good = f"({provider}, {type_}, 1, NULL, '2026-11-22 12:00:00', 'agent')"
-    columns = "(provider_id, type_id, number, text, since, source)"
+    good = f"({provider}, 'is_up', 'true', '2026-11-22 12:00:00', 'agent')"
+    columns = "(provider_id, name, value, since, source)"
     strict = _STRICT.get(ledger._database.dialect, ())
     for wrong in (
-        good.replace("1, NULL", "1, 'on'"),
-        good.replace("1, NULL", "NULL, NULL"),
+        good.replace("'true'", "NULL"),
         good.replace(f"({provider},", f"({provider + 99},"),
-        good.replace(f", {type_}, 1", f", {type_ + 99}, 1"),
         good.replace("'agent'", "NULL"),
         f"{good}, {good}",
     ):
         with pytest.raises(sqlalchemy.exc.DBAPIError):
             _run(ledger_url, *strict, f"INSERT INTO statistics {columns} VALUES {wrong}")
     _run(ledger_url, *strict, f"INSERT INTO statistics {columns} VALUES {good}")
-    with pytest.raises(sqlalchemy.exc.DBAPIError):
-        _run(ledger_url, *strict, "DELETE FROM statistic_types")
     unlink = "UPDATE resource_providers SET root_id = NULL"
     gone = "DELETE FROM inventories", unlink, "DELETE FROM resource_providers"
     _run(ledger_url, *strict, *gone)

@@ -35,7 +35,7 @@ from resource_objects.providers.orders import (
     subject_of,
 )
 from resource_objects.providers.settle import settle
-from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder, StatisticType
+from resource_objects.providers.statistics import Statistic, StatisticFilter, StatisticsOrder
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.server_groups import make_group
 from resource_objects.testing.conformance.suite import (
@@ -199,13 +199,12 @@ def test_statements_of_statistics_do_not_grow_with_the_providers(
     counted: SQLBackend, count: Count
 ) -> None:
     uuids = list(define(counted, *(host(f"host{n}") for n in range(60))).values())
-    types = [StatisticType(f"figure.{n}", "integer") for n in range(5)]
     found = []
     for size in (1, 60):
         some = uuids[:size]
 
         def order(value: int, some: list[str] = some, names: int = 5) -> StatisticsOrder:
-            said = tuple(one(value) for one in types[:names])
+            said = tuple(Statistic(f"figure.{n}", value) for n in range(names))
             return StatisticsOrder(dict.fromkeys(some, said))
 
         wanted = StatisticFilter(frozenset(some))

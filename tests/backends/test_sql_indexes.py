@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import re
 import sqlite3
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder, StatisticType
+from resource_objects.providers.statistics import Statistic, StatisticFilter, StatisticsOrder
 from resource_objects.providers.waiting import Awaited
 from resource_objects.testing.conformance.suite import adjust, claim, define, release
 from resource_objects.testing.conformance.waiting import enter
@@ -84,7 +85,7 @@ def use_everything(backend: SQLBackend) -> None:
     adjust(backend, "c", {names["host1"]: "VCPU=1"})
     adjust(backend, "c", {names["host1"]: "VCPU=1"})
     release(backend, "c")
-    load = StatisticType("cpu.percent", "decimal", "%")
+    load = functools.partial(Statistic, "cpu.percent")
     backend.put_statistics(StatisticsOrder({names["host1"]: (load(1),)}))
     backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"])))
 

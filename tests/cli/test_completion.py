@@ -21,7 +21,7 @@ from resource_objects.backends.sql.beginnings import MOST, names_beginning
 from resource_objects.cli import completion
 from resource_objects.cli.main import Program
 from resource_objects.ledger import backend_for
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 from tests.cli.conftest import ROOT
 
 
@@ -35,7 +35,7 @@ def fill(ledger: ro.Ledger) -> None:
     for name in ("job-1", "job-2", "two words", "a:b", "gone"):
         ledger.claim(name, {"lab-1": "VCPU=1"})
     ledger.release("gone")
-    ledger.statistics.declare(StatisticType("cpu.percent", "decimal", "%"))
+    ledger.statistics.put({"lab-1": [Statistic("cpu.percent", 1)]})
 
 
 @pytest.fixture

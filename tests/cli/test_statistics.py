@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +12,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import clock
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 
-LOAD = StatisticType("cpu.percent", "decimal", "%", "how busy the processors are")
-BUILDS = StatisticType("failed_builds", "integer")
-BOOTED = StatisticType("booted_at", "timestamp")
-NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
+LOAD = functools.partial(Statistic, "cpu.percent")
+BUILDS = functools.partial(Statistic, "failed_builds")
 
 
 @pytest.fixture
@@ -32,10 +31,9 @@ def lab(url: str, run: Callable[..., Any]) -> Callable[..., Any]:
         ledger.statistics.put(
             {
                 "lab-10": [LOAD("12.5", since=ledger.now() - datetime.timedelta(minutes=3))],
-                "lab-2": [LOAD("0.29"), BUILDS(3), BOOTED(NOON)],
+                "lab-2": [LOAD(0.29), BUILDS(3)],
             }
         )
-        ledger.statistics.declare(LOAD)
     return lambda *words: run("--database", url, *words)
 
 
@@ -50,18 +48,17 @@ def reported(lab, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ledger.statistics.put({}, reported=["lab-10"])
 
 
-def test_statistics_are_listed_with_unit_and_since(lab) -> None:
+def test_statistics_are_listed_with_since(lab) -> None:
     shown = lab("statistic", "list", "lab-10")
     assert shown.lines[1:4:2] == [
-        "| host   | statistic   | value | unit | since     | source |",
-        "| lab-10 | cpu.percent | 12.5  | %    | 3 min ago | agent  |",
+        "| host   | statistic   | value | since     | source |",
+        "| lab-10 | cpu.percent | 12.5  | 3 min ago | agent  |",
     ]
 
 
 def test_hosts_are_in_natural_order_and_values_exact_for_programs(lab) -> None:
     rows = json.loads(lab("statistic", "list", "-f", "json").out)
     assert [(row["host"], row["statistic"], row["value"]) for row in rows] == [
-        ("lab-2", "booted_at", "2026-11-22T12:00:00+00:00"),
         ("lab-2", "cpu.percent", "0.29"),
         ("lab-2", "failed_builds", 3),
         ("lab-10", "cpu.percent", "12.5"),
@@ -71,25 +68,12 @@ def test_hosts_are_in_natural_order_and_values_exact_for_programs(lab) -> None:
     assert one.lines == ["3"]
 
 
-def test_what_is_declared_is_listed(lab) -> None:
-    rows = json.loads(lab("statistic", "list", "--declared", "-f", "json").out)
-    assert rows[1] == {
-        "statistic": "cpu.percent",
-        "type": "decimal",
-        "unit": "%",
-        "description": "how busy the processors are",
-    }
-    assert len(rows) == 3
-    assert lab("statistic", "list", "--declared", "lab-1").status == 2
-
-
 def test_statistics_are_forgotten(lab) -> None:
     assert lab("statistic", "forget", "lab-10").out == "1 value forgotten\n"
     assert lab("statistic", "forget", "--name", "cpu.percent", "--name", "x").out == (
         "1 value forgotten\n"
     )
     assert lab("statistic", "list", "lab-10").out == "no host tells statistics\n"
-    assert len(json.loads(lab("statistic", "list", "--declared", "-f", "json").out)) == 2
     assert lab("statistic", "forget").status == 2
 
 

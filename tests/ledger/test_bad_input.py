@@ -7,6 +7,7 @@ a value of the wrong type is refused like every other wrong value.
 from __future__ import annotations
 
 import datetime
+import functools
 import inspect
 import itertools
 import operator
@@ -25,10 +26,10 @@ from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 
 HOUR = datetime.timedelta(hours=1)
-LOAD = StatisticType("cpu.percent", "decimal", "%")
+LOAD = functools.partial(Statistic, "cpu.percent")
 LATE = datetime.datetime.max.replace(tzinfo=datetime.timezone(-5 * HOUR))
 EARLY = datetime.datetime.min.replace(tzinfo=datetime.timezone(5 * HOUR))
 
@@ -155,8 +156,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "statistics.put": {"values": {"host0": [LOAD(2)]}},
     "statistics.read": {"hosts": ["host0"]},
     "statistics.forget": {"hosts": ["host0"]},
-    "statistics.declare": {"types": [LOAD]},
-    "statistics.types": {},
 }
 #: What takes or gives no value.
 OTHERS = {"close", "backend", "actor", "retries"}
@@ -221,7 +220,7 @@ def state(ledger: ro.Ledger) -> Any:
     names = itertools.chain(
         ledger.names.classes.list(), ledger.names.traits.list(), ledger.names.aggregates.list()
     )
-    told = ledger.statistics.read(), ledger.statistics.types()
+    told = ledger.statistics.read()
     return list(ledger.trees()), list(ledger.consumers()), list(names), ledger.feed.cursor(), told
 
 

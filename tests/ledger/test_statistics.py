@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import uuid
 
 import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 
-LOAD = StatisticType("cpu.percent", "decimal", "%")
-BUILDS = StatisticType("failed_builds", "integer", None, "how many builds failed since it started")
+LOAD = functools.partial(Statistic, "cpu.percent")
+BUILDS = functools.partial(Statistic, "failed_builds")
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_hosts_are_given_by_name_or_uuid(lab: ro.Ledger) -> None:
 def test_another_process_reads_what_a_host_told(
     url: str, lab: ro.Ledger, request: pytest.FixtureRequest
 ) -> None:
-    lab.statistics.put({"a": [LOAD("12.5")]})
+    lab.statistics.put({"a": [LOAD(12.5)]})
     if not url.startswith("memory"):
         with ro.connect(url) as scheduler:
             assert scheduler.statistics.read() == lab.statistics.read()
@@ -55,16 +56,6 @@ def test_a_renamed_host_keeps_its_statistics(lab: ro.Ledger) -> None:
     lab.statistics.put({"a": [LOAD(1)]})
     lab.change("a", name="c")
     assert list(lab.statistics.read("c")) == ["c"]
-
-
-def test_statistics_are_declared_once(lab: ro.Ledger) -> None:
-    lab.statistics.declare(BUILDS, LOAD)
-    lab.statistics.declare()
-    assert lab.statistics.types() == (LOAD, BUILDS)
-    with pytest.raises(exceptions.StatisticConflict, match="failed_builds is declared otherwise"):
-        lab.statistics.put({"a": [StatisticType("failed_builds", "text")("3")]})
-    assert lab.statistics.forget(names=["failed_builds"]) == 0
-    assert lab.statistics.put({"a": [StatisticType("failed_builds", "text")("3")]}) == 1
 
 
 def test_an_order_of_nothing_asks_nobody(lab: ro.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import resource_objects as ro
 from resource_objects.providers import ServerGroup, partitions
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec
 
 TRAITS = ["CUSTOM_A", "CUSTOM_B", "HW_CPU_X86_AVX2"]
 AGGREGATES = ["rack0", "rack1", "rack2"]
-LOAD = StatisticType("load", "decimal")
-BUILDS = StatisticType("failed_builds", "integer")
-MODEL = StatisticType("cpu_info:vendor", "text")
+LOAD = functools.partial(Statistic, "load")
+BUILDS = functools.partial(Statistic, "failed_builds")
+MODEL = functools.partial(Statistic, "cpu_info:vendor")
 
 
 def ledger(seed):
@@ -29,7 +30,6 @@ def ledger(seed):
             if candidates:
                 found.claim(f"job-{number}", candidates)
                 break
-    found.statistics.declare(LOAD, BUILDS, MODEL)
     told = {}
     for name in names:
         values = [LOAD(chance.randint(0, 9)), BUILDS(chance.randint(0, 4))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from decimal import Decimal
 
 import pytest
@@ -11,7 +12,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import ServerGroup
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import Pipeline
@@ -162,15 +163,15 @@ def test_a_filter_by_its_table(lab, name, settings, asked, expected):
         assert one is None or one.startswith(wanted)
 
 
-LOAD = StatisticType("load", "decimal", "%")
+LOAD = functools.partial(Statistic, "load")
 
 
 def test_statistics_and_when_a_host_was_heard_of(lab):
-    lab.statistics.put({"a": [LOAD("12.5")], "b": [LOAD(99)]}, reported=["a", "b"])
+    lab.statistics.put({"a": [LOAD(12.5)], "b": [LOAD(99)]}, reported=["a", "b"])
     settings = {"conditions": {"load": "<= 80"}}
     assert said(lab, "statistics", settings) == [
         None,
-        "load 99 %, has to be <= 80",
+        "load 99, has to be <= 80",
         "does not tell load, which has to be <= 80",
         "does not tell load, which has to be <= 80",
     ]
@@ -188,14 +189,14 @@ def test_a_host_that_was_silent_is_refused_by_the_clock_of_the_ledger(lab, monke
     assert told == "reported 500 s ago, has to within 180 s"
 
 
-def test_a_statistic_that_is_not_declared_is_an_error_that_names_those_that_are(lab):
+def test_a_statistic_that_no_host_reports_is_an_error_that_names_those_that_are(lab):
     lab.statistics.put({"a": [LOAD(1)]})
     for kind in (
         {"filters": {"statistics": {"conditions": {"lod": "<= 3"}}}},
         {"weighers": {"statistics": {"weights": {"lod": 1}}}},
     ):
         with pytest.raises(
-            exceptions.FilterFailed, match="'lod', expected one that is declared: load"
+            exceptions.FilterFailed, match="'lod', expected one that a host reports: load"
         ):
             Scheduler(lab, **kind).select_destinations("VCPU=1")
 

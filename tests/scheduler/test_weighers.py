@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import ServerGroup, partitions
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.states import HostStates
@@ -70,8 +72,9 @@ def test_a_weigher_by_its_table(lab, weighers, said, expected):
     ],
 )
 def test_statistics_by_their_table(lab, settings, expected):
-    load, builds = StatisticType("load", "decimal"), StatisticType("builds", "integer")
-    told = {"a": [load("2.5"), builds(2)], "b": [load(7), builds(0)], "c": [load(1)]}
+    load = functools.partial(Statistic, "load")
+    builds = functools.partial(Statistic, "builds")
+    told = {"a": [load(2.5), builds(2)], "b": [load(7), builds(0)], "c": [load(1)]}
     if "missing" not in settings:
         told["c"].append(builds(0))
     lab.statistics.put(told)

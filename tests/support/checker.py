@@ -43,8 +43,7 @@ _QUERIES = {
     "recording": "SELECT shard, records_use FROM change_heads",
     "intervals": "SELECT consumer_id, class_id, amount, consumer, project_id, user_id, began_at,"
     " ended_at FROM use_intervals",
-    "statistics": "SELECT provider_id, type_id, number, text, source FROM statistics",
-    "statistic_types": "SELECT id, name, value_type FROM statistic_types",
+    "statistics": "SELECT provider_id, name, value, source FROM statistics",
     "server_groups": "SELECT name, policy, max_per_host FROM server_groups",
     "in_groups": "SELECT name, gone, server_group FROM consumers",
     "whose": "SELECT id, name, project_id, user_id FROM consumers",
@@ -415,27 +414,22 @@ def _use_over_time(tables: Tables) -> Iterator[str]:
 
 
 def _statistics(tables: Tables) -> Iterator[str]:
-    """A statistic has one value, of the type that is declared, and is of a provider."""
-    declared = {number: (name, kind) for number, name, kind in tables["statistic_types"]}
+    """A statistic has one value, which is JSON, a source, and a provider that exists."""
     providers = {row[0] for row in tables["providers"]}
-    names = Counter(name for name, _ in declared.values())
-    for name, count in names.items():
+    for (provider, name), count in Counter(row[:2] for row in tables["statistics"]).items():
         if count > 1:
-            yield f"statistic {name} is declared {count} times"
-    told = Counter(row[:2] for row in tables["statistics"])
-    for (provider, number), count in told.items():
-        if count > 1:
-            yield f"provider {provider} tells statistic {number} {count} times"
-    for provider, number, value, text, source in tables["statistics"]:
-        name, kind = declared.get(number, (None, None))
-        if name is None or provider not in providers:
-            yield f"statistic {number} of provider {provider}: one is not there"
-        elif (text is None) == (kind == "text") or (value is None) == (text is None):
-            yield f"statistic {name} of provider {provider}: {value} or {text!r} is no {kind}"
-        elif kind == "boolean" and value not in (0, 1):
-            yield f"statistic {name} of provider {provider}: {value} is no boolean"
+            yield f"provider {provider} has statistic {name} {count} times"
+    for provider, name, value, source in tables["statistics"]:
+        if provider not in providers:
+            yield f"statistic {name} of provider {provider}: it is not there"
+        try:
+            is_value = isinstance(json.loads(value), int | float | str)
+        except ValueError:
+            is_value = False
+        if not is_value:
+            yield f"statistic {name} of provider {provider}: {value} is no value"
         if not source:
-            yield f"statistic {name} of provider {provider} is said by nobody"
+            yield f"statistic {name} of provider {provider} has no source"
 
 
 def _server_groups(tables: Tables) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +16,13 @@ from resource_objects.host.tracker import FindingKind, ResourceTracker
 from resource_objects.host.tracker.adopting import Adopter
 from resource_objects.ledger import RetryPolicy
 from resource_objects.providers import Backend
-from resource_objects.providers.statistics import StatisticsOrder, StatisticType
+from resource_objects.providers.statistics import Statistic, StatisticsOrder
 from tests.host.used_hosts import row
 from tests.tracker.agents import Agent
 from tests.tracker.test_adopting import Rows
 
-LOAD = StatisticType("cpu.percent", "decimal", "%")
-BUILDS = StatisticType("failed_builds", "integer")
+LOAD = functools.partial(Statistic, "cpu.percent")
+BUILDS = functools.partial(Statistic, "failed_builds")
 MINUTE = datetime.timedelta(minutes=1)
 
 
@@ -64,19 +65,19 @@ def reported(ledger: ro.Ledger) -> dict[str, datetime.datetime | None]:
 
 def test_what_hosts_tell_is_one_write(ledger: ro.Ledger, written: list[StatisticsOrder]) -> None:
     agent = Agent(a="VCPU=8", b="VCPU=8", c="VCPU=8")
-    agent.tells = {"a": [LOAD("12.5"), BUILDS(0)], "b": [LOAD(3)]}
+    agent.tells = {"a": [LOAD(12.5), BUILDS(0)], "b": [LOAD(3)]}
     tracker = ResourceTracker(ledger, agent)
     assert not tracker.update_available_resource().findings
     assert len(written) == 1
-    assert values(ledger) == {"a": {"cpu.percent": LOAD("12.5").value, "failed_builds": 0}, **_b(3)}
+    assert values(ledger) == {"a": {"cpu.percent": LOAD(12.5).value, "failed_builds": 0}, **_b(3)}
     first = ledger.statistics.read()
     assert str(tracker.update_available_resource()) == "nothing changed"
     assert ledger.statistics.read() == first
-    agent.tells["a"] = [LOAD("12.5")]
+    agent.tells["a"] = [LOAD(12.5)]
     tracker.update_available_resource("b")
     assert values(ledger)["a"].keys() == {"cpu.percent", "failed_builds"}, "a was not asked"
     tracker.update_available_resource()
-    assert values(ledger) == {"a": {"cpu.percent": LOAD("12.5").value}, **_b(3)}
+    assert values(ledger) == {"a": {"cpu.percent": LOAD(12.5).value}, **_b(3)}
 
 
 def _b(load: int) -> dict[str, dict[str, Any]]:
@@ -111,27 +112,6 @@ def test_wrong_statistics_of_one_host_stop_nobody(ledger: ro.Ledger) -> None:
     assert str(report.findings[0]) == "a: statistics: OSError: no such sensor"
     assert values(ledger) == _b(3)
     assert sorted(report.changed) == list("abcde"), "what they have is in step"
-
-
-def test_a_statistic_that_is_declared_otherwise_is_left_out(ledger: ro.Ledger) -> None:
-    ledger.statistics.declare(BUILDS)
-    agent = Agent(a="VCPU=8", b="VCPU=8", c="VCPU=8")
-    seconds = StatisticType("uptime", "integer", "s")
-    agent.tells = {
-        "a": [StatisticType("failed_builds", "text")("3"), LOAD(1)],
-        "b": [BUILDS(3), seconds(5)],
-        "c": [StatisticType("uptime", "decimal", "min")(5)],
-    }
-    tracker = ResourceTracker(ledger, agent)
-    report = tracker.update_available_resource()
-    assert values(ledger) == {"a": {"cpu.percent": 1}, "b": {"failed_builds": 3, "uptime": 5}}
-    assert [str(one) for one in report.findings] == [
-        "a: statistics: failed_builds is declared otherwise: it is integer, not text",
-        "c: statistics: uptime is declared otherwise: it is integer in s, not decimal in min",
-    ]
-    agent.tells["a"] = [LOAD(1)]
-    agent.tells["c"] = []
-    assert str(tracker.update_available_resource()) == "nothing changed"
 
 
 def test_nobody_reports_unless_it_is_asked_for(ledger: ro.Ledger) -> None:

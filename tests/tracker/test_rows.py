@@ -30,7 +30,7 @@ from resource_objects.host.tracker import (
 from resource_objects.host.tracker.moves import migration_of
 from resource_objects.interop import nova as novas
 from resource_objects.providers.feed import FeedEntry
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 from tests.tracker.agents import Agent
 from tests.tracker.labs import holdings, tracker, used
 
@@ -328,7 +328,8 @@ def test_who_boots_from_a_volume_takes_no_root_disk(lab: ro.Ledger) -> None:
 
 
 def test_what_another_tells_of_a_host_stays(lab: ro.Ledger) -> None:
-    builds, load = StatisticType("failed_builds", "integer"), StatisticType("load", "decimal")
+    builds = functools.partial(Statistic, "failed_builds")
+    load = functools.partial(Statistic, "load")
     agent = Agent(box="VCPU=4")
     ResourceTracker(lab, agent).update_available_resource()
     lab.statistics.put({"box": [builds(3)]}, source="builder")

@@ -33,7 +33,6 @@ from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
     StatisticsOrder,
-    StatisticType,
 )
 from resource_objects.providers.use_over_time import (
     UseBy,
@@ -262,12 +261,6 @@ class MemoryBackend(Backend):
         """Return the statistics of a filter (see the contract)."""
         with self._lock:
             return statistics.read(self._open(), wanted)
-
-    def statistic_types(self) -> tuple[StatisticType, ...]:
-        """Return the declared statistics, by name."""
-        with self._lock:
-            types = self._open().statistic_types
-            return tuple(types[name] for name in types.in_order())
 
     def forget_statistics(self, wanted: StatisticFilter) -> int:
         """Delete the statistics of a filter (see the contract)."""

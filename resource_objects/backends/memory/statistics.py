@@ -1,4 +1,4 @@
-"""What agents tell of providers beside what they have, in memory."""
+"""Statistics of providers, in memory."""
 
 from __future__ import annotations
 
@@ -18,70 +18,56 @@ from resource_objects.store.rows import ProviderRow, Rows
 
 
 def put(rows: Rows, order: StatisticsOrder, now: datetime.datetime) -> int:
-    """Put into a draft what is another, and who reported; return how many values these are."""
-    kept = {uuid: rows.providers.get(uuid) for uuid in sorted(order.providers)}
-    for uuid, provider in kept.items():
+    """Write changed values and the times of reports; return the number of changed values."""
+    providers = {uuid: rows.providers.get(uuid) for uuid in sorted(order.providers)}
+    for uuid, provider in providers.items():
         if provider is None:
             raise exceptions.ProviderNotFound(uuid)
         if uuid in order.reported:
-            reported = dataclasses.replace(provider, reported_at=now)
-            rows.providers.put(uuid, reported)
-    for name, declared in order.declared().items():
-        known = rows.statistic_types.get(name)
-        if known is None:
-            rows.statistic_types.put(name, declared)
-        else:
-            known.require(declared)
-    for declared in order.types:
-        rows.statistic_types.put(declared.name, declared)
+            rows.providers.put(uuid, dataclasses.replace(provider, reported_at=now))
     count = 0
-    for uuid, said in order.values.items():
-        here = rows.statistics.get(uuid) or {}
-        written, gone = changed(here, said, order.source, now)
-        if written or gone:
-            left = {name: one for name, one in {**here, **written}.items() if name not in gone}
+    for uuid, statistics in order.values.items():
+        stored = rows.statistics.get(uuid) or {}
+        written, deleted = changed(stored, statistics, order.source, now)
+        if written or deleted:
+            merged = {**stored, **written}
+            left = {name: row for name, row in merged.items() if name not in deleted}
             rows.statistics.put(uuid, left or None)
-            count += len(written) + len(gone)
+            count += len(written) + len(deleted)
     return count
 
 
 def read(rows: Rows, wanted: StatisticFilter) -> StatisticsByProvider:
-    """Return the statistics of a filter."""
-    types = rows.statistic_types
-    found: StatisticsByProvider = {}
+    """Return the statistics that match a filter."""
+    by_provider: StatisticsByProvider = {}
     for provider in _providers(rows, wanted):
-        kept = rows.statistics.rows.get(provider.uuid, {})
-        some = {
-            name: Statistic.from_stored(types[name], one.stored, one.since, one.source)
-            for name, one in sorted(kept.items())
+        statistics = {
+            name: Statistic.from_stored(name, row.value, row.since, row.source)
+            for name, row in sorted(rows.statistics.rows.get(provider.uuid, {}).items())
             if wanted.names is None or name in wanted.names
         }
-        if some:
-            found[provider.name] = some
-    return found
+        if statistics:
+            by_provider[provider.name] = statistics
+    return by_provider
 
 
 def forget(rows: Rows, wanted: StatisticFilter) -> int:
-    """Put into a draft what is left without the statistics of a filter; return how many go."""
+    """Delete the statistics that match a filter; return their number."""
     count = 0
     for provider in list(_providers(rows, wanted)):
-        here = rows.statistics.get(provider.uuid) or {}
-        gone = here if wanted.names is None else here.keys() & wanted.names
-        left = {name: one for name, one in here.items() if name not in gone}
-        if len(left) < len(here):
-            count += len(here) - len(left)
+        stored = rows.statistics.get(provider.uuid) or {}
+        deleted = stored if wanted.names is None else stored.keys() & wanted.names
+        left = {name: row for name, row in stored.items() if name not in deleted}
+        if deleted:
+            count += len(deleted)
             rows.statistics.put(provider.uuid, left or None)
-    if wanted.providers is None:
-        for name in list(rows.statistic_types):
-            if wanted.names is None or name in wanted.names:
-                rows.statistic_types.put(name, None)
     return count
 
 
 def _providers(rows: Rows, wanted: StatisticFilter) -> Iterator[ProviderRow]:
-    """Yield the providers of a filter, in the order they were created."""
+    """Yield the providers that match a filter, in the order in which they were created."""
     if wanted.providers is None:
         yield from (one for uuid, one in rows.providers.rows.items() if uuid in rows.statistics)
         return
-    found = (rows.providers.get(uuid) for uuid in wanted.providers)
-    yield from sorted((one for one in found if one is not None), key=lambda one: one.number)
+    providers = (rows.providers.get(uuid) for uuid in wanted.providers)
+    yield from sorted((one for one in providers if one is not None), key=lambda one: one.number)

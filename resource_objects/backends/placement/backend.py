@@ -47,7 +47,6 @@ from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
     StatisticsOrder,
-    StatisticType,
 )
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
@@ -367,10 +366,6 @@ class PlacementBackend(Backend):
         return self._absent(Ability.STATISTICS)
 
     def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
-        """Refuse: there are none."""
-        return self._absent(Ability.STATISTICS)
-
-    def statistic_types(self) -> tuple[StatisticType, ...]:
         """Refuse: there are none."""
         return self._absent(Ability.STATISTICS)
 

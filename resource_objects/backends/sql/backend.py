@@ -75,7 +75,6 @@ from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
     StatisticsOrder,
-    StatisticType,
 )
 from resource_objects.providers.use_over_time import (
     UseBy,
@@ -357,12 +356,8 @@ class SQLBackend(Backend):
         return self._writing(lambda connection: _put_statistics(connection, order))
 
     def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
-        """Return the statistics of a filter (see the contract). Cost: two queries."""
+        """Return the statistics of a filter (see the contract). Cost: one query."""
         return self._reading(lambda connection: statistics.read(connection, wanted))
-
-    def statistic_types(self) -> tuple[StatisticType, ...]:
-        """Return the statistics that are declared, by name. Cost: a query."""
-        return self._reading(statistics.declared)
 
     def forget_statistics(self, wanted: StatisticFilter) -> int:
         """Forget the statistics of a filter (see the contract)."""

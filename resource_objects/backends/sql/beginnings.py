@@ -27,7 +27,7 @@ _TABLES = {
     "class": ("resource_classes", ""),
     "trait": ("traits", ""),
     "aggregate": ("aggregates", ""),
-    "statistic": ("statistic_types", ""),
+    "statistic": ("statistics", ""),
 }
 _LAST = "\U0010ffff"
 
@@ -47,7 +47,7 @@ def names_beginning(url: str, kind: str, prefix: str) -> list[str]:
     scheme = url.partition(":")[0].partition("+")[0]
     table, rest = _TABLES[kind]
     query = (
-        f"SELECT name FROM {table} WHERE name >= :first AND name < :last{rest} "
+        f"SELECT DISTINCT name FROM {table} WHERE name >= :first AND name < :last{rest} "
         f"ORDER BY name LIMIT {MOST}"
     )
     between = {"first": prefix, "last": prefix + _LAST}

@@ -37,7 +37,7 @@ from sqlalchemy.dialects import mysql
 
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.providers.server_groups import MOST as MAX_MEMBERS
-from resource_objects.providers.statistics import MAX_UNIT
+from resource_objects.providers.statistics import MAX_STORED
 from resource_objects.ratio import MAX_RATIO, MILLION
 
 #: SQLite counts only a column of this very type up by itself.
@@ -469,20 +469,8 @@ waiter_amounts = _table(
     sa.Column("root_uuid", _UUID, nullable=True),
 )
 
-#: What statistics are declared; a name means one thing at all providers.
-statistic_types = _table(
-    "statistic_types",
-    _id(),
-    sa.Column("name", _SORTED_NAME, nullable=False),
-    sa.Column("value_type", sa.String(16), nullable=False),
-    sa.Column("unit", sa.String(MAX_UNIT), nullable=True),
-    sa.Column("description", _NAME, nullable=True),
-    _unique("statistic_types", "name"),
-)
-
-#: What an agent tells of a provider beside what it has. They go with their provider, and nothing
-#: that a claim locks is locked. A number is an integer, 0 or 1 of a boolean, the millionths of a
-#: decimal, or the microseconds of a moment since 1970 in UTC.
+#: Values that agents report of a provider. They are deleted with the provider, and nothing that a
+#: claim locks is locked. ``value`` is JSON text in which a number is exact.
 statistics = _table(
     "statistics",
     sa.Column(
@@ -492,22 +480,14 @@ statistics = _table(
         primary_key=True,
         autoincrement=False,
     ),
-    sa.Column(
-        "type_id",
-        _NUMBER,
-        sa.ForeignKey("statistic_types.id"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    sa.Column("number", sa.BigInteger, nullable=True),
-    sa.Column("text", _NAME, nullable=True),
-    # when the value became what it is
-    sa.Column("since", _TIME, nullable=False),
-    # who says it, and so may say it no more
+    sa.Column("name", _SORTED_NAME, primary_key=True),
+    sa.Column("value", sa.String(MAX_STORED), nullable=False),
+    # who reports it, and so deletes it
     sa.Column("source", _NAME, nullable=False),
-    sa.CheckConstraint("(number IS NULL) <> (text IS NULL)", name="one_value"),
-    # one statistic of all providers; and its foreign key
-    sa.Index(None, "type_id", "provider_id"),
+    # since when it has this value
+    sa.Column("since", _TIME, nullable=False),
+    # one statistic of all providers
+    sa.Index(None, "name", "provider_id"),
 )
 
 #: What a consumer used of a class over all providers, from when until when; without an end: now.

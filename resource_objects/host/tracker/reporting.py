@@ -7,13 +7,13 @@ to report. What is wrong with the statistics of one host stops no other, and not
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind
-from resource_objects.providers.statistics import Statistic, StatisticsOrder, StatisticType
+from resource_objects.providers.statistics import Statistic, StatisticsOrder
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -58,7 +58,7 @@ class Reporting:
                     said[host] = found
         reported = hosts if all_of_them and self._is_due() else ()
         if said or reported:
-            findings += self._put(said, reported)
+            self._put(said, reported)
         if reported:
             self._reported = clock.monotonic()
         return findings
@@ -81,48 +81,14 @@ class Reporting:
         last = self._reported
         return last is None or clock.monotonic() - last >= self._every.total_seconds()
 
-    def _put(
-        self, said: Mapping[str, tuple[Statistic, ...]], reported: Collection[str]
-    ) -> list[Finding]:
-        """Write in one transaction what can be, and return what cannot."""
-        statistics = self._ledger.statistics
+    def _put(self, said: Mapping[str, tuple[Statistic, ...]], reported: Collection[str]) -> None:
+        """Write the statistics and reports of all hosts in one transaction."""
 
-        def attempt() -> list[Finding]:
+        def attempt() -> None:
             there = self._ledger.backend.uuids([*said, *reported])
+            values = {there[host]: some for host, some in said.items() if host in there}
             heard = [there[host] for host in reported if host in there]
+            self._ledger.statistics.put(values, reported=heard)
 
-            def put(some: Mapping[str, tuple[Statistic, ...]]) -> None:
-                values = {there[host]: of_host for host, of_host in some.items() if host in there}
-                statistics.put(values, reported=heard)
-
-            try:
-                put(said)
-            except exceptions.StatisticConflict:  # without those that are declared otherwise
-                agreeing, findings = _agreeing(said, statistics.types())
-                put(agreeing)
-                return findings
-            return []
-
-        # a host may be removed meanwhile, or a statistic declared
-        faster = exceptions.ProviderNotFound, exceptions.StatisticConflict
-        return self._ledger.retries.retry(attempt, *faster)
-
-
-def _agreeing(
-    said: Mapping[str, tuple[Statistic, ...]], types: Iterable[StatisticType]
-) -> tuple[dict[str, tuple[Statistic, ...]], list[Finding]]:
-    """Return what hosts say in the way it is declared, and findings of the rest."""
-    declared = {one.name: one for one in types}
-    findings: list[Finding] = []
-    agreeing: dict[str, tuple[Statistic, ...]] = {}
-    for host, some in said.items():
-        left = []
-        for one in some:
-            try:
-                declared.setdefault(one.name, one.type).require(one.type)
-            except exceptions.StatisticConflict as error:
-                findings.append(Finding(host, FindingKind.STATISTICS, error))
-            else:
-                left.append(one)
-        agreeing[host] = tuple(left)
-    return agreeing, findings
+        # a host may be removed meanwhile
+        self._ledger.retries.retry(attempt, exceptions.ProviderNotFound)

@@ -1,11 +1,11 @@
-"""``compute_nodes.metrics`` and ``.stats``: what Nova tells of a host beside what it has, typed.
+"""``compute_nodes.metrics`` and ``.stats`` of Nova as statistics.
 
 ==========================  =======================================================================
 Nova                        here
 ==========================  =======================================================================
-a metric of percent         a decimal in ``%``. As an object Nova has 29, in the column the float
+a metric of percent         a number of percent. As an object Nova has 29, in the column the float
                             0.29, of which it makes 28 when it reads it; here both are 29
-a metric of time            an integer in ``ns``; the frequency is an integer in ``MHz``
+a metric of time            an integer in ns; the frequency is an integer in MHz
 ``timestamp``, ``source``   ``since``, in UTC as Nova means it; the same
 ``num_instances``,          integers, where Nova has text
 ``io_workload``,
@@ -17,7 +17,7 @@ Left out, each with why: metrics with a value for each NUMA node; ``num_vcpus_us
 ledger knows better; and keys that are made of states, projects and systems (``num_vm_active``,
 ``num_proj_<project>``), for a statistic has a name that everybody knows beforehand.
 
-A metric that Nova does not know, of somebody's own monitor, is a decimal without a unit.
+A metric that Nova does not know, of another monitor, is a number.
 """
 
 from __future__ import annotations
@@ -29,31 +29,25 @@ from typing import Any, Final, NamedTuple
 from resource_objects.exceptions import InvalidInput, InvalidPrimitive
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import METRIC, METRIC_LIST, Document
-from resource_objects.providers.statistics import SOURCE, Statistic, StatisticType
+from resource_objects.providers.statistics import SOURCE, Statistic
 from resource_objects.ratio import decimal_of, millionths_of
 
 __all__ = ["METRICS", "STATS", "NovaStatistics", "SkippedStatistic", "load_statistics"]
 
-#: The metrics that Nova has, by name.
+#: The metrics of Nova, with their units.
 METRICS: Final = {
-    "cpu.frequency": StatisticType("cpu.frequency", "integer", "MHz"),
-    **{
-        name: StatisticType(name, "integer", "ns")
-        for name in ("cpu.user.time", "cpu.kernel.time", "cpu.idle.time", "cpu.iowait.time")
-    },
-    **{
-        name: StatisticType(name, "decimal", "%")
-        for name in (
+    "cpu.frequency": "MHz",
+    **dict.fromkeys(("cpu.user.time", "cpu.kernel.time", "cpu.idle.time", "cpu.iowait.time"), "ns"),
+    **dict.fromkeys(
+        (
             *("cpu.user.percent", "cpu.kernel.percent", "cpu.idle.percent", "cpu.iowait.percent"),
             "cpu.percent",
-        )
-    },
+        ),
+        "%",
+    ),
 }
-#: The counters of ``stats`` that are statistics, by name.
-STATS: Final = {
-    name: StatisticType(name, "integer")
-    for name in ("num_instances", "io_workload", "failed_builds")
-}
+#: The counters of ``stats`` that are statistics.
+STATS: Final = ("num_instances", "io_workload", "failed_builds")
 _MADE_UP: Final = ("num_vm_", "num_task_", "num_os_type_", "num_proj_")
 _COUNTED: Final = "num_vcpus_used"
 #: No percentage is larger, nor any metric of somebody's own.
@@ -75,7 +69,7 @@ class NovaStatistics(NamedTuple):
 
 
 def load_statistics(metrics: Document | None = None, stats: Any = None) -> NovaStatistics:
-    """Return what a compute node of Nova's tells of itself as typed statistics.
+    """Return the metrics and stats of a compute node of Nova as statistics.
 
     :param metrics: JSON text as in ``compute_nodes.metrics``, what it stands for, or a
         ``MonitorMetricList`` of Nova's; None for none
@@ -86,7 +80,7 @@ def load_statistics(metrics: Document | None = None, stats: Any = None) -> NovaS
     ...               "timestamp": "2026-11-22T12:00:00.000000"}]'''
     >>> found = load_statistics(column, {"failed_builds": "3", "num_vm_active": "7"})
     >>> print(*found.statistics, sep=", ")
-    cpu.percent 29 %, failed_builds 3
+    cpu.percent 29, failed_builds 3
     >>> found.skipped[0].name
     'num_vm_active'
     """
@@ -128,15 +122,18 @@ def _metrics(source: Document | None) -> Iterator[tuple[str, Statistic | str]]:
 def _metric(name: str, data: Mapping[Any, Any], is_object: bool) -> Statistic | str:
     if data.get("value") is None:
         return "it has no value, or one for each NUMA node, whose providers are the place for these"
-    declared = METRICS.get(name) or StatisticType(name, "decimal")
-    value = data["value"]
-    if declared.unit == "%" and not is_object:  # a fraction, of up to 1
-        fraction = millionths_of(value, _MOST)
-        if fraction is None:
-            raise InvalidPrimitive(name, value, "a number of at most six places")
-        value = decimal_of(fraction * 100)
+    unit, value = METRICS.get(name), data["value"]
+    if unit in ("MHz", "ns") and type(value) is not int:
+        raise InvalidPrimitive(name, value, "an integer")
+    number = millionths_of(value, _MOST) if unit == "%" or type(value) is not int else value
+    if number is None:
+        raise InvalidPrimitive(name, value, "a number of at most six places")
+    if unit == "%" and not is_object:  # a fraction, of up to 1
+        value = decimal_of(number * 100)
+    elif type(value) is not int:
+        value = decimal_of(number)
     source = data.get("source")
-    return Statistic(declared, value, _since(name, data.get("timestamp")), source or SOURCE)
+    return Statistic(name, value, _since(name, data.get("timestamp")), source or SOURCE)
 
 
 def _since(name: str, given: object) -> datetime.datetime | None:
@@ -174,9 +171,8 @@ def _stats(source: Any) -> Iterator[tuple[str, Statistic | str]]:
 
 
 def _stat(name: str, given: str) -> Statistic:
-    declared = STATS.get(name)
-    if declared is None:
-        return StatisticType(name, "text")(given)
+    if name not in STATS:
+        return Statistic(name, given)
     if not (given.isascii() and given.removeprefix("-").isdigit() and len(given) < 20):
         raise InvalidPrimitive(name, given, "a whole number")
-    return declared(int(given))
+    return Statistic(name, int(given))

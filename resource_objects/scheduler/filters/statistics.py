@@ -19,15 +19,15 @@ UNKNOWN = ("refuse", "pass")
 
 
 class Statistics:
-    """Passes hosts whose declared statistics meet conditions, in the words of extra specs.
+    """Passes hosts whose statistics meet conditions, in the words of extra specs.
 
     So builds that failed (``{"failed_builds": "<= 3"}``), load, temperature or the number of
     servers are one filter.
 
     :param conditions: ``{statistic: condition}``, as
         :mod:`~resource_objects.scheduler.filters.operators` says them
-    :param unknown: what becomes of a host that does not tell one: ``refuse`` or ``pass``. A
-        statistic that is not declared at all is an error
+    :param unknown: what becomes of a host that does not tell one: ``refuse`` or ``pass``. With
+        ``refuse``, a statistic that no host reports is an error
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class Statistics:
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return which statistic of a host is not as it has to be."""
         for name, condition in self._conditions.items():
-            host.beside.reports.require_declared(name)
+            if not self._passes:
+                host.beside.reports.require_reported(name)
             told = host.statistic(name)
             if told is None and not self._passes:
                 return f"does not tell {name}, which has to be {condition}"
@@ -61,7 +62,8 @@ class Statistics:
         """Return which hosts meet all conditions."""
         found = hosts.all()
         for name, condition in self._conditions.items():
-            hosts.reports.require_declared(name)
+            if not self._passes:
+                hosts.reports.require_reported(name)
             found &= hosts.telling(name, condition.is_met, otherwise=self._passes)
         return found
 

@@ -17,7 +17,7 @@ from resource_objects.search.arrays import Figures
 
 
 class Statistics:
-    """Prefers hosts by declared statistics: the sum of each times its weight.
+    """Prefers hosts by statistics: the sum of each times its weight.
 
     So builds that failed (``{"failed_builds": -1}``), operations under way, a version or a load are
     one weigher; name it several times (:class:`.NamedWeigher`) where each is to be normalised by
@@ -25,7 +25,7 @@ class Statistics:
 
     :param weights: ``{statistic: weight}``
     :param missing: what a host counts with that does not tell one, as a number; None: that is an
-        error, as is a statistic that is not declared
+        error, as is a statistic that no host reports
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class Statistics:
         """Return the sum for a host; NaN if one is missing that has to be there."""
         total = 0.0
         for name, weight in self._weights.items():
-            host.beside.reports.require_declared(name)
+            if math.isnan(self._missing):
+                host.beside.reports.require_reported(name)
             told = host.statistic(name)
             value = math.nan if told is None else number_of(told)
             total += weight * (self._missing if math.isnan(value) else value)
@@ -58,7 +59,8 @@ class Statistics:
         """Return the sum for each host; NaN where one is missing that has to be there."""
         total = np.zeros(len(hosts))
         for name, weight in self._weights.items():
-            hosts.reports.require_declared(name)
+            if math.isnan(self._missing):
+                hosts.reports.require_reported(name)
             values = hosts.statistic(name)
             total += weight * np.where(np.isnan(values), self._missing, values)
         return total

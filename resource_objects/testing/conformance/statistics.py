@@ -1,10 +1,12 @@
-"""Rules of statistics: declared, typed, since when, of whom; and of who reported."""
+"""Rules of statistics: value, time and source; and of who reported."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import time
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -23,48 +25,28 @@ from resource_objects.providers.statistics import (
     Statistic,
     StatisticFilter,
     StatisticsOrder,
-    StatisticType,
-    ValueType,
 )
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import Kit, define, kept, law, two_hosts
 
-LOAD = StatisticType("cpu.percent", "decimal", "%")
-BUILDS = StatisticType("failed_builds", "integer")
-STATE = StatisticType("power.state", "text", None, "as the management controller says")
-UP = StatisticType("is_up", "boolean")
-BOOTED = StatisticType("booted_at", "timestamp")
-EVERY = LOAD, BUILDS, STATE, UP, BOOTED
-
+LOAD = functools.partial(Statistic, "cpu.percent")
+BUILDS = functools.partial(Statistic, "failed_builds")
+STATE = functools.partial(Statistic, "power.state")
+UP = functools.partial(Statistic, "is_up")
+NAMES = "cpu.percent", "failed_builds", "is_up", "power.state"
 _NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
-_LAST = datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=datetime.UTC)
-#: values at the ends of what each type takes
-_EXTREMES: dict[ValueType, list[Any]] = {
-    ValueType.INTEGER: [0, -1, MAX_AMOUNT, -MAX_AMOUNT],
-    ValueType.DECIMAL: [
-        "0",
-        "0.29",
-        "-0.000001",
-        MAX_DECIMAL,
-        -MAX_DECIMAL,
-        "8999999999999.999999",
-    ],
-    ValueType.TEXT: ["a", "ä" * 255, "\N{SNOWMAN} and \N{PILE OF POO}", "NULL", "a'b\"c\\d%s"],
-    ValueType.BOOLEAN: [True, False],
-    ValueType.TIMESTAMP: [_NOON, _LAST, datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)],
-}
-
-
-def values_of(declared: StatisticType) -> st.SearchStrategy[Any]:
-    """Return values of a statistic."""
-    found: dict[ValueType, st.SearchStrategy[Any]] = {
-        ValueType.INTEGER: st.integers(-MAX_AMOUNT, MAX_AMOUNT),
-        ValueType.DECIMAL: st.decimals(-MAX_DECIMAL, MAX_DECIMAL, places=6),
-        ValueType.TEXT: st.sampled_from(_EXTREMES[ValueType.TEXT]),
-        ValueType.BOOLEAN: st.booleans(),
-        ValueType.TIMESTAMP: st.datetimes(timezones=st.just(datetime.UTC)),
-    }
-    return found[declared.type] | st.sampled_from(_EXTREMES[declared.type])
+#: values at the ends of each type
+EXTREMES: tuple[Any, ...] = (
+    *(0, -1, MAX_AMOUNT, -MAX_AMOUNT, True, False),
+    *(0.29, Decimal("-0.000001"), MAX_DECIMAL, Decimal("8999999999999.999999")),
+    *("a", "ä" * 255, "\N{SNOWMAN} and \N{PILE OF POO}", "NULL", "a'b\"c\\d%s", "true", "12.5"),
+)
+VALUES: st.SearchStrategy[Any] = st.one_of(
+    st.integers(-MAX_AMOUNT, MAX_AMOUNT),
+    st.decimals(-MAX_DECIMAL, MAX_DECIMAL, places=6),
+    st.booleans(),
+    st.sampled_from(EXTREMES),
+)
 
 
 def put(
@@ -103,36 +85,33 @@ class StatisticRules(Kit):
     def test_every_value_is_read_as_it_was_put(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         assert read(backend) == {}
-        for number in range(6):
-            said = [
-                one(some[number % len(some)]) for one in EVERY for some in [_EXTREMES[one.type]]
-            ]
-            put(backend, here, *said)
-            found = read(backend)["host0"]
-            assert [found[one.name].value for one in said] == [one.value for one in said]
-            assert [found[one.name].type for one in said] == [one.type for one in said]
-            assert list(found) == sorted(found)
+        statistics = [Statistic(f"n{number}", value) for number, value in enumerate(EXTREMES)]
+        put(backend, here, *statistics)
+        found = read(backend)["host0"]
+        for one in statistics:
+            value = found[one.name].value
+            assert (value, type(value)) == (one.value, type(one.value))
+        assert list(found) == sorted(found)
 
     def test_a_value_is_since_it_became_that(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         before = backend.now()
-        assert put(backend, here, LOAD("12.5")) == 1
+        assert put(backend, here, LOAD(12.5)) == 1
         first = read(backend)["host0"]["cpu.percent"].since
         assert first is not None and before <= first <= backend.now()
         later = until_later(backend)
-        assert put(backend, here, LOAD("12.50")) == 0
-        assert put(backend, here, LOAD("12.5", since=_NOON)) == 0, "the same, said again"
+        assert put(backend, here, LOAD(Decimal("12.50"))) == 0
+        assert put(backend, here, LOAD(12.5, since=_NOON)) == 0, "the same, said again"
         assert read(backend)["host0"]["cpu.percent"].since == first
-        assert put(backend, here, LOAD("12.6")) == 1
+        assert put(backend, here, LOAD(12.6)) == 1
         second = read(backend)["host0"]["cpu.percent"].since
         assert second is not None and second >= later
 
     def test_what_the_source_says_of_the_moment_is_kept(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         zone = datetime.timezone(datetime.timedelta(hours=2))
-        put(backend, here, LOAD(1, since=_NOON.astimezone(zone)), BOOTED(_NOON.astimezone(zone)))
-        found = read(backend)["host0"]
-        assert found["cpu.percent"].since == found["booted_at"].value == _NOON
+        put(backend, here, LOAD(1, since=_NOON.astimezone(zone)))
+        assert read(backend)["host0"]["cpu.percent"].since == _NOON
 
     def test_what_is_not_said_any_more_is_gone(self, backend: Backend) -> None:
         here, there = two_hosts(backend)
@@ -182,41 +161,6 @@ class StatisticRules(Kit):
         nobody = StatisticFilter(frozenset())
         assert backend.read_statistics(nobody) == {}
 
-    # --- declared ---
-
-    def test_what_is_put_is_declared(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        assert backend.statistic_types() == ()
-        put(backend, here, STATE("on"), LOAD(1))
-        assert backend.statistic_types() == (LOAD, STATE)
-
-    def test_a_name_means_one_thing(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        put(backend, here, LOAD(1))
-        for other in (
-            StatisticType("cpu.percent", "integer", "%"),
-            StatisticType("cpu.percent", "decimal"),
-            StatisticType("cpu.percent", "decimal", "1"),
-        ):
-            with pytest.raises(exceptions.StatisticConflict, match="decimal in %, not"):
-                put(backend, there, BUILDS(1), other(2))
-            with pytest.raises(exceptions.StatisticConflict):
-                backend.put_statistics(StatisticsOrder(types=(other,)))
-        assert values(backend) == {"host0": {"cpu.percent": 1}}
-        assert backend.statistic_types() == (LOAD,)
-        put(backend, there, StatisticType("CPU.percent", "text")("low"))  # is another name
-        assert len(backend.statistic_types()) == 2
-
-    def test_a_description_is_that_of_who_declared_last(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        put(backend, here, LOAD(1))
-        said = StatisticType("cpu.percent", "decimal", "%", "how busy")
-        put(backend, here, said(2))  # puts a value, declares nothing anew
-        assert backend.statistic_types() == (LOAD,)
-        backend.put_statistics(StatisticsOrder(types=(said, BUILDS)))
-        assert backend.statistic_types() == (said, BUILDS)
-        assert read(backend)["host0"]["cpu.percent"].type == said
-
     # --- forgotten ---
 
     def test_some_are_forgotten(self, backend: Backend) -> None:
@@ -229,17 +173,13 @@ class StatisticRules(Kit):
         assert values(backend)["host0"] == {"failed_builds": 2}
         assert backend.forget_statistics(StatisticFilter(frozenset([here]))) == 1
         assert values(backend) == {"host1": {"cpu.percent": 3, "failed_builds": 4}}
-        assert backend.statistic_types() == (LOAD, BUILDS), "they are declared still"
 
-    def test_a_name_that_is_forgotten_may_mean_another_thing(self, backend: Backend) -> None:
+    def test_a_name_is_forgotten_of_all_providers(self, backend: Backend) -> None:
         here, there = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, there, LOAD(3))
         assert backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"]))) == 2
-        assert backend.statistic_types() == (BUILDS,)
-        other = StatisticType("cpu.percent", "integer", "%")
-        put(backend, there, other(3))
-        assert values(backend) == {"host0": {"failed_builds": 2}, "host1": {"cpu.percent": 3}}
+        assert values(backend) == {"host0": {"failed_builds": 2}}
 
     def test_they_go_with_their_provider(self, backend: Backend) -> None:
         define(backend, _with_gpu("host0"), Provider("host1", "VCPU=8"))
@@ -265,7 +205,7 @@ class StatisticRules(Kit):
             )
             with pytest.raises(exceptions.ProviderNotFound, match=nobody):
                 backend.put_statistics(order)
-        assert values(backend) == {} and backend.statistic_types() == ()
+        assert values(backend) == {}
         assert kept(backend, "host0").reported_at is None
 
     def test_they_are_no_part_of_the_feed_nor_of_a_definition(self, backend: Backend) -> None:
@@ -309,7 +249,6 @@ class StatisticRules(Kit):
 
         assert together(tell, workers=4) == [0, 1, 2, 3]
         found = values(backend)
-        assert len(backend.statistic_types()) == 2
         assert all(one["cpu.percent"] == 3 for one in found.values()), found
 
     def test_those_of_a_provider_that_goes_meanwhile_are_refused(self, backend: Backend) -> None:
@@ -342,21 +281,19 @@ class StatisticRules(Kit):
                 said: dict[str, tuple[Statistic, ...]] = {}
                 expected = 0
                 for host in sorted(some):
-                    told = data.draw(st.sets(st.sampled_from(EVERY)))
-                    found = {
-                        one.name: one(data.draw(values_of(one))) for one in EVERY if one in told
-                    }
+                    names = data.draw(st.sets(st.sampled_from(NAMES)))
+                    found = {name: Statistic(name, data.draw(VALUES)) for name in sorted(names)}
                     said[host] = tuple(found.values())
                     for key, (_, who) in list(model.items()):
                         if key[0] == host and who == source and key[1] not in found:
                             del model[key]
                             expected += 1
                     for name, one in found.items():
-                        expected += model.get((host, name)) != (one.value, source)
-                        model[host, name] = one.value, source
+                        expected += model.get((host, name)) != (one.to_stored(), source)
+                        model[host, name] = one.to_stored(), source
                 assert backend.put_statistics(StatisticsOrder(said, source)) == expected
                 now = {
-                    (name, key): (one.value, one.source)
+                    (name, key): (one.to_stored(), one.source)
                     for name, kept in read(backend).items()
                     for key, one in kept.items()
                 }

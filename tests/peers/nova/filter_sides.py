@@ -18,7 +18,7 @@ from typing import Any
 import resource_objects as ro
 from resource_objects import plugins
 from resource_objects.providers import ServerGroup
-from resource_objects.providers.statistics import StatisticType
+from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import HostStates, RequestSpec
 from resource_objects.scheduler.pipeline import FILTERS
 from resource_objects.scheduler.reports import Reports
@@ -117,11 +117,9 @@ class Fleet:
             for server in one.servers:
                 ledger.claim(server, {one.name: f"VCPU=1,MEMORY_MB={one.server_mb}"})
         told = {
-            one.name: [StatisticType(name, "text")(value) for name, value in one.told.items()]
+            one.name: [Statistic(name, value) for name, value in one.told.items()]
             for one in self.boxes
         }
-        every = (*NUMBERS, *TEXTS, OPERATIONS, SERVERS)
-        ledger.statistics.declare(*(StatisticType(name, "text") for name in every))
         ledger.statistics.put(told)
         return HostStates(ledger.snapshot().fleet, Reports(ledger))
 
