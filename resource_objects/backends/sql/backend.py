@@ -172,7 +172,7 @@ class SQLBackend(Backend):
             if not self._database.embedded:
                 raise exceptions.SchemaTooOld(self._database.where, standing.value)
             self.upgrade()
-        elif not self._database.read_only:
+        else:
             self._furnish()
 
     def _furnish(self) -> None:

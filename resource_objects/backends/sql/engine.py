@@ -1,15 +1,13 @@
-"""Connections and transactions: a :class:`Database` is all that the rest sees of an engine.
+"""Connections and transactions: the other modules see an engine only as a :class:`Database`.
 
-There are two kinds of transactions. A *reading* one sees one moment, however many statements it
-takes; a *writing* one is serialised with others where it matters: by SQLite itself (BEGIN
-IMMEDIATE), or by the row locks its statements take.
+A *reading* transaction sees one moment, however many statements it takes. A *writing* one is
+serialized with others where it matters: by SQLite itself (BEGIN IMMEDIATE), or by the row locks
+that its statements take. The first statements of a transaction depend on the database; a listener
+of the ``begin`` event sends them. psycopg is configured, and sends them as part of its own BEGIN.
 
-What a transaction begins with depends on the database, and is sent by a listener of the ``begin``
-event; psycopg is told, and says it in its own BEGIN.
-
-After a fork the child keeps none of the parent's connections. It does not close them either: on a
+After a fork the child uses none of the parent's connections, and does not close them either: on a
 server that would end the parent's session, and with SQLite it would run code on locks and memory
-maps that are the parent's.
+maps of the parent.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ import sqlite3
 import stat
 import threading
 import time
-import urllib.parse
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +30,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import URL, Connection, Engine, event
-from sqlalchemy.pool import NullPool, Pool, QueuePool
+from sqlalchemy.pool import Pool, QueuePool
 
 from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
@@ -42,21 +39,18 @@ from resource_objects.backends.sql.urls import DRIVERS, Address
 
 _BEGIN = "resource_objects_begin"
 _SNAPSHOT = "resource_objects_snapshot"
-#: How long, in seconds, a transaction waits for somebody else's lock.
+#: Seconds that a transaction waits for a lock of another transaction.
 PATIENCE = 30
 
 
 class Database:
     """An engine with its two kinds of transactions.
 
-    :param where: the database as it is shown to people
+    :param where: the database as it is shown in errors
     :param reading: statements that begin a reading transaction
     :param writing: statements that begin a writing one
-    :param after_reading: called before a reading transaction ends, also by an error; may
-        raise to have it repeated
-    :param file: what it is kept in, if it runs in this process and lets one connection write at a
-        time; threads then queue up here, which is fair and prompt, and not at its polled lock
-    :param read_only: whether nothing can be written, which is then found out before any work
+    :param file: the file of an embedded database, which one connection at a time may write. Threads
+        then wait for each other here, which is fair and prompt, and not at the file's polled lock
     """
 
     def __init__(
@@ -66,9 +60,7 @@ class Database:
         *,
         reading: Sequence[str] = (),
         writing: Sequence[str] = (),
-        after_reading: Callable[[Connection], None] | None = None,
-        file: KeptFile | None = None,
-        read_only: bool = False,
+        file: DatabaseFile | None = None,
     ) -> None:
         self.where = where
         self.dialect = engine.dialect.name
@@ -78,37 +70,28 @@ class Database:
         self._errors = (*errors.DATABASE_ERRORS, self._driver.Error)
         self._reader = engine.execution_options(**{_BEGIN: tuple(reading), _SNAPSHOT: True})
         self._writer = engine.execution_options(**{_BEGIN: tuple(writing), _SNAPSHOT: False})
-        self._after_reading = after_reading
         self.embedded = file is not None
         self._file = file
-        self.read_only = read_only
         self._queue = threading.Lock()
         event.listen(engine, "begin", _send_begin)
         _open_databases.add(self)
 
     def is_missing(self) -> bool:
-        """Return whether it is a file that nobody has made yet."""
+        """Return True if the database is a file that does not exist yet."""
         return self._file is not None and self._file.is_missing()
 
     def close(self) -> None:
-        """Close every connection; those in use when they are given back."""
+        """Close every connection; one in use is closed when it returns to the pool."""
         self.closed = True
         self._engine.dispose()
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one moment and writes nothing."""
-        with self._transaction(self._reader) as connection:
-            try:
-                yield connection
-            finally:
-                if self._after_reading is not None:
-                    self._after_reading(connection)
+    def reading(self) -> contextlib.AbstractContextManager[Connection]:
+        """Begin a transaction that sees one moment and writes nothing."""
+        return self._transaction(self._reader)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed at the end of the block, or rolled back by its error."""
-        self._check_writable()
+        """Begin a transaction that the end of the block commits, or an error in it rolls back."""
         if not self.embedded:
             with self._transaction(self._writer) as connection:
                 yield connection
@@ -139,16 +122,16 @@ class Database:
                     lost = self._discard_if_broken(connection, error)
                     raise
         except self._errors as error:
-            found = errors.translate(error, self.where, connecting=connection is None, lost=lost)
-            raise found from error
+            connecting = connection is None
+            raise errors.translate(error, self.where, connecting=connecting, lost=lost) from error
         except NotImplementedError as error:
-            # oslo.db asks something of a connection that was lost while SQLAlchemy made its first
-            # one, which is none of the pool yet and cannot answer
+            # oslo.db calls a method of a connection that was lost while SQLAlchemy made its first
+            # one, which is not in the pool yet and has no such method
             if connection is not None:
                 raise
-            lost_at = error.__context__ if isinstance(error.__context__, Exception) else error
-            raise errors.translate(lost_at, self.where, connecting=True) from error
-        except OSError as error:  # a certificate that is none, and what else a driver needs
+            cause = error.__context__ if isinstance(error.__context__, Exception) else error
+            raise errors.translate(cause, self.where, connecting=True) from error
+        except OSError as error:  # such as an invalid certificate
             if connection is not None:
                 raise
             raise exceptions.DatabaseUnavailable(self.where, str(error)) from error
@@ -156,9 +139,9 @@ class Database:
             errors.quiet.in_use -= 1
 
     def _discard_if_broken(self, connection: Connection, error: BaseException) -> bool:
-        """Keep a connection out of the pool that an error of the driver's own left unusable.
+        """Invalidate a connection that an error made unusable; return True if it was lost.
 
-        SQLAlchemy does so for statements that go through it (``statements`` do not).
+        SQLAlchemy does so for its own statements, not for those on the driver's cursor.
         """
         if connection.invalidated:
             return True
@@ -166,13 +149,12 @@ class Database:
         lost = isinstance(error, self._driver.Error) and connection.dialect.is_disconnect(
             error, driver, None
         )
-        if lost or not isinstance(error, Exception):  # an interrupt may come in mid-protocol
+        if lost or not isinstance(error, Exception):  # an interrupt in the middle of a message
             connection.invalidate()
         return lost
 
     def run(self, statement: str) -> None:
         """Run one statement outside of any transaction, such as a pragma."""
-        self._check_writable()
         if self._file is not None:
             self._file.check()
         try:
@@ -185,10 +167,6 @@ class Database:
                 connection.close()
         except self._errors as error:
             raise errors.translate(error, self.where, connecting=True) from error
-
-    def _check_writable(self) -> None:
-        if self.read_only:
-            raise exceptions.ReadOnlyDatabase(self.where, "this process may only read it")
 
     def _after_fork(self) -> None:
         _abandoned.append(self._engine.pool)
@@ -204,7 +182,7 @@ def _send_begin(connection: Connection) -> None:
         _set_kind(connection, snapshot=options.get(_SNAPSHOT, False))
     for statement in options.get(_BEGIN, ()):
         if connection.dialect.name == "sqlite":
-            # to the driver: SQLAlchemy's bookkeeping would double the cost of a short transaction
+            # on the driver's connection: SQLAlchemy would double the cost of a short transaction
             driver: Any = connection.connection.driver_connection
             driver.execute(statement)
         else:
@@ -212,9 +190,9 @@ def _send_begin(connection: Connection) -> None:
 
 
 def _set_kind(connection: Connection, *, snapshot: bool) -> None:
-    """Have the driver's own BEGIN, which it sends with the first statement, say what begins."""
+    """Configure the BEGIN that psycopg sends with the first statement."""
     driver: Any = connection.connection.driver_connection
-    read_only = True if snapshot else None  # a standby refuses to be asked for a writing one
+    read_only = True if snapshot else None  # a standby refuses READ WRITE
     if driver.read_only is not read_only or driver.isolation_level is None:
         dialect: Any = connection.dialect
         dialect.set_readonly(driver, read_only)
@@ -245,77 +223,75 @@ def run_on_connect(engine: Engine, *statements: str) -> None:
         connection.commit()
 
 
-# --- sqlite ---------------------------------------------------------------------------------------
+# --- SQLite files ---------------------------------------------------------------------------------
 #
-# SQLite files.
-#
-# oslo.db's own engine gives every transaction a new connection, because that is what old programs
-# relied on, and closing the last connection to a file in WAL mode costs a checkpoint: a transaction
-# of one SELECT takes 249 microseconds with it, 311 with its enginefacade, 28 on a pooled connection
-# and 44 with oslo.db's translation of errors, which is the part that is used.
+# oslo.db's own engine opens a new connection for every transaction, and closing the last connection
+# to a file in WAL mode costs a checkpoint: a transaction of one SELECT takes 249 microseconds with
+# it, 311 with its enginefacade, 28 on a pooled connection, and 44 with oslo.db's translation of
+# errors, which is the part that is used.
 #
 # * WAL: readers and the one writer do not wait for each other.
-# * BEGIN IMMEDIATE: a writer takes its lock before it looks, so what it saw is still true when it
-#   writes. Readers begin deferred and see one moment.
-# * synchronous=FULL: what is acknowledged is on disk. In WAL mode a commit is one flush of the log,
-#   and FULL is what it takes; EXTRA adds nothing there. ``?synchronous=NORMAL`` flushes at
-#   checkpoints: a commit survives the death of the process at any instruction, but the last ones
-#   may be lost with the power, never half of one. Where ``fsync`` does not reach the disk (macOS),
-#   ``fullfsync`` does.
-# * A checkpoint each 4,000 pages of the log, 16 MB, not 1,000: a page that many claims change is
+# * BEGIN IMMEDIATE: a writer locks before it reads, so what it read is still true when it writes.
+#   Readers begin deferred and see one moment.
+# * synchronous=FULL: what is acknowledged is on disk. In WAL mode a commit is one flush of the log;
+#   EXTRA adds nothing. ``?synchronous=NORMAL`` flushes at checkpoints: a commit survives the death
+#   of the process at any instruction, but the last commits may be lost with the power, never half
+#   of one. Where ``fsync`` does not reach the disk (macOS), ``fullfsync`` does.
+# * A checkpoint each 4,000 pages of the log (16 MB), not 1,000: a page that many claims change is
 #   copied into the file once for all of them. A claim takes a sixth less of the processor.
 #
-# A file that this process may not write is read all the same; see :class:`ReadOnlyConnection`.
+# A reader also writes next to the file, the index of its log. So a process that may not write there
+# is refused.
 
 
-#: pages of the log after which a commit writes them to the file
+#: The pages of the log after which a commit copies them into the file.
 _LOG_PAGES = 4000
 
 
-class KeptFile:
-    """The file that a ledger is kept in, watched: nobody sees what is written to one that is gone.
+class DatabaseFile:
+    """The file of a database, checked before each transaction.
 
-    A file that was deleted stays open, and takes writes, as long as somebody has it. So before
-    each transaction it is looked at whether the file of that name is the one that was opened, and
-    its log the one that was begun. Cost: two calls of ``stat``.
+    A deleted file stays open, and accepts writes that no other process will see. So before each
+    transaction :meth:`check` compares the file of that name with the one that was opened, and its
+    log with the one that was begun. Cost: two calls of ``stat``.
     """
 
     def __init__(self, path: Path) -> None:
-        # text: to ask about a Path takes four times as long
-        self._path, self._log = str(path), str(_beside(path, "-wal"))
+        # strings: os.stat of a Path takes four times as long
+        self._path, self._log = str(path), f"{path}-wal"
         self._seen: tuple[int, int] | None = None
         self._seen_log: tuple[int, int] | None = None
         self._is_filled = False
-        #: those that are open; while there is one, nobody removes the log
+        #: open connections; while there is one, SQLite does not remove the log
         self.connections = 0
 
     def check(self) -> None:
-        """Raise DatabaseReplaced unless it is what it was."""
+        """Raise DatabaseReplaced unless the file and its log are those that were opened."""
         if self._seen is None:
-            self._make()
-        found = self._look(self._path)
-        if found is None:
+            self._create()
+        status = self._stat(self._path)
+        if status is None:
             if self._seen is not None:
                 raise exceptions.DatabaseReplaced(self._path, "it was deleted")
-            return  # it cannot be made: SQLite says why
-        identity = found.st_dev, found.st_ino
+            return  # it cannot be created: SQLite reports why
+        identity = status.st_dev, status.st_ino
         if self._seen not in (None, identity):
             raise exceptions.DatabaseReplaced(self._path, "another file has its name")
-        if self._is_filled and not found.st_size:
+        if self._is_filled and not status.st_size:
             raise exceptions.DatabaseReplaced(self._path, "it was emptied")
-        self._seen, self._is_filled = identity, found.st_size > 0
+        self._seen, self._is_filled = identity, status.st_size > 0
         begun = self._seen_log
         if begun is not None:
-            found = self._look(self._log)
-            is_same = found is not None and (found.st_dev, found.st_ino) == begun
-            if not is_same and self._seen_log == begun:  # nobody closed the last connection now
+            log = self._stat(self._log)
+            is_same = log is not None and (log.st_dev, log.st_ino) == begun
+            if not is_same and self._seen_log == begun:  # no last connection was closed just now
                 raise exceptions.DatabaseReplaced(self._path, f"{self._log} was deleted")
 
     def is_missing(self) -> bool:
-        """Return whether no file has the name."""
-        return self._look(self._path) is None
+        """Return True if no file has the name."""
+        return self._stat(self._path) is None
 
-    def _look(self, path: str) -> os.stat_result | None:
+    def _stat(self, path: str) -> os.stat_result | None:
         try:
             return os.stat(path)
         except FileNotFoundError:
@@ -323,94 +299,92 @@ class KeptFile:
         except OSError as error:
             raise exceptions.DatabaseUnavailable(path, str(error.strerror)) from error
 
-    def _make(self) -> None:
-        """Make it, if it is not there, for its owner alone; SQLite would make it for all to read.
+    def _create(self) -> None:
+        """Create the file if it does not exist, for its owner alone; SQLite would let all read it.
 
-        It must not be opened and closed here: that would end SQLite's locks on it, if it is there.
+        It must not be opened and closed here: that would end SQLite's locks on a file that exists.
         """
         with contextlib.suppress(OSError):
             os.mknod(self._path, stat.S_IFREG | 0o600)
 
     def opened(self, connection: sqlite3.Connection, record: Any) -> None:
-        """Note a new connection, and see to it that its group may use the files beside it."""
+        """Count a new connection, and share the files next to the database with its group."""
         self.connections += 1
         self.note_log(connection)
         share_with_group(Path(self._path))
 
     def note_log(self, connection: sqlite3.Connection) -> None:
-        """Note which log it is, which nobody removes from now on while a connection is open."""
+        """Record the identity of the log, which is not removed while a connection is open."""
         connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # begins it
-        found = self._look(self._log)
-        if self._seen_log is None and found is not None:
-            self._seen_log = found.st_dev, found.st_ino
+        log = self._stat(self._log)
+        if self._seen_log is None and log is not None:
+            self._seen_log = log.st_dev, log.st_ino
 
     def closed(self, connection: sqlite3.Connection, record: Any) -> None:
-        """Note that a connection is gone, and with the last of them perhaps the log."""
+        """Count a closed connection; the last one may have removed the log."""
         self.connections = max(self.connections - 1, 0)
         if not self.connections:
             self._seen_log = None
 
 
 def share_with_group(path: Path) -> None:
-    """Give the files beside a database, where they are ours, to its group, with its mode.
+    """Give our files next to a database its group and mode.
 
-    SQLite gives them its mode, but new files have the group of who made them, unless their
-    directory is set-group-ID: then other members of the database's group could not go on.
+    SQLite gives them its mode, but a new file has the group of its creator, unless the directory is
+    set-group-ID: then other members of the database's group could not continue.
     """
     try:
-        kept = os.stat(path)
-        for ending in ("-wal", "-shm"):
-            beside = _beside(path, ending)
-            found = os.stat(beside)
-            if found.st_uid == os.geteuid() and found.st_gid != kept.st_gid:
-                os.chown(beside, -1, kept.st_gid)
-                os.chmod(beside, stat.S_IMODE(kept.st_mode))
-    except (FileNotFoundError, PermissionError):  # somebody else has just removed it; no member
+        database = os.stat(path)
+        for suffix in ("-wal", "-shm"):
+            name = f"{path}{suffix}"
+            status = os.stat(name)
+            if status.st_uid == os.geteuid() and status.st_gid != database.st_gid:
+                os.chown(name, -1, database.st_gid)
+                os.chmod(name, stat.S_IMODE(database.st_mode))
+    except (FileNotFoundError, PermissionError):  # removed just now; we are no member of the group
         return
 
 
 def _obstacle(path: Path, exists: bool) -> str:
-    """Return why a path cannot be the file of a ledger; empty if it can."""
+    """Return why a path cannot be the file of a ledger, "" if it can."""
     if not path.parent.is_dir():
         return f"there is no directory {path.parent}"
     if path.is_dir():
         return "it is a directory"
     if exists and not path.is_file():
-        return "it is no regular file"
+        return "it is not a regular file"
     if exists and not os.access(path, os.R_OK):
         return "this process may not read it"
     return "" if exists or os.access(path.parent, os.W_OK) else "its directory cannot be written"
 
 
 def connect_file(address: Address) -> Database:
-    """Return the database of a file, which need not exist yet; nothing is made of it here.
+    """Return the database of a file, which need not exist yet and is not created here.
 
-    :raises DatabaseUnavailable: if its directory does not exist, or it cannot be made there
+    :raises DatabaseUnavailable: if its directory does not exist, the file cannot be created there,
+        or it is on a network file system
+    :raises ReadOnlyDatabase: if this process may not write the file
     """
     path = Path(str(address.url.database)).absolute()  # the working directory may change later
     try:
         exists = path.exists()
         reason = _obstacle(path, exists)
-    except OSError as error:  # a directory on the way that this process may not search
+    except OSError as error:  # a parent directory that this process may not search
         raise exceptions.DatabaseUnavailable(str(path), str(error.strerror)) from error
     if reason:
         raise exceptions.DatabaseUnavailable(str(path), reason)
     if exists and not _is_writable(path):
-        return Database(
-            _read_only_engine(path),
-            str(path),
-            reading=["BEGIN"],
-            after_reading=_check_unchanged,
-            read_only=True,
+        raise exceptions.ReadOnlyDatabase(
+            str(path), "this process may not write it, and SQLite writes next to a file to read it"
         )
     system = _network_system(path)
     if system is not None and not address.ours["network"]:
         raise exceptions.DatabaseUnavailable(
             str(path),
-            f"it lies on a network file system ({system}), which does not lock as SQLite needs it;"
-            " use a server, or insist with ?network=yes if one machine alone uses it",
+            f"it is on a network file system ({system}), which does not lock as SQLite needs it; "
+            "use a server, or ?network=yes if only one machine uses the file",
         )
-    file = KeptFile(path)
+    file = DatabaseFile(path)
     return Database(
         _file_engine(address.url.set(database=str(path)), address.ours["synchronous"], file),
         str(path),
@@ -430,32 +404,32 @@ _NETWORK_SYSTEMS = {
 
 
 def _network_system(path: Path) -> str | None:
-    """Return the network file system that a file lies on, or would; None if on none, or unknown.
+    """Return the network file system that a file is on, or would be; None if none, or unknown.
 
-    What a mount shows is described in proc_pid_mountinfo(5): the fifth field is where, with octal
-    escapes, and the first one behind a lone hyphen which kind.
+    proc_pid_mountinfo(5) describes the lines: the fifth field is the mount point, with octal
+    escapes, and the first field after a single hyphen is the type.
     """
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return None
-    wanted = os.path.realpath(path)
+    target = os.path.realpath(path)
     longest, kind = "", ""
     for line in lines:
         fields = line.split(" ")
-        place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
-        is_above = wanted.startswith(place.rstrip("/") + "/") or wanted == place
-        if is_above and len(place) >= len(longest):  # of two on one place the later one is seen
-            longest, kind = place, fields[fields.index("-") + 1]
+        point = re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), fields[4])
+        is_above = target.startswith(point.rstrip("/") + "/") or target == point
+        if is_above and len(point) >= len(longest):  # of two mounts at one point the later is seen
+            longest, kind = point, fields[fields.index("-") + 1]
     return kind if kind.removeprefix("fuse.") in _NETWORK_SYSTEMS else None
 
 
 def use_wal(database: Database) -> None:
-    """Put a file into WAL mode, which it stays in. It is busy while somebody else is inside."""
+    """Put a file into WAL mode, which is permanent. It is busy while another process uses it."""
     database.run("PRAGMA journal_mode = WAL")
 
 
-def _file_engine(url: URL, synchronous: str, file: KeptFile) -> Engine:
+def _file_engine(url: URL, synchronous: str, file: DatabaseFile) -> Engine:
     engine = sa.create_engine(
         url,
         poolclass=QueuePool,
@@ -464,7 +438,7 @@ def _file_engine(url: URL, synchronous: str, file: KeptFile) -> Engine:
         pool_use_lifo=True,
         connect_args={"timeout": PATIENCE, "check_same_thread": False},
     )
-    event.listen(engine, "connect", _we_begin)
+    event.listen(engine, "connect", _begin_ourselves)
     event.listen(engine, "connect", _add_sums)
     run_on_connect(
         engine,
@@ -474,14 +448,14 @@ def _file_engine(url: URL, synchronous: str, file: KeptFile) -> Engine:
         f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}",
     )
     event.listen(engine, "connect", file.opened)
-    for gone in ("close", "close_detached"):
-        event.listen(engine, gone, file.closed)
+    for closing in ("close", "close_detached"):
+        event.listen(engine, closing, file.closed)
     exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
     return engine
 
 
-def _we_begin(connection: sqlite3.Connection, record: Any) -> None:
-    """Keep the driver from beginning transactions by itself (and late)."""
+def _begin_ourselves(connection: sqlite3.Connection, record: Any) -> None:
+    """Keep the driver from beginning transactions itself, which it does too late."""
     connection.isolation_level = None
 
 
@@ -491,8 +465,8 @@ class _SumOfProducts:
     def __init__(self) -> None:
         self._sum = 0
 
-    def step(self, one: int, other: int, /) -> None:
-        self._sum += one * other
+    def step(self, first: int, second: int, /) -> None:
+        self._sum += first * second
 
     def finalize(self) -> str:
         return str(self._sum)
@@ -503,35 +477,18 @@ def _add_sums(connection: sqlite3.Connection, record: Any) -> None:
     connection.create_aggregate("sum_of_products", 2, aggregate)
 
 
-# --- files that may not be written ---
-
-
-def _beside(path: Path, ending: str) -> Path:
-    """Return one of the files that SQLite keeps beside a database."""
-    return path.with_name(path.name + ending)
-
-
 def _is_writable(path: Path) -> bool:
-    """Return whether this process may write a file and what SQLite keeps beside it."""
+    """Return True if this process may write a file and those that SQLite stores next to it."""
     if not os.access(path, os.W_OK):
         return False
-    beside = [_beside(path, ending) for ending in ("-wal", "-shm")]
-    return os.access(path.parent, os.W_OK) or all(os.access(one, os.W_OK) for one in beside)
-
-
-def _read_only_engine(path: Path) -> Engine:
-    engine = sa.create_engine(
-        "sqlite://", creator=lambda: ReadOnlyConnection.to(path), poolclass=NullPool
-    )
-    event.listen(engine, "connect", _add_sums)
-    exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
-    return engine
+    names = (f"{path}-wal", f"{path}-shm")
+    return os.access(path.parent, os.W_OK) or all(os.access(name, os.W_OK) for name in names)
 
 
 def empty_database(where: str) -> Database:
-    """Return a database in memory, to read in place of a file that does not exist yet.
+    """Return an empty database in memory, read in place of a file that does not exist yet.
 
-    :param where: the file, for errors
+    :param where: the file, as errors show it
     """
     uri = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
     engine = sa.create_engine(
@@ -547,81 +504,30 @@ def empty_database(where: str) -> Database:
     return Database(engine, where, reading=["BEGIN"], writing=["BEGIN"])
 
 
-class ReadOnlyConnection(sqlite3.Connection):
-    """A connection to a file that this process may not write, for one transaction.
-
-    Even a reader writes, beside a file in WAL mode: the index of its log. Where it may not, or
-    would leave files of its own in somebody else's way, SQLite can be told that the file is
-    immutable; it then takes no locks. Whether that was true is checked after the transaction
-    (:func:`_check_unchanged`), which is repeated if not. While somebody writes, the log is there,
-    and is read in the usual way.
-    """
-
-    path: Path
-    seen: tuple[int, int] | None = None  #: the file when it was taken for immutable
-
-    @classmethod
-    def to(cls, path: Path) -> ReadOnlyConnection:
-        """Return a new connection."""
-        seen = None if _is_in_use(path) else _state(path)
-        options = "mode=ro" if seen is None else "mode=ro&immutable=1"
-        connection = sqlite3.connect(
-            f"file:{urllib.parse.quote(str(path))}?{options}",
-            uri=True,
-            timeout=PATIENCE,
-            check_same_thread=False,
-            isolation_level=None,
-            factory=cls,
-        )
-        connection.path, connection.seen = path, seen
-        return connection
-
-
-def _is_in_use(path: Path) -> bool:
-    """Return whether a log or journal says that the file itself is not the whole truth."""
-    return any(
-        one.exists() and one.stat().st_size
-        for one in (_beside(path, "-wal"), _beside(path, "-journal"))
-    )
-
-
-def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
-
-
-def _check_unchanged(connection: Connection) -> None:
-    """Raise, to have the transaction repeated, if a file was not as immutable as thought."""
-    reader = connection.connection.driver_connection
-    assert isinstance(reader, ReadOnlyConnection)
-    if reader.seen is not None and (reader.seen != _state(reader.path) or _is_in_use(reader.path)):
-        raise Transient(exceptions.DatabaseBusy(str(reader.path), "it is written all the time"))
-
-
-# --- server ---------------------------------------------------------------------------------------
+# --- servers --------------------------------------------------------------------------------------
 #
 # PostgreSQL, MariaDB, Galera and MySQL.
 #
 # The engine is oslo.db's, which guards connections against forks, tests them before use and
 # translates errors. Its enginefacade is not used: a transaction of one SELECT on PostgreSQL takes
-# 447 microseconds with its sessions, 353 with the engine and 168 without oslo.db, of which the test
-# before use was the larger part (:func:`_ping_if_readable`).
+# 447 microseconds with its sessions, 353 with the engine and 168 without oslo.db; the larger part
+# of the difference was the test before use (:func:`_ping_if_readable`).
 #
-# Writers run at READ COMMITTED: they lock what they decide on, and must see what others committed
-# while they waited for the lock. Readers ask for one snapshot.
+# Writers run at READ COMMITTED: they lock the rows that they decide on, and must see what others
+# committed while they waited for the lock. Readers request one snapshot.
 
 
 def connect_server(address: Address) -> Database:
-    """Return the database that a URL names; nothing is asked of it yet.
+    """Return the database that a URL names; no connection is made yet.
 
-    The first transaction connects, once: a dead server is found out at once, and no program hangs
-    over it. Whoever wants to wait for a server tries again.
+    The first transaction connects, once, so a program does not hang on a server that is down. A
+    caller that wants to wait for a server tries again.
 
-    :raises BackendNotFound: if the driver is not installed; names the extra that brings it
+    :raises BackendNotFound: if the driver is not installed; names the extra that installs it
     """
-    make = {"postgresql": _postgresql, "mysql": _mysql}[address.kind]
+    connect = {"postgresql": _postgresql, "mysql": _mysql}[address.kind]
     try:
-        return make(address)
+        return connect(address)
     except ImportError as error:
         extra = DRIVERS[address.kind].extra
         raise exceptions.BackendNotFound(
@@ -629,27 +535,29 @@ def connect_server(address: Address) -> Database:
         ) from error
 
 
-#: What PostgreSQL reckons a page costs by an index, where one of a whole table costs 1: a ledger is
-#: in memory. By its own 4 it plans to read all of a table that has a page or two, and a session
-#: keeps what it planned, for foreign keys too, until statistics are taken again: in the first
-#: minutes of a ledger each claim would read all consumers.
+#: PostgreSQL's planner cost of a page read by an index, where one of a sequential scan costs 1: a
+#: ledger is in memory. By the default of 4 it plans to scan a table of a page or two, and a session
+#: keeps its plans, also those of foreign keys, until the next ANALYZE: in the first minutes of a
+#: ledger each claim would scan all consumers.
 _RANDOM_PAGE_COST = "0.2"
 
 
 def _postgresql(address: Address) -> Database:
-    from resource_objects.backends.sql import psycopg_connection  # an extra: may not be there
+    from resource_objects.backends.sql import (
+        psycopg_connection,
+    )  # of an extra, which may not be installed
 
     engine = _server_engine(address)
     _ping_if_readable(engine.dialect, lambda connection: connection.pgconn.socket)
     pooled = address.ours["pooler"] is not None
     read_timeout = address.ours["read_timeout"]
-    given = {"tcp_user_timeout": read_timeout * 1000, **address.driver}
+    options = {"tcp_user_timeout": read_timeout * 1000, **address.driver}
     if pooled:
-        given["prepare_threshold"] = None  # what one session prepared, the next one lacks
+        options["prepare_threshold"] = None  # the next transaction is in another session
 
     @event.listens_for(engine, "do_connect")
-    def _connect(dialect: Any, record: Any, args: Any, options: dict[str, Any]) -> Any:
-        return psycopg_connection.connect(read_timeout, **{**options, **given})
+    def _connect(dialect: Any, record: Any, args: Any, defaults: dict[str, Any]) -> Any:
+        return psycopg_connection.connect(read_timeout, **{**defaults, **options})
 
     settings = {
         "lock_timeout": f"{PATIENCE}s",
@@ -667,26 +575,27 @@ def _postgresql(address: Address) -> Database:
 def _mysql(address: Address) -> Database:
     engine = _server_engine(address, mysql_sql_mode="TRADITIONAL")
     _ping_if_readable(engine.dialect, lambda connection: connection._sock.fileno())
-    given = dict(address.driver)
-    probes = {option: given.pop(name) for name, option in _KEEPALIVES.items()}
-    given["read_timeout"] = given["write_timeout"] = address.ours["read_timeout"]
+    options = dict(address.driver)
+    probes = {option: options.pop(name) for name, option in _KEEPALIVES.items()}
+    options["read_timeout"] = options["write_timeout"] = address.ours["read_timeout"]
 
     @event.listens_for(engine, "do_connect")
-    def _connect(dialect: Any, record: Any, args: Any, options: dict[str, Any]) -> None:
-        options.update(given)
+    def _connect(dialect: Any, record: Any, args: Any, defaults: dict[str, Any]) -> None:
+        defaults.update(options)
 
     @event.listens_for(engine, "connect")
     def _probe(connection: Any, record: Any) -> None:
-        found: socket.socket = connection._sock  # PyMySQL asks for probes, and says not when
-        if found.family != socket.AF_UNIX:
+        # PyMySQL enables keepalive probes, and has no option for their times
+        connected: socket.socket = connection._sock
+        if connected.family != socket.AF_UNIX:
             for option, value in probes.items():
-                found.setsockopt(socket.IPPROTO_TCP, option, value)
+                connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     idle = address.ours["idle_timeout"]
     run_on_connect(
         engine,
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        # what is in the comment is MariaDB's alone: MySQL has nothing of the kind
+        # only MariaDB reads the comment: MySQL has no such timeout
         f"SET SESSION innodb_lock_wait_timeout = {PATIENCE}"
         f" /*M!100300 , idle_transaction_timeout = {idle} */",
     )
@@ -698,12 +607,12 @@ def _mysql(address: Address) -> Database:
 
 
 def _ping_if_readable(dialect: Any, socket_of: Callable[[Any], int]) -> None:
-    """Ask the server whether it is there only where its side of the connection says something.
+    """Test a pooled connection by a ping only if its socket is readable.
 
-    SQLAlchemy asks it each time that a connection is taken from the pool, which is a round trip
-    more for each transaction, and one in five of a claim's. Nothing comes on an idle connection
-    until the server ends it, and that can be seen here. A server that is gone without a word is
-    found out by the first statement, as it is where it goes right after it was asked.
+    SQLAlchemy pings each connection that it takes from the pool: one round trip more for each
+    transaction, one in five of a claim's. Nothing arrives on an idle connection until the server
+    ends it, which is visible here. A server that disappeared without a message is found by the
+    first statement, as it is when it disappears right after a ping.
     """
     ping = dialect.do_ping
 
@@ -711,13 +620,13 @@ def _ping_if_readable(dialect: Any, socket_of: Callable[[Any], int]) -> None:
         try:
             is_silent = not select.select([socket_of(connection)], [], [], 0)[0]
         except (OSError, ValueError, AttributeError, dialect.loaded_dbapi.Error):
-            is_silent = False  # it is closed on our side, or select() cannot look at it
+            is_silent = False  # closed on our side, or not supported by select()
         return is_silent or bool(ping(connection))
 
     dialect.do_ping = do_ping
 
 
-#: the options of a socket, by what libpq calls them
+#: The options of a socket, by their names in libpq.
 _KEEPALIVES = {
     "keepalives_idle": getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 0)),
     "keepalives_interval": socket.TCP_KEEPINTVL,
@@ -726,16 +635,16 @@ _KEEPALIVES = {
 
 
 def _server_engine(address: Address, **options: Any) -> Engine:
-    from oslo_db.sqlalchemy import engines  # which imports the ORM: a file does without
+    from oslo_db.sqlalchemy import engines  # imports the ORM, which a file does not need
 
     engine: Engine = engines.create_engine(
-        # oslo.db looks there, and says utf8 if it finds nothing
+        # where oslo.db reads it; its default is utf8
         address.url.set(query={"charset": "utf8mb4"} if address.kind == "mysql" else {}),
         connection_debug=-1,  # leave the program's logging alone
         max_pool_size=10,
         max_overflow=20,
         pool_timeout=PATIENCE,
-        max_retries=0,  # of its own test of the connection
+        max_retries=0,  # of oslo.db's test of the connection
         thread_checkin=False,
         **options,
     )
@@ -744,11 +653,11 @@ def _server_engine(address: Address, **options: Any) -> Engine:
 
 @contextlib.contextmanager
 def upgrading(database: Database) -> Iterator[Connection]:
-    """A writing transaction that no other upgrade runs beside.
+    """Begin a writing transaction of an upgrade, of which there is one at a time.
 
-    PostgreSQL defines tables in transactions; a lock that ends with one is enough. MySQL commits
-    as it goes, so its lock belongs to a second connection and outlasts the last commit. That lock
-    is its server's own, so on a Galera cluster a row says who upgrades: it is committed on all
+    PostgreSQL defines tables in transactions; a lock that ends with one is enough. MySQL commits at
+    each definition, so its lock belongs to a second connection and outlasts the last commit. That
+    lock is local to the server, so on a Galera cluster a row is the lock: it is committed on all
     nodes or on none.
     """
     if database.dialect == "postgresql":
@@ -757,10 +666,10 @@ def upgrading(database: Database) -> Iterator[Connection]:
             yield connection
         return
     with database.writing() as guard:
-        # locks are the server's, not the database's
+        # the lock is of the server, not of the database
         name = "CONCAT('ro_upgrade_', MD5(DATABASE()))"
         if guard.scalar(sa.text(f"SELECT GET_LOCK({name}, {PATIENCE})")) != 1:
-            raise Transient(exceptions.DatabaseBusy(database.where, "somebody else upgrades it"))
+            raise Transient(exceptions.DatabaseBusy(database.where, "another process upgrades it"))
         try:
             cluster = guard.exec_driver_sql("SHOW VARIABLES LIKE 'wsrep_on'").first()
             is_cluster = cluster is not None and cluster[1] == "ON"
@@ -773,7 +682,7 @@ def upgrading(database: Database) -> Iterator[Connection]:
             guard.execute(sa.text(f"SELECT RELEASE_LOCK({name})"))
 
 
-#: Seconds after which an upgrade that was killed on a Galera node stands in nobody's way.
+#: Seconds after which an upgrade that was killed on a Galera node blocks no other.
 _LEASE = 600
 _MAKE_LEASES = """CREATE TABLE IF NOT EXISTS ro_upgrade
  (id INTEGER PRIMARY KEY, owner VARCHAR(36) NOT NULL, ends_at DATETIME NOT NULL)"""
@@ -781,10 +690,11 @@ _MAKE_LEASES = """CREATE TABLE IF NOT EXISTS ro_upgrade
 
 @contextlib.contextmanager
 def _leased(database: Database) -> Iterator[None]:
-    """Keep other upgrades out on every node of a cluster.
+    """Hold the row that locks out other upgrades on every node of a cluster.
 
-    Who inserts the row has it: of two nodes that do at once, the commit of one fails. To delete it
-    is the last step, so who can insert it on any node sees there what was done before.
+    The process that inserts the row holds the lock: if two nodes insert it at once, the commit of
+    one fails. Deleting it is the last step, so a process that can insert it on any node sees
+    everything that was done before.
     """
     owner = uuid.uuid4().hex
     until = time.monotonic() + PATIENCE
@@ -796,9 +706,11 @@ def _leased(database: Database) -> Iterator[None]:
                 ends = f"UTC_TIMESTAMP() + INTERVAL {_LEASE} SECOND"
                 connection.exec_driver_sql(f"INSERT INTO ro_upgrade SELECT 1, %s, {ends}", (owner,))
             break
-        except Transient as error:  # somebody else has it, or gets it now
+        except Transient as error:  # another node holds it, or inserts it now
             if time.monotonic() > until:
-                reason = f"somebody upgrades it on another node, or died at it within {_LEASE} s"
+                reason = (
+                    f"another node upgrades it, or was killed during an upgrade within {_LEASE} s"
+                )
                 raise Transient(exceptions.DatabaseBusy(database.where, reason)) from error
         time.sleep(0.1)
     try:
