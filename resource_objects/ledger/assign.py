@@ -32,7 +32,6 @@ from resource_objects.providers.composite import (
     located_amounts,
 )
 from resource_objects.providers.decision import absent, held_by, refusals
-from resource_objects.providers.disabled import ends_of
 from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
 from resource_objects.providers.holders import holders_of, true_of_all, with_holders
 from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_dependency_order
@@ -102,14 +101,14 @@ class Assigner:
         :param demands: by consumer
         :param columns: what :meth:`read` returned for the demands
         :param leaving: the consumers that release their allocations in the same write. The new
-            amounts of such a consumer stay where the released ones are, as far as possible
+            amounts of such a consumer are assigned where the released ones are, if possible
         :param limits: amounts are assigned within the limits if possible; else the write refuses
-            what exceeds one
+            the amounts that exceed one
         :param ignores_maintenance: whether disabled providers may be used where no other is free
         :raises CapacityException: with the consumers and the disabled providers
         :raises ForeignAmount: if an amount is assigned to parts that the host does not have
         :raises InvalidAmount: for a placed amount of a provider that is no host; for units whose
-            number is not the amount, or some of those that are allocated only together
+            number is not the amount, or an incomplete set of dependent units
         :raises UnitNotFound: for a name that is no unit of the class there
         :raises ProviderNotFound: if a host was removed
         """
@@ -120,8 +119,8 @@ class Assigner:
         except exceptions.CapacityException:
             if columns.cursor is not None:
                 raise
-        whole = self._store.backend.read(*_keys(demands.values()))
-        return self._assign_on(demands, whole, leaving, limits, ignores_maintenance)
+        columns = self._store.backend.read(*_keys(demands.values()))
+        return self._assign_on(demands, columns, leaving, limits, ignores_maintenance)
 
     def _assign_on(
         self,
@@ -139,28 +138,27 @@ class Assigner:
             return demands
         rows = _Rows.of(columns, demands, leaving)
         may_override = ignores_maintenance and bool(columns.disabled)
-        bounds = [_Bounds(limits, True)]
-        if may_override:
-            bounds.append(_Bounds(limits, False))
+        # with limits or without, without disabled providers or with: the strictest bounds first
+        bounds = [(limits, True), *([(limits, False)] if may_override else [])]
         if limits:
-            bounds.append(_Bounds(UNLIMITED, not may_override))
+            bounds.append((UNLIMITED, not may_override))
         reasons: dict[Reason, None] = {}
-        for strict in bounds[:-1]:
+        for limited, in_service in bounds[:-1]:
             try:
-                return self._assignment(rows, strict).assign_all(demands)
+                return self._assignment(rows, limited, in_service).assign_all(demands)
             except exceptions.CapacityException as refusal:
                 reasons |= dict.fromkeys(true_of_all(refusal.reasons, rows.columns))
-        assigned = self._assignment(rows, bounds[-1]).assign_all(demands)
+        assigned = self._assignment(rows, *bounds[-1]).assign_all(demands)
         if reasons and limits and not may_override:  # the write would report the limits alone
             exceeding = list(_exceeding(assigned.values(), rows.columns, limits))
             if exceeding:
                 raise exceptions.CapacityException.of([*exceeding, *reasons])
         return assigned
 
-    def _assignment(self, rows: _Rows, bounds: _Bounds) -> _Assignment:
-        limited = _reserved_by_limits(rows.columns, bounds.limits, rows.removed.amounts)
-        views = self._shapes.views(rows.columns, rows.removed._replace(by_limits=limited))
-        return _Assignment(rows, views, bounds.in_service)
+    def _assignment(self, rows: _Rows, limits: Totals, in_service: bool) -> _Assignment:
+        reserved = _reserved_by_limits(rows, limits) if limits else {}
+        views = self._shapes.views(rows.columns, rows.removed._replace(by_limits=reserved))
+        return _Assignment(rows, views, in_service)
 
     def with_units(self, demand: Demand, consumer: str) -> Demand:
         """Return a demand that requires the definitions of the parts whose units it names.
@@ -185,7 +183,7 @@ class Assigner:
         Cost: a read of the tree.
         """
         rows = _Rows.of(self._store.backend.read(host), {consumer: _NO_DEMAND}, [consumer])
-        assignment = self._assignment(rows, _Bounds(UNLIMITED, False))
+        assignment = self._assignment(rows, UNLIMITED, in_service=False)
         views = {name: assignment.view(host, name, amount) for name, amount in amounts.items()}
         return assignment.retained(amounts, views, consumer)
 
@@ -206,17 +204,10 @@ def _keys(demands: Iterable[Demand]) -> Collection[str]:
     keys: dict[str, None] = {}
     for demand in demands:  # most need none: a plain loop, as every claim comes through here
         if demand.located:
-            keys |= dict.fromkeys([one.host for one in demand.located])
+            keys |= dict.fromkeys([located.host for located in demand.located])
         if demand.names_units:
             keys |= dict.fromkeys([use.provider_uuid for use in _named_units(demand)])
     return keys
-
-
-class _Bounds(NamedTuple):
-    """The bounds of an attempt to assign demands."""
-
-    limits: Totals
-    in_service: bool  #: whether disabled providers are excluded
 
 
 class _Rows(NamedTuple):
@@ -241,34 +232,17 @@ class _Rows(NamedTuple):
         return cls(columns, released, removed)
 
 
-def _disabled(columns: Columns) -> Collection[int]:
-    """Return the numbers of the providers that are disabled, themselves or by an ancestor."""
-    if not columns.disabled:
-        return ()
-    providers = columns.providers
-    parents = dict(zip(providers.provider_id, providers.parent_id, strict=True))
-    return ends_of(parents, columns.disabled).keys()
-
-
-def _reserved_by_limits(
-    columns: Columns, limits: Totals, removed: Mapping[tuple[int, str], int]
-) -> dict[tuple[int, str], int]:
-    """Return the part of the capacity of each inventory that exceeds its limit.
-
-    :param removed: the part of it that is excluded already
-    """
-    if not limits:
-        return {}
-    uuids = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
-    table = columns.inventories
-    reserved: dict[tuple[int, str], int] = {}
-    for key, capacity in zip(
-        zip(table.provider_id, table.resource_class, strict=True), table.capacity, strict=True
+def _reserved_by_limits(rows: _Rows, limits: Totals) -> dict[tuple[int, str], int]:
+    """Return the part of the available capacity of each inventory that exceeds its limit."""
+    uuids = dict(zip(rows.columns.providers.provider_id, rows.columns.providers.uuid, strict=True))
+    table, reserved = rows.columns.inventories, dict[tuple[int, str], int]()
+    for number, name, capacity in zip(
+        table.provider_id, table.resource_class, table.capacity, strict=True
     ):
-        limit = limits.get((uuids[key[0]], key[1]))
-        available = capacity - removed.get(key, 0)
+        limit = limits.get((uuids[number], name))
+        available = capacity - rows.removed.amounts.get((number, name), 0)
         if limit is not None and limit < available:
-            reserved[key] = available - limit
+            reserved[number, name] = available - limit
     return reserved
 
 
@@ -300,7 +274,15 @@ class _Assignment:
         self._released = rows.released
         self._views = views
         self._shape = views.shape
-        self._disabled = _disabled(rows.columns) if in_service else ()
+        #: the disabled providers at and above each provider that is disabled, by number
+        self._disabled: dict[int, list[int]] = {}
+        disabled, providers = self._columns.disabled if in_service else {}, self._columns.providers
+        for number, parent in (
+            zip(providers.provider_id, providers.parent_id, strict=True) if disabled else ()
+        ):  # parents before children
+            above = [] if parent is None else self._disabled.get(parent, [])
+            if number in disabled or above:
+                self._disabled[number] = [number, *above] if number in disabled else above
 
     def assign_all(self, demands: Mapping[str, Demand]) -> Mapping[str, Demand]:
         """Return demands assigned, one next to the other."""
@@ -313,8 +295,8 @@ class _Assignment:
     def _assign(self, demand: Demand, consumer: str, is_last: bool) -> Demand:
         uses, required = list(demand.uses), dict(demand.required)
         by_host: dict[str, dict[str, Amount]] = defaultdict(dict)
-        for one in demand.located:
-            by_host[one.host][one.resource_class] = one.amount
+        for located in demand.located:
+            by_host[located.host][located.resource_class] = located.amount
         for host, amounts in by_host.items():
             views = {name: self.view(host, name, amount) for name, amount in amounts.items()}
             for name, view in views.items():
@@ -322,7 +304,8 @@ class _Assignment:
             assigned = self._assign_at(host, amounts, views, demand, consumer, is_last)
             for name, amount in assigned.items():
                 changes = views[name].deltas(amount)
-                self._check_units_free(views[name], changes)
+                parts = {part.number: part.uuid for part in views[name].parts}
+                _check_units_free(changes, self._columns, parts, views[name].host)
                 uses += changes
                 required.update(views[name].shape.generations)
         return dataclasses.replace(
@@ -339,7 +322,7 @@ class _Assignment:
             raise exceptions.InvalidAmount(
                 f"{kind} of {names[number]}",
                 amount,
-                f"it to be asked of the host, {names[root]}: its whole tree gives it",
+                f"a request to the host, {names[root]}: it is allocated of the whole tree",
             )
         view = self._views.of_tree(number, kind)
         if view is None:
@@ -355,25 +338,8 @@ class _Assignment:
                 raise exceptions.InvalidAmount(
                     f"{use.resource_class} of {view.parts[position].name}",
                     use.amount,
-                    f"nothing beside {kind}, which says what of it is taken",
+                    f"none next to {kind}, which allocates it",
                 )
-
-    def _check_units_free(self, view: LocatedView, uses: Collection[Use]) -> None:
-        """Refuse a unit that is still allocated as a unit of another part, which it was before."""
-        wanted = {unit for use in uses if use.amount > 0 for unit in use.units}
-        allocated = [row for row in zip(*self._columns.units, strict=True) if row[1] in wanted]
-        if not allocated:
-            return
-        uuids = {part.number: part.uuid for part in view.parts}
-        owners = {unit: (uuids[n], name) for n, unit, _, name in allocated if n in uuids}
-        reasons = [
-            _unit_taken(use, unit, view.host, owners[unit][1])
-            for use in uses
-            for unit in use.units
-            if use.amount > 0 and owners.get(unit, (use.provider_uuid, ""))[0] != use.provider_uuid
-        ]
-        if reasons:
-            raise exceptions.CapacityException.of(reasons)
 
     def _assign_at(
         self,
@@ -420,19 +386,27 @@ class _Assignment:
         retained: Mapping[str, Amount],
         consumer: str,
     ) -> dict[str, Amount]:
-        """Return the assigned amounts; those that the consumer releases stay where possible."""
+        """Return the assigned amounts; those that the consumer releases are reused if possible."""
         within = self._enabled_parts(amounts, views)
         for preferred, parts in self._preferences(amounts, views, consumer, within):
             with contextlib.suppress(exceptions.CapacityException):
                 return fit_together(preferred, views, parts, retained=retained)
-        disabled = self._disabled_reasons(within, views)
+        numbers = (part.number for name in within for part in views[name].parts)
+        disabled = [
+            Reason(
+                *(Rule.DISABLED, 1, 0, 0),
+                where=self._shape.names[number],
+                disabled=self._columns.disabled[number],
+            )
+            for number in dict.fromkeys(n for part in numbers for n in self._disabled.get(part, ()))
+        ]
         if not all(within.values()):
             raise exceptions.CapacityException.of(disabled)
         try:
             return fit_together(amounts, views, within, retained=retained)
         except exceptions.CapacityException as refusal:
-            own = [views[name] for name in amounts]
-            explained = with_holders(refusal, own, self._columns, amounts, within)
+            requested = [views[name] for name in amounts]
+            explained = with_holders(refusal, requested, self._columns, amounts, within)
             reasons = (*explained.reasons, *disabled)
             raise exceptions.CapacityException.of(reasons) from refusal
 
@@ -443,10 +417,10 @@ class _Assignment:
         consumer: str,
         enabled: Mapping[str, list[int]],
     ) -> Iterator[tuple[Mapping[str, Amount], Mapping[str, list[int]]]]:
-        """Yield what to try for a consumer that releases allocations: amounts, and parts to use.
+        """Yield the attempts for a consumer that releases allocations: amounts, and parts to use.
 
-        First the amounts stay, then all but the last, which depend on the others; then amounts use
-        the parts that the consumer uses, and one more at a time.
+        First all released amounts are reused, then all but the last, which depend on the others;
+        then the amounts use the parts that the consumer uses, and one more part at a time.
         """
         if consumer not in self._released:
             return
@@ -454,15 +428,15 @@ class _Assignment:
         for count in range(len(retained), 0, -1):
             yield {**amounts, **dict(retained[:count])}, {}
         uuids = {use.provider_uuid for use in self._released[consumer]}
-        used, others = dict[str, list[int]](), dict[str, list[int]]()
+        used, unused = dict[str, list[int]](), dict[str, list[int]]()
         for name in amounts:
             parts = views[name].parts
             positions = range(len(parts))
             used[name] = [position for position in positions if parts[position].uuid in uuids]
-            others[name] = [n for n in enabled.get(name, positions) if n not in used[name]]
+            unused[name] = [n for n in enabled.get(name, positions) if n not in used[name]]
         if any(used.values()):
-            for count in range(min(MOST_PARTS, max(map(len, others.values())))):
-                yield amounts, {name: used[name] + others[name][:count] for name in amounts}
+            for count in range(min(MOST_PARTS, max(map(len, unused.values())))):
+                yield amounts, {name: used[name] + unused[name][:count] for name in amounts}
 
     def retained(
         self, amounts: Mapping[str, Amount], views: Mapping[str, LocatedView], consumer: str
@@ -492,31 +466,11 @@ class _Assignment:
                 enabled[name] = positions
         return enabled
 
-    def _disabled_reasons(
-        self, kinds: Collection[str], views: Mapping[str, LocatedView]
-    ) -> list[Reason]:
-        """Return the reasons for the disabled parts of some views, and for disabled ancestors."""
-        if not kinds:
-            return []
-        providers = self._columns.providers
-        parents = dict(zip(providers.provider_id, providers.parent_id, strict=True))
-        disabled, numbers = self._columns.disabled, dict[int, None]()
-        for part in (part for name in kinds for part in views[name].parts):
-            number: int | None = part.number
-            while number is not None:
-                if number in disabled:
-                    numbers[number] = None
-                number = parents[number]
-        return [
-            Reason(Rule.DISABLED, 1, 0, 0, where=self._shape.names[n], disabled=disabled[n])
-            for n in numbers
-        ]
-
     def _allocate(self, amount: Amount, view: LocatedView) -> None:
         """Allocate an assigned amount of a view.
 
-        The write decides whether it is free, as it knows the consumers. What the write does not
-        check, such as memory that is allocated once, is decided here.
+        The write decides whether the amount is free, as it knows the consumers. Rules that the
+        write does not check, such as memory that is allocated once, are decided here.
         """
         try:
             view.inventory.consume(amount)
@@ -536,10 +490,38 @@ class _Assignment:
             raise with_holders(refusal, views, self._columns, amounts) from refusal
 
 
+def _check_units_free(
+    uses: Iterable[Use], columns: Columns, parts: Mapping[int, str], host: str
+) -> None:
+    """Refuse a unit that is still allocated as a unit of another part, which it was before.
+
+    :param parts: the uuids of the parts of a tree, by number
+    """
+    allocating = [use for use in uses if use.amount > 0 and use.units]
+    named = {unit for use in allocating for unit in use.units}
+    allocated = [row for row in zip(*columns.units, strict=True) if row[1] in named]
+    reasons = [
+        Reason(
+            *(Rule.UNIT_TAKEN, use.amount),
+            bound=0,
+            used=1,
+            resource=use.resource_class,
+            where=host,
+            holders=((consumer, 1),),
+            unit=unit,
+        )
+        for use in allocating
+        for number, unit, _, consumer in allocated
+        if unit in use.units and parts.get(number, use.provider_uuid) != use.provider_uuid
+    ]
+    if reasons:
+        raise exceptions.CapacityException.of(reasons)
+
+
 def _retained(
     demand: Demand, views: Mapping[str, LocatedView], changed: Collection[str]
 ) -> dict[str, Amount]:
-    """Return the assigned amounts of a host that a consumer keeps, of resources with a view."""
+    """Return the assigned amounts of a host that remain allocated to a consumer."""
     host = next(iter(views.values())).host
     return {
         name: amount
@@ -562,11 +544,11 @@ def _is_allocated(amount: Amount, view: LocatedView) -> bool:
 
 def _named_units(demand: Demand) -> tuple[Use, ...]:
     """Return the uses that name units of providers whose definition is not known yet."""
-    known = {uuid for uuid, _ in demand.required}
+    required = {uuid for uuid, _ in demand.required}
     return tuple(
         use
         for use in demand.uses
-        if use.units and use.amount > 0 and use.provider_uuid not in known
+        if use.units and use.amount > 0 and use.provider_uuid not in required
     )
 
 
@@ -603,7 +585,9 @@ class _PartUnits:
         #: the structured inventories, by each class in which they are counted
         self._inventories: dict[tuple[int, str], Inventory] = {}
         for number, kind, classes, description in zip(*columns.kinds, strict=True):
-            figures = [one for one in records.get(number, ()) if one.resource_class in classes]
+            figures = [
+                record for record in records.get(number, ()) if record.resource_class in classes
+            ]
             inventory = resource(kind).inventory_from_kept(figures, description or None)
             self._inventories.update({(number, name): inventory for name in classes})
         #: the units of those that define them
@@ -632,85 +616,67 @@ class _PartUnits:
         return providers.generation[providers.uuid.index(use.provider_uuid)]
 
     def with_dependent_units(self, use: Use) -> Use:
-        """Return a use after all checks, with the units that depend on those that it names."""
-        key = self._key(use)
+        """Return a use after all checks, with the units that depend on the named ones.
+
+        :raises InvalidAmount: if it names some of the dependent units and not all
+        """
+        key, units = self._key(use), set(use.units)
         inventory, dependent = self._inventories.get(key), dict[str, frozenset[str]]()
         if inventory is not None:
             dependent.update(dependent_units(inventory, use.resource_class))
-        use = _with_dependent(use, dependent)
-        own = {
+        for unit, dependents in dependent.items():
+            if not units.isdisjoint(dependents) and not {unit, *dependents} <= units:
+                raise exceptions.InvalidAmount(
+                    f"units of {use.resource_class}",
+                    use.units,
+                    f"{unit} individually, or with all its dependent units: {_shown(dependents)}",
+                )
+            if unit in units:
+                units |= dependents
+        if dependent:
+            use = dataclasses.replace(use, units=tuple(sorted(units)))
+        allocated = {
             unit
             for number, unit, name, consumer in zip(*self._columns.units, strict=True)
             if (number, name, consumer) == (*key, self._consumer)
         }
-        new = [unit for unit in use.units if unit not in own]
+        new = tuple(unit for unit in use.units if unit not in allocated)
         if new:
             self._check(use, key, new, frozenset().union(*dependent.values()))
         return use
 
     def _check(
-        self, use: Use, key: tuple[int, str], new: Collection[str], dependent: Collection[str]
+        self, use: Use, key: tuple[int, str], new: tuple[str, ...], dependent: Collection[str]
     ) -> None:
         """Raise unless new units can be allocated."""
-        provider = self._shape.names[key[0]]
-        where, units = f"{use.resource_class} at {provider}", self._units.get(key)
+        shape = self._shape
+        inventory_name, units = (
+            f"{use.resource_class} at {shape.names[key[0]]}",
+            self._units.get(key),
+        )
         for unit in new:
             if units is None:
                 raise exceptions.UnitNotFound(
-                    unit, f"{where} has none, those it shares are of the providers below"
+                    unit,
+                    f"{inventory_name} has no units of its own: name those of the providers below",
                 )
             if unit not in units and unit not in dependent:
-                raise exceptions.UnitNotFound(unit, f"{where} has {_shown(units)}")
+                raise exceptions.UnitNotFound(unit, f"{inventory_name} has {_shown(units)}")
         inventory, count = self._inventories.get(key), len(use.units)
         if inventory is not None:
             count = unit_count(inventory, use.resource_class, use.units)
         if count != use.amount:
             raise exceptions.InvalidAmount(
-                f"units of {where}", use.units, f"{use.amount}, as many as the amount"
+                f"units of {inventory_name}", use.units, f"{use.amount}, as many as the amount"
             )
-        reasons = [
-            _unit_taken(use, unit, provider, consumer)
-            for number, unit, name, consumer in zip(*self._columns.units, strict=True)
-            if unit in new
-            and number != key[0]
-            and (number, name) in self._units
-            and self._shape.roots[number] == self._shape.roots[key[0]]
-            and not (self._is_leaving and consumer == self._consumer)
-        ]
-        if reasons:
-            raise exceptions.CapacityException.of(reasons)
-
-
-def _unit_taken(use: Use, unit: str, where: str, consumer: str) -> Reason:
-    """Return the reason that refuses a unit which is allocated to another consumer."""
-    return Reason(
-        Rule.UNIT_TAKEN,
-        use.amount,
-        bound=0,
-        used=1,
-        resource=use.resource_class,
-        where=where,
-        holders=((consumer, 1),),
-        unit=unit,
-    )
-
-
-def _with_dependent(use: Use, dependent: Mapping[str, frozenset[str]]) -> Use:
-    """Return a use with all units that depend on those that it names.
-
-    :raises InvalidAmount: if it names some of them and not all
-    """
-    units = set(use.units)
-    for unit, others in dependent.items():
-        if not units.isdisjoint(others) and not {unit, *others} <= units:
-            raise exceptions.InvalidAmount(
-                f"units of {use.resource_class}",
-                use.units,
-                f"{unit} alone, or with all that go with it: {_shown(others)}",
-            )
-        if unit in units:
-            units |= others
-    return dataclasses.replace(use, units=tuple(sorted(units))) if dependent else use
+        uuids, root = {number: uuid for uuid, number in shape.numbers.items()}, shape.roots[key[0]]
+        parts = {number: uuids[number] for number, _ in self._units if shape.roots[number] == root}
+        columns = self._columns
+        if self._is_leaving:
+            columns = without_consumers(columns, self._consumer)
+        _check_units_free(
+            [dataclasses.replace(use, units=new)], columns, parts, shape.names[key[0]]
+        )
 
 
 def _shown(units: Collection[str]) -> str:
@@ -749,9 +715,9 @@ def assigned_amounts(record: ConsumerRecord, columns: Columns) -> dict[str, Amou
             chosen = chosen_cells({kind: amount}, {kind: view})
             if chosen is not None:
                 cells[view.host] = chosen
-    rest = claim_of(dataclasses.replace(record, held=tuple(uses))).by_provider()
-    for name, others in rest.items():
-        amounts[name] = amounts[name] + others if name in amounts else others
+    remaining = claim_of(dataclasses.replace(record, held=tuple(uses))).by_provider()
+    for name, plain in remaining.items():
+        amounts[name] = amounts[name] + plain if name in amounts else plain
     return amounts
 
 
@@ -766,7 +732,7 @@ class _Option(NamedTuple):
 
     view: LocatedView
     amount: Amount  #: assigned
-    rest: list[Use]  #: the other uses of the consumer
+    remaining: list[Use]  #: the other uses of the consumer
     is_complete: bool  #: whether the amount is all that the consumer uses of the parts
 
 
@@ -786,16 +752,16 @@ def _assignments(
         view = views.of_tree(root, kind)
         assert view is not None, "the tree has parts"
         positions = view.shape.positions
-        own = [use for use in uses if use.provider_uuid in positions and use.key in keys]
+        here = [use for use in uses if use.provider_uuid in positions and use.key in keys]
         near = cells.get(view.host)
-        for chosen in () if not own else (None,) if near is None else (near, None):
+        for chosen in () if not here else (None,) if near is None else (near, None):
             with contextlib.suppress(exceptions.ForeignAmount):
-                assigned = view.assigned_amount(amount, own, chosen)
-                rest = list(_without(uses, view.deltas(assigned)))
+                assigned = view.assigned_amount(amount, here, chosen)
+                remaining = list(_without(uses, view.deltas(assigned)))
                 is_complete = not any(
-                    use.key in keys and use.provider_uuid in positions for use in rest
+                    use.key in keys and use.provider_uuid in positions for use in remaining
                 )
-                yield _Option(view, assigned, rest, is_complete)
+                yield _Option(view, assigned, remaining, is_complete)
                 break
 
 

@@ -98,14 +98,14 @@ class _ChangedTree(NamedTuple):
 
     root: str  #: uuid
     name: str
-    before: Mapping[str, _Parts]  #: with those that come from other trees
+    before: Mapping[str, _Parts]  #: including parts moved here from other trees
     after: Mapping[str, _Parts]
 
 
 def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterator[_ChangedTree]:
     """Yield the trees whose parts change."""
-    wanted = (*changes.creates, *(update.definition for update in changes.updates))
-    if not any(map(_has_parts, wanted)):
+    changed = (*changes.creates, *(update.definition for update in changes.updates))
+    if not any(map(_has_parts, changed)):
         return
     definitions = {uuid: provider.definition for uuid, provider in stored.items()}
     parents = {uuid: definition.parent_uuid for uuid, definition in definitions.items()}
@@ -116,7 +116,7 @@ def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Ite
     }
     former_root = {uuid: _root(uuid, parents) for uuid in before}
     after = dict(before)
-    for definition in wanted:
+    for definition in changed:
         definitions[definition.uuid] = definition
         parents[definition.uuid] = definition.parent_uuid
         after[definition.uuid] = dict(_parts_of(definition))
@@ -130,7 +130,9 @@ def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Ite
     after_by_tree: dict[str, dict[str, _Parts]] = defaultdict(dict)
     for uuid, top in root.items():
         after_by_tree[top][uuid] = after[uuid]
-    for top in dict.fromkeys(root[one.uuid] for one in wanted if one.uuid in root):
+    for top in dict.fromkeys(
+        root[definition.uuid] for definition in changed if definition.uuid in root
+    ):
         yield _ChangedTree(top, definitions[top].name, before_by_tree[top], after_by_tree[top])
 
 
@@ -162,16 +164,18 @@ def _structured(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory
 
 def _located(parts: Iterable[_Parts]) -> Iterator[Located[Any]]:
     """Yield the inventories of parts."""
-    for own in parts:
-        yield from (inventory for inventory in own.values() if isinstance(inventory, Located))
+    for inventories in parts:
+        yield from (
+            inventory for inventory in inventories.values() if isinstance(inventory, Located)
+        )
 
 
 def _classes(parts: Iterable[_Parts]) -> set[str]:
     """Return the resource classes in which parts are counted."""
     return {
         record.resource_class
-        for own in parts
-        for inventory in own.values()
+        for inventories in parts
+        for inventory in inventories.values()
         for record in inventory.to_records()
     }
 
@@ -229,8 +233,8 @@ def _part_of_unit(parts: Mapping[str, _Parts]) -> dict[str, str]:
     """Return the provider of each device, by the name of the device."""
     return {
         unit: uuid
-        for uuid, own in parts.items()
-        for inventory in _located([own])
+        for uuid, inventories in parts.items()
+        for inventory in _located([inventories])
         if isinstance(inventory, Identified)
         for name in _classes([{"": inventory}])
         for unit in inventory.units(name) or ()
@@ -244,8 +248,8 @@ def _part_of_unit(parts: Mapping[str, _Parts]) -> dict[str, str]:
 class RenumberedParts:
     """The parts of a tree between which changes of definitions move units: CPUs of NUMA cells.
 
-    Firmware may number cells anew, or report one cell as several. A consumer keeps its CPUs, so its
-    allocations follow them to the providers that have them now. Providers are known by uuid.
+    Firmware may number cells anew, or report one cell as several. A consumer retains its CPUs, so
+    its allocations follow them to the providers that have them now. Providers are known by uuid.
     """
 
     root: str
@@ -255,28 +259,28 @@ class RenumberedParts:
     classes: Mapping[str, frozenset[str]]  #: of each part now
 
     def held_after(self, uses: Iterable[Use], free: Counter[Key]) -> tuple[Use, ...]:
-        """Return what a consumer has allocated after the change.
+        """Return the allocations of a consumer after the change.
 
         Units are allocated at the part that has them. All else of a part, such as memory, follows
-        the units that the consumer has of it; without units it goes where there is capacity.
+        the units that the consumer has of it; without units it moves to a part with capacity.
 
-        :param uses: what the consumer has allocated before
-        :param free: what is free of each part; what is allocated is subtracted
+        :param uses: the allocations of the consumer before
+        :param free: the free amounts of each part; allocated amounts are subtracted
         """
         amounts: Counter[Key] = Counter()
         units: dict[Key, tuple[str, ...]] = defaultdict(tuple)
         uses = list(uses)
         for use in uses:
-            uuid, rest = use.provider_uuid, use.amount
+            uuid, uncounted = use.provider_uuid, use.amount
             for unit in use.units if uuid in self.successors else ():
                 key = self._target(self.part_of.get(unit, uuid), use)
                 units[key] += (unit,)
                 amounts[key] += 1
-                rest -= 1
+                uncounted -= 1
             if uuid not in self.successors:
                 units[use.key] += use.units
-            if rest:
-                amounts[self._target(self._main_part(uuid, uses, free), use)] += rest
+            if uncounted:
+                amounts[self._target(self._main_part(uuid, uses, free), use)] += uncounted
         free.subtract(amounts)
         return tuple(Use(*key, amount, units[key]) for key, amount in amounts.items())
 
@@ -327,7 +331,9 @@ def renumbered(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterato
 def _identifying_units(parts: Mapping[str, _Parts]) -> dict[str, frozenset[str]]:
     """Return the units that identify each part when the parts are numbered anew."""
     units = {
-        uuid: frozenset[str]().union(*(one.identifying_units() for one in _located([own])))
-        for uuid, own in parts.items()
+        uuid: frozenset[str]().union(
+            *(part.identifying_units() for part in _located([inventories]))
+        )
+        for uuid, inventories in parts.items()
     }
     return {uuid: names for uuid, names in units.items() if names}

@@ -1,6 +1,6 @@
 """The consumers named in refusals of placed amounts, and the consumer of unattributed usage.
 
-What is used of a host without a known consumer is allocated to the host's *unattributed* consumer.
+Usage of a host without a known consumer is allocated to the host's *unattributed* consumer.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def describe_holders(columns: Columns, name: str) -> Iterator[str]:
             units[consumer, kind].append(unit)
     for at, kind, consumer, amount in zip(*columns.allocations, strict=True):
         if at == number:
-            what = ", ".join(sorted(units[consumer, kind])) or f"{amount} {kind}"
-            yield f"{consumer} holds {what}"
+            units_or_amount = ", ".join(sorted(units[consumer, kind])) or f"{amount} {kind}"
+            yield f"{consumer} holds {units_or_amount}"
 
 
 # --- refusals of placed amounts -------------------------------------------------------------------
@@ -125,7 +125,7 @@ def without(
 
 
 def _with_consumers(reason: Reason, view: LocatedView, columns: Columns, units: Blocked) -> Reason:
-    """Return a reason with the host and the consumers of what was requested."""
+    """Return a reason with the host and the consumers of the requested inventory."""
     reason = dataclasses.replace(reason, where=reason.where or view.host)
     name = reason.resource
     if name is None or reason.holders:
@@ -180,7 +180,7 @@ def who_has(
     for number, unit, name, consumer in units:
         consumers[number, unit] = consumer
         named.add((number, name, consumer))
-    own: Counter[tuple[int, str]] = Counter()
+    direct: Counter[tuple[int, str]] = Counter()
     blocking: Counter[tuple[int, str]] = Counter()
     anonymous: Counter[int] = Counter()
     for number, unavailable in blocked.items():
@@ -189,10 +189,10 @@ def who_has(
             anonymous[number] += None in names
             blocking.update((number, name) for name in names if name is not None)
             if unit in blockers and (number, unit) in consumers:
-                own[number, consumers[number, unit]] += 1
+                direct[number, consumers[number, unit]] += 1
     counts: Counter[str] = Counter()
     for (number, consumer), count in blocking.items():
-        counts[consumer] += own[number, consumer] or count
+        counts[consumer] += direct[number, consumer] or count
     for number, name, consumer, amount in allocations:
         if anonymous[number] and (number, name, consumer) not in named:
             counts[consumer] += min(amount * factor(number, name), anonymous[number])
@@ -214,9 +214,9 @@ def _holders_elsewhere(
 ) -> Iterator[str]:
     """Yield the consumer of each unit of a part that was allocated as a unit of another part."""
     units = view.inventory.parts()[view.parts.index(part)].inventory.units(name) or ()
-    others = {other.number for other in view.parts} - {part.number}
+    other_parts = {other.number for other in view.parts} - {part.number}
     for number, unit, _, consumer in zip(*columns.units, strict=True):
-        if number in others and unit in units:
+        if number in other_parts and unit in units:
             yield consumer
 
 

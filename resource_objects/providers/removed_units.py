@@ -22,9 +22,9 @@ def removed_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
     """
     removed: dict[str, str] = {}
     for kind, body in kinds:
-        made = resource(kind).inventory_kind
-        if body and issubclass(made, Identified):
-            removed.update(made.removed_of_description(body))
+        inventory_kind = resource(kind).inventory_kind
+        if body and issubclass(inventory_kind, Identified):
+            removed.update(inventory_kind.removed_of_description(body))
     return removed
 
 
@@ -47,8 +47,14 @@ def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
 
     Cost: a look at each description; where there are such units, linear in the rows.
     """
-    made = {kind: resource(kind).inventory_kind for kind in {*columns.kinds.resource_class}}
-    identified = {kind: one for kind, one in made.items() if issubclass(one, Identified)}
+    inventory_kinds = {
+        kind: resource(kind).inventory_kind for kind in {*columns.kinds.resource_class}
+    }
+    identified = {
+        kind: inventory_kind
+        for kind, inventory_kind in inventory_kinds.items()
+        if issubclass(inventory_kind, Identified)
+    }
     kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
         if kind in identified and body and identified[kind].removed_of_description(body):
@@ -56,7 +62,10 @@ def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
     allocated: dict[int, set[str]] = defaultdict(set)
     for number, unit, _, _ in zip(*columns.units, strict=True) if kinds else ():
         allocated[number].add(unit)
-    return {number: removed_of(some, allocated[number]) for number, some in kinds.items()}
+    return {
+        number: removed_of(descriptions, allocated[number])
+        for number, descriptions in kinds.items()
+    }
 
 
 def free_removed_units(columns: Columns) -> Exclusions:

@@ -1,9 +1,9 @@
-"""The parts of placed resources in provider trees, and what is used of them.
+"""The parts of placed resources in provider trees, and their usage.
 
 A placed resource, such as a NUMA topology, stores each of its parts (a cell) at a provider of its
-own. The definition of a tree changes seldom, its usage with every claim. What follows from the
-definition alone is computed once, in a :class:`TreeShape`, and is valid for all columns with the
-same definition. A :class:`TreeUsage` has what is used at one moment.
+own. The definition of a tree changes seldom, its usage with every claim. Values that follow from
+the definition alone are computed once, in a :class:`TreeShape`, which is valid for all columns with
+the same definition. A :class:`TreeUsage` has the usage at one moment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Exclusions(NamedTuple):
 
     @property
     def total(self) -> Mapping[tuple[int, str], int]:
-        """The amounts together with those that limits exclude."""
+        """The sum of ``amounts`` and ``by_limits``."""
         return Counter(self.amounts) + Counter(self.by_limits) if self.by_limits else self.amounts
 
 
@@ -51,7 +51,7 @@ class PartProvider(NamedTuple):
 
 
 class TreeUsage:
-    """What is used of some trees at one moment."""
+    """The usage of some trees at one moment."""
 
     def __init__(self, columns: Columns) -> None:
         self.used = columns.inventories.used  #: by row of the inventories
@@ -77,7 +77,7 @@ class SharedWith(NamedTuple):
     key: tuple[int, str]  #: number of its provider, resource class
 
     def remaining(self, usage: TreeUsage, more: Mapping[tuple[int, str], int]) -> int:
-        """Return how much of the part the other inventory has capacity for."""
+        """Return the amount of the part that the other inventory has capacity for."""
         used = 0 if self.row is None else usage.used[self.row]
         return (self.capacity - used - more.get(self.key, 0)) // self.factor
 
@@ -92,7 +92,7 @@ class PartDefinition(NamedTuple):
 
 
 class CachedInventory(NamedTuple):
-    """An assembled inventory with what it was assembled from. The inventory is never changed."""
+    """An assembled inventory with its parts and their usage. The inventory is never changed."""
 
     usage: TreeUsage
     parts: Sequence[KeptPart]
@@ -162,7 +162,9 @@ class ResourceParts:
 
     def remaining(self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS) -> dict[str, int]:
         """Return the capacity that the inventories shared by the parts have, by class of a part."""
-        shared = dict.fromkeys(other for one in self.definitions for other in one.shared)
+        shared = dict.fromkeys(
+            other for definition in self.definitions for other in definition.shared
+        )
         return _least(shared, usage, exclusions.total)
 
     def assemble(self, parts: Sequence[KeptPart], remaining: Mapping[str, int]) -> Located[Amount]:
@@ -330,21 +332,21 @@ class TreeShape:
     def _traits(self) -> dict[int, list[str]]:
         table = self.columns.traits
         rows = _rows_by_provider(table.provider_id, self._part_numbers)
-        return {number: [table.trait[row] for row in own] for number, own in rows.items()}
+        return {number: [table.trait[row] for row in own_rows] for number, own_rows in rows.items()}
 
 
-def _rows_by_provider(numbers: Iterable[int], wanted: Collection[int]) -> dict[int, list[int]]:
-    """Return the rows of each wanted provider."""
+def _rows_by_provider(numbers: Iterable[int], selected: Collection[int]) -> dict[int, list[int]]:
+    """Return the rows of each selected provider."""
     rows: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(numbers):
-        if number in wanted:
+        if number in selected:
             rows[number].append(row)
     return rows
 
 
-def _are_equal(tables: Sequence[Sequence[Any]], others: Sequence[Sequence[Any]]) -> bool:
+def _are_equal(tables: Sequence[Sequence[Any]], other_tables: Sequence[Sequence[Any]]) -> bool:
     """Return True if columns are equal; comparing an object with itself costs nothing."""
-    for column, other in zip(tables, others, strict=True):
+    for column, other in zip(tables, other_tables, strict=True):
         if column is not other and (len(column) != len(other) or list(column) != list(other)):
             return False
     return True

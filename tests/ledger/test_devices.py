@@ -210,14 +210,14 @@ def test_what_was_changed_by_number_since_is_told_as_counts(lab: ro.Ledger) -> N
 
 
 def test_nothing_is_taken_of_a_device_beside_the_amount_that_says_which(lab: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidAmount, match="nothing beside DEVICES"):
+    with pytest.raises(exceptions.InvalidAmount, match="none next to DEVICES"):
         lab.claim(
             "job", {"host0": {DEVICES: ro.devices("PGPU")}, "host0/0000:5e:00.0": {"PGPU": 1}}
         )
 
 
 def test_devices_are_asked_of_a_host(lab: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidAmount, match="asked of the host, host0"):
+    with pytest.raises(exceptions.InvalidAmount, match="a request to the host, host0"):
         lab.claim("job", {"host0/0000:3b:00.0": {DEVICES: ro.devices("PGPU")}})
     lab.sync(ro.Provider("box", "VCPU=1"))
     with pytest.raises(exceptions.InventoryNotFound):

@@ -149,7 +149,7 @@ def test_what_is_assigned_to_another_host_is_refused(
 
 def test_a_topology_is_asked_of_a_host(numa_ledger: ro.Ledger) -> None:
     numa_ledger.sync(ro.Provider("plain", "VCPU=8"))
-    with pytest.raises(exceptions.InvalidAmount, match=r"host0/numa1.*of the host, host0"):
+    with pytest.raises(exceptions.InvalidAmount, match=r"host0/numa1.*request to the host, host0"):
         numa_ledger.claim("job", {"host0/numa1": "NUMA_TOPOLOGY=1:dedicated=1"})
     with pytest.raises(exceptions.CapacityException) as refused:
         numa_ledger.claim("job", {"plain": "NUMA_TOPOLOGY=1:dedicated=1"})
