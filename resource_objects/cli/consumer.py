@@ -246,12 +246,14 @@ class SetAllocations(Lister):
             wanted[name] = wanted[name] + more if name in wanted else more
         overrides = parsed_args.override_disabled
         with self.open_ledger(parsed_args.actor) as ledger:
+            if parsed_args.release_expired:
+                for name in wanted:
+                    ledger.release_expired(tree=name, excluding=parsed_args.consumer)
             try:
                 claim = ledger.replace(
                     parsed_args.consumer,
                     wanted,
                     generation=parsed_args.generation,
-                    release_expired=parsed_args.release_expired,
                     ignore_maintenance=overrides,
                     **whose(parsed_args),
                 )
@@ -350,17 +352,19 @@ class MoveConsumer(Lister):
                 group = group.replace(required=group.required | {TRAIT})
                 request = request.with_unnamed(group)
             refused = f"{parsed_args.to} cannot give {consumer} {request}"
+            if release_expired:
+                ledger.release_expired(tree=parsed_args.to, excluding=consumer)
             found = ledger.snapshot(parsed_args.to).candidates(request)
-            if not found and not release_expired:
+            if not found:
                 why = found.explain()
-                expired = expired_lines(ledger, why.reasons, "--release-expired")
+                option = "" if release_expired else "--release-expired"
+                expired = expired_lines(ledger, why.reasons, option)
                 raise Refused(refused, [*str(why).splitlines(), *expired])
             try:
                 claim = ledger.move(
                     consumer,
                     found,
                     source_consumer=parsed_args.leaving,
-                    release_expired=release_expired,
                     ignore_maintenance=overrides,
                 )
             except exceptions.NoCandidates as refusal:
@@ -586,7 +590,7 @@ def add_release_expired(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--release-expired",
         action="store_true",
-        help="release claims that have expired, if they are in the way",
+        help="first release the expired claims of the hosts in question",
     )
 
 
@@ -612,28 +616,21 @@ def claim_at(
     consumer: str,
     request: Request,
     at: str | None = None,
-    *,
-    release_expired: bool = False,
-    override_disabled: bool = False,
     **whose: Any,
 ) -> Claim | Candidates:
     """Place a request for a consumer; return its claim, or the search that found nobody.
 
-    :param release_expired: whether to release expired claims that are in the way
-    :param override_disabled: whether it may be of what is out of service
     :param whose: the consumer's project, user, consumer_type and group
 
     :raises CapacityException: if others were faster every time, or nobody can give it although
         expired claims may be released
     """
     found = search_at(ledger, request, at)
-    if not found and not release_expired:
+    if not found:
         return found
     return ledger.claim(
         consumer,
         found,
-        release_expired=release_expired,
-        ignore_maintenance=override_disabled,
         **whose,
     )
 

@@ -110,6 +110,11 @@ class _Asked:
         with misused():
             return snapshot.candidates(self.request, **options)
 
+    def release_expired_claims(self, ledger: Ledger) -> None:
+        """Release the expired claims of other consumers, unless the queue does it."""
+        if self.release_expired and self.wait is None:
+            ledger.release_expired(tree=self.at, excluding=self.consumer)
+
     def take(self, ledger: Ledger, attempt: Callable[[], Claim]) -> Claim:
         """Take it.
 
@@ -271,10 +276,10 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
     kept = next(ledger.consumers(name=asked.consumer), None) if said.replace else None
     options = {
         **asked.described,
-        "release_expired": asked.release_expired,
         "ignore_maintenance": asked.override_disabled,
         "wait": asked.wait,
     }
+    asked.release_expired_claims(ledger)
     if kept is None:
         return ledger.claim(
             asked.consumer,
@@ -492,13 +497,13 @@ class RunJob(Command):
         with self.open_ledger(said.actor) as ledger:
             if asked.at is None and not _is_in_a_tree(asked.request):
                 asked.at = _this_machine(ledger)
+            asked.release_expired_claims(ledger)
             claim = asked.take(
                 ledger,
                 lambda: ledger.claim(
                     asked.consumer,
                     asked.search(ledger, ledger.snapshot(asked.at)),
                     expires_in=said.lease,
-                    release_expired=asked.release_expired,
                     ignore_maintenance=asked.override_disabled,
                     wait=asked.wait,
                     **asked.described,

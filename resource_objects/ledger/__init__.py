@@ -14,7 +14,8 @@
 ==================  ===============================================================================
 ``ledger``          Ledger, with all its methods, and ``connect``
 ``store``           what every part is given: the backend, operations, the policy of retries
-``claims``          taking and giving back; ``all_or_none``: several at once; ``lease``: renewing
+``claims``          allocating, moving, releasing; ``gang_claim``: several consumers at once;
+                    ``expired``: claims whose time is over; ``lease``: renewals
 ``queue``           claims that wait, first come, first served
 ``demand``          what is to be taken, in one form; ``assign``: its placed amounts and units
 ``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``

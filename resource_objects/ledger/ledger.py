@@ -9,6 +9,7 @@ given what it needs by its constructor:
 ``Assigner``          assigns placed amounts and named units, on fresh rows
 ``Snapshots``         the last picture of everything, kept fresh by the change feed
 ``Claims``            taking and giving back
+``ExpiredClaims``     claims whose time is over
 ``Queue``             claims that wait, first come, first served
 ``Definitions``       which providers there are, and what they have
 ``Plans``             diff, apply, reshape, audit
@@ -31,9 +32,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from resource_objects import exceptions, names, plugins
 from resource_objects.ledger.assign import Assigner
-from resource_objects.ledger.claims import Claims, IfGeneration, described
+from resource_objects.ledger.claims import Claims, IfGeneration, claim_options
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable
+from resource_objects.ledger.expired import ExpiredClaims
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
 from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
@@ -50,7 +52,6 @@ from resource_objects.providers.audit import Audit
 from resource_objects.providers.definition import changed_fields
 from resource_objects.providers.disabled import FOREVER
 from resource_objects.providers.given import Limited, expiry
-from resource_objects.providers.given import limits as checked
 from resource_objects.providers.listing import By, ConsumerFilter, ListedProvider, Total
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
@@ -124,7 +125,8 @@ class Ledger:
         self._reader = reader = Reader(store)
         self._assigner = assigner = Assigner(store)
         self._snapshots = snapshots = Snapshots(store) if snapshots is None else snapshots
-        self._queue = queue = Queue(store, snapshots)
+        self._expired = expired = ExpiredClaims(store)
+        self._queue = queue = Queue(store, snapshots, expired)
         self._claims = Claims(store, assigner, snapshots, queue)
         #: definitions that are compared and written in one go, for what builds on a ledger
         self.definitions = definitions = Definitions(store, reader)
@@ -323,10 +325,9 @@ class Ledger:
         """Return when a request would fit if all claims end when they expire, and nothing comes.
 
         The earliest such moment, with the claims whose end makes it so: an estimate. A claim that
-        has expired ends now, since a claim with ``release_expired`` may release it. Claims are
-        given back by whoever cleans up (:meth:`release_expired`), nobody keeps what they leave, and
-        who extends one or comes first changes the answer. Cost: a snapshot, the claims that expire
-        read once, and some searches.
+        has expired ends now. The answer assumes that each claim is released when it expires
+        (:meth:`release_expired`), and that no other claim is made or renewed. Cost: a snapshot, the
+        claims that expire read once, and some searches.
 
         :param budget: at most so many steps of each search; None: as for ``candidates``
         :param limits: as for :meth:`claim`
@@ -445,7 +446,6 @@ class Ledger:
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         if_generation: IfGeneration = False,
-        release_expired: bool = False,
         ignore_maintenance: bool = False,
         limits: Limited = None,
         wait: datetime.timedelta | None = None,
@@ -473,11 +473,6 @@ class Ledger:
         :param if_generation: True to take a candidate only if the definitions it was found at are
             as they were, or ``{provider: generation}``; those of the cells that a topology was
             found on have to be in any case
-        :param release_expired: True to release, in the same transaction, expired claims that are in
-            the way, where there is no room beside them. Candidates are then searched once more, as
-            if nobody held anything by an expired claim; for that everything is read. Of what is
-            taken then, those in the way are released if they were not renewed meanwhile; a repeat
-            of the operation returns the claim. If the claim is refused, nobody is released
         :param ignore_maintenance: True to take also of what is out of service (:meth:`disable`).
             The change feed tells that it was, and the actor that the ledger was opened with did it
         :param limits: ``{provider: limits}``, providers by name or uuid: the most that may be used
@@ -493,7 +488,8 @@ class Ledger:
             nobody is before it who came earlier and waits for one of the same classes, where both
             could be given it in the same tree: first come, first served. A large request at the
             front so holds back smaller ones behind it, and who does not wait may overtake them all.
-            Candidates are searched afresh for each try. The same consumer that waits for the same
+            Before each try the expired claims of the trees that it waits for are released, and
+            candidates are searched afresh. The same consumer that waits for the same
             again keeps its place. What could not be had whoever gave back is refused at once, and
             at the front within seconds of the change that made it so. The
             place goes with the end of the wait, whatever ends it; if the process is killed, with
@@ -525,14 +521,19 @@ class Ledger:
         return self._claims.claim(
             consumer,
             candidates,
-            described(project, user, consumer_type, group),
-            expiry(expires_in, expires_at),
-            if_generation,
-            release_expired,
-            ignore_maintenance,
-            operation,
-            checked(limits),
-            wait,
+            claim_options(
+                project=project,
+                user=user,
+                consumer_type=consumer_type,
+                group=group,
+                expires_in=expires_in,
+                expires_at=expires_at,
+                if_generation=if_generation,
+                limits=limits,
+                ignore_maintenance=ignore_maintenance,
+                wait=wait,
+                operation=operation,
+            ),
         )
 
     def claim_all(
@@ -546,7 +547,6 @@ class Ledger:
         expires_in: datetime.timedelta | None = None,
         expires_at: datetime.datetime | None = None,
         if_generation: IfGeneration = False,
-        release_expired: bool = False,
         ignore_maintenance: bool = False,
         limits: Limited = None,
         operation: str | None = None,
@@ -555,8 +555,8 @@ class Ledger:
 
         Each takes the first of its candidates that is free beside what those before it take, in
         the order of the mapping; where somebody finds none that way, all choices of candidates are
-        searched, so who could go elsewhere makes room. There is no fresh search, but with
-        ``release_expired``. The other arguments are of all of them, as for :meth:`claim`. Cost: one
+        searched, so who could go elsewhere makes room. The candidates are not
+        searched again. The other arguments are of all of them, as for :meth:`claim`. Cost: one
         write; if that is refused, one read of the trees that the candidates are of, and one more
         write for each place that fills up meanwhile; a search of all choices at most a second.
 
@@ -572,13 +572,18 @@ class Ledger:
         """
         return self._claims.claim_all(
             candidates,
-            described(project, user, consumer_type, group),
-            expiry(expires_in, expires_at),
-            if_generation,
-            release_expired,
-            ignore_maintenance,
-            operation,
-            checked(limits),
+            claim_options(
+                project=project,
+                user=user,
+                consumer_type=consumer_type,
+                group=group,
+                expires_in=expires_in,
+                expires_at=expires_at,
+                if_generation=if_generation,
+                limits=limits,
+                ignore_maintenance=ignore_maintenance,
+                operation=operation,
+            ),
         )
 
     def adjust(
@@ -588,7 +593,6 @@ class Ledger:
         *,
         aggregate: bool = False,
         generation: int | None = None,
-        release_expired: bool = False,
         ignore_maintenance: bool = False,
         limits: Limited = None,
         operation: str | None = None,
@@ -605,8 +609,6 @@ class Ledger:
 
         :param changes: by provider, or allocations, which may say units
         :param generation: the one the consumer was read at; None demands none
-        :param release_expired: True to release expired claims of others that are in the way, as
-            for :meth:`claim`
         :param ignore_maintenance: as for :meth:`claim`; giving back needs none
         :param limits: as for :meth:`claim`; they bind what grows, never what is given back
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
@@ -620,11 +622,12 @@ class Ledger:
             consumer,
             changes,
             aggregate,
-            generation,
-            release_expired,
-            ignore_maintenance,
-            operation,
-            checked(limits),
+            claim_options(
+                generation=generation,
+                limits=limits,
+                ignore_maintenance=ignore_maintenance,
+                operation=operation,
+            ),
         )
 
     def attribute(
@@ -663,8 +666,10 @@ class Ledger:
         vm-1 holds VCPU=4 of host0
         host0/unattributed holds VCPU=2 of host0
         """
-        said = described(project, user, consumer_type)
-        return self._claims.attribute(host, consumer, what, said, operation)
+        options = claim_options(
+            project=project, user=user, consumer_type=consumer_type, operation=operation
+        )
+        return self._claims.attribute(host, consumer, what, options)
 
     def replace(
         self,
@@ -677,7 +682,6 @@ class Ledger:
         group: str | None = None,
         if_generation: IfGeneration = False,
         generation: int | None = None,
-        release_expired: bool = False,
         ignore_maintenance: bool = False,
         limits: Limited = None,
         wait: datetime.timedelta | None = None,
@@ -691,8 +695,6 @@ class Ledger:
 
         :param candidates: what it shall hold, as for :meth:`claim`
         :param generation: the one the consumer was read at; None demands none
-        :param release_expired: True to release expired claims of others that are in the way, as
-            for :meth:`claim`
         :param ignore_maintenance: as for :meth:`claim`; what it holds already needs none
         :param limits: as for :meth:`claim`; they bind where more is used than before
         :raises CapacityException: if it does not fit, with who holds what
@@ -701,14 +703,18 @@ class Ledger:
         return self._claims.replace(
             consumer,
             candidates,
-            described(project, user, consumer_type, group),
-            generation,
-            if_generation,
-            release_expired,
-            ignore_maintenance,
-            operation,
-            checked(limits),
-            wait,
+            claim_options(
+                project=project,
+                user=user,
+                consumer_type=consumer_type,
+                group=group,
+                generation=generation,
+                if_generation=if_generation,
+                limits=limits,
+                ignore_maintenance=ignore_maintenance,
+                wait=wait,
+                operation=operation,
+            ),
         )
 
     def move(
@@ -721,7 +727,6 @@ class Ledger:
         source_consumer_id: str | None = None,
         generation: int | None = None,
         if_generation: IfGeneration = False,
-        release_expired: bool = False,
         ignore_maintenance: bool = False,
         limits: Limited = None,
         operation: str | None = None,
@@ -743,8 +748,6 @@ class Ledger:
         :param source_consumer_type: another type for it, such as ``MIGRATION``
         :param source_consumer_id: the uuid of its claim; None: one is made up
         :param generation: the one the consumer was read at; None demands none
-        :param release_expired: True to release expired claims of others that are in the way, as
-            for :meth:`claim`
         :param ignore_maintenance: as for :meth:`claim`, of where it goes
         :param limits: as for :meth:`claim`, of where it goes
         :returns: what the consumer holds now
@@ -760,12 +763,13 @@ class Ledger:
             source_consumer,
             source_consumer_type,
             source_consumer_id,
-            generation,
-            if_generation,
-            release_expired,
-            ignore_maintenance,
-            operation,
-            checked(limits),
+            claim_options(
+                generation=generation,
+                if_generation=if_generation,
+                limits=limits,
+                ignore_maintenance=ignore_maintenance,
+                operation=operation,
+            ),
         )
 
     def swap(self, consumer: str, other: str, *, operation: str | None = None) -> tuple[Claim, ...]:
@@ -850,13 +854,18 @@ class Ledger:
         :param limit: at most so many
         :param after: only those of consumers after this name
         :param reasons: only the consumers of these reasons of a refusal, such as ``error.reasons``:
-            the same claim with ``release_expired`` may release them
+            after :meth:`release_expired` the same claim may succeed
         :raises InvalidField: if one of them is no reason
         """
-        return self._claims.expired(now, limit, after, reasons)
+        return self._expired.expired(now, limit, after, reasons)
 
     def release_expired(
-        self, now: datetime.datetime | None = None, *, limit: int | None = None
+        self,
+        now: datetime.datetime | None = None,
+        *,
+        tree: str | None = None,
+        excluding: str | None = None,
+        limit: int | None = None,
     ) -> tuple[Claim, ...]:
         """Release the claims whose time is over; return what was released.
 
@@ -868,10 +877,12 @@ class Ledger:
 
         :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
             ledger's database
+        :param tree: only claims with an allocation in the tree of this provider (name or uuid)
+        :param excluding: a consumer whose claim stays, such as one that is changed next
         :param limit: look at so many at most
         :raises ResourceObjectsError: whatever the first page fails for; nothing is released then
         """
-        return self._claims.release_expired(now, limit)
+        return self._expired.release(now, limit, tree, excluding)
 
     # --- reading ---
 

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
 from resource_objects.ledger.demand import Claimable, Demand, demands_of
+from resource_objects.ledger.expired import ExpiredClaims
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
 from resource_objects.ledger.store import Store, any_limit, pages_of
 from resource_objects.providers import Claim
+from resource_objects.providers.abilities import Ability
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.given import generation
 from resource_objects.providers.listing import ProviderFilter
@@ -42,7 +44,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 #: Seconds: the longest pause of the first in the queue, and how much longer for each before.
 _AT_THE_FRONT, _BEHIND_EACH = 1.0, 0.5
 #: The first tries after so many seconds also where nothing was written: claims may have expired.
-_ANYWAY = 5.0
+_RETRY_AFTER = 5.0
 #: Of so many changes it is read whether one is of a definition; after more, one may be.
 _MOST_CHANGES = 1000
 #: of a lease it is renewed after this part
@@ -68,9 +70,10 @@ Final = Callable[[exceptions.CapacityException], bool]
 class Queue:
     """Those who wait; :class:`~resource_objects.ledger.Ledger` says what each method does."""
 
-    def __init__(self, store: Store, snapshots: Snapshots) -> None:
+    def __init__(self, store: Store, snapshots: Snapshots, expired: ExpiredClaims) -> None:
         self._store = store
         self._snapshots = snapshots
+        self._expired = expired
 
     def waiting(self, limit: int | None, after: int | None) -> Iterator[Waiter]:
         backend = self._store.backend
@@ -92,54 +95,83 @@ class Queue:
         except exceptions.SearchLimitReached:  # nobody knows, so perhaps
             return True
 
-    def take(
+    def claim(
         self,
         consumer: str,
-        found: Claimable,
+        candidates: Claimable,
         wait: datetime.timedelta,
         attempt: Attempt,
-        leaving: str | None = None,
+        is_replacement: bool = False,
         limits: Totals = UNLIMITED,
     ) -> Claim:
-        """Take what was found as soon as it is there and nobody stands before the consumer.
+        """Claim candidates as soon as they are free and no waiter is ahead of the consumer.
 
-        :param attempt: takes something found, which is searched afresh each time
-        :param leaving: who gives back what it holds in the same write, and so is searched without;
-            None: the consumer must hold nothing
-        :param limits: under which it is searched again
+        Each attempt first releases the expired claims of the trees that the consumer waits for.
+
+        :param attempt: claims candidates once; these are searched again for each attempt
+        :param is_replacement: the consumer releases its allocations in the same write, so a search
+            ignores these; else it must have none
+        :param limits: of further searches
         """
         if not isinstance(wait, datetime.timedelta) or wait <= datetime.timedelta(0):
             raise exceptions.InvalidField("wait", wait, "a timedelta above 0, or None")
         retries, backend = self._store.retries, self._store.backend
         until = retries.clock() + wait.total_seconds()
         refusal: exceptions.CapacityException | None = None
-        demands = () if isinstance(found, Candidates) else self._demands(found)
-        awaits = self._awaits(found, demands)
+        demands = () if isinstance(candidates, Candidates) else self._demands(candidates)
+        awaits = self._awaits(candidates, demands)
         order = WaitOrder(
             consumer, awaits, datetime.timedelta(seconds=retries.lease), self._store.actor
         )
         if len(demands) > 1:
             attempt = functools.partial(_one_of_several, attempt)
+        options = candidates.options.within(limits) if isinstance(candidates, Candidates) else None
+        in_place = consumer if is_replacement else None
+
+        def attempt_again() -> Claim:
+            self._release_expired(awaits, in_place)
+            return attempt(self._search_again(candidates, options, in_place))
+
         if not backend.list_waiters(WaiterFilter(awaits), 1):
             try:
-                return attempt(found)
-            except exceptions.CapacityException as no:
-                refusal = no
-        if leaving is None and backend.held(consumer) is not None:
+                if self._release_expired(awaits, in_place):
+                    return attempt(self._search_again(candidates, options, in_place))
+                return attempt(candidates)
+            except exceptions.CapacityException as error:
+                refusal = error
+        if in_place is None and backend.held(consumer) is not None:
             raise exceptions.ConsumerExists(consumer) from refusal
-        options = None
         final: Final = _is_final
-        if isinstance(found, Candidates):
-            options = found.options.within(limits)
-            final = _Outlook(self, self._store, found, options).is_final
-        refusal = self._worth_waiting(consumer, found, final, refusal)
+        if options is not None and isinstance(candidates, Candidates):
+            final = _Satisfiability(self, self._store, candidates, options).is_final
+        refusal = _refuse_if_final(consumer, candidates, final, refusal)
         try:
-            return self._wait(
-                order, until, final, refusal, lambda: attempt(self._afresh(found, options, leaving))
-            )
+            return self._wait(order, until, final, refusal, attempt_again)
         finally:
             with contextlib.suppress(exceptions.LedgerError):  # else its lease ends it
                 backend.leave(order.entry)
+
+    def _search_again(
+        self, candidates: Claimable, options: Options | None, in_place: str | None
+    ) -> Claimable:
+        """Return what the same search finds now; candidates of no search as they are."""
+        if options is None or not isinstance(candidates, Candidates):
+            return candidates
+        if in_place is None:
+            snapshot = self._snapshots.snapshot(candidates.at)
+        else:
+            snapshot = snapshot_in_place(self._store.backend, in_place, candidates.at)
+        return snapshot.searched(candidates.request, options)
+
+    def _release_expired(self, awaits: Iterable[Awaited], excluding: str | None) -> bool:
+        """Release the expired claims of the trees that are waited for; return if there were any."""
+        if Ability.EXPIRY in self._store.backend.lacks:
+            return False
+        trees = {awaited.root_uuid for awaited in awaits}
+        found = False
+        for tree in [None] if None in trees else trees:
+            found |= bool(self._expired.release(None, None, tree, excluding))
+        return found
 
     def _wait(
         self,
@@ -149,76 +181,48 @@ class Queue:
         refusal: exceptions.CapacityException | None,
         attempt: Callable[[], Claim],
     ) -> Claim:
-        """Stand in the queue until it is given.
+        """Stand in the queue until an attempt succeeds.
 
-        :param until: by the clock of the policy of retries
-        :param final: whether a refusal ends the wait, since nobody could give back what is lacking
+        :param until: by the clock of the retry policy
+        :param final: whether a refusal ends the wait, because no release would help
         """
         retries, backend = self._store.retries, self._store.backend
         renewing = retries.lease / _PART
-        me, renewed = backend.wait(order), retries.clock()
+        waiter, renewed = backend.wait(order), retries.clock()
         order = dataclasses.replace(order, renews=True)
-        seen: Cursor | None = None
+        cursor: Cursor | None = None
         tried = renewed
-        for looks in itertools.count():
+        for turn in itertools.count():
             if retries.clock() - renewed >= renewing:
-                me, renewed = backend.wait(order), retries.clock()
-            upto = WaiterFilter(order.awaits, me.number)
-            there = backend.list_waiters(upto, MOST_TOLD + 1)
-            # by name: the number of one that is gone may be given again
-            ahead = [one.consumer for one in there if one.consumer != me.consumer]
-            is_there = len(there) > len(ahead) or len(there) > MOST_TOLD
-            if not is_there:  # it was stopped for longer than its lease, and comes last now
-                me, renewed = backend.wait(order), retries.clock()
+                waiter, renewed = backend.wait(order), retries.clock()
+            upto = WaiterFilter(order.awaits, waiter.number)
+            waiters = backend.list_waiters(upto, MOST_TOLD + 1)
+            # by name: the number of a removed waiter may be used again
+            ahead = [other.consumer for other in waiters if other.consumer != waiter.consumer]
+            is_queued = len(waiters) > len(ahead) or len(waiters) > MOST_TOLD
+            if not is_queued:  # it was stopped for longer than its lease, and is last now
+                waiter, renewed = backend.wait(order), retries.clock()
             elif not ahead:
-                now = backend.cursor()
-                if now != seen or retries.clock() - tried >= _ANYWAY:
-                    seen, tried = now, retries.clock()
+                latest = backend.cursor()
+                if latest != cursor or retries.clock() - tried >= _RETRY_AFTER:
+                    cursor, tried = latest, retries.clock()
                     try:
                         return attempt()
-                    except exceptions.CapacityException as no:
-                        if final(no):  # never tried before its turn, or what there is has changed
+                    except exceptions.CapacityException as error:
+                        if final(error):  # its first attempt, or the definitions changed
                             raise
-                        refusal = no
-            left = until - retries.clock()
-            if left <= 0:
+                        refusal = error
+            remaining = until - retries.clock()
+            if remaining <= 0:
                 raise exceptions.WaitTimedOut(
                     order.consumer, ahead[:MOST_TOLD], refusal
                 ) from refusal
             most = min(_LONGEST_PAUSE, _AT_THE_FRONT + _BEHIND_EACH * len(ahead), renewing)
-            longest = clock.longest_pause(_FIRST_PAUSE, most, looks)
-            retries.sleep(min(left, retries.uniform(longest / 2, longest)))
-        raise AssertionError("it counts for ever")
+            longest = clock.longest_pause(_FIRST_PAUSE, most, turn)
+            retries.sleep(min(remaining, retries.uniform(longest / 2, longest)))
+        raise AssertionError("the loop has no other end")
 
     # --- what is waited for ---
-
-    def _afresh(self, found: Claimable, options: Options | None, leaving: str | None) -> Claimable:
-        """Return what the same search finds now; of what was decided elsewhere, the same."""
-        if options is None or not isinstance(found, Candidates):
-            return found
-        if leaving is None:
-            picture = self._snapshots.snapshot(found.at)
-        else:
-            picture = snapshot_in_place(self._store.backend, leaving, found.at)
-        return picture.searched(found.request, options)
-
-    def _worth_waiting(
-        self,
-        consumer: str,
-        found: Claimable,
-        final: Final,
-        refusal: exceptions.CapacityException | None,
-    ) -> exceptions.CapacityException | None:
-        """Return the refusal, if others hold what is asked for.
-
-        :param refusal: of the first try, None if somebody stood before it
-        :raises CapacityException: if it could not be had whoever gave back
-        """
-        if refusal is None and isinstance(found, Candidates) and not found:
-            refusal = exceptions.NoCandidates(f"no candidate for {consumer}", found.explain())
-        if refusal is not None and final(refusal):
-            raise refusal
-        return refusal
 
     def _demands(self, found: Claimable) -> tuple[Demand, ...]:
         return tuple(demands_of(found, self._store.uuids, "claim"))
@@ -306,7 +310,7 @@ class Queue:
         return {one.uuid: one.root_uuid for page in pages for one in page}
 
 
-class _Outlook:
+class _Satisfiability:
     """Whether nobody could give what a search asks for, though all was given back.
 
     Claims have no part in that, so of a search that was refused it is asked again only after a
@@ -326,7 +330,7 @@ class _Outlook:
     def is_final(self, refusal: exceptions.CapacityException) -> bool:
         """Return whether a search that was refused just now is refused for ever."""
         now = self._store.retries.clock()
-        if self._seen is not None and (now - self._asked < _ANYWAY or not self._may_differ()):
+        if self._seen is not None and (now - self._asked < _RETRY_AFTER or not self._may_differ()):
             return False
         self._seen, self._asked = self._store.backend.cursor(), now
         return not self._queue.is_satisfiable(self._found, self._options)
@@ -342,6 +346,23 @@ class _Outlook:
             return True
         self._seen = self._seen.moved(told)
         return False
+
+
+def _refuse_if_final(
+    consumer: str,
+    candidates: Claimable,
+    final: Final,
+    refusal: exceptions.CapacityException | None,
+) -> exceptions.CapacityException | None:
+    """Raise the refusal if no release would help; else return it.
+
+    :param refusal: of the first attempt, None if another waiter was ahead
+    """
+    if refusal is None and isinstance(candidates, Candidates) and not candidates:
+        refusal = exceptions.NoCandidates(f"no candidate for {consumer}", candidates.explain())
+    if refusal is not None and final(refusal):
+        raise refusal
+    return refusal
 
 
 def _defines(entry: FeedEntry) -> bool:

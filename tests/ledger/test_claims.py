@@ -1091,12 +1091,3 @@ def test_several_release_together_or_not_at_all(ledger: ro.Ledger) -> None:
     for wrong in ("a", None, 7):
         with pytest.raises(exceptions.InvalidField, match="consumers"):
             ledger.release_all(wrong)  # type: ignore[arg-type]
-
-
-def test_a_claim_for_several_searches_again_without_what_has_expired(ledger: ro.Ledger) -> None:
-    hosts(ledger, 1)
-    ledger.claim("old", {"host0": "VCPU=4"}, expires_at=NOW - HOUR)
-    found = ledger.snapshot().candidates("VCPU=2")
-    claims = ledger.claim_all({"a": found, "b": found}, release_expired=True)
-    assert [claim.consumer for claim in claims] == ["a", "b"]
-    assert {one.name for one in ledger.consumers()} == {"a", "b"}

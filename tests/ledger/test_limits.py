@@ -167,7 +167,8 @@ def test_an_expired_claim_makes_room_under_a_limit(kept: ro.Ledger) -> None:
     limits = {"host0": "VCPU=4"}
     with pytest.raises(exceptions.CapacityException, match="limit of 4"):
         kept.claim("new", {"host0": "VCPU=2"}, limits=limits)
-    kept.claim("new", {"host0": "VCPU=2"}, limits=limits, release_expired=True)
+    kept.release_expired()
+    kept.claim("new", {"host0": "VCPU=2"}, limits=limits)
     assert used(kept, "host0") == 4
 
 

@@ -136,7 +136,8 @@ def test_expired_members_are_released_where_they_are_in_the_way(lab):
     lab.claim("db-1", {"h0": "VCPU=1"}, group="db", expires_at=over)
     with pytest.raises(exceptions.ServerGroupViolated):
         lab.claim("db-2", {"h0": "VCPU=1"}, group="db")
-    lab.claim("db-2", {"h0": "VCPU=1"}, group="db", release_expired=True)
+    lab.release_expired(tree="h0")
+    lab.claim("db-2", {"h0": "VCPU=1"}, group="db")
     assert lab.groups.get("db").members == {"db-2"}
 
 

@@ -313,7 +313,7 @@ def test_the_first_sees_that_a_claim_expired(lab: ro.Ledger, clock: Time) -> Non
     for host in ("lab-0", "lab-1"):
         lab.claim(f"all-of-{host}", {host: "PGPU=4"}, expires_in=soon)
     clock.then = lambda: time.sleep(0.02)
-    claim = lab.claim("job", found(lab, "PGPU=4"), wait=HOUR, release_expired=True)
+    claim = lab.claim("job", found(lab, "PGPU=4"), wait=HOUR)
     assert claim.consumer == "job"
 
 

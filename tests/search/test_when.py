@@ -74,7 +74,8 @@ def test_an_expired_claim_ends_now(ledger: ro.Ledger) -> None:
     both = ledger.earliest_start("VCPU=8")
     assert (both.now, both.at) == (False, hour(FAR))
     assert [one.consumer for one in both.because] == ["late", "soon"]
-    assert ledger.claim("new", ledger.snapshot().candidates("VCPU=4"), release_expired=True)
+    assert ledger.release_expired()
+    assert ledger.claim("new", ledger.snapshot().candidates("VCPU=4"))
     assert str(ledger.earliest_start("VCPU=1")) == "now"
     assert ledger.earliest_start("VCPU=1").because == ()
 

@@ -110,6 +110,8 @@ def _found(given: Given, holding: str | None = None) -> Claimable:
     :param holding: who gives back what it holds in the same write, and so is searched without
     """
     body = given.body
+    if body.get("release_expired"):
+        _release_expired(given)
     request = None if "request" not in body else Request.from_dict(body["request"])
     if "allocations" in body:
         return [Allocation.from_dict(one) for one in body["allocations"]]
@@ -122,12 +124,22 @@ def _found(given: Given, holding: str | None = None) -> Claimable:
     return searched(picture, body)
 
 
+def _release_expired(given: Given) -> None:
+    """Release the expired claims of other consumers on the hosts in question."""
+    body = given.body
+    allocations = body.get("allocations") or body.get("candidate", {}).get("allocations") or []
+    trees = {allocation.get("uuid") or allocation["provider"] for allocation in allocations}
+    for tree in trees or {body.get("at")}:
+        given.ledger.release_expired(
+            tree=tree, excluding=given.path.get("consumer", body.get("consumer"))
+        )
+
+
 def _taking(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return what claims and replacements are told alike."""
     return {
         **{name: body.get(name) for name in _WHOSE},
         "if_generation": body.get("unchanged", False),
-        "release_expired": body.get("release_expired", False),
         "ignore_maintenance": body.get("override_disabled", False),
         "limits": body.get("limits"),
         "operation": body.get("operation"),

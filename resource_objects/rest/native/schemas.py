@@ -192,7 +192,7 @@ _TAKING: dict[str, Schema] = {
     },
     **{name: _or_null(LABEL) for name in ("project", "user", "consumer_type", "group")},
     "unchanged": _said(FLAG, "only if the definitions it was found at are as they were"),
-    "release_expired": _said(FLAG, "release expired claims that are in the way"),
+    "release_expired": _said(FLAG, "first release the expired claims of the hosts in question"),
     "override_disabled": _said(FLAG, "take also of what is out of service"),
     "wait": {
         "type": "integer",

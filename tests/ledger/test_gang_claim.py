@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.ledger import all_or_none
+from resource_objects.ledger import gang_claim
 from resource_objects.resources import IntegerAmount
 from tests.ledger.conftest import by_consumer
 from tests.ledger.test_removed_units import VF, host_of, units_of, without
@@ -87,7 +87,7 @@ def test_what_takes_too_long_to_find_out_is_no_refusal(
 ) -> None:
     ledger.sync(ro.Provider("h1", "VCPU=2,PGPU=1"), ro.Provider("h2", "VCPU=2"))
     snapshot = ledger.snapshot()
-    monkeypatch.setattr(all_or_none, "STEPS", 1)
+    monkeypatch.setattr(gang_claim, "STEPS", 1)
     with pytest.raises(exceptions.SearchLimitReached):
         ledger.claim_all(
             {"any": snapshot.candidates("VCPU=2"), "both": snapshot.candidates("VCPU=2,PGPU=1")}

@@ -1,0 +1,363 @@
+"""The choices of a gang claim: one demand for each of several consumers, all at once or none."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from resource_objects import exceptions
+from resource_objects.exceptions import UNIT_RULES, Reason, Rule
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.ledger.demand import Demand
+from resource_objects.providers import Backend
+from resource_objects.providers.orders import UNLIMITED, Key, Totals
+from resource_objects.providers.settle import Unit
+from resource_objects.resources.backtracking import solutions
+from resource_objects.resources.budget import Budget
+from resource_objects.resources.records import InventoryRecord
+from resource_objects.search.dealing import Place, Portion, deal, largest
+
+#: The maximum number of steps of one choice among all demands: about a second.
+STEPS = 100_000
+
+#: Yields demands by consumer, and is sent the refusal of each choice before it yields the next.
+Choices: TypeAlias = Generator[Mapping[str, Demand], exceptions.ResourceObjectsError, None]
+
+
+def gang_choices(
+    demands: Mapping[str, Sequence[Demand]], backend: Backend, limits: Totals = UNLIMITED
+) -> Choices:
+    """Yield demands for all consumers of a gang, as long as there are some to try.
+
+    First each consumer gets its first demand, so that a refusal of these gives the reasons. Then
+    each gets the first of its demands that is free next to those of the consumers before it. If
+    a consumer has none that way, all choices are searched, so every possible choice is found: a
+    consumer gets a later demand to make room for those after it.
+
+    The free amounts are read once, after the first refusal; later changes are learned from
+    refusals. So a gang needs few refused writes, not one for each combination.
+
+    :param demands: by consumer, at least one for each, the preferred first
+    :param limits: of the write: at most what remains under a limit is free
+    :raises SearchLimitReached: if the search of all choices exceeds ``STEPS``
+    """
+    gang = _Gang(demands, limits)
+    chosen: Mapping[str, _Option] | None = {name: some[0] for name, some in gang.options.items()}
+    is_read = False
+    while chosen is not None:
+        refusal = yield {name: option.demand for name, option in chosen.items()}
+        if not gang.has_choice:
+            return
+        if not is_read:
+            gang.read_free(backend)
+            is_read = True
+        before = {name: option.demand for name, option in chosen.items()}
+        chosen = gang.choose() if gang.learn(refusal, before) else None
+        if chosen and all(option.demand is before[name] for name, option in chosen.items()):
+            return  # the same choice would be refused again
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Option:
+    """A demand with its use of each inventory, shares included, and of each unit."""
+
+    demand: Demand
+    usage: Mapping[Key, int]
+    units: frozenset[Unit]
+
+
+class _Gang:
+    """The remaining options of each consumer, and what is free."""
+
+    def __init__(self, demands: Mapping[str, Sequence[Demand]], limits: Totals) -> None:
+        self._limits = limits
+        self._free: dict[Key, int] = {}
+        self._shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+        self._allocated_units: set[Unit] = set()  # to other consumers
+        self._uuids: dict[str, str] = {}  # by name
+        self.options = {name: list(map(self._option, some)) for name, some in demands.items()}
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether a consumer has more than one option."""
+        return any(len(options) > 1 for options in self.options.values())
+
+    def _option(self, demand: Demand) -> _Option:
+        usage: dict[Key, int] = defaultdict(int)
+        for use in demand.uses:
+            usage[use.key] += use.amount
+            for target, factor in self._shares.get(use.key, ()):
+                usage[target] += use.amount * factor
+        units = frozenset((use.provider_uuid, unit) for use in demand.uses for unit in use.units)
+        return _Option(demand, usage, units)
+
+    def read_free(self, backend: Backend) -> None:
+        """Read the free amounts and the shares in the trees of all options."""
+        demands = [option.demand for some in self.options.values() for option in some]
+        providers = dict.fromkeys(use.provider_uuid for demand in demands for use in demand.uses)
+        columns = backend.read(*providers, allocations=False)
+        uuid = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+        self._uuids = dict(zip(columns.providers.name, columns.providers.uuid, strict=True))
+        for number, *figures in zip(*columns.inventories, strict=True):
+            record = InventoryRecord(*figures)
+            key = uuid[number], record.resource_class
+            self._free[key] = min(record.capacity, self._limits.get(key, MAX_AMOUNT)) - record.used
+        for number, kind, of_id, of_class, factor in zip(*columns.shares, strict=True):
+            self._shares[uuid[number], kind].append(((uuid[of_id], of_class), factor))
+        self.options = {
+            name: [self._option(option.demand) for option in some]
+            for name, some in self.options.items()
+        }
+
+    # --- choosing ---
+
+    def choose(self) -> dict[str, _Option] | None:
+        """Return an option for each consumer, None if not all can have one."""
+        usage = _Usage(self._free, self._allocated_units)
+        return self._first_free(usage) or self._searched(usage)
+
+    def _first_free(self, usage: _Usage) -> dict[str, _Option] | None:
+        """Return the first free option of each consumer, one next to the other."""
+        chosen: dict[str, _Option] = {}
+        for name, options in self.options.items():
+            option = next(filter(usage.has_room, options), None)
+            if option is None:
+                break
+            usage.add(option)
+            chosen[name] = option
+        for option in chosen.values():
+            usage.remove(option)
+        return chosen if len(chosen) == len(self.options) else None
+
+    def _searched(self, usage: _Usage) -> dict[str, _Option] | None:
+        """Return a choice among all choices, None if there is none.
+
+        Consumers with the same demands are one kind, of which only the number matters. Options
+        that use nothing in common form independent groups, mostly one for each host. What a group
+        can hold is searched separately; then the kinds are distributed over the groups.
+        """
+        # a demand that is still to be assigned uses nothing yet: its assignment tells if it fits
+        chosen = {
+            name: option
+            for name, options in self.options.items()
+            for option in reversed(options)
+            if not option.usage and not option.units
+        }
+        kinds: dict[Hashable, list[str]] = {}
+        for name, options in self.options.items():
+            if name not in chosen:
+                demands = tuple((one.demand.uses, one.demand.located) for one in options)
+                kinds.setdefault(demands, []).append(name)
+        every = [self.options[names[0]] for names in kinds.values()]
+        need = tuple(map(len, kinds.values()))
+        if _is_infeasible(every, need, usage):
+            return None
+        budget = Budget(STEPS)
+        groups = [_Group(some, need, usage, budget) for some in _independent_groups(every)]
+        places = tuple(Place(str(n), group.largest) for n, group in enumerate(groups))
+        distribution = deal(Place("", below=places), need, budget)
+        if distribution is None:
+            return None
+        remaining = [iter(names) for names in kinds.values()]
+        for number, portion in distribution.items():
+            for kind, option in groups[int(number)].assignment_for(portion):
+                chosen[next(remaining[kind])] = option
+        return {name: chosen[name] for name in self.options}
+
+    # --- learning ---
+
+    def learn(self, refusal: exceptions.ResourceObjectsError, chosen: Mapping[str, Demand]) -> bool:
+        """Record the cause of a refusal; return whether there are other choices to try."""
+        options = {
+            name: next((one for one in self.options[name] if one.demand is demand), None)
+            or self._option(demand)
+            for name, demand in chosen.items()
+        }
+        if isinstance(refusal, exceptions.CapacityException):
+            learned = [self._learn_from(reason, options) for reason in refusal.reasons]
+            return any(learned) or self._drop_last(refusal.reasons, options)
+        subject = getattr(refusal, "subject", None)
+        subjects = {subject, self._uuids.get(str(subject))}
+        return self._keep(lambda option: subjects.isdisjoint(_providers(option.demand)))
+
+    def _learn_from(self, reason: Reason, chosen: Mapping[str, _Option]) -> bool:
+        """Record what a reason reports; return whether it concerns a chosen option."""
+        uuid = self._uuids.get(reason.where or "")
+        if uuid is None or reason.resource is None:
+            return False
+        if reason.rule is Rule.UNIT_TAKEN and reason.unit is not None:
+            count = sum((uuid, reason.unit) in option.units for option in chosen.values())
+            if any(consumer in self.options for consumer, _ in reason.holders):
+                return count > 1  # of the gang: two of it do not choose the unit again
+            self._allocated_units.add((uuid, reason.unit))
+            return count > 0
+        key = uuid, reason.resource
+        if reason.rule in UNIT_RULES:
+            amount = reason.requested
+            return self._keep(
+                lambda option: all(
+                    use.key != key or use.amount != amount for use in option.demand.uses
+                )
+            )
+        requested = sum(option.usage.get(key, 0) for option in chosen.values())
+        is_full = reason.rule in (Rule.CAPACITY, Rule.LIMIT, Rule.NO_INVENTORY)
+        if not is_full or requested <= reason.free:
+            return False
+        self._free[key] = reason.free
+        return True
+
+    def _drop_last(self, reasons: Sequence[Reason], chosen: Mapping[str, _Option]) -> bool:
+        """Drop the chosen option of the last consumer that a reason concerns."""
+        uuids = {self._uuids.get(reason.where or "") for reason in reasons}
+        concerned = [
+            name
+            for name, option in chosen.items()
+            if not uuids.isdisjoint(uuid for uuid, _ in option.usage)
+        ]
+        for name in reversed(concerned or list(chosen)):
+            if len(self.options[name]) > 1:
+                self.options[name].remove(chosen[name])
+                return True
+        return False
+
+    def _keep(self, is_possible: Callable[[_Option], bool]) -> bool:
+        """Drop every option that is not possible any more; return whether there was one."""
+        before = sum(map(len, self.options.values()))
+        self.options = {
+            name: list(filter(is_possible, options)) for name, options in self.options.items()
+        }
+        return sum(map(len, self.options.values())) < before
+
+
+class _Usage:
+    """The use by the options that are chosen so far, next to what is free."""
+
+    def __init__(self, free: Mapping[Key, int], allocated_units: set[Unit]) -> None:
+        self._free = free
+        self._amounts: dict[Key, int] = defaultdict(int)
+        self._units = set(allocated_units)
+
+    def has_room(self, option: _Option) -> bool:
+        """Return whether an option is free next to the chosen ones."""
+        return self._units.isdisjoint(option.units) and self.is_free(option.usage)
+
+    def is_free(self, usage: Mapping[Key, int]) -> bool:
+        """Return whether amounts are free; unknown inventories count as free."""
+        amounts, free = self._amounts, self._free
+        return all(amounts[key] + more <= free.get(key, MAX_AMOUNT) for key, more in usage.items())
+
+    def times(self, option: _Option) -> int:
+        """Return how often an option is free."""
+        if not self.has_room(option):
+            return 0
+        if option.units:
+            return 1
+        return min(
+            (self._free.get(key, MAX_AMOUNT) - self._amounts[key]) // amount
+            for key, amount in option.usage.items()
+        )
+
+    def add(self, option: _Option) -> None:
+        self._units |= option.units
+        for key, more in option.usage.items():
+            self._amounts[key] += more
+
+    def remove(self, option: _Option) -> None:
+        self._units -= option.units
+        for key, more in option.usage.items():
+            self._amounts[key] -= more
+
+
+class _Group:
+    """Options that use something in common, and which of them are possible at once."""
+
+    def __init__(
+        self,
+        options: Sequence[tuple[int, _Option]],
+        need: Portion,
+        usage: _Usage,
+        budget: Budget,
+    ) -> None:
+        """:param options: each with the number of its kind, the preferred first"""
+        self._assignments: dict[Portion, list[tuple[int, _Option]]] = {}
+        assigned: list[tuple[int, _Option]] = []
+        count = [0] * len(need)
+
+        def expand(start: int) -> Iterator[int]:
+            """Choose an option from ``start`` on, as often as it is free."""
+            budget.spend()
+            self._assignments.setdefault(tuple(count), list(assigned))
+            for position in range(start, len(options)):
+                kind, option = options[position]
+                if count[kind] < need[kind] and usage.has_room(option):
+                    usage.add(option)
+                    assigned.append((kind, option))
+                    count[kind] += 1
+                    yield position
+                    count[kind] -= 1
+                    assigned.pop()
+                    usage.remove(option)
+
+        for _ in solutions(0, expand, budget, cost=0):
+            pass
+        self.largest = largest(self._assignments)
+
+    def assignment_for(self, portion: Portion) -> list[tuple[int, _Option]]:
+        """Return options that make up a portion, with the kind of each."""
+        remaining, assignment = list(portion), []
+        whole = next(some for some in self.largest if all(map(operator.ge, some, portion)))
+        for kind, option in self._assignments[whole]:
+            if remaining[kind]:
+                remaining[kind] -= 1
+                assignment.append((kind, option))
+        return assignment
+
+
+def _independent_groups(every: Sequence[Sequence[_Option]]) -> list[list[tuple[int, _Option]]]:
+    """Return options, with the number of their kind, in groups that use nothing in common.
+
+    :param every: the options of each kind
+    """
+    parents: dict[Hashable, Hashable] = {}  # a union-find structure over inventories and units
+
+    def group_of(used: Hashable) -> Hashable:
+        while (parent := parents.setdefault(used, used)) != used:
+            parents[used] = parents[parent]
+            used = parent
+        return used
+
+    for option in itertools.chain.from_iterable(every):
+        together: list[Hashable] = [*option.usage, *option.units]
+        for used in together[1:]:
+            parents[group_of(used)] = group_of(together[0])
+    groups: dict[Hashable, list[tuple[int, _Option]]] = {}
+    for kind, options in enumerate(every):
+        for option in options:
+            groups.setdefault(group_of(next(iter(option.usage))), []).append((kind, option))
+    return list(groups.values())
+
+
+def _is_infeasible(every: Sequence[Sequence[_Option]], need: Portion, usage: _Usage) -> bool:
+    """Return True if it is certain that no choice is possible, by two necessary conditions.
+
+    Each kind must fit individually, and so must the amounts that all options of a kind use.
+
+    :param every: the options of each kind
+    """
+    at_least: dict[Key, int] = defaultdict(int)
+    for options, count in zip(every, need, strict=True):
+        if sum(map(usage.times, options)) < count:
+            return True
+        for key in set.intersection(*(set(option.usage) for option in options)):
+            at_least[key] += count * min(option.usage[key] for option in options)
+    return not usage.is_free(at_least)
+
+
+def _providers(demand: Demand) -> set[str]:
+    """Return the providers that a demand uses or requires, by uuid and by name."""
+    uuids = {use.provider_uuid for use in demand.uses}
+    return uuids | set(demand.names.values()) | {uuid for uuid, _ in demand.definitions}
