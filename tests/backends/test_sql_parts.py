@@ -155,12 +155,18 @@ def test_several_hosts_are_given_in_either_place(
     assert "secret" not in found.shown and found.shown.endswith(f"{shown}/lab")
 
 
-def test_every_option_with_a_default_says_what_it_reads() -> None:
+def test_every_default_is_a_value_that_its_option_takes() -> None:
     for driver in urls.DRIVERS.values():
-        for option in driver.options.values():
-            if option.default is not None:
-                text = {True: "yes", False: "no"}.get(option.default, str(option.default))
-                assert option.read(text) == option.default
+        for name in driver.options.keys() & urls._DEFAULTS.keys() - {"pooler"}:
+            default = urls._DEFAULTS[name]
+            text = {True: "yes", False: "no"}.get(default, str(default))
+            assert urls._read(driver.options[name], text) == default
+
+
+def test_the_driver_names_an_option_whose_value_it_refuses() -> None:
+    url = "postgresql://127.0.0.1:1/lab?channel_binding=perhaps"
+    with pytest.raises(exceptions.DatabaseUnavailable, match="channel_binding"):
+        SQLBackend.open(url, retries=Retries(tries=1))
 
 
 def test_memory_is_pointed_to_its_backend() -> None:

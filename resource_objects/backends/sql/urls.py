@@ -1,13 +1,12 @@
-"""Which URLs are served: one table of the drivers and of the options that each of them takes.
+"""The URLs of databases: which databases, drivers and options a ledger accepts.
 
-One driver per database, the one the tests run: a URL without a driver gets it, a URL with another
-one is refused. ``mariadb://`` is said as ``mysql://``, because oslo.db knows the dialect by that
-name only.
+Each database has one driver, the one that the tests use: a URL without a driver gets it, a URL with
+another one is refused. ``mariadb://`` becomes ``mysql://``, because oslo.db knows the dialect only
+by that name.
 
-What is no option of a table is refused here, by name, and what is one has the type that the driver
-wants: so no driver ever words an error about a URL, in which it might tell a password.
-
-Sources: PostgreSQL's "Parameter Key Words" of libpq, PyMySQL's ``Connection``.
+An option that is not in a table is refused here by its name. Most values of the options of libpq
+are text and checked by libpq, which names the option. PyMySQL checks no types, so its values are
+checked here. No error shows a password.
 """
 
 from __future__ import annotations
@@ -16,198 +15,149 @@ import dataclasses
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy.exc
 from sqlalchemy import URL, make_url
 
 from resource_objects import exceptions
 
-# --- what an option may be ---
+# --- options --------------------------------------------------------------------------------------
 
+_SECONDS, _FILE, _FLAG = "whole seconds, from 1 to 9999", "a file that can be read", "yes or no"
+_COUNT = "a number from 1 to 9999"
 
-class Option(NamedTuple):
-    """What a URL may say under one name.
-
-    :param read: returns the value that a text means; raises ValueError if none
-    :param default: what holds where the URL says nothing; None leaves it to the driver
-    :param is_ours: whether it is meant for us and not for the driver
-    :param runs_sql: whether whoever writes it has statements run
-    """
-
-    read: Callable[[str], Any]
-    expected: str
-    default: Any = None
-    is_ours: bool = False
-    runs_sql: bool = False
-
-
-_WHOLE = re.compile("[0-9]{1,9}", re.ASCII)
-_FLAGS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-
-
-def _number(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
-            raise ValueError(text)
-        return int(text)
-
-    return read
-
-
-def _flag(text: str) -> bool:
-    try:
-        return _FLAGS[text.lower()]
-    except KeyError:
-        raise ValueError(text) from None
-
-
-def _file(text: str) -> str:
-    if not os.path.isfile(text) or not os.access(text, os.R_OK):
-        raise ValueError(text)
-    return text
-
-
-def _seconds(default: int | None, *, is_ours: bool = False, least: int = 1) -> Option:
-    expected = f"whole seconds, from {least} to 9999"
-    return Option(_number(least, 9999), expected, default, is_ours)
-
-
-def _count(default: int | None) -> Option:
-    return Option(_number(1, 9999), "a number from 1 to 9999", default)
-
-
-def _word(*words: str, default: str | None = None, is_ours: bool = False) -> Option:
-    def read(text: str) -> str:
-        for word in words:
-            if text.lower() == word.lower():
-                return word
-        raise ValueError(text)
-
-    return Option(read, " or ".join(words), default, is_ours)
-
-
-_TEXT = Option(str, "text")
-_YES_OR_NO = Option(_flag, "yes or no")
-_FILE = Option(_file, "a file that can be read")
-_SQL = Option(str, "text", runs_sql=True)
-_ASKED = Option(_flag, "yes or no", default=False, is_ours=True)
-
-# --- the table ---
-
-#: What makes a name a string of letters that compares by code points, on a connection to MySQL.
-_CHARSET = "utf8mb4"
-
-_SQLITE = {
-    # what is acknowledged is on disk; NORMAL leaves the last moments to the next checkpoint
-    "synchronous": _word("FULL", "NORMAL", default="FULL", is_ours=True),
-    # whether a file may lie on a network file system
-    "network": _ASKED,
+# The options of each driver with their values, which errors show and :func:`_read` interprets.
+_SQLITE: Final = {"synchronous": "FULL or NORMAL", "network": _FLAG}
+_SERVER: Final = {
+    "connect_timeout": _SECONDS,
+    "read_timeout": _SECONDS,
+    "idle_timeout": "whole seconds, from 0 to 9999",
+    "keepalives_idle": _SECONDS,
+    "keepalives_interval": _SECONDS,
+    "keepalives_count": _COUNT,
+    "run_sql": _FLAG,
 }
-
-#: What both servers know. A lock is waited for up to 30 seconds, so an answer may take longer.
-_SERVER = {
-    "connect_timeout": _seconds(5),
-    # how long an answer may stay away, while a connection is waited on
-    "read_timeout": _seconds(60, is_ours=True),
-    # how long the server lets a transaction idle, whose client may have stopped; 0: for ever
-    "idle_timeout": _seconds(10, is_ours=True, least=0),
-    # after how many seconds of silence a connection is probed, how often, and how many times
-    "keepalives_idle": _seconds(30),
-    "keepalives_interval": _seconds(10),
-    "keepalives_count": _count(3),
-    # whether options that run statements are taken
-    "run_sql": _ASKED,
-}
-
-_POSTGRESQL = {
+_LIBPQ: Final = (
+    *("application_name", "channel_binding", "gssencmode", "hostaddr", "krbsrvname", "options"),
+    *("load_balance_hosts", "require_auth", "requirepeer", "service", "ssl_max_protocol_version"),
+    *("ssl_min_protocol_version", "sslnegotiation", "sslpassword", "sslsni"),
+    *("target_session_attrs", "tcp_user_timeout"),
+)
+_POSTGRESQL: Final = {
     **_SERVER,
-    # a pooler that gives each transaction another session: nothing may be left in one
-    "pooler": _word("transaction", is_ours=True),
-    "application_name": _TEXT,
-    "target_session_attrs": _word(
-        *("any", "read-write", "read-only", "primary", "standby", "prefer-standby")
-    ),
-    "load_balance_hosts": _word("disable", "random"),
-    "tcp_user_timeout": Option(_number(0, 999_999_999), "milliseconds"),
-    "hostaddr": _TEXT,
-    "client_encoding": _word("utf8"),
-    "passfile": _FILE,
-    "service": _TEXT,
-    "requirepeer": _TEXT,
-    "require_auth": _TEXT,
-    "channel_binding": _word("disable", "prefer", "require"),
-    "sslmode": _word("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
-    "sslrootcert": Option(
-        lambda text: text if text == "system" else _file(text), "a file that can be read, or system"
-    ),
-    "sslcert": _FILE,
-    "sslkey": _FILE,
-    "sslpassword": _TEXT,
-    "sslcrl": _FILE,
-    "ssl_min_protocol_version": _word("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"),
-    "ssl_max_protocol_version": _word("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"),
-    "sslnegotiation": _word("postgres", "direct"),
-    "sslsni": Option(_number(0, 1), "0 or 1"),
-    "gssencmode": _word("disable", "prefer", "require"),
-    "krbsrvname": _TEXT,
-    "options": _SQL,
+    **dict.fromkeys(_LIBPQ, "text"),
+    # libpq ignores most files that it cannot read
+    **dict.fromkeys(("passfile", "sslcert", "sslkey", "sslcrl"), _FILE),
+    "sslrootcert": f"{_FILE}, or system",
+    "sslmode": "disable or allow or prefer or require or verify-ca or verify-full",
+    "client_encoding": "utf8",
+    "pooler": "transaction",
+}
+_MYSQL: Final = {
+    **_SERVER,
+    **dict.fromkeys(("bind_address", "init_command", "program_name", "read_default_group"), "text"),
+    **dict.fromkeys(("ssl_key_password", "unix_socket"), "text"),
+    **dict.fromkeys(("read_default_file", "ssl_ca", "ssl_cert", "ssl_key"), _FILE),
+    **dict.fromkeys(("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"), _FLAG),
+    "max_allowed_packet": "bytes, from 1024 to 999999999",
+    "charset": "utf8mb4",
 }
 
-_MYSQL = {
-    **_SERVER,
-    "charset": _word(_CHARSET, default=_CHARSET),
-    "unix_socket": _TEXT,
-    "bind_address": _TEXT,
-    "program_name": _TEXT,
-    "max_allowed_packet": Option(_number(1024, 999_999_999), "bytes, from 1024"),
-    # passwords that nobody else shall see
-    "read_default_file": _FILE,
-    "read_default_group": _TEXT,
-    "ssl_ca": _FILE,
-    "ssl_cert": _FILE,
-    "ssl_key": _FILE,
-    "ssl_key_password": _TEXT,
-    "ssl_disabled": _YES_OR_NO,
-    "ssl_verify_cert": _YES_OR_NO,
-    "ssl_verify_identity": _YES_OR_NO,
-    "init_command": _SQL,
+#: Values where a URL has none. A lock is waited for up to 30 seconds, so an answer may take longer.
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "synchronous": "FULL",
+    "network": False,
+    "connect_timeout": 5,
+    "read_timeout": 60,
+    "idle_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "run_sql": False,
+    "pooler": None,
+    "charset": "utf8mb4",
 }
+#: Options of this library, which the drivers do not get.
+_OURS: Final = {"synchronous", "network", "read_timeout", "idle_timeout", "pooler", "run_sql"}
+#: Options by which the author of a URL runs statements.
+_RUN_SQL: Final = {"options", "init_command"}
+_PASSWORDS: Final = ("password", "passwd")
+_FLAGS: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
 class Driver(NamedTuple):
-    """What serves a kind of database.
+    """The driver of a kind of database.
 
     :param extra: the extra of this package that installs it
-    :param host: the name by which a URL may give hosts as an option, too
+    :param options: the options that a URL may have, each with the values that it takes
     """
 
     name: str
     extra: str
-    options: Mapping[str, Option]
-    host: str = ""
+    options: Mapping[str, str]
 
 
 DRIVERS = {
     "sqlite": Driver("pysqlite", "", _SQLITE),
-    "postgresql": Driver("psycopg", "postgresql", _POSTGRESQL, host="host"),
+    "postgresql": Driver("psycopg", "postgresql", _POSTGRESQL),
     "mysql": Driver("pymysql", "mysql", _MYSQL),
 }
 _ALIASES = {"mariadb": "mysql", "postgres": "postgresql"}
-_PASSWORDS = ("password", "passwd")  # as options
 
-# --- reading one ---
+
+def _read(values: str, text: str) -> Any:
+    """Return the value of an option from its text; None if it is not among the allowed values."""
+    if values == "text":
+        return text
+    if values == _FLAG:
+        return _FLAGS.get(text.lower())
+    if values.startswith(_FILE):
+        is_file = os.path.isfile(text) and os.access(text, os.R_OK)
+        return text if is_file or (values.endswith("system") and text == "system") else None
+    bounds = re.search("from ([0-9]+) to ([0-9]+)", values)
+    if bounds is None:
+        return next((word for word in values.split(" or ") if word.lower() == text.lower()), None)
+    is_number = re.fullmatch("[0-9]{1,9}", text, re.ASCII)
+    is_allowed = is_number and int(bounds[1]) <= int(text) <= int(bounds[2])
+    return int(text) if is_allowed else None
+
+
+def _options(
+    url: str, driver: Driver, query: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options for the driver, and ours."""
+    options = {name: _DEFAULTS[name] for name in driver.options if name in _DEFAULTS}
+    options |= {name: value for name, value in defaults.items() if name in driver.options}
+    for name, text in query.items():
+        if name not in driver.options:
+            shown = name if re.fullmatch("[A-Za-z_]{1,40}", name, re.ASCII) else "the one it has"
+            allowed = ", ".join(sorted(driver.options))
+            raise _refuse(url, f"an option of {driver.name}, not {shown}: {allowed}")
+        if not isinstance(text, str):
+            raise _refuse(url, f"{name} once")
+        options[name] = _read(driver.options[name], text)
+        if options[name] is None:
+            raise _refuse(url, f"{name} to be {driver.options[name]}")
+    for name in _RUN_SQL.intersection(query):
+        if not options["run_sql"]:
+            raise _refuse(url, f"no {name}, which runs statements, unless run_sql=yes allows it")
+    ours = {name: value for name, value in options.items() if name in _OURS}
+    return {name: value for name, value in options.items() if name not in _OURS}, ours
+
+
+# --- URLs -----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """A database that a URL names, with everything that was said about it.
+    """A database that a URL names, with its options.
 
     :param url: without options; of several hosts the first one
-    :param driver: options as the driver takes them, by its names
-    :param ours: options that are ours, each of them
-    :param hosts: hosts with their ports, as they may be shown
+    :param driver: options for the driver, by its names
+    :param ours: every option of this library, with its default where the URL has none
+    :param hosts: hosts with their ports, as errors show them
     """
 
     url: URL
@@ -222,7 +172,7 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """The database as it may be shown: without its password and options.
+        """The database without its password and options.
 
         >>> parse("postgresql://me:secret@db/lab?application_name=x").shown
         'postgresql+psycopg://me:***@db/lab'
@@ -230,17 +180,17 @@ class Address:
         if self.kind == "sqlite":
             return f"sqlite:///{self.url.database}"
         parts = self.url.drivername, self.url.username, self.url.password
-        plain = URL.create(*parts, database=self.url.database).render_as_string()
-        scheme, rest = plain.split("://")
-        user, at, database = rest.rpartition("@")
+        without_hosts = URL.create(*parts, database=self.url.database).render_as_string()
+        scheme, path = without_hosts.split("://")
+        user, at, database = path.rpartition("@")
         return f"{scheme}://{user}{at}{self.hosts}{database}"
 
 
 def parse(url: str, **defaults: Any) -> Address:
-    """Return what a URL says.
+    """Return the database and the options of a URL.
 
-    :param defaults: of some options, instead of those of the table
-    :raises InvalidURL: if it is no URL, or of a database, driver or option that is not served
+    :param defaults: of some options, in place of the usual ones
+    :raises InvalidURL: if it is not a URL, or has a database, driver or option that is not accepted
 
     >>> parse("mariadb://root@db/lab").url.drivername
     'mysql+pymysql'
@@ -251,161 +201,127 @@ def parse(url: str, **defaults: Any) -> Address:
     resource_objects.exceptions.InvalidURL: ledger URL: got 'sqlite:///...', expected an option...
     """
     first, hosts = _without_hosts(url)
-    given = _made(first)
-    # outside of any `except`: the errors of what reads URLs, and of numbers, tell what they read
-    if given is None:
+    parsed = _parsed(first)
+    # outside of any `except`: the errors of URL parsers and of int() show what they read
+    if parsed is None:
         raise _refuse(url, "a URL such as sqlite:///lab.db or postgresql://db/lab")
-    name, _, driver = given.drivername.partition("+")
+    name, _, driver = parsed.drivername.partition("+")
     name = _ALIASES.get(name, name)
     if name not in DRIVERS or driver not in ("", DRIVERS[name].name):
-        served = ", ".join(f"{name}+{driver.name}" for name, driver in DRIVERS.items())
-        raise _refuse(url, f"one of {served}")
-    if given.port is not None and not 0 < given.port < 65536:
+        accepted = ", ".join(f"{name}+{driver.name}" for name, driver in DRIVERS.items())
+        raise _refuse(url, f"one of {accepted}")
+    if parsed.port is not None and not 0 < parsed.port < 65536:
         raise _refuse(url, "a port from 1 to 65535")
-    given = given.set(drivername=f"{name}+{DRIVERS[name].name}")
+    parsed = parsed.set(drivername=f"{name}+{DRIVERS[name].name}")
     if name == "sqlite":
-        return _file_address(url, given, hosts, defaults)
-    return _server_address(url, given, hosts, defaults)
+        return _file_address(url, parsed, hosts, defaults)
+    return _server_address(url, parsed, hosts, defaults)
 
 
 _HOSTS = re.compile(r"([A-Za-z0-9+.-]+://(?:[^/?#]*@)?)([^/?#@]*,[^/?#@]*)(.*)", re.DOTALL)
 
 
 def _without_hosts(url: str) -> tuple[str, list[str]]:
-    """Return a URL with the first of its hosts alone, and all of them if they are several."""
-    found = _HOSTS.fullmatch(url) if isinstance(url, str) else None
-    if found is None:
+    """Return a URL with only the first of several hosts, and the hosts; no hosts if it has one."""
+    match = _HOSTS.fullmatch(url) if isinstance(url, str) else None
+    if match is None:
         return url, []
-    hosts = found[2].split(",")
-    return f"{found[1]}{hosts[0]}{found[3]}", hosts
+    hosts = match[2].split(",")
+    return f"{match[1]}{hosts[0]}{match[3]}", hosts
 
 
-def _made(url: str) -> URL | None:
+def _parsed(url: str) -> URL | None:
     try:
-        made = make_url(url)
-        return made if made.port is None or made.port >= 0 else None
+        parsed = make_url(url)
+        return parsed if parsed.port is None or parsed.port >= 0 else None
     except (sqlalchemy.exc.ArgumentError, ValueError, TypeError):
         return None
 
 
-def _file_address(url: str, given: URL, hosts: list[str], defaults: Mapping[str, Any]) -> Address:
-    path = given.database or ""
+def _file_address(url: str, parsed: URL, hosts: list[str], defaults: Mapping[str, Any]) -> Address:
+    path = parsed.database or ""
     if "\0" in path:
         raise _refuse(url, "a path without a NUL character")
     if not path or ":memory:" in path:
         raise _refuse(url, "a file, as in sqlite:///lab.db; for memory use memory://")
-    if hosts or given.host or given.username or path.startswith("file:"):
+    if hosts or parsed.host or parsed.username or path.startswith("file:"):
         raise _refuse(url, "sqlite:/// and a path (four slashes for an absolute one)")
-    _, ours = _options(url, DRIVERS["sqlite"], given.query, defaults)
-    return Address(given.set(query={}), {}, ours)
+    _, ours = _options(url, DRIVERS["sqlite"], parsed.query, defaults)
+    return Address(parsed.set(query={}), {}, ours)
 
 
-def _server_address(url: str, given: URL, hosts: list[str], defaults: Mapping[str, Any]) -> Address:
-    driver = DRIVERS[given.get_backend_name()]
-    query = dict(given.query)
-    for name in ("user", *_PASSWORDS):  # where the driver takes them as options, too
+def _server_address(
+    url: str, parsed: URL, hosts: list[str], defaults: Mapping[str, Any]
+) -> Address:
+    query = dict(parsed.query)
+    for name in ("user", *_PASSWORDS):  # the drivers accept them as options, too
         value = query.pop(name, None)
         if isinstance(value, str):
-            given = given.set(username=value) if name == "user" else given.set(password=value)
+            part = "username" if name == "user" else "password"
+            parsed = parsed.set(**{part: value})
         elif value is not None:
             raise _refuse(url, f"{name} once")
-    if not given.database:
+    if not parsed.database:
         raise _refuse(url, "the name of a database after the host")
     try:
         f"{url}{urllib.parse.unquote(url)}".encode()
-    except UnicodeEncodeError:  # a driver would say it in an error of its own
+    except UnicodeEncodeError:  # which a driver would show in its own error
         raise _refuse(url, "text that can be encoded: no lone surrogates") from None
     if "\0" in urllib.parse.unquote(url):
         raise _refuse(url, "text without a NUL character")
-    places = _places(url, given, hosts, query if driver.host else {})
-    if len(places) > 1 and not driver.host:
+    has_host_option = parsed.get_backend_name() == "postgresql"
+    servers = _servers(url, parsed, hosts, query if has_host_option else {})
+    if len(servers) > 1 and not has_host_option:
         raise _refuse(url, "one host")
-    for_driver, ours = _options(url, driver, query, defaults)
-    if driver.host and places:
-        for_driver["host"] = ",".join(place.host for place in places)
-        if any(place.port for place in places):
-            for_driver["port"] = ",".join(str(place.port or "") for place in places)
-    shown = ",".join(place.shown for place in places if not place.host.startswith("/"))
-    return Address(given.set(query={}), for_driver, ours, shown)
+    options, ours = _options(url, DRIVERS[parsed.get_backend_name()], query, defaults)
+    if has_host_option and servers:
+        options["host"] = ",".join(host for host, _ in servers)
+        if any(port for _, port in servers):
+            options["port"] = ",".join(str(port or "") for _, port in servers)
+    shown = ",".join(_shown(*server) for server in servers if not server[0].startswith("/"))
+    return Address(parsed.set(query={}), options, ours, shown)
 
 
-class _Server(NamedTuple):
-    host: str
-    port: int | None
-
-    @property
-    def shown(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port is None else f"{host}:{self.port}"
+def _shown(host: str, port: int | None) -> str:
+    host = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{host}:{port}"
 
 
-def _places(url: str, given: URL, hosts: list[str], query: dict[str, Any]) -> list[_Server]:
-    """Return the hosts that a URL names before its path or, taken out of them, in its options."""
-    others, ports = _all_of(query.pop("host", ())), _all_of(query.pop("port", ()))
-    if others and given.host:
+def _servers(
+    url: str, parsed: URL, hosts: list[str], query: dict[str, Any]
+) -> list[tuple[str, int | None]]:
+    """Return hosts and ports: those before the path, or those of the options, which are removed."""
+    listed, ports = _split(query.pop("host", ())), _split(query.pop("port", ()))
+    if listed and parsed.host:
         raise _refuse(url, "hosts in one place")
-    hosts = hosts or others
+    hosts = hosts or listed
     if not hosts:
-        return [_Server(given.host, given.port)] if given.host else []
+        return [(parsed.host, parsed.port)] if parsed.host else []
     if len(ports) not in (0, 1, len(hosts)):
         raise _refuse(url, "a port for each host, or one for all")
-    places = []
-    for number, host in enumerate(hosts):
-        place = _place(host, ports[number] if len(ports) > 1 else "".join(ports))
-        if place is None:
+    servers = []
+    for position, host in enumerate(hosts):
+        server = _server(host, ports[position] if len(ports) > 1 else "".join(ports))
+        if server is None:
             raise _refuse(url, "hosts as host:port between commas, with ports from 1 to 65535")
-        places.append(place)
-    return places
+        servers.append(server)
+    return servers
 
 
-def _place(host: str, port: str) -> _Server | None:
-    if port and (not _WHOLE.fullmatch(port) or not 0 < int(port) < 65536):
+def _server(host: str, port: str) -> tuple[str, int | None] | None:
+    number = _read("from 1 to 65535", port)
+    if port and number is None:
         return None
-    number = int(port) if port else None
     if host.startswith("/"):  # a directory of sockets
-        return _Server(host, number)
-    made = _made(f"x://{host}/x")
-    if made is None or not made.host or (made.port is not None and not 0 < made.port < 65536):
+        return host, number
+    parsed = _parsed(f"x://{host}/x")
+    if parsed is None or not parsed.host or not 0 < (parsed.port or 1) < 65536:
         return None
-    return _Server(made.host, number or made.port)
+    return parsed.host, number or parsed.port
 
 
-def _all_of(value: Any) -> list[str]:
-    return [
-        part for one in ([value] if isinstance(value, str) else value) for part in one.split(",")
-    ]
-
-
-_NAME = re.compile("[A-Za-z_]{1,40}", re.ASCII)
-
-
-def _options(
-    url: str, driver: Driver, query: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the options of a URL say to the driver, and to us."""
-    said = {name: defaults.get(name, option.default) for name, option in driver.options.items()}
-    for name, text in query.items():
-        option = driver.options.get(name)
-        if option is None:
-            shown = name if _NAME.fullmatch(name) else "what it has"
-            known = ", ".join(sorted(driver.options))
-            raise _refuse(url, f"an option of {driver.name}, not {shown}: {known}")
-        if not isinstance(text, str):
-            raise _refuse(url, f"{name} once")
-        try:
-            said[name] = option.read(text)
-        except ValueError:
-            said[name] = None
-        if said[name] is None:
-            raise _refuse(url, f"{name} to be {option.expected}")
-    for name in query:
-        if driver.options[name].runs_sql and not said["run_sql"]:
-            raise _refuse(url, f"no {name}, which runs statements, unless run_sql=yes allows it")
-    ours = {name for name, option in driver.options.items() if option.is_ours}
-    return (
-        {name: value for name, value in said.items() if name not in ours and value is not None},
-        {name: said[name] for name in ours},
-    )
+def _split(value: str | Iterable[str]) -> list[str]:
+    return ",".join([value] if isinstance(value, str) else value).split(",") if value else []
 
 
 def _refuse(url: object, expected: str) -> exceptions.InvalidURL:
