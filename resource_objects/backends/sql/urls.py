@@ -257,8 +257,8 @@ def _server_address(
     for name in ("user", *_PASSWORDS):  # the drivers accept them as options, too
         value = query.pop(name, None)
         if isinstance(value, str):
-            part = "username" if name == "user" else "password"
-            parsed = parsed.set(**{part: value})
+            is_user = name == "user"
+            parsed = parsed.set(username=value) if is_user else parsed.set(password=value)
         elif value is not None:
             raise _refuse(url, f"{name} once")
     if not parsed.database:
