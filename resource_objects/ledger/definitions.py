@@ -52,7 +52,7 @@ from resource_objects.providers.orders import (
     Operation,
     Write,
 )
-from resource_objects.providers.pools import SHARES, gains_of
+from resource_objects.providers.pools import SHARES, newly_counted
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
 from resource_objects.providers.row_diff import stored_definitions
 
@@ -461,9 +461,9 @@ class Definitions:
 
         :raises CountedTwice: if a class would be counted at a pool and in a tree that has it there
         """
-        gains = gains_of(kept, changes)
-        of_hosts = gains.aggregates(of_pools=False)
-        of_pools = gains.aggregates(of_pools=True)
+        counted = newly_counted(kept, changes)
+        of_hosts = counted.aggregates(of_pools=False)
+        of_pools = counted.aggregates(of_pools=True)
         found: list[ListedProvider] = []
         if of_hosts:
             pools = ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
@@ -471,7 +471,7 @@ class Definitions:
         if of_pools:
             hosts = ProviderFilter(aggregates=(of_pools,), forbidden=frozenset({SHARES}))
             found += self._whole_trees({one.root_uuid for one in self.listed(hosts)})
-        return gains.unchanged(found)
+        return counted.unchanged(found)
 
     def _whole_trees(self, roots: Iterable[str]) -> Iterator[ListedProvider]:
         """Yield all providers of some trees. Cost: a few statements for each thousand trees."""

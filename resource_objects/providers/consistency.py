@@ -19,6 +19,7 @@ from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
     StoredDefinitions,
+    roots_of,
 )
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
 from resource_objects.resources import Inventory, resource
@@ -104,45 +105,33 @@ class _ChangedTree(NamedTuple):
 
 def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterator[_ChangedTree]:
     """Yield the trees whose parts change."""
-    changed = (*changes.creates, *(update.definition for update in changes.updates))
+    changed = tuple(changes.wanted)
     if not any(map(_has_parts, changed)):
         return
     definitions = {uuid: provider.definition for uuid, provider in stored.items()}
-    parents = {uuid: definition.parent_uuid for uuid, definition in definitions.items()}
     before: dict[str, _Parts] = {
         uuid: dict(_parts_of(definition))
         for uuid, definition in definitions.items()
         if _has_parts(definition)
     }
-    former_root = {uuid: _root(uuid, parents) for uuid in before}
     after = dict(before)
     for definition in changed:
         definitions[definition.uuid] = definition
-        parents[definition.uuid] = definition.parent_uuid
         after[definition.uuid] = dict(_parts_of(definition))
     for removal in changes.removals:
         after.pop(removal.uuid, None)
-    root = {uuid: _root(uuid, parents) for uuid, parts in after.items() if parts}
+    roots = roots_of({uuid: definition.parent_uuid for uuid, definition in definitions.items()})
     before_by_tree: dict[str, dict[str, _Parts]] = defaultdict(dict)
     for uuid, parts in before.items():
-        for top in {former_root[uuid], root.get(uuid, former_root[uuid])}:
-            before_by_tree[top][uuid] = parts
+        moved_to = {roots[uuid]} if after.get(uuid) else set()
+        for root in {stored[uuid].root_uuid, *moved_to}:
+            before_by_tree[root][uuid] = parts
     after_by_tree: dict[str, dict[str, _Parts]] = defaultdict(dict)
-    for uuid, top in root.items():
-        after_by_tree[top][uuid] = after[uuid]
-    for top in dict.fromkeys(
-        root[definition.uuid] for definition in changed if definition.uuid in root
-    ):
-        yield _ChangedTree(top, definitions[top].name, before_by_tree[top], after_by_tree[top])
-
-
-def _root(uuid: str, parents: Mapping[str, str | None]) -> str:
-    """Return the root of a provider; of providers that form a ring, one of them."""
-    path = {uuid: None}
-    while (parent := parents.get(uuid)) is not None and parent in parents and parent not in path:
-        path[parent] = None
-        uuid = parent
-    return uuid
+    for uuid, parts in after.items():
+        if parts:
+            after_by_tree[roots[uuid]][uuid] = parts
+    for root in dict.fromkeys(roots[part.uuid] for part in changed if after.get(part.uuid)):
+        yield _ChangedTree(root, definitions[root].name, before_by_tree[root], after_by_tree[root])
 
 
 def _has_parts(definition: ProviderDefinition) -> bool:

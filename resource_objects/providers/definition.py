@@ -545,6 +545,30 @@ def subtree(stored: StoredDefinitions, uuid: str) -> set[str]:
     return below
 
 
+def roots_of(parents: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the root of each provider, by uuid; for providers that form a ring, one of them.
+
+    A parent that is no key is no provider. Cost: linear.
+
+    >>> roots_of({"host": None, "cell": "host", "cpu": "cell"})
+    {'host': 'host', 'cell': 'host', 'cpu': 'host'}
+    """
+    roots: dict[str, str] = {}
+    for uuid, parent in parents.items():
+        if parent in roots:  # parents come first, nearly always
+            roots[uuid] = roots[parent]
+            continue
+        top, path = uuid, dict[str, None]()
+        while top not in roots and top not in path:
+            path[top] = None
+            above = parents[top]
+            if above is None or above not in parents:
+                break
+            top = above
+        roots.update(dict.fromkeys(path, roots.get(top, top)))
+    return roots
+
+
 def _check_shares(wanted: Sequence[ProviderDefinition]) -> None:
     broken = share_problem(wanted)
     if broken is None:

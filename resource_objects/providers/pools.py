@@ -1,12 +1,12 @@
-"""Pools: providers that give what they have to the members of their aggregates. Pure.
+"""Pools: providers that share their inventories with the members of their aggregates. Pure.
 
-A provider with the trait ``MISC_SHARES_VIA_AGGREGATE`` gives each class it counts to every other
-member of its aggregates. (Sources: os-traits for the trait; Placement's "shared resource providers"
-for what it means.)
+A provider with the trait ``MISC_SHARES_VIA_AGGREGATE`` shares each class that it counts with every
+other member of its aggregates. (Sources: os-traits for the trait; Placement's "shared resource
+providers" for its meaning.)
 
-What a host has from a pool is counted at the pool alone. A search takes a class from the tree of a
-host or from a pool that any member in that tree links it to, so the tree is judged as a whole: no
-provider in it may count that class too, but for pools.
+Shared inventories are counted at the pool alone. A search allocates a class of the tree of a host,
+or of a pool in an aggregate with any provider of that tree. So the rule applies to the whole tree:
+except for pools, no provider in it may count that class too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     StoredDefinition,
     StoredDefinitions,
+    roots_of,
 )
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.resources import Inventories
@@ -34,10 +35,10 @@ SHARES = "MISC_SHARES_VIA_AGGREGATE"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool, and who has its resources from it.
+    """A pool, with the providers that it shares its inventories with.
 
-    ``reported_at`` is when its owner said last how it is, ``age`` how long that is ago; None if it
-    never did. ``members`` are the names of those it gives to, sorted.
+    ``reported_at`` is the time of the last report of its owner, ``age`` the time since then; None
+    without a report. ``members`` are the names of these providers, sorted.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Pool:
     age: datetime.timedelta | None
 
     def is_older_than(self, age: datetime.timedelta) -> bool:
-        """Return whether its owner was silent for longer, or always."""
+        """Return True if the last report is older than an age, or there was none."""
         return self.age is None or self.age > age
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,251 +80,194 @@ def pools_of(
         for aggregate in member.aggregates:
             inside[aggregate].add(member.name)
     for pool in pools:
-        found = set().union(*(inside[aggregate] for aggregate in pool.aggregates))
+        names = set().union(*(inside[aggregate] for aggregate in pool.aggregates))
         yield Pool(
             pool.name,
             pool.uuid,
             pool.generation,
             pool.inventories,
             pool.aggregates,
-            tuple(sorted(found - {pool.name})),
+            tuple(sorted(names - {pool.name})),
             pool.reported_at,
             None if pool.reported_at is None else now - pool.reported_at,
         )
 
 
-# --- nothing is counted twice ---
+# --- nothing is counted twice ---------------------------------------------------------------------
 
 
 class Member(NamedTuple):
-    """What matters of a provider for pools.
+    """The properties of a provider that matter for pools.
 
-    ``tree`` is the uuid of its root, ``classes`` are what it counts, ``aggregates`` the links that
-    count: of a pool its own, of another those of all that are no pools in its tree.
+    ``aggregates`` are the links that count: of a pool its own, of another provider those of all
+    providers in its tree that are no pools.
     """
 
     uuid: str
     name: str
     generation: int
-    tree: str
-    classes: frozenset[str]
+    tree: str  #: uuid of the root
+    classes: frozenset[str]  #: the resource classes that it counts
     aggregates: frozenset[str]
     is_pool: bool
 
     @classmethod
-    def of_listed(cls, kept: ListedProvider) -> Member:
-        """Return one of a provider as it was listed, with its own links."""
+    def of(cls, definition: ProviderDefinition, generation: int, tree: str) -> Member:
+        """Return a provider with its own links."""
         return cls(
-            kept.uuid,
-            kept.name,
-            kept.generation,
-            kept.root_uuid,
-            frozenset(record.resource_class for record in kept.records),
-            kept.aggregates,
-            SHARES in kept.traits,
+            definition.uuid,
+            definition.name,
+            generation,
+            tree,
+            classes_of(definition),
+            definition.aggregates or _NOTHING,
+            SHARES in definition.traits,
         )
 
-
-def _linked(members: Iterable[Member]) -> dict[str, Member]:
-    """Return members of whole trees by uuid, with the links that count of each."""
-    given = list(members)
-    links: dict[str, frozenset[str]] = {}
-    for one in given:
-        if not one.is_pool:
-            links[one.tree] = links.get(one.tree, _NOTHING) | one.aggregates
-    return {
-        one.uuid: one if one.is_pool else one._replace(aggregates=links[one.tree]) for one in given
-    }
+    def counts_more(self, before: Member | None) -> bool:
+        """Return True if a class may be counted twice because of this provider, unlike before."""
+        if not self.classes or not self.aggregates:
+            return False
+        return (
+            before is None
+            or before.is_pool is not self.is_pool
+            or not self.aggregates <= before.aggregates
+            or not self.classes <= before.classes
+        )
 
 
 _NOTHING = frozenset[str]()
 
 
-class _Trees:
-    """The definitions of whole trees, by uuid, and the links that count of each of them.
-
-    Members of thousands of new providers would be made for nothing where there are no pools.
-    """
-
-    def __init__(
-        self, definitions: Mapping[str, ProviderDefinition], tree: Mapping[str, str]
-    ) -> None:
-        self.definitions = dict(definitions)
-        self._tree = tree
-        self._links: dict[str, frozenset[str]] = {}
-        for uuid, one in definitions.items():
-            if one.aggregates and SHARES not in one.traits:
-                self._links[tree[uuid]] = self._links.get(tree[uuid], _NOTHING) | one.aggregates
-
-    def aggregates(self, one: ProviderDefinition) -> frozenset[str]:
-        """Return the links that count of one of them."""
-        if SHARES in one.traits:
-            return one.aggregates or _NOTHING
-        return self._links.get(self._tree[one.uuid], _NOTHING)
-
-    def gain_over(self, before: _Trees, uuid: str) -> bool:
-        """Return whether one may be counted twice, or lead to that, as it was not before."""
-        one, had = self.definitions[uuid], before.definitions.get(uuid)
-        if not one.inventories or not (links := self.aggregates(one)):
-            return False
-        return (
-            had is None
-            or (SHARES in had.traits) is not (SHARES in one.traits)
-            or not links <= before.aggregates(had)
-            or not classes_of(one) <= classes_of(had)
-        )
-
-    def members(self, generation: Mapping[str, int]) -> dict[str, Member]:
-        """Return all of them, by uuid."""
-        return {
-            uuid: Member(
-                uuid,
-                one.name,
-                generation.get(uuid, 0),
-                self._tree[uuid],
-                classes_of(one),
-                self.aggregates(one),
-                SHARES in one.traits,
-            )
-            for uuid, one in self.definitions.items()
-        }
+def _with_links(members: Iterable[Member]) -> dict[str, Member]:
+    """Return the providers of whole trees by uuid, each with the links that count."""
+    members = list(members)
+    links: dict[str, frozenset[str]] = {}
+    for member in members:
+        if not member.is_pool:
+            links[member.tree] = links.get(member.tree, _NOTHING) | member.aggregates
+    return {
+        member.uuid: member if member.is_pool else member._replace(aggregates=links[member.tree])
+        for member in members
+    }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Gains:
-    """Those of some changes that count more, or have more links, than before.
+class NewlyCounted:
+    """The providers that count more classes, or have more links, after some changes."""
 
-    ``after`` are all of the trees that change, as they will be; ``changed`` the uuids of those that
-    the changes make, update or remove.
-    """
-
-    gaining: frozenset[str]
-    after: _Trees
-    changed: frozenset[str]
-    generations: Mapping[str, int]
+    uuids: frozenset[str]
+    after: Mapping[str, Member]  #: all providers of the trees that change, by uuid
+    changed: frozenset[str]  #: uuids of the providers that are created, updated or removed
 
     def aggregates(self, *, of_pools: bool) -> frozenset[str]:
-        """Return the aggregates of those that gain: of the pools, or of the others."""
-        found = (self.after.definitions[uuid] for uuid in self.gaining)
-        links = {self.after.aggregates(one) for one in found if (SHARES in one.traits) is of_pools}
-        return _NOTHING.union(*links)
+        """Return the aggregates of these providers: of the pools, or of the others."""
+        members = (self.after[uuid] for uuid in self.uuids)
+        return _NOTHING.union(
+            *{member.aggregates for member in members if member.is_pool is of_pools}
+        )
 
     def unchanged(self, listed: Iterable[ListedProvider]) -> tuple[tuple[str, int], ...]:
-        """Return what must stay as it was read, ``(uuid, generation)``: the changes rely on it.
+        """Return the providers on which the changes rely, ``(uuid, generation)``.
 
-        :param listed: the pools of :meth:`aggregates` of others, and the whole trees of the others
-            of those of pools
-        :raises CountedTwice: if a class would be counted at a pool and in a tree that has it there
+        :param listed: the pools in the :meth:`aggregates` of others, and the whole trees of the
+            others in those of pools
+        :raises CountedTwice: if a class would be counted at a pool and in a tree that uses the pool
         """
-        found = {one.uuid: one for one in listed if one.uuid not in self.changed}
-        after = self.after.definitions
-        if not found and not any(SHARES in one.traits for one in after.values()):
+        unchanged = {p.uuid: p for p in listed if p.uuid not in self.changed}
+        if not unchanged and not any(member.is_pool for member in self.after.values()):
             return ()
-        others = (Member.of_listed(one) for uuid, one in found.items() if uuid not in after)
-        members = self.check(others)
-        return tuple((uuid, members[uuid].generation) for uuid in found)
+        members = self.check(
+            Member(
+                uuid,
+                provider.name,
+                provider.generation,
+                provider.root_uuid,
+                frozenset(record.resource_class for record in provider.records),
+                provider.aggregates,
+                SHARES in provider.traits,
+            )
+            for uuid, provider in unchanged.items()
+            if uuid not in self.after
+        )
+        return tuple((uuid, members[uuid].generation) for uuid in unchanged)
 
-    def check(self, others: Iterable[Member]) -> Mapping[str, Member]:
-        """Raise if a class would be counted at a pool and in a tree that has it there.
+    def check(self, unchanged: Iterable[Member]) -> Mapping[str, Member]:
+        """Raise if a class would be counted at a pool and in a tree that uses the pool.
 
-        :param others: pools, and whole trees, that do not change, as for :meth:`unchanged`
+        :param unchanged: pools, and whole trees, that do not change, as for :meth:`unchanged`
         :returns: all of them by uuid
-        :raises CountedTwice: naming both
+        :raises CountedTwice: with both providers
         """
-        members = {**_linked(others), **self.after.members(self.generations)}
-        _check_once(members, self.gaining)
+        members = {**_with_links(unchanged), **self.after}
+        pools: dict[str, list[Member]] = defaultdict(list)
+        for pool in members.values():
+            for aggregate in pool.aggregates if pool.is_pool else ():
+                pools[aggregate].append(pool)
+        for host in members.values():
+            for aggregate in () if host.is_pool else sorted(host.aggregates):
+                for pool in pools[aggregate]:
+                    both = host.classes & pool.classes
+                    if both and not self.uuids.isdisjoint((host.uuid, pool.uuid)):
+                        raise exceptions.CountedTwice(
+                            ", ".join(sorted(both)),
+                            f"at {host.name}, which has it from {pool.name}",
+                        )
         return members
 
 
-def gains_of(kept: StoredDefinitions, changes: DefinitionChanges) -> Gains:
-    """Return who gains by changes of some kept trees. Cost: linear in those that change."""
-    wanted = {one.uuid: one for one in changes.creates}
-    wanted.update((update.definition.uuid, update.definition) for update in changes.updates)
-    gone = {removal.uuid for removal in changes.removals}
-    changed = frozenset({*wanted, *gone})
-    if not any(_may_gain(kept.get(uuid), one) for uuid, one in wanted.items()):
-        return Gains(frozenset(), _Trees({}, {}), changed, {})
-    touched = {*changed, *(one.parent_uuid for one in wanted.values())}
-    trees = {kept[uuid].root_uuid for uuid in touched if uuid is not None and uuid in kept}
-    read = {uuid: one for uuid, one in kept.items() if one.root_uuid in trees}
-    before = _Trees(
-        {uuid: one.definition for uuid, one in read.items()},
-        {uuid: one.root_uuid for uuid, one in read.items()},
+def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> NewlyCounted:
+    """Return the providers that count more after changes. Cost: linear in the trees that change."""
+    defined = {definition.uuid: definition for definition in changes.wanted}
+    removed = {removal.uuid for removal in changes.removals}
+    changed = frozenset({*defined, *removed})
+    if not any(_may_count_more(stored.get(uuid), new) for uuid, new in defined.items()):
+        return NewlyCounted(frozenset(), {}, changed)
+    touched = {*changed, *(definition.parent_uuid for definition in defined.values())}
+    trees = {stored[uuid].root_uuid for uuid in touched if uuid is not None and uuid in stored}
+    before = {uuid: provider for uuid, provider in stored.items() if provider.root_uuid in trees}
+    definitions = {uuid: provider.definition for uuid, provider in before.items()}
+    for uuid, definition in defined.items():
+        if definition.aggregates is None and uuid in before:  # they are not changed
+            aggregates = definitions[uuid].aggregates
+            definition = dataclasses.replace(definition, aggregates=aggregates)
+        definitions[uuid] = definition
+    if not any(definition.aggregates for definition in definitions.values()):
+        return NewlyCounted(frozenset(), {}, changed)  # without links nothing counts twice
+    roots = roots_of({uuid: definition.parent_uuid for uuid, definition in definitions.items()})
+    members_before = _with_links(
+        Member.of(provider.definition, provider.generation, provider.root_uuid)
+        for provider in before.values()
     )
-    definitions = before.definitions | {
-        uuid: one if uuid not in read else _said(read[uuid].definition, one)
-        for uuid, one in wanted.items()
-    }
-    tops = _tops({uuid: one.parent_uuid for uuid, one in definitions.items()})
-    after = _Trees({uuid: one for uuid, one in definitions.items() if uuid not in gone}, tops)
-    gaining = frozenset(uuid for uuid in after.definitions if after.gain_over(before, uuid))
-    return Gains(gaining, after, changed, {uuid: one.generation for uuid, one in read.items()})
+    after = _with_links(
+        Member.of(definition, before[uuid].generation if uuid in before else 0, roots[uuid])
+        for uuid, definition in definitions.items()
+        if uuid not in removed
+    )
+    counting = (u for u, member in after.items() if member.counts_more(members_before.get(u)))
+    return NewlyCounted(frozenset(counting), after, changed)
 
 
-def _said(had: ProviderDefinition, wanted: ProviderDefinition) -> ProviderDefinition:
-    """Return what is wanted of one that is kept: aggregates of which nothing is said stay."""
-    if wanted.aggregates is not None:
-        return wanted
-    return dataclasses.replace(wanted, aggregates=had.aggregates)
-
-
-def _may_gain(kept: StoredDefinition | None, wanted: ProviderDefinition) -> bool:
-    """Return whether a provider may count more, or link its tree to more, than before."""
-    if kept is None:
+def _may_count_more(stored: StoredDefinition | None, after: ProviderDefinition) -> bool:
+    """Return True if a provider may count more, or link its tree to more, than before."""
+    if stored is None:
         return True
-    had = kept.definition
+    before = stored.definition
     return (
-        (SHARES in wanted.traits) is not (SHARES in had.traits)
-        or wanted.parent_uuid != had.parent_uuid
-        or not (wanted.aggregates or frozenset()) <= (had.aggregates or frozenset())
-        or not classes_of(wanted) <= classes_of(had)
+        (SHARES in after.traits) is not (SHARES in before.traits)
+        or after.parent_uuid != before.parent_uuid
+        or not (after.aggregates or _NOTHING) <= (before.aggregates or _NOTHING)
+        or not classes_of(after) <= classes_of(before)
     )
 
 
 def classes_of(definition: ProviderDefinition) -> frozenset[str]:
-    """Return the classes that the inventories of a provider are counted in."""
+    """Return the resource classes that a provider counts."""
     return _set_of(tuple([record.resource_class for record in definition.inventories]))
 
 
+#: Most providers count the same classes as others.
 _set_of: Callable[[tuple[str, ...]], frozenset[str]] = functools.lru_cache(1024)(frozenset)
-
-
-def _tops(parents: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the root of each provider; of those that form a ring, one of them."""
-    found: dict[str, str] = {}
-    for uuid, parent in parents.items():
-        if parent is None:
-            found[uuid] = uuid
-            continue
-        if parent in found:  # parents come first, nearly always
-            found[uuid] = found[parent]
-            continue
-        way: dict[str, None] = {}
-        top = uuid
-        while top not in found and top not in way:
-            way[top] = None
-            above = parents.get(top)
-            if above is None or above not in parents:
-                break
-            top = above
-        found.update(dict.fromkeys(way, found.get(top, top)))
-    return found
-
-
-def _check_once(members: Mapping[str, Member], gaining: Collection[str]) -> None:
-    """Raise if a class is counted at a pool and in a tree that has it there, and one gains."""
-    pools: dict[str, list[Member]] = defaultdict(list)
-    for pool in members.values():
-        for aggregate in pool.aggregates if pool.is_pool else ():
-            pools[aggregate].append(pool)
-    for host in members.values():
-        for aggregate in () if host.is_pool else sorted(host.aggregates):
-            for pool in pools[aggregate]:
-                both = host.classes & pool.classes
-                if both and (host.uuid in gaining or pool.uuid in gaining):
-                    raise exceptions.CountedTwice(
-                        ", ".join(sorted(both)), f"at {host.name}, which has it from {pool.name}"
-                    )
 
 
 def without_classes(host: ProviderDefinition, classes: Collection[str]) -> dict[str, Any]:

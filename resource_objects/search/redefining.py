@@ -19,7 +19,7 @@ from resource_objects.providers.consistency import check_consistent, conflicting
 from resource_objects.providers.definition import DefinitionChanges, StoredDefinitions
 from resource_objects.providers.dry_run import redefined, rehearse
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.pools import SHARES, Member, classes_of, gains_of
+from resource_objects.providers.pools import Member, newly_counted
 from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.search import fleet_build
 from resource_objects.search.fleet import Fleet
@@ -95,30 +95,21 @@ def _check_names(fleet: Fleet, changes: DefinitionChanges, columns: Columns) -> 
 
 
 def _check_pools(fleet: Fleet, kept: StoredDefinitions, changes: DefinitionChanges) -> None:
-    gains = gains_of(kept, changes)
+    counted = newly_counted(kept, changes)
     trees: set[int] = set()
-    of_pools = gains.aggregates(of_pools=True)
-    for name in gains.aggregates(of_pools=False) | of_pools:
+    of_pools = counted.aggregates(of_pools=True)
+    for name in counted.aggregates(of_pools=False) | of_pools:
         if name in fleet.aggregates:
             places = fleet.aggregates[name]
             wanted = places if name in of_pools else places[fleet.is_pool[places]]
             trees.update(np.unique(fleet.tree[wanted]).tolist())
     if trees:
-        gains.check(list(_members(fleet, trees, set(gains.after.definitions) | gains.changed)))
+        counted.check(list(_members(fleet, trees, set(counted.after) | counted.changed)))
     else:
-        gains.check(())
+        counted.check(())
 
 
 def _members(fleet: Fleet, trees: Collection[int], without: Collection[str]) -> Iterator[Member]:
     for uuid, one in stored_definitions(columns_of(fleet, trees)).items():
         if uuid not in without:
-            definition = one.definition
-            yield Member(
-                uuid,
-                definition.name,
-                one.generation,
-                one.root_uuid,
-                classes_of(definition),
-                definition.aggregates or frozenset(),
-                SHARES in definition.traits,
-            )
+            yield Member.of(one.definition, one.generation, one.root_uuid)
