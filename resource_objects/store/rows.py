@@ -29,6 +29,7 @@ from resource_objects.store.tables import Index, Journal, Table, UniqueIndex
 NameKey: TypeAlias = tuple[NameKind, str]
 
 
+@set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderRow:
     """A provider. ``classes`` are those of its inventories, in the order of their creation.

@@ -386,8 +386,10 @@ def _define_in(backend: SQLBackend, changes: DefinitionChanges) -> dict[str, set
         rows = TreeRows(connection, backend._catalogue, write, 7, now)
         rows.lock()
         rows.apply()
-        entries = rows.changed_providers()
-        return {uuid: {root for one, root in entries if one == uuid} for uuid, _ in entries}
+        touched: dict[str, set[int]] = defaultdict(set)
+        for root, uuid in rows._transaction.definitions:
+            touched[uuid].add(root)
+        return touched
 
     touched = backend._writing(work)
     columns = backend.read().providers

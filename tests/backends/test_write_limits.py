@@ -96,7 +96,7 @@ def test_a_reshape_locks_providers_and_inventories_once(
     def inventories_locked(self: Any, keys: Any, others: Any = ()) -> None:
         keys = set(keys)
         lock_inventories(self, keys, others)
-        inventories.append({*others, *(self._inventory_numbers[key] for key in keys)})
+        inventories.append({*others, *(self._inventories[key] for key in keys)})
 
     monkeypatch.setattr(TreeRows, "lock", providers_locked)
     monkeypatch.setattr(TreeRows, "_lock_inventories", inventories_locked)

@@ -1,8 +1,8 @@
 """Provider trees as rows: locked and loaded for one write, and the differences written back.
 
-The rules of a write of definitions are in :mod:`resource_objects.store`. This module loads the rows
-that such a write concerns into the tables that the rules work on, and flushes what they changed. It
-contains no rule.
+The rules of a write are in ``store``: they change rows in memory and record each change in a
+journal. This module loads the rows that a write of definitions concerns, and flushes the changes of
+the journal. It contains no rule.
 
 Locks, each in one statement, in the order of the row numbers: the providers that the write names
 with the roots of their trees, then the inventories that change, with those of the orders of the
@@ -20,9 +20,9 @@ import dataclasses
 import datetime
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -31,25 +31,23 @@ from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.feed import FeedRows
-from resource_objects.backends.sql.names import Catalogue, NameNumbers
+from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
 from resource_objects.providers.removed_units import removed_units
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.store import tables as core
+from resource_objects.store.definitions import DefinitionWork
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
+from resource_objects.store.tables import changes
 from resource_objects.store.transaction import Transaction
 from resource_objects.store.write import begin
 
-_K = TypeVar("_K", bound=Hashable)
-_R = TypeVar("_R")
-
-_providers = tables.resource_providers.c
-_inventories = tables.inventories.c
-_shares = tables.shares.c
-_allocations = tables.allocations.c
+_Row = TypeVar("_Row")
+#: Changed rows by key, as they were and as they are; None stands for no row.
+_Changed: TypeAlias = Mapping[Any, tuple[_Row | None, _Row | None]]
 
 _FIGURES = (
     *("total", "reserved", "min_unit", "max_unit", "step_size", "ratio_millionths", "capacity"),
@@ -77,7 +75,16 @@ _ALLOCATED = SQL("""
     SELECT provider_id, class_id, SUM(used) FROM allocations WHERE provider_id IN :ids*
     GROUP BY provider_id, class_id""")
 _SET_ROOT = SQL("UPDATE resource_providers SET root_id = id WHERE id IN :ids*")
-_UNLINK = SQL("UPDATE resource_providers SET parent_id = NULL, root_id = NULL WHERE id IN :ids*")
+_DELETE_INVENTORIES = SQL("DELETE FROM inventories WHERE id IN :ids*")
+#: In this order: a provider refers to its parent and its root.
+_DELETE_PROVIDERS = (
+    SQL("DELETE FROM resource_provider_traits WHERE provider_id IN :ids*"),
+    SQL("DELETE FROM resource_provider_aggregates WHERE provider_id IN :ids*"),
+    SQL("DELETE FROM structures WHERE provider_id IN :ids*"),
+    SQL("DELETE FROM removed_disabled_providers WHERE root_id IN :ids*"),
+    SQL("UPDATE resource_providers SET parent_id = NULL, root_id = NULL WHERE id IN :ids*"),
+    SQL("DELETE FROM resource_providers WHERE id IN :ids*"),
+)
 
 
 def _of_providers(table: sa.Table, *columns: str) -> SQL:
@@ -87,7 +94,7 @@ def _of_providers(table: sa.Table, *columns: str) -> SQL:
 
 
 _INVENTORIES = _of_providers(tables.inventories, "class_id", "id", "writes", *_FIGURES, "used")
-_INVENTORY_IDS = _of_providers(tables.inventories, "id")
+_DISABLED = _of_providers(tables.inventories, "id", "disabled_until", "removed_units")
 _TRAITS = _of_providers(tables.resource_provider_traits, "trait_id")
 _AGGREGATES = _of_providers(tables.resource_provider_aggregates, "aggregate_id")
 _KINDS = _of_providers(tables.structures, "name", "classes", "body")
@@ -109,34 +116,33 @@ class TreeRows:
         now: datetime.datetime,
     ) -> None:
         self._connection = connection
-        self._catalogue = catalogue
+        self._look = {
+            NameKind.RESOURCE_CLASS: catalogue.classes,
+            NameKind.TRAIT: catalogue.traits,
+            NameKind.AGGREGATE: catalogue.aggregates,
+        }
         self._write = write
         self._changes = write.definitions or DefinitionChanges("")
-        self._now = now
-        self._at = moment(connection, now)
         self._is_sqlite = connection.dialect.name == "sqlite"
         self._rows = Rows()
         self._rows.provider_numbers = itertools.count(-1, -1)  # until they are inserted
         self._transaction = Transaction(self._rows, now, number)
-        self._flushing: list[tuple[core.Table[Any, Any], Any, Any, Any]] = []
+        self._work: DefinitionWork | None = None
         self._trees: list[Sequence[Any]] = []
         self._numbers: dict[str, int] = {}  # of providers, by uuid
-        self._uuids: dict[int | None, str] = {}  # the reverse
+        self._uuids: dict[int | None, str] = {}  # of the stored providers, by number
         self._roots: dict[str, int] = {}
-        self._inventory_numbers: dict[Key, int] = {}
-        self._name_numbers: dict[NameKind, dict[str, int]] = {kind: {} for kind in NameKind}
-
-    # --- loading ---
+        self._inventories: dict[Key, int] = {}  # their numbers
+        self._names: dict[NameKind, dict[str, int]] = {kind: {} for kind in NameKind}
 
     def lock(self) -> None:
         """Lock the providers that the write names and their roots; load the structure of the trees.
 
         Cost: three statements.
         """
-        named = sorted(self._named())
         located = {
             number
-            for part in chunks(named)
+            for part in chunks(sorted(self._named()))
             for row in _LOCATE.rows(self._connection, uuids=part)
             for number in row
         }
@@ -144,57 +150,48 @@ class TreeRows:
             for root, name in _LOCK.rows(self._connection, ids=part):
                 if root not in located:
                     raise Transient(exceptions.StaleDefinition(name, "it was moved"))
-        for part in chunks(sorted(located)):  # of which the roots match
+        for part in chunks(sorted(located)):  # only the roots among them match
             self._trees += _TREES.rows(self._connection, roots=part)
         self._uuids = {row[0]: row[1] for row in self._trees}
         self._numbers = {row[1]: row[0] for row in self._trees}
         self._roots = {row[1]: row[4] for row in self._trees}
 
     def apply(self, inventories: Collection[int] = ()) -> None:
-        """Carry out everything but the orders and the removals (see the contract), and flush it.
+        """Carry out what comes before the orders (see the contract); without orders, everything.
 
         :param inventories: numbers of inventories that the orders of the write are about
         """
         self._load(inventories)
-        write = dataclasses.replace(self._write, names=(), groups=())  # which are written already
-        self._definitions = begin(self._transaction, write)
-        if self._definitions is not None and not write.orders:
-            self._definitions.remove()
+        write = dataclasses.replace(self._write, names=(), groups=())
+        self._work = begin(self._transaction, write)
+        if self._work is not None and not write.orders:
+            self._work.remove()
         self._flush()
 
     def remove(self) -> None:
-        """Remove inventories and providers after the orders of the write, and flush it."""
-        gone = [(update.definition.uuid, update.removed) for update in self._changes.updates]
-        gone += [
-            (one.uuid, self._rows.providers[one.uuid].classes) for one in self._changes.removals
-        ]
-        keys = [(uuid, name) for uuid, classes in gone for name in classes]
-        self._lock_inventories(key for key in keys if key in self._inventory_numbers)
-        if self._definitions is not None:
-            self._definitions.remove()
-        self._flush()
+        """Remove inventories and providers after the orders of the write."""
+        if self._work is not None:
+            self._lock_inventories(self._removed())
+            self._work.remove()
+            self._flush()
 
     def feed(self, told: FeedRows) -> None:
-        """Add the entries of the changed providers to the change feed."""
-        roots = self._root_numbers()
-        for uuid, root in self.changed_providers():
-            told.provider(uuid, [root])
-        for root, uuid in self._transaction.reports:
-            told.report(uuid, roots.get(root, root))
-        for root, change in self._transaction.disabled:
-            told.disabled(roots.get(root, root), change)
+        """Add the changed providers to the change feed."""
+        transaction = self._transaction
+        for root, uuid in transaction.definitions:
+            told.provider(uuid, [self._number_of(root)])
+        for root, uuid in transaction.reports:
+            told.report(uuid, self._number_of(root))
+        for root, change in transaction.disabled:
+            told.disabled(self._number_of(root), change)
 
-    def changed_providers(self) -> list[tuple[str, int]]:
-        """Return the providers whose definition changed, each with the number of its root."""
-        roots = self._root_numbers()
-        return [(uuid, roots.get(root, root)) for root, uuid in self._transaction.definitions]
+    def _number_of(self, number: int) -> int:
+        """Return the number in the database of a provider that may be new."""
+        return number if number > 0 else self._numbers[self._uuids[number]]
 
-    def _root_numbers(self) -> dict[int, int]:
-        """Return the numbers of inserted providers by those that they had until then."""
-        providers = self._rows.providers.rows.values()
-        return {one.number: self._numbers[one.uuid] for one in providers if one.number < 0}
+    # --- what the write concerns ---
 
-    def _wanted(self) -> Iterator[ProviderDefinition]:
+    def _stated(self) -> Iterator[ProviderDefinition]:
         yield from self._changes.creates
         for update in self._changes.updates:
             yield update.definition
@@ -210,90 +207,96 @@ class TreeRows:
         named = {uuid for uuid, _ in write.unchanged} | {*write.reported, *write.adopted}
         named |= {order.provider_uuid for order in write.disabling}
         named |= {removal.uuid for removal in self._changes.removals}
-        for one in self._wanted():
+        for one in self._stated():
             named |= {one.uuid, one.parent_uuid or one.uuid}
+        return named | {share.of_uuid for one in self._sharing() for share in one.shares}
+
+    def _stored(self, uuids: Iterable[str]) -> set[int]:
+        """Return the numbers of those of some providers that are stored."""
+        return {self._numbers[uuid] for uuid in uuids if uuid in self._numbers}
+
+    def _removed(self) -> set[Key]:
+        """Return the stored inventories that the write removes."""
+        inventories = self._inventories
+        removed = {(u.definition.uuid, name) for u in self._changes.updates for name in u.removed}
+        providers = {removal.uuid for removal in self._changes.removals}
+        return {key for key in inventories if key in removed or key[0] in providers}
+
+    def _changing(self) -> set[Key]:
+        """Return the stored inventories that the write changes or removes."""
+        changing = self._removed()
+        for update in self._changes.updates:
+            uuid = update.definition.uuid
+            changing |= {(uuid, record.resource_class) for record in update.changed}
         for one in self._sharing():
-            named |= {share.of_uuid for share in one.shares}
-        return named
+            provider = self._rows.providers.get(one.uuid)
+            before = {
+                ((one.uuid, name), share)
+                for name in (() if provider is None else provider.classes)
+                for share in self._rows.inventories[one.uuid, name].shares
+            }
+            after = {
+                ((one.uuid, share.resource_class), ((share.of_uuid, share.of_class), share.factor))
+                for share in one.shares
+            }
+            for source, (target, _) in before ^ after:
+                changing |= {source, target}
+        return changing & self._inventories.keys()
+
+    # --- loading ---
 
     def _load(self, inventories: Collection[int]) -> None:
-        """Load the tables that the write concerns. Cost: ten statements, most of them optional."""
-        stored_rows, number, updates = self._rows, self._numbers, self._changes.updates
-        stored = [update for update in updates if update.definition.uuid in number]
+        """Load the tables that the write concerns. Cost: nine statements, most of them optional."""
+        rows, updates = self._rows, self._changes.updates
         self._load_removed_disabled()
-        kinds = self._rows_of(_KINDS, self._with_kinds())
+        with_kinds = (one.definition.uuid for one in updates if one.changed or one.kinds_changed)
+        kinds = self._rows_of(_KINDS, self._stored(with_kinds))
         shares = self._read_shares()
-        inventories_of = self._rows_of(_INVENTORIES, self._with_inventories(shares))
-        rows = {id: sorted(some, key=itemgetter(1)) for id, some in inventories_of.items()}
+        stored = self._rows_of(_INVENTORIES, self._with_inventories(shares))
         classes = self._names_of(
-            NameKind.RESOURCE_CLASS, {row[0] for some in rows.values() for row in some}
+            NameKind.RESOURCE_CLASS, {row[0] for some in stored.values() for row in some}
         )
-        traits = self._read_names(
-            _TRAITS,
-            NameKind.TRAIT,
-            [number[u.definition.uuid] for u in stored if u.traits_added or u.traits_removed],
+        traits = self._names_of_providers(
+            *(_TRAITS, NameKind.TRAIT),
+            (u.definition.uuid for u in updates if u.traits_added or u.traits_removed),
         )
-        aggregates = self._read_names(
-            _AGGREGATES,
-            NameKind.AGGREGATE,
-            [
-                number[u.definition.uuid]
-                for u in stored
-                if u.aggregates_added or u.aggregates_removed
-            ],
+        aggregates = self._names_of_providers(
+            *(_AGGREGATES, NameKind.AGGREGATE),
+            (u.definition.uuid for u in updates if u.aggregates_added or u.aggregates_removed),
         )
-        for id, uuid, name, parent, _, generation, *more in self._trees:
-            written, allocated, reported_at, adopted_at, *facts = more
+        for id, uuid, name, parent, _, generation, written, allocated, *times in self._trees:
             provider = ProviderRow(
-                number=id,
-                uuid=uuid,
-                name=name,
-                parent_uuid=self._uuids.get(parent),
-                traits=traits.get(id, frozenset()),
-                aggregates=aggregates.get(id, frozenset()),
-                classes=tuple([classes[row[0]] for row in rows.get(id, ())]),
-                kinds=tuple([names.kind_record(*row) for row in kinds.get(id, ())]),
-                generation=generation,
-                reported_at=None if reported_at is None else from_moment(reported_at),
-                adopted_at=None if adopted_at is None else from_moment(adopted_at),
-                writes=allocated,
-                definition_writes=written,
-                disabled=disabled.from_columns(facts),
+                id,
+                uuid,
+                name,
+                self._uuids.get(parent),
+                traits.get(id, _NO_NAMES),
+                aggregates.get(id, _NO_NAMES),
+                tuple([classes[row[0]] for row in sorted(stored.get(id, ()), key=itemgetter(1))]),
+                tuple([names.kind_record(*row) for row in kinds.get(id, ())]),
+                generation,
+                None if times[0] is None else from_moment(times[0]),
+                None if times[1] is None else from_moment(times[1]),
+                allocated,
+                written,
+                disabled.from_columns(times[2:]),
             )
-            stored_rows.providers.change(uuid, None, provider)
-        self._add_inventories(rows, shares, classes)
-        if not self._is_sqlite:
+            rows.providers.change(uuid, None, provider)
+        self._add_inventories(stored, shares, classes)
+        if not self._is_sqlite:  # which locks the file
             self._lock_inventories(self._changing(), inventories)
         self._load_allocated(classes)
-        owners = stored_rows.provider_named.key
-        unknown = [one.name for one in self._wanted() if one.name not in owners]
-        for part in chunks(unknown):
-            owners.update(_OWNERS.rows(self._connection, names=part))
+        unknown = {one.name for one in self._stated()} - rows.provider_named.key.keys()
+        for part in chunks(sorted(unknown)):
+            rows.provider_named.key.update(_OWNERS.rows(self._connection, names=part))
 
-    def _add_inventories(
-        self,
-        rows: Mapping[int, Sequence[Sequence[Any]]],
-        shares: Iterable[Sequence[Any]],
-        classes: Mapping[int, str],
-    ) -> None:
-        uuids = self._uuids
-        shares_of: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
-        for provider, class_, of_provider, of_class, factor in shares:
-            source, of = (uuids[provider], classes[class_]), (uuids[of_provider], classes[of_class])
-            shares_of[source].append((of, factor))
-        for id, some in rows.items():
-            for class_, inventory, writes, *figures in some:
-                key = uuids[id], classes[class_]
-                record = InventoryRecord(key[1], *figures)
-                row = InventoryRow(record, 0, writes, tuple(shares_of.get(key, ())))
-                self._rows.inventories.change(key, None, row)
-                self._inventory_numbers[key] = inventory
-
-    def _with_kinds(self) -> set[int]:
-        """Return the providers whose structured resources are replaced."""
-        updates = self._changes.updates
-        found = {one.definition.uuid for one in updates if one.changed or one.kinds_changed}
-        return {self._numbers[uuid] for uuid in found if uuid in self._numbers}
+    def _load_removed_disabled(self) -> None:
+        """Load the disabled providers that were removed from the trees."""
+        if self._changes.creates or self._changes.removals:
+            roots = set(self._roots.values())
+            for root, name, *facts in disabled.removed_rows(self._connection, roots):
+                key = self._uuids[root], name
+                self._rows.removed_disabled.change(key, None, disabled.from_columns(facts))
 
     def _with_inventories(self, shares: Iterable[Sequence[Any]]) -> set[int]:
         """Return the providers whose inventories the rules read."""
@@ -304,8 +307,7 @@ class TreeRows:
         }
         found |= {removal.uuid for removal in self._changes.removals}
         found |= {share.of_uuid for one in self._sharing() for share in one.shares}
-        of_shares = {number for row in shares for number in (row[0], row[2])}
-        return of_shares | {self._numbers[uuid] for uuid in found if uuid in self._numbers}
+        return self._stored(found) | {number for row in shares for number in (row[0], row[2])}
 
     def _read_shares(self) -> list[Sequence[Any]]:
         """Read the shares of the trees, if the write may change or break some."""
@@ -318,31 +320,57 @@ class TreeRows:
             return []
         return [
             row
-            for part in chunks(sorted({row[4] for row in self._trees}))
+            for part in chunks(sorted(set(self._roots.values())))
             for row in _SHARES_OF_TREES.rows(self._connection, roots=part)
         ]
+
+    def _add_inventories(
+        self,
+        stored: Mapping[int, Sequence[Sequence[Any]]],
+        shares: Iterable[Sequence[Any]],
+        classes: Mapping[int, str],
+    ) -> None:
+        uuids = self._uuids
+        shares_of: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+        for provider, class_, of_provider, of_class, factor in shares:
+            target = uuids[of_provider], classes[of_class]
+            shares_of[uuids[provider], classes[class_]].append((target, factor))
+        for id, some in stored.items():
+            for class_, number, writes, *figures in some:
+                key = uuids[id], classes[class_]
+                record = InventoryRecord(key[1], *figures)
+                row = InventoryRow(record, 0, writes, tuple(shares_of.get(key, ())))
+                self._rows.inventories.change(key, None, row)
+                self._inventories[key] = number
+
+    def _lock_inventories(self, keys: Iterable[Key], others: Collection[int] = ()) -> None:
+        """Lock inventories, and read again how much of them is used."""
+        key_of = {self._inventories[key]: key for key in keys}
+        locked = [
+            row
+            for part in chunks(sorted({*key_of, *others}))
+            for row in _LOCK_INVENTORIES.rows(self._connection, ids=part)
+        ]
+        if len(locked) != len({*key_of, *others}):
+            raise Transient(exceptions.DatabaseBusy("inventory", "it was removed in between"))
+        inventories = self._rows.inventories
+        for number, used, writes in locked:
+            if number in key_of:
+                row = inventories[key_of[number]]
+                now = InventoryRow(row.record.using(used), row.direct, writes, row.shares)
+                inventories.change(key_of[number], row, now)
 
     def _load_allocated(self, classes: Mapping[int, str]) -> None:
         """Load what is allocated at each inventory whose shares change."""
         inventories = self._rows.inventories
         sharing = {one.definition.uuid for one in self._changes.updates if one.shares_changed}
         used = {uuid for (uuid, _), row in inventories.rows.items() if row.record.used}
-        numbers = {self._numbers[uuid] for uuid in used & sharing}
-        for provider, some in self._rows_of(_ALLOCATED, numbers).items():
+        for provider, some in self._rows_of(_ALLOCATED, self._stored(sharing & used)).items():
             for class_, amount in some:
                 key = self._uuids[provider], classes[class_]
-                row = inventories[key]  # servers return a Decimal
-                inventories.change(key, row, dataclasses.replace(row, direct=int(amount)))
-
-    def _load_removed_disabled(self) -> None:
-        """Load the disabled providers that were removed from the trees."""
-        if not (self._changes.creates or self._changes.removals):
-            return
-        roots = {row[4] for row in self._trees}
-        for root, name, *facts in disabled.removed_rows(self._connection, roots):
-            reason = disabled.from_columns(facts)
-            assert reason is not None  # the column is not null
-            self._rows.removed_disabled.change((self._uuids[root], name), None, reason)
+                row = inventories[key]
+                now = dataclasses.replace(row, direct=int(amount))  # a Decimal on servers
+                inventories.change(key, row, now)
 
     def _rows_of(self, query: SQL, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
         """Return the rows of a table for some providers, by provider."""
@@ -352,207 +380,154 @@ class TreeRows:
                 found.setdefault(number, []).append(row)
         return found
 
-    def _look(self, kind: NameKind) -> NameNumbers:
-        catalogue = self._catalogue
-        return {
-            NameKind.RESOURCE_CLASS: catalogue.classes,
-            NameKind.TRAIT: catalogue.traits,
-            NameKind.AGGREGATE: catalogue.aggregates,
-        }[kind]
-
     def _names_of(self, kind: NameKind, numbers: Collection[int]) -> dict[int, str]:
         """Return names by number, and remember them for the flush."""
-        found = self._look(kind).names(self._connection, numbers) if numbers else {}
-        self._name_numbers[kind].update((name, number) for number, name in found.items())
+        found = self._look[kind].names(self._connection, numbers) if numbers else {}
         for number, name in found.items():
+            self._names[kind][name] = number
             self._rows.names.change((kind, name), None, ListedName(number, name))
         return found
 
-    def _read_names(
-        self, query: SQL, kind: NameKind, providers: Iterable[int]
+    def _names_of_providers(
+        self, query: SQL, kind: NameKind, uuids: Iterable[str]
     ) -> dict[int, frozenset[str]]:
-        rows = self._rows_of(query, providers)
+        rows = self._rows_of(query, self._stored(uuids))
         names_of = self._names_of(kind, {number for some in rows.values() for (number,) in some})
         return {
-            provider: frozenset(names_of[number] for (number,) in some)
+            provider: frozenset([names_of[number] for (number,) in some])
             for provider, some in rows.items()
         }
-
-    def _changing(self) -> set[Key]:
-        """Return the stored inventories that the write changes or removes."""
-        providers, found = self._rows.providers, set[Key]()
-        for update in self._changes.updates:
-            uuid = update.definition.uuid
-            found |= {(uuid, record.resource_class) for record in update.changed}
-            found |= {(uuid, name) for name in update.removed}
-        for removal in self._changes.removals:
-            kept = providers.get(removal.uuid)
-            found |= {(removal.uuid, name) for name in (() if kept is None else kept.classes)}
-        for one in self._sharing():
-            kept = providers.get(one.uuid)
-            before = {
-                ((one.uuid, name), share)
-                for name in (() if kept is None else kept.classes)
-                for share in self._rows.inventories[one.uuid, name].shares
-            }
-            after = {
-                ((one.uuid, s.resource_class), ((s.of_uuid, s.of_class), s.factor))
-                for s in one.shares
-            }
-            for source, (of, _) in before ^ after:
-                found |= {source, of}
-        return found & self._inventory_numbers.keys()
-
-    def _lock_inventories(self, keys: Iterable[Key], others: Collection[int] = ()) -> None:
-        """Lock inventories, and read again how much of them is used."""
-        keys = list(keys)
-        key_of = {self._inventory_numbers[key]: key for key in keys}
-        wanted = {*key_of, *others}
-        count = 0
-        for part in chunks(sorted(wanted)):
-            for number, used, writes in _LOCK_INVENTORIES.rows(self._connection, ids=part):
-                count += 1
-                if number in key_of:
-                    self._set_used(key_of[number], used, writes)
-        if count != len(wanted):
-            raise Transient(exceptions.DatabaseBusy("inventory", "it was removed in between"))
-
-    def _set_used(self, key: Key, used: int, writes: int) -> None:
-        before = self._rows.inventories[key]
-        row = dataclasses.replace(before, record=before.record.using(used), writes=writes)
-        self._rows.inventories.change(key, before, row)
 
     # --- flushing ---
 
     def _flush(self) -> None:
-        """Write the differences. Cost: three statements at most for each table that changed."""
-        self._flushing = list(core.changes(self._rows.journal))
-        self._free_names()
-        self._insert_providers()
-        self._update_providers()
-        self._write_inventories()
-        self._write_names(NameKind.TRAIT, tables.resource_provider_traits, "trait_id")
-        self._write_names(NameKind.AGGREGATE, tables.resource_provider_aggregates, "aggregate_id")
-        self._write_kinds()
-        self._write_disabled()
-        self._delete()
-        self._rows.commit()
+        """Write the changes of the journal. Cost: three statements at most for each table."""
+        rows = self._rows
+        changed: dict[int, dict[Any, Any]] = defaultdict(dict)
+        for table, key, was, now in changes(rows.journal):
+            changed[id(table)][key] = was, now
+        providers: _Changed[ProviderRow] = changed[id(rows.providers)]
+        inventories: _Changed[InventoryRow] = changed[id(rows.inventories)]
+        self._free_names(providers)
+        self._insert_providers([now for was, now in providers.values() if now and not was])
+        self._update_providers(providers)
+        self._write_inventories(inventories)
+        self._write_names(providers, NameKind.TRAIT, tables.resource_provider_traits)
+        self._write_names(providers, NameKind.AGGREGATE, tables.resource_provider_aggregates)
+        self._write_kinds(providers)
+        self._write_removed_disabled(changed[id(rows.removed_disabled)])
+        self._pass_down(providers, inventories)
+        self._delete(
+            [self._inventories[key] for key, (was, now) in inventories.items() if was and not now],
+            [was.number for was, now in providers.values() if was and not now],
+        )
+        rows.commit()
 
-    def _changed(self, table: core.Table[_K, _R]) -> Iterator[tuple[_K, _R | None, _R | None]]:
-        """Yield each changed row of a table: its key, the row in the database and the row now."""
-        return ((key, was, now) for of, key, was, now in self._flushing if of is table)
+    def _update(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+        rows.sort(key=itemgetter("id"))
+        statements.update(self._connection, table, ["id"], rows)
 
-    def _free_names(self) -> None:
-        """Take names from providers that give them up: two providers may swap theirs."""
-        changed = {uuid: (was, now) for uuid, was, now in self._changed(self._rows.providers)}
-        for removal in self._changes.removals:  # one that is created may take the name before
-            changed.setdefault(removal.uuid, (self._rows.providers.get(removal.uuid), None))
-        wanted = {
-            now.name
-            for was, now in changed.values()
-            if now is not None and (was is None or was.name != now.name)
-        }
+    def _free_names(self, changed: _Changed[ProviderRow]) -> None:
+        """Take names from providers that give them up: two providers may exchange theirs."""
+        wanted = {now.name: now for was, now in changed.values() if now and now != was}
+        leaving = [removal.uuid for removal in self._changes.removals]  # maybe not removed yet
+        before = {uuid: was for uuid, (was, _) in changed.items()}
+        before |= {uuid: self._rows.providers.get(uuid) for uuid in leaving if uuid not in before}
         freed = [
             {"id": was.number, "name": f"{tables.GIVEN_UP}{was.name}"}
-            for was, now in changed.values()
-            if was is not None and was.name in wanted and (now is None or now.name != was.name)
+            for uuid, was in before.items()
+            if was is not None and wanted.get(was.name, was).uuid != uuid
         ]
-        statements.update(self._connection, tables.resource_providers, ["id"], freed)
+        self._update(tables.resource_providers, freed)
 
-    def _insert_providers(self) -> None:
+    def _insert_providers(self, waiting: list[ProviderRow]) -> None:
         """Insert providers level by level: a child refers to the number of its parent."""
-        waiting = [
-            now
-            for _, was, now in self._changed(self._rows.providers)
-            if was is None and now is not None
-        ]
         numbers, roots = self._numbers, self._roots
         columns = ("uuid", "name", "generation", "root_id", "parent_id", "created_at", "updated_at")
+        at = moment(self._connection, self._transaction.now)
         while waiting:
             level: list[ProviderRow] = []
             later: list[ProviderRow] = []
             for one in waiting:
-                is_ready = one.parent_uuid is None or one.parent_uuid in numbers
-                (level if is_ready else later).append(one)
-            waiting = later
+                above = one.parent_uuid
+                (level if above is None or above in numbers else later).append(one)
             rows = [
                 (
                     *(one.uuid, one.name, one.generation),
-                    *(
-                        (None, None)
-                        if one.parent_uuid is None
-                        else (roots[one.parent_uuid], numbers[one.parent_uuid])
-                    ),
-                    *(self._at, self._at),
+                    *(roots.get(one.parent_uuid or ""), numbers.get(one.parent_uuid or ""), at, at),
                 )
                 for one in level
             ]
             statements.insert_tuples(self._connection, tables.resource_providers, columns, rows)
             for part in chunks([one.uuid for one in level]):
                 numbers.update(_NUMBERS.rows(self._connection, uuids=part))
-            tops = [numbers[one.uuid] for one in level if one.parent_uuid is None]
-            for ids in chunks(sorted(tops)):
+            for ids in chunks(sorted(numbers[o.uuid] for o in level if o.parent_uuid is None)):
                 _SET_ROOT.run(self._connection, ids=ids)
             for one in level:
-                above = one.parent_uuid
-                roots[one.uuid] = numbers[one.uuid] if above is None else roots[above]
+                roots[one.uuid] = roots.get(one.parent_uuid or "", numbers[one.uuid])
+                self._uuids[one.number] = one.uuid
+            waiting = later
 
-    def _update_providers(self) -> None:
+    def _update_providers(self, changed: _Changed[ProviderRow]) -> None:
         updates: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-        is_moved = False
-        for uuid, was, now in self._changed(self._rows.providers):
-            if now is None:
-                continue
-            if was is None:  # as it was inserted
-                was = dataclasses.replace(now, reported_at=None, adopted_at=None)
-            is_moved = is_moved or was.parent_uuid != now.parent_uuid
-            before, after = self._columns_of(was), self._columns_of(now)
-            values = {name: value for name, value in after.items() if value != before[name]}
-            if "generation" in values:
-                more = ("name", "parent_id", "definition_writes")
-                values |= {name: after[name] for name in more} | {"updated_at": self._at}
-            updates[tuple(sorted(values))].append({"id": self._numbers[uuid], **values})
+        for uuid, (was, now) in changed.items():
+            if now is not None:
+                values = self._changed_columns(was, now)
+                updates[tuple(values)].append({"id": self._numbers[uuid], **values})
         for columns, rows in updates.items():
             if columns:
-                rows.sort(key=itemgetter("id"))
-                statements.update(self._connection, tables.resource_providers, ["id"], rows)
-        if is_moved:
-            self._update_roots()
+                self._update(tables.resource_providers, rows)
+        if any(was and now and was.parent_uuid != now.parent_uuid for was, now in changed.values()):
+            moved = {
+                uuid: root
+                for uuid in self._rows.providers
+                if (root := self._numbers[self._rows.root(uuid).uuid]) != self._roots[uuid]
+            }
+            rows = [{"id": self._numbers[uuid], "root_id": root} for uuid, root in moved.items()]
+            self._update(tables.resource_providers, rows)
 
-    def _columns_of(self, row: ProviderRow) -> dict[str, Any]:
-        reported, adopted = row.reported_at, row.adopted_at
-        return {
-            "name": row.name,
-            "parent_id": None if row.parent_uuid is None else self._numbers[row.parent_uuid],
-            "generation": row.generation,
-            "definition_writes": row.definition_writes,
-            "allocation_writes": row.writes,
-            "reported_at": None if reported is None else moment(self._connection, reported),
-            "adopted_at": None if adopted is None else moment(self._connection, adopted),
-        }
+    def _changed_columns(self, was: ProviderRow | None, now: ProviderRow) -> dict[str, Any]:
+        """Return the changed columns of a provider; of a new one, those that were not inserted."""
+        connection = self._connection
+        values: dict[str, Any] = {}
+        if was is None:
+            was = _NEW
+        elif was.generation != now.generation:
+            values = {
+                "name": now.name,
+                "parent_id": self._numbers.get(now.parent_uuid or ""),
+                "generation": now.generation,
+                "updated_at": moment(connection, self._transaction.now),
+            }
+        if was.definition_writes != now.definition_writes:
+            values["definition_writes"] = now.definition_writes
+        if was.writes != now.writes:
+            values["allocation_writes"] = now.writes
+        if was.reported_at != now.reported_at and now.reported_at is not None:
+            values["reported_at"] = moment(connection, now.reported_at)
+        if was.adopted_at != now.adopted_at and now.adopted_at is not None:
+            values["adopted_at"] = moment(connection, now.adopted_at)
+        if was.disabled != now.disabled:
+            values |= disabled.to_columns(connection, now.disabled)
+        return values
 
-    def _update_roots(self) -> None:
-        """Write the root of each provider that was moved, and of all below it."""
-        rows = []
-        for uuid in self._rows.providers:
-            root = self._numbers[self._rows.root(uuid).uuid]
-            if root != self._roots[uuid]:
-                rows.append({"id": self._numbers[uuid], "root_id": root})
-                self._roots[uuid] = root
-        rows.sort(key=itemgetter("id"))
-        statements.update(self._connection, tables.resource_providers, ["id"], rows)
-
-    def _write_inventories(self) -> None:
-        """Insert and update inventories with their shares; delete shares of those removed."""
-        changed = [*self._changed(self._rows.inventories)]
-        classes = self._name_numbers[NameKind.RESOURCE_CLASS]
-        missing = {key[1] for key, _, now in changed if now is not None} - classes.keys()
+    def _numbers_of(self, kind: NameKind, wanted: Iterable[str]) -> dict[str, int]:
+        """Return the numbers of names by name, of those loaded and of these, which are created."""
+        known = self._names[kind]
+        missing = set(wanted) - known.keys()
         if missing:
-            classes.update(self._catalogue.classes.ensure(self._connection, missing))
+            known.update(self._look[kind].ensure(self._connection, missing))
+        return known
+
+    def _write_inventories(self, changed: _Changed[InventoryRow]) -> None:
+        """Insert and update inventories with their shares; delete shares of those removed."""
+        classes = self._numbers_of(
+            NameKind.RESOURCE_CLASS, (key[1] for key, (_, now) in changed.items() if now)
+        )
         new: list[tuple[Any, ...]] = []
         figures: list[dict[str, Any]] = []
         used: list[dict[str, Any]] = []
-        for key, was, now in changed:
+        for key, (was, now) in changed.items():
             if now is None:
                 continue
             record, count = now.record, len(now.shares)
@@ -560,31 +535,30 @@ class TreeRows:
                 source = self._numbers[key[0]], classes[key[1]]
                 new.append((*source, record.used, count, *_figures(record)))
                 continue
-            number = self._inventory_numbers[key]
+            number = self._inventories[key]
             if _figures(was.record) != _figures(record) or len(was.shares) != count:
                 values = dict(zip(_FIGURES, _figures(record), strict=True))
                 figures.append({"id": number, "shares": count, **values})
             if was.record.used != record.used:
                 used.append({"id": number, "used": record.used})
-        old_shares, new_shares = self._changed_shares(changed)
+        old_shares, new_shares = self._changed_shares(changed, classes)
         statements.delete(self._connection, tables.shares, old_shares)
         columns = ("provider_id", "class_id", "used", "shares", *_FIGURES)
         statements.insert_tuples(self._connection, tables.inventories, columns, new)
-        for rows in (figures, used):
-            rows.sort(key=itemgetter("id"))
-            statements.update(self._connection, tables.inventories, ["id"], rows)
+        self._update(tables.inventories, figures)
+        self._update(tables.inventories, used)
         statements.insert(self._connection, tables.shares, new_shares)
 
     def _changed_shares(
-        self, changed: Iterable[tuple[Key, InventoryRow | None, InventoryRow | None]]
+        self, changed: _Changed[InventoryRow], classes: Mapping[str, int]
     ) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
         """Return the rows of shares to delete, and those to insert."""
-        classes, numbers = self._name_numbers[NameKind.RESOURCE_CLASS], self._numbers
+        numbers = self._numbers
         old: list[dict[str, int]] = []
         new: list[dict[str, int]] = []
-        for (uuid, name), was, now in changed:
-            before = set(was.shares if was is not None else ())
-            after = set(now.shares if now is not None else ())
+        for (uuid, name), (was, now) in changed.items():
+            before = set(was.shares) if was is not None else set()
+            after = set(now.shares) if now is not None else set()
             for (of_uuid, of_class), factor in before ^ after:
                 pair = numbers[uuid], classes[name], numbers[of_uuid], classes[of_class]
                 row = dict(zip(_SHARE, pair, strict=True))
@@ -594,144 +568,111 @@ class TreeRows:
                     new.append({**row, "factor": factor})
         return old, new
 
-    def _write_names(self, kind: NameKind, table: sa.Table, column: str) -> None:
+    def _write_names(self, changed: _Changed[ProviderRow], kind: NameKind, table: sa.Table) -> None:
         """Write the traits or the aggregates of providers."""
         of = attrgetter("traits" if kind is NameKind.TRAIT else "aggregates")
         old: list[tuple[str, str]] = []
         new: list[tuple[str, str]] = []
-        for uuid, was, now in self._changed(self._rows.providers):
+        for uuid, (was, now) in changed.items():
             if now is not None:
-                before = frozenset() if was is None else of(was)
-                old += [(uuid, name) for name in before - of(now)]
-                new += [(uuid, name) for name in of(now) - before]
-        known = self._name_numbers[kind]
-        missing = {name for _, name in new} - known.keys()
-        if missing:
-            known.update(self._look(kind).ensure(self._connection, missing))
-        number = self._numbers
-        removed = sorted((number[uuid], known[name]) for uuid, name in old)
-        rows = [{"provider_id": provider, column: name} for provider, name in removed]
+                before, after = _NO_NAMES if was is None else of(was), of(now)
+                old += [(uuid, name) for name in before - after]
+                new += [(uuid, name) for name in after - before]
+        names_of = self._numbers_of(kind, (name for _, name in new))
+        columns = ("provider_id", f"{kind.value}_id")
+        removed = sorted((self._numbers[uuid], names_of[name]) for uuid, name in old)
+        added = sorted((self._numbers[uuid], names_of[name]) for uuid, name in new)
+        rows = [dict(zip(columns, row, strict=True)) for row in removed]
         statements.delete(self._connection, table, rows)
-        added = sorted((number[uuid], known[name]) for uuid, name in new)
-        statements.insert_tuples(self._connection, table, ("provider_id", column), added)
+        statements.insert_tuples(self._connection, table, columns, added)
 
-    def _write_kinds(self) -> None:
-        wanted = {
-            uuid: now.kinds
-            for uuid, was, now in self._changed(self._rows.providers)
+    def _write_kinds(self, changed: _Changed[ProviderRow]) -> None:
+        kinds = {
+            self._numbers[uuid]: now.kinds
+            for uuid, (was, now) in changed.items()
             if now is not None and (() if was is None else was.kinds) != now.kinds
         }
-        inserted = {uuid for uuid, was, _ in self._changed(self._rows.providers) if was is None}
-        replaced = sorted(self._numbers[uuid] for uuid in wanted.keys() - inserted)
-        names.drop_kinds(self._connection, replaced)
-        kinds = {self._numbers[uuid]: some for uuid, some in wanted.items()}
+        names.drop_kinds(self._connection, sorted(kinds.keys() & self._uuids.keys()))
         names.insert_kinds(self._connection, kinds)
 
-    def _write_disabled(self) -> None:
-        """Write which providers are disabled, and pass it on to the inventories."""
-        connection = self._connection
-        facts = [
-            {"id": self._numbers[uuid], **disabled.to_columns(connection, now.disabled)}
-            for uuid, was, now in self._changed(self._rows.providers)
-            if now is not None and (None if was is None else was.disabled) != now.disabled
-        ]
-        statements.update(connection, tables.resource_providers, ["id"], facts)
+    def _write_removed_disabled(self, changed: _Changed[Disabled]) -> None:
         old: list[dict[str, Any]] = []
         new: list[dict[str, Any]] = []
-        for (root, name), before, after in self._changed(self._rows.removed_disabled):
+        for (root, name), (was, now) in changed.items():
             key = {"root_id": self._numbers[root], "name": name}
-            old += [] if before is None else [key]
-            if after is not None:
-                new.append(key | disabled.to_removed_columns(connection, after))
-        statements.delete(connection, tables.removed_disabled_providers, old)
-        statements.insert(connection, tables.removed_disabled_providers, new)
-        self._pass_down()
+            if was is not None:
+                old.append(key)
+            if now is not None:
+                new.append({**key, **disabled.to_removed_columns(self._connection, now)})
+        statements.delete(self._connection, tables.removed_disabled_providers, old)
+        statements.insert(self._connection, tables.removed_disabled_providers, new)
 
-    def _pass_down(self) -> None:
+    def _pass_down(
+        self, providers: _Changed[ProviderRow], inventories: _Changed[InventoryRow]
+    ) -> None:
         """Write to inventories until when they are disabled, and how many units were removed.
 
         A claim locks these rows and reads them locked: so no claim commits after a disable that it
         has not seen.
         """
-        rows, changed = self._rows, [*self._changed(self._rows.providers)]
-        inserted = {uuid for uuid, was, _ in changed if was is None}
-        new = {uuid for (uuid, _), was, _ in self._changed(rows.inventories) if was is None}
-        units = {uuid for uuid, was, now in changed if now and (not was or was.kinds != now.kinds)}
-        units |= new
-        counts: dict[Any, set[int]] = defaultdict(set)
-        for uuid in units:
-            provider = rows.providers.get(uuid)
-            if provider is not None:
-                described = ((kind.resource_class, kind.body) for kind in provider.kinds)
-                count = len(removed_units(described))
-                if count or uuid not in inserted:
-                    counts[count].add(self._numbers[uuid])
-        self._update_inventories("removed_units", counts)
-        if not rows.disabled.keys and not any(was and was.disabled for _, was, _ in changed):
-            return
-        stored = rows.providers.rows | {uuid: was for uuid, was, _ in changed if was is not None}
-        ends: dict[Any, set[int]] = defaultdict(set)
-        for uuid in rows.providers:
-            before = None if uuid in inserted | new else _end(stored, uuid)
-            after = _end(rows.providers.rows, uuid)
-            if after != before:
-                end = None if after is None else moment(self._connection, after)
-                ends[end].add(self._numbers[uuid])
-        self._update_inventories("disabled_until", ends)
+        rows = self._rows
+        new = {key[0] for key, (was, now) in inventories.items() if now and not was}
+        with_units = new | {
+            uuid
+            for uuid, (was, now) in providers.items()
+            if now is not None and now.kinds != (() if was is None else was.kinds)
+        }
+        units = {uuid: self._removed_units(uuid) for uuid in with_units if uuid in rows.providers}
+        ends: dict[str, Any] = {}
+        if rows.disabled.keys or any(was and was.disabled for was, _ in providers.values()):
+            below = set(new)
+            for uuid, (was, now) in providers.items():
+                before = None if was is None else (was.parent_uuid, was.disabled)
+                if now is not None and before != (now.parent_uuid, now.disabled):
+                    below.update(rows.subtree(uuid))
+            ends = {uuid: self._disabled_until(uuid) for uuid in below}
+        is_new = {uuid for uuid, (was, _) in providers.items() if was is None}
+        uuid_of = {
+            self._numbers[uuid]: uuid
+            for uuid in (*units, *ends)
+            if uuid not in is_new or units.get(uuid) or ends.get(uuid)  # else as it was inserted
+        }
+        changed: list[dict[str, Any]] = []
+        for provider, some in self._rows_of(_DISABLED, uuid_of).items():
+            uuid = uuid_of[provider]
+            for number, until, count in some:
+                end, now = ends.get(uuid, until), units.get(uuid, count)
+                if (until, count) != (end, now):
+                    changed.append({"id": number, "disabled_until": end, "removed_units": now})
+        for part in chunks(sorted(row["id"] for row in changed)) if not self._is_sqlite else ():
+            _LOCK_INVENTORIES.rows(self._connection, ids=part)
+        self._update(tables.inventories, changed)
 
-    def _update_inventories(self, column: str, providers: Mapping[Any, Collection[int]]) -> None:
-        """Set one column of all inventories of some providers, by its value."""
-        numbers = {number for some in providers.values() for number in some}
-        if not numbers:
-            return
-        rows = self._rows_of(_INVENTORY_IDS, numbers)
-        if not self._is_sqlite:
-            for part in chunks(sorted(row[0] for some in rows.values() for row in some)):
-                _LOCK_INVENTORIES.rows(self._connection, ids=part)
-        changed = [
-            {"id": row[0], column: value}
-            for value, some in providers.items()
-            for number in some
-            for row in rows.get(number, ())
-        ]
-        changed.sort(key=itemgetter("id"))
-        statements.update(self._connection, tables.inventories, ["id"], changed)
+    def _removed_units(self, uuid: str) -> int:
+        kinds = self._rows.providers[uuid].kinds
+        return len(removed_units((kind.resource_class, kind.body) for kind in kinds))
 
-    def _delete(self) -> None:
-        """Delete removed inventories and providers."""
-        connection = self._connection
-        inventories = sorted(
-            self._inventory_numbers[key]
-            for key, was, now in self._changed(self._rows.inventories)
-            if was is not None and now is None
-        )
-        for part in chunks(inventories):
-            connection.execute(sa.delete(tables.inventories).where(_inventories.id.in_(part)))
-        providers = sorted(
-            was.number for _, was, now in self._changed(self._rows.providers) if was and now is None
-        )
-        for part in chunks(providers):
-            for column in (
-                tables.resource_provider_traits.c.provider_id,
-                tables.resource_provider_aggregates.c.provider_id,
-                tables.structures.c.provider_id,
-                tables.removed_disabled_providers.c.root_id,
-            ):
-                connection.execute(sa.delete(column.table).where(column.in_(part)))
-            _UNLINK.run(connection, ids=part)
-        for part in chunks(providers):
-            connection.execute(sa.delete(tables.resource_providers).where(_providers.id.in_(part)))
+    def _disabled_until(self, uuid: str) -> Any:
+        """Return until when a provider is disabled, itself or by one above it, as it is stored."""
+        end: datetime.datetime | None = None
+        above: str | None = uuid
+        while above is not None:
+            provider = self._rows.providers[above]
+            if provider.disabled is not None:
+                own = provider.disabled.ends_at
+                end = own if end is None else max(end, own)
+            above = provider.parent_uuid
+        return None if end is None else moment(self._connection, end)
+
+    def _delete(self, inventories: Collection[int], providers: Collection[int]) -> None:
+        for part in chunks(sorted(inventories)):
+            _DELETE_INVENTORIES.run(self._connection, ids=part)
+        for statement in _DELETE_PROVIDERS:
+            for part in chunks(sorted(providers)):
+                statement.run(self._connection, ids=part)
 
 
 _figures = attrgetter(*_FIGURES)
-
-
-def _end(providers: Mapping[str, ProviderRow], uuid: str | None) -> datetime.datetime | None:
-    """Return until when a provider is disabled, itself or by an ancestor; None if it is not."""
-    ends: list[datetime.datetime] = []
-    while uuid is not None:
-        provider = providers[uuid]
-        if provider.disabled is not None:
-            ends.append(provider.disabled.ends_at)
-        uuid = provider.parent_uuid
-    return max(ends, default=None)
+_NO_NAMES = frozenset[str]()
+#: A provider as it is inserted, as far as other columns are concerned.
+_NEW = ProviderRow(0, "", "", None, _NO_NAMES, _NO_NAMES)
