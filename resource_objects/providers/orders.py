@@ -213,10 +213,15 @@ def _read_text(text: str) -> tuple[Request | None, tuple[Use, ...]]:
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """An amount of one resource class at one provider, asked or held, with its units by name.
+    """An amount of one resource class at one provider, ordered or allocated, with its units.
 
-    In an order that adds (:attr:`Mode.ADD`) a negative one gives back. ``provider`` is the name, of
-    what is kept.
+    In an order that adds (:attr:`Mode.ADD`) a negative amount releases, and ``units`` are those to
+    release. Such an order may also allocate ``units`` and release other units, ``released``, in
+    one use; its amount is the difference of their numbers, which may be 0. ``provider`` is the
+    provider's name, of a stored allocation.
+
+    >>> Use("6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e", "PGPU", 0, ("gpu1",), released=("gpu0",)).key
+    ('6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e', 'PGPU')
     """
 
     provider_uuid: str
@@ -224,6 +229,7 @@ class Use:
     amount: int
     units: tuple[str, ...] = ()
     provider: str = ""
+    released: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -398,12 +404,29 @@ def _check_uses(uses: tuple[Use, ...], least: int) -> None:
             raise exceptions.DuplicateKey("uses", key, "each provider and class once")
         seen.add(key)
         amount = use.amount
-        if type(amount) is not int or amount == 0 or not least <= amount <= MAX_AMOUNT:
+        if use.released:
+            _check_exchange(use, least)
+        elif type(amount) is not int or amount == 0 or not least <= amount <= MAX_AMOUNT:
             raise exceptions.InvalidAmount(
                 f"use of {use.resource_class}", amount, f"an integer from {least}, not 0"
             )
         if use.units:
             _check_units(use.units)
+
+
+def _check_exchange(use: Use, least: int) -> None:
+    """Check a use that allocates some units and releases others.
+
+    :param least: the least amount that the mode of the order allows
+    """
+    if least > 0:
+        expected = "none: an order that sets replaces all units"
+        raise exceptions.InvalidField("released", use.released, expected)
+    _check_units((*use.units, *use.released))
+    net = len(use.units) - len(use.released)
+    if type(use.amount) is not int or use.amount != net:
+        expected = f"{net}: the number of allocated units minus the number of released ones"
+        raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, expected)
 
 
 def _check_units(units: tuple[str, ...]) -> None:

@@ -283,6 +283,9 @@ def _check_expected(order: ConsumerOrder, kept: ConsumerRecord | None) -> None:
 def _added(consumer: str, use: Use, held: Use | None) -> Change:
     before, units = (0, ()) if held is None else (held.amount, held.units)
     after = before + use.amount
+    if use.released:
+        _check_held(use.released, units)
+        return Change(consumer, use.key, before, after, taken=use.units, given=use.released)
     if use.amount > 0:
         return Change(consumer, use.key, before, after, taken=use.units)
     _check_held(use.units, units)
