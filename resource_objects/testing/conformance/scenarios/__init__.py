@@ -37,7 +37,8 @@ Steps, each of which is one write:
 ``limit host0 VCPU 5``, ``unchanged host0 at   further parts of a ``write``
 NAME``, ``reported host0``, ``adopted host0``
 ``write``                                      all indented steps in one write
-``repeat``                                     send the last write again: nothing changes
+``repeat``                                     send the last write again: nothing changes, as with a
+                                               step of the same ``[operation=NAME]``
 ``note NAME: job`` or ``note NAME: host0``     remember the generation of a consumer or provider
 =============================================  =====================================================
 
@@ -229,7 +230,7 @@ class _Runner:
         self.uuids: dict[str, str] = {}
         self.noted: dict[str, int] = {}
         self.last: Write | None = None
-        self.outcome: tuple[ConsumerRecord, ...] = ()
+        self.outcomes: dict[str, tuple[ConsumerRecord, ...]] = {}
         self.marked: Any = None
         self.checks: dict[str, Callable[[Statement], None]] = {
             **dict.fromkeys(("used", "capacity", "total"), self._check_figures),
@@ -256,18 +257,27 @@ class _Runner:
         parts = [below for below in statement.below if below not in outcome]
         steps = parts if statement.word == "write" else [statement._replace(below=parts)]
         if not outcome:
-            self.last = self._write(steps)
-            self.outcome = self.backend.commit(self.last)
-            stored = self.backend.held_by([record.consumer for record in self.outcome])
-            for record in self.outcome:
-                if record.state != RELEASED:
-                    assert told(stored[record.consumer]) == told(record)
+            self._commit(self._write(steps))
             return
         before = picture(self.backend)
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
             self.backend.commit(self._write(steps))
         self._check_refusal(refused.value, outcome)
         assert picture(self.backend) == before, "a refused step changed the ledger"
+
+    def _commit(self, write: Write) -> None:
+        """Carry out a write; one of a known operation has its first outcome and changes nothing."""
+        before, cursor = picture(self.backend), self.backend.cursor()
+        outcome = self.backend.commit(write)
+        if write.operation.id in self.outcomes:
+            assert outcome == self.outcomes[write.operation.id]
+            assert (picture(self.backend), self.backend.cursor()) == (before, cursor)
+            return
+        self.last, self.outcomes[write.operation.id] = write, outcome
+        stored = self.backend.held_by([record.consumer for record in outcome])
+        for record in outcome:
+            if record.state != RELEASED:
+                assert told(stored[record.consumer]) == told(record)
 
     # --- writes ---
 
@@ -297,10 +307,12 @@ class _Runner:
                 more["unchanged"] = (*more.get("unchanged", ()), demanded)
             elif step.word not in (*_ORDERS, *_DEFINITIONS, *_NAME_ACTIONS):
                 raise ValueError(f"no step {step.word!r}")
+        subject, _, options = steps[0].rest.partition(" [")
+        named = re.search(r"operation=(\w+)", options)
         return Write(
-            Operation(),
-            "scenario",
-            steps[0].text[:200],
+            Operation() if named is None else Operation(self.uuid_of(named[1])),
+            steps[0].word,
+            subject.partition(":")[0] or steps[0].word,
             changes,
             tuple(self._order(step) for step in steps if step.word in _ORDERS),
             tuple(_name_change(step) for step in steps if step.word in _NAME_ACTIONS),
@@ -315,6 +327,7 @@ class _Runner:
         text, _, options = step.rest.partition(" [")
         consumer, _, allocations = text.partition(":")
         more = dict(map(self._option, options.rstrip("]").split(", "))) if options else {}
+        more.pop("operation", None)  # of the write
         parts = (self._uses(allocations),) if allocations else ()
         return _ORDERS[step.word](consumer, *parts, **more)
 
@@ -470,10 +483,8 @@ class _Runner:
             self.noted[name] = record.generation
 
     def _repeat(self, statement: Statement) -> None:
-        assert self.last is not None
-        before, cursor = picture(self.backend), self.backend.cursor()
-        assert self.backend.commit(self.last) == self.outcome
-        assert (picture(self.backend), self.backend.cursor()) == (before, cursor)
+        assert self.last is not None, "nothing to repeat"
+        self._commit(self.last)
 
 
 def _amounts(text: str) -> list[tuple[str, int]]:
