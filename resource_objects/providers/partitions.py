@@ -1,31 +1,31 @@
-"""Devices that are shared out in part: slices, partitions of them, and the whole (D2).
+"""Devices that are allocated whole or in parts: slices, and partitions made of slices.
 
-One mechanism for everything that is either had whole or in parts: a *slice* is what a device is
-divided into (compute slices, memory slices, functions, bandwidth, thousandths), a *partition* a
-class of things that are made of slices. All are inventories of the device's provider; shares
-within it say that a partition, and the whole, use up slices. So whatever is taken first leaves
-what it leaves, the ledger's counters guard it, and a refusal names the slices and who holds them.
+A *slice* is a unit into which a device is divided (a compute slice, a memory slice, a function, a
+unit of bandwidth, a thousandth). A *partition* is a class of parts that use slices. All are
+inventories of the device's provider. Shares within the provider define the slices that a partition
+and the whole device use. So the first allocation leaves the slices that it does not use, the
+counters of the ledger guard them, and a refusal names the slices with their consumers.
 
 ==================  ===============================================================================
 ``split``           slices, partitions, the whole: GPU partitions, SR-IOV functions and bandwidth
 ``add_partition``   one partition as a provider of its own: with traits, or with a position
 ``thousandths``     any fraction of a device
-``mig_placements``  the profiles of a known NVIDIA card, with the places of each
+``mig_placements``  the profiles of a known NVIDIA card, with the placements of each
 ``mediated``        mediated devices (vGPUs) of one type or several
 ==================  ===============================================================================
 
-Two things counts of slices do not say. *Positions*: a partition that has to begin at certain slices
-may find enough of them and none where it could begin; give each position a slice of its own, and
-each place of a partition a provider of its own (:func:`add_partition`), and it is exact. *Where it
-comes from*: a request for two classes may get them of two devices; what has to come of one is one
-class, a partition that uses both.
+Counts of slices do not express two things. *Positions*: a partition that has to begin at certain
+slices may find enough slices, but no start. Give each position a slice of its own, and each
+placement of a partition a provider of its own (:func:`add_partition`). *A common device*: a request
+for two classes may be satisfied by two devices. Amounts that must come from one device are one
+class: a partition that uses both.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import os_resource_classes
@@ -36,7 +36,7 @@ from resource_objects.resources import Inventories, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.integer import IntegerInventory
 
-#: How much one unit of a class uses of each slice.
+#: The number of each slice that one unit of a class uses.
 Uses = Mapping[str, int]
 
 _NONE: Mapping[str, Any] = {}
@@ -48,21 +48,21 @@ def split(
     slices: Mapping[str, int],
     partitions: Mapping[str, Uses] = _NONE,
 ) -> Provider:
-    """Let a device be had whole or in parts; return it.
+    """Make a device allocatable whole or in parts; return it.
 
-    It gets an inventory of each slice, of each partition (as many as could exist at most), and of
-    the whole unless it has that; and shares by which a partition uses its slices and the whole
-    uses all of them. So partitions exclude the whole and are excluded by it, and what fits beside
-    each other is what the slices say.
+    The device gets an inventory of each slice, of each partition (the maximum number that its
+    slices allow) and of the whole, and shares: a partition uses its slices, the whole uses all of
+    them. So partitions and the whole exclude each other, and partitions exist at the same time as
+    far as there are slices.
 
-    :param device: a provider that stands for one device
-    :param whole: the class of the device itself; None if nobody may have it whole
-    :param slices: ``{class: how many there are}``
-    :param partitions: ``{class: {slice: how many one of it uses}}``
+    :param device: the provider of one device
+    :param whole: the class of the device itself; None if it is not allocated whole
+    :param slices: ``{class: total}``
+    :param partitions: ``{class: {slice: number that one partition uses}}``
     :raises DuplicateKey: if a class is named twice, or the device has it already
-    :raises InvalidInventory: if a partition uses no slice, or one that is not there, or more of it
-        than there is; or if the device is there already and is not one thing
-    :raises InvalidAmount: for a number that is none of 1 to 2^31-1
+    :raises InvalidInventory: if a partition uses no slice, an unknown one or more than the total;
+        or if the device has an inventory of the whole that is not 1
+    :raises InvalidAmount: for a number that is not from 1 to 2^31-1
 
     >>> gpu = Provider("host0/gpu0", "PGPU=1")
     >>> done = split(
@@ -80,21 +80,26 @@ def split(
     CUSTOM_MIG_3G uses 3 CUSTOM_GPU_SLICE of host0/gpu0
     CUSTOM_MIG_3G uses 4 CUSTOM_GPU_MEMORY_SLICE of host0/gpu0
     """
-    kept = _check_device(device, whole)
+    counted = _check_device(device, whole)
     totals = _counts("slices", slices)
     if not totals:
         raise exceptions.InvalidInventory(f"slices of {device.name}", slices, "at least one")
-    made = {
-        name: _uses(name, uses, totals)
-        for name, uses in _by_class("partitions", partitions).items()
+    uses = {
+        name: _uses(name, counts, totals)
+        for name, counts in _by_class("partitions", partitions).items()
     }
-    _check_once(device, [*totals, *made, *([whole] if whole else [])], kept - {whole})
-    ties = made if whole is None else {whole: totals, **made}
-    most = {name: min(totals[one] // k for one, k in uses.items()) for name, uses in made.items()}
-    itself = {} if whole is None or whole in kept else {whole: 1}
+    classes = [*totals, *uses, *([whole] if whole else [])]
+    for place, name in enumerate(classes):
+        if name in classes[:place] or name in counted - {whole}:
+            raise exceptions.DuplicateKey(
+                f"classes of {device.name}", name, "each once: as the whole, a slice or a partition"
+            )
+    maxima = {name: min(totals[n] // k for n, k in counts.items()) for name, counts in uses.items()}
+    device_itself = {} if whole is None or whole in counted else {whole: 1}
+    inventories = {**dict(device.inventories.by_name()), **device_itself, **totals, **maxima}
+    users = uses if whole is None else {whole: totals, **uses}
     device.update(
-        inventories=Inventories({**dict(device.inventories.by_name()), **itself, **totals, **most}),
-        shares=(*device.shares, *_shares(ties, device)),
+        inventories=Inventories(inventories), shares=(*device.shares, *_shares(users, device))
     )
     return device
 
@@ -107,16 +112,16 @@ def add_partition(
     *,
     traits: Iterable[str] = (),
 ) -> Provider:
-    """Add one partition of a device as a provider below it, with a name of its own; return it.
+    """Add one partition of a device as a provider below the device; return the new provider.
 
-    For what has traits of its own, such as a region of an FPGA, or a place of its own. A request
-    may get several of them of different devices, which it cannot of a partition that is counted.
+    It has traits of its own, such as those of a region of an FPGA, or a position. One request may
+    get several of them at different devices, unlike partitions that are counted.
 
-    :param device: one that is split, or has an inventory of each slice in another way
-    :param resource_class: what it is counted as: one unit
-    :param uses: ``{slice of the device: how many it uses}``
-    :raises InvalidInventory: if it uses no slice, or more than there is
-    :raises InvalidTree: if the name is in the device's subtree already
+    :param device: a device with an inventory of each slice, as after :func:`split`
+    :param resource_class: the class of the partition, of which it has one unit
+    :param uses: ``{slice of the device: number that it uses}``
+    :raises InvalidInventory: if it uses no slice, or more than the device has
+    :raises InvalidTree: if the name exists in the device's subtree
 
     >>> card = split(Provider("host0/fpga0"), "CUSTOM_FPGA_CARD", {"CUSTOM_FPGA_REGION": 2})
     >>> region = add_partition(
@@ -127,8 +132,8 @@ def add_partition(
     """
     if not isinstance(device, Provider):
         raise exceptions.InvalidTree("device", device, "a provider")
-    made = {_counted(resource_class): _uses(resource_class, uses, dict(_there(device)))}
-    return device.add(name, {resource_class: 1}, traits=traits, shares=_shares(made, device))
+    users = {_counted(resource_class): _uses(resource_class, uses, _capacities(device))}
+    return device.add(name, {resource_class: 1}, traits=traits, shares=_shares(users, device))
 
 
 def thousandths(
@@ -138,7 +143,7 @@ def thousandths(
     fraction: str = "CUSTOM_PGPU_THOUSANDTHS",
     partitions: Mapping[str, int] = _NONE,
 ) -> Provider:
-    """Let a device be had whole or by fractions, in thousandths; return it.
+    """Make a device allocatable whole or by fractions, in thousandths; return it.
 
     Half a device is 500 of ``fraction``, always of one device.
 
@@ -152,28 +157,29 @@ def thousandths(
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidAmount: CUSTOM_NO_GPU: got 0, expected an integer from 1 ...
     """
-    named = _counts("partitions", partitions)
-    return split(device, whole, {fraction: 1000}, {n: {fraction: k} for n, k in named.items()})
+    counts = _counts("partitions", partitions)
+    uses = {name: {fraction: count} for name, count in counts.items()}
+    return split(device, whole, {fraction: 1000}, uses)
 
 
 # --- MIG --------------------------------------------------------------------------------------
 
 #: The prefix of the eight memory slices of a card.
 _MIG_AT = "CUSTOM_GPU_AT_"
-#: The media extensions (JPEG and OFA engines), of which one instance has all.
+#: The media extensions (JPEG and OFA engines), all allocated to one instance.
 _MIG_MEDIA = "CUSTOM_GPU_MEDIA"
 #: Cards, with the memory in GB in the names of profiles, by the memory slices of a profile.
 #: To add a card, add a row here and one to ``MIG_PROFILES`` of ``tests/host/test_site.py``, and add
 #: its name to the lists of cards in the documentation and in ``host/rules.py``. All cards share
-#: ``_MIG_PROFILES``: a card with other slices or positions than those cannot be added as a row.
+#: ``_MIG_PROFILES``: a card with other slices or positions cannot be added as a row.
 MIG_CARDS: Mapping[str, Mapping[int, int]] = {
     "mig-a100-40gb": {1: 5, 2: 10, 4: 20, 8: 40},
     "mig-a100-80gb": {1: 10, 2: 20, 4: 40, 8: 80},
     "mig-h100-80gb": {1: 10, 2: 20, 4: 40, 8: 80},
     "mig-h200-141gb": {1: 18, 2: 35, 4: 71, 8: 141},
 }
-#: Of each profile: compute slices, memory slices, media extensions, and the memory slices at which
-#: it may begin. Source: NVIDIA Multi-Instance GPU User Guide, ``nvidia-smi mig -lgipp``.
+#: For each profile: compute slices, memory slices, media extensions, and the memory slices at which
+#: an instance may begin. Source: NVIDIA Multi-Instance GPU User Guide, ``nvidia-smi mig -lgipp``.
 _MIG_PROFILES: tuple[tuple[int, int, bool, tuple[int, ...]], ...] = (
     (1, 1, False, (0, 1, 2, 3, 4, 5, 6)),
     (1, 1, True, (0, 1, 2, 3, 4, 5, 6)),
@@ -183,9 +189,7 @@ _MIG_PROFILES: tuple[tuple[int, int, bool, tuple[int, ...]], ...] = (
     (4, 4, False, (0,)),
     (7, 8, False, (0,)),
 )
-
-
-#: What the name of the provider of a placement ends in: the profile, and where it begins.
+#: The end of the name of a placement's provider: the profile, and the first memory slice.
 PLACEMENT = re.compile(r"/([0-9]g\.[0-9]+gb(?:\+me)?)-at-([0-9])$")
 
 
@@ -207,137 +211,40 @@ def _compute(card: str) -> str:
 def mig_placements(card: str) -> dict[str, tuple[str, Uses]]:
     """Return the possible placements of MIG instances on a card: ``{placement: (class, uses)}``.
 
-    A placement is the profile and the memory slice at which it begins, as ``nvidia-smi mig -cgi``
-    has them, with ``-at-`` in place of the colon.
+    A placement is the profile and the first memory slice, as ``nvidia-smi mig -cgi`` writes them,
+    with ``-at-`` in place of the colon.
 
-    >>> found = mig_placements("mig-h100-80gb")
-    >>> len(found), found["1g.10gb-at-6"]
+    >>> placements = mig_placements("mig-h100-80gb")
+    >>> len(placements), placements["1g.10gb-at-6"]
     (25, ('CUSTOM_MIG_1G_10GB', {'CUSTOM_H100_80GB_SLICE': 1, 'CUSTOM_GPU_AT_6': 1}))
     """
-    found: dict[str, tuple[str, Uses]] = {}
+    placements: dict[str, tuple[str, Uses]] = {}
     for compute, memory, has_media, starts in _MIG_PROFILES:
         profile = f"{compute}g.{MIG_CARDS[card][memory]}gb{'+me' if has_media else ''}"
         name = f"CUSTOM_MIG_{profile.upper().replace('.', '_').replace('+', '_')}"
         for start in starts:
             at = {f"{_MIG_AT}{number}": 1 for number in range(start, start + memory)}
             media = {_MIG_MEDIA: 1} if has_media else {}
-            found[f"{profile}-at-{start}"] = name, {_compute(card): compute, **at, **media}
-    return found
-
-
-# --- checks -----------------------------------------------------------------------------------
-
-
-def _check_device(device: object, whole: str | None) -> set[str | None]:
-    """Return the classes that a provider has, if it may be split as one device of ``whole``."""
-    if not isinstance(device, Provider):
-        raise exceptions.InvalidTree("device", device, "a provider")
-    there = dict(_there(device))
-    if whole is None:
-        for name in filter(is_device, there):
-            raise exceptions.InvalidInventory(
-                f"whole of {device.name}", None, f"{name}, which it has already"
-            )
-    elif there.get(_counted(whole), 1) != 1:
-        raise exceptions.InvalidInventory(
-            f"{whole} of {device.name}", there[whole], "1: the device itself"
-        )
-    return set(there)
-
-
-def _check_once(device: Provider, given: Sequence[str], there: Collection[str | None]) -> None:
-    """Raise if a class is given twice, or is there already."""
-    for place, name in enumerate(given):
-        if name in given[:place] or name in there:
-            raise exceptions.DuplicateKey(
-                f"classes of {device.name}", name, "each once: as the whole, a slice or a partition"
-            )
-
-
-def _there(device: Provider) -> Iterator[tuple[str, int]]:
-    """Yield what a device gives out: ``(class, capacity)``."""
-    for _, inventory in device.inventories.by_name():
-        for record in inventory.to_records():
-            yield record.resource_class, record.capacity
-
-
-def _counted(name: str) -> str:
-    """Return a resource class of which units are counted."""
-    kind = resource(name)
-    if not issubclass(kind.inventory_kind, IntegerInventory):
-        raise exceptions.InvalidInventory("resource class", name, "one that is counted")
-    return kind.name
-
-
-def number(what: str, given: object) -> int:
-    """Return how many there are of something, if it is a number.
-
-    :raises InvalidAmount: if it is none of 1 to 2^31-1
-    """
-    if type(given) is not int or not 1 <= given <= fields.MAX_FIGURE:
-        raise exceptions.InvalidAmount(what, given, f"an integer from 1 to {fields.MAX_FIGURE}")
-    return given
-
-
-def _by_class(what: str, given: object) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise exceptions.InvalidInventory(what, given, "a mapping by resource class")
-    found: dict[str, Any] = {}
-    for key, value in given.items():
-        name = _counted(key)
-        if name in found:
-            raise exceptions.DuplicateKey(what, name, "each class once")
-        found[name] = value
-    return found
-
-
-def _counts(what: str, given: object) -> dict[str, int]:
-    return {name: number(name, value) for name, value in _by_class(what, given).items()}
-
-
-def _uses(name: str, given: object, there: Mapping[str, int]) -> dict[str, int]:
-    """Return what one of a class uses, if that is there."""
-    what = f"{_counted(name)} uses"
-    uses = _counts(what, given)
-    if not uses:
-        raise exceptions.InvalidInventory(what, given, "at least one slice")
-    for slice_, count in uses.items():
-        if slice_ not in there:
-            known = ", ".join(sorted(there)) or "slices, and there are none"
-            raise exceptions.InvalidInventory(what, slice_, f"one of {known}")
-        if count > there[slice_]:
-            raise exceptions.InvalidInventory(
-                what, f"{slice_}={count}", f"at most the {there[slice_]} there are"
-            )
-    return uses
-
-
-def _shares(made: Mapping[str, Uses], device: Provider) -> tuple[Share, ...]:
-    return tuple(
-        Share(resource_class=name, of=device.name, of_class=slice_, factor=count)
-        for name, uses in made.items()
-        for slice_, count in uses.items()
-    )
+            placements[f"{profile}-at-{start}"] = name, {_compute(card): compute, **at, **media}
+    return placements
 
 
 # --- mediated devices -----------------------------------------------------------------------------
 #
-# Mediated devices: the types a device may be divided into, from how many there may be of each.
+# A driver reports, for each type, the number of devices of that type that a device offers if it has
+# no other. It does not report which types exist at the same time, and that differs: some devices
+# have one type at a time, some several.
 #
-# A driver says, for each type, how many a device offers while it has no other. It does not say
-# what may exist beside what, and that differs: some devices hold one type at a time, some
-# several.
+# Several types at a time are parts of one measure, see :func:`mediated`.
 #
-# Several at a time are parts of one measure, see :func:`mediated`.
-#
-# One type at a time is what shares cannot say. Let there be a of type A or b of type B, any
-# number of one, but never both. Shares are linear: so much here uses so much there, and each
-# inventory has a bound. What they allow is therefore convex. With a and b of 2 or more, one A
-# beside one B lies between "a of A" and "b of B", for 1/a + 1/b <= 1; so shares that allow these
-# two allow that too. With a = 1 or b = 1 the measure does it: the single one uses all of it. So
-# types are taken as they are if of all but one there is a single one at most. Otherwise one of
-# them has to be chosen, as Nova does in its configuration; to choose another, sync the device
-# anew, which the ledger refuses while something of the first is held.
+# One type at a time cannot be expressed by shares. Suppose that a of type A or b of type B may
+# exist, any number of one, but never both. Shares are linear: an amount here uses an amount there,
+# and each inventory has a bound. So the set of combinations that they allow is convex. With a and b
+# of 2 or more, one A with one B is between "a of A" and "b of B", as 1/a + 1/b <= 1; shares that
+# allow these two allow that too. With a = 1 or b = 1 the measure is exact: the single one uses all
+# of it. So types are accepted if all but one have a single device at most. Otherwise one of them
+# has to be chosen, as in Nova's configuration. To choose another one, sync the device again; the
+# ledger refuses this while devices of the first type are allocated.
 
 
 def mediated(
@@ -349,21 +256,21 @@ def mediated(
     mixed: bool = False,
     measure: str = "CUSTOM_MDEV_SHARE",
 ) -> Provider:
-    """Let a device be had as mediated devices (vGPUs) of one type or several; return it.
+    """Make a device allocatable as mediated devices (vGPUs) of one type or several; return it.
 
-    Each type is a class (:func:`type_class`), of which there are as many as the device offers when
-    it has no other (in sysfs ``mdev_supported_types/<type>/available_instances``). All of them are
-    parts of one measure, the least common multiple of these numbers: one of n is 1/n of the device.
-    That never allows more than fits into the device's memory. It may refuse a mixture that just
-    would: what a type leaves over because it does not divide the memory is counted as its own.
+    Each type is a class (:func:`type_class`). Its total is the number that the device offers when
+    it has no other type (in sysfs ``mdev_supported_types/<type>/available_instances``). All types
+    are parts of one measure, the least common multiple of these numbers: one of n is 1/n of the
+    device. That never allows more than the memory of the device. It may refuse a mixture that just
+    fits: memory that remains because a type does not divide it counts as used by the type.
 
-    :param types: ``{name of the type: how many}``
-    :param whole: the class of the device itself; None if nobody may have it whole
-    :param only: the one type that the device is configured for; others are not there
-    :param mixed: whether the device holds several types at the same time. If it does not, and they
-        could not be kept apart (of two types there may be several), the call is refused
-    :param measure: the class of the measure, where there are several types
-    :raises InvalidInventory: if the types cannot be kept apart, or ``only`` is none of them, or
+    :param types: ``{name of the type: number}``
+    :param whole: the class of the device itself; None if it is not allocated whole
+    :param only: the one type that the device is configured for; the others do not exist
+    :param mixed: whether the device can have several types at the same time. If it cannot, types
+        that shares cannot separate (two with more than one device) are refused
+    :param measure: the class of the measure, if there are several types
+    :raises InvalidInventory: if the types cannot be separated, or ``only`` is none of them, or
         the measure would be too large; else as :func:`split`
 
     >>> counts = {"nvidia-35": 16, "nvidia-38": 4}
@@ -387,8 +294,8 @@ def mediated(
         raise exceptions.InvalidInventory(
             "types",
             dict(types),
-            "at most one type of which there are several: shares cannot keep others apart; "
-            "choose one with only=, or say mixed=True of a device that holds several types at once",
+            "at most one type with several devices: shares cannot keep others apart; choose one "
+            "with only=, or pass mixed=True for a device that can have several types at once",
         )
     parts = math.lcm(*counts.values())
     if parts > fields.MAX_FIGURE:
@@ -414,17 +321,97 @@ def type_class(name: str) -> str:
 
 
 def _typed(types: object) -> dict[str, int]:
-    """Return how many there may be of each type, by class."""
-    found: dict[str, int] = {}
-    for name, count in _items(types):
-        kind = type_class(name)
-        if kind in found:
-            raise exceptions.DuplicateKey("types", name, f"no two types of the class {kind}")
-        found[kind] = number(name, count)
-    return found
-
-
-def _items(types: object) -> Iterable[tuple[str, object]]:
+    """Return the number of devices of each type, by class."""
     if not isinstance(types, Mapping):
-        raise exceptions.InvalidInventory("types", types, "how many there may be, by type")
-    return types.items()
+        raise exceptions.InvalidInventory("types", types, "a mapping of types to numbers")
+    counts: dict[str, int] = {}
+    for name, count in types.items():
+        kind = type_class(name)
+        if kind in counts:
+            raise exceptions.DuplicateKey("types", name, f"no two types of the class {kind}")
+        counts[kind] = _number(name, count)
+    return counts
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def _check_device(device: object, whole: str | None) -> set[str | None]:
+    """Return the classes that a provider has, if it may be split as one device of ``whole``."""
+    if not isinstance(device, Provider):
+        raise exceptions.InvalidTree("device", device, "a provider")
+    capacities = _capacities(device)
+    if whole is None:
+        for name in filter(is_device, capacities):
+            raise exceptions.InvalidInventory(
+                f"whole of {device.name}", None, f"{name}, which it has already"
+            )
+    elif capacities.get(_counted(whole), 1) != 1:
+        raise exceptions.InvalidInventory(
+            f"{whole} of {device.name}", capacities[whole], "1: the device itself"
+        )
+    return set(capacities)
+
+
+def _capacities(device: Provider) -> dict[str, int]:
+    """Return the capacity of each class of a device."""
+    return {
+        record.resource_class: record.capacity
+        for _, inventory in device.inventories.by_name()
+        for record in inventory.to_records()
+    }
+
+
+def _counted(name: str) -> str:
+    """Return the name of a resource class whose units are counted."""
+    kind = resource(name)
+    if not issubclass(kind.inventory_kind, IntegerInventory):
+        raise exceptions.InvalidInventory("resource class", name, "one that is counted")
+    return kind.name
+
+
+def _number(name: str, value: object) -> int:
+    if type(value) is not int or not 1 <= value <= fields.MAX_FIGURE:
+        raise exceptions.InvalidAmount(name, value, f"an integer from 1 to {fields.MAX_FIGURE}")
+    return value
+
+
+def _by_class(name: str, values: object) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise exceptions.InvalidInventory(name, values, "a mapping by resource class")
+    by_class: dict[str, Any] = {}
+    for key, value in values.items():
+        kind = _counted(key)
+        if kind in by_class:
+            raise exceptions.DuplicateKey(name, kind, "each class once")
+        by_class[kind] = value
+    return by_class
+
+
+def _counts(name: str, values: object) -> dict[str, int]:
+    return {kind: _number(kind, value) for kind, value in _by_class(name, values).items()}
+
+
+def _uses(name: str, values: object, totals: Mapping[str, int]) -> dict[str, int]:
+    """Return the slices that one partition uses, if the device has them."""
+    subject = f"{_counted(name)} uses"
+    uses = _counts(subject, values)
+    if not uses:
+        raise exceptions.InvalidInventory(subject, values, "at least one slice")
+    for slice_, count in uses.items():
+        if slice_ not in totals:
+            slices = ", ".join(sorted(totals)) or "slices, and there are none"
+            raise exceptions.InvalidInventory(subject, slice_, f"one of {slices}")
+        if count > totals[slice_]:
+            raise exceptions.InvalidInventory(
+                subject, f"{slice_}={count}", f"at most the {totals[slice_]} there are"
+            )
+    return uses
+
+
+def _shares(users: Mapping[str, Uses], device: Provider) -> tuple[Share, ...]:
+    return tuple(
+        Share(resource_class=name, of=device.name, of_class=slice_, factor=count)
+        for name, uses in users.items()
+        for slice_, count in uses.items()
+    )
