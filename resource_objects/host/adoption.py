@@ -236,7 +236,7 @@ class _Taken:
     """What consumers hold in some columns, by provider's uuid and class."""
 
     def __init__(self, columns: Columns) -> None:
-        uuid = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+        uuid = columns.index.uuids
         #: all units that somebody has: one that moved to another part is taken there too
         self._units = {unit for _, unit, _, _ in zip(*columns.units, strict=True)}
         self._named: dict[Key, set[str]] = defaultdict(set)

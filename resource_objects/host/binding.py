@@ -28,7 +28,7 @@ from resource_objects.host.columns import (
     units,
 )
 from resource_objects.providers import Provider
-from resource_objects.providers.columns import Columns, find, own_inventories
+from resource_objects.providers.columns import Columns, find
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.dry_run import with_taken
 from resource_objects.providers.holders import unattributed
@@ -122,7 +122,7 @@ class Host:
         for row, pair in enumerate(zip(given.name, given.uuid, strict=True)):
             if key in pair:
                 number = given.provider_id[row]
-                own = own_inventories(columns, number)
+                own = columns.index.inventories_of(number)
                 return cls(*pair, own, columns, given.adopted_at[row])
         return None
 
@@ -137,7 +137,7 @@ class Host:
     def located(self) -> Mapping[str, LocatedView]:
         """What lies over the tree of the host and has a column, by resource."""
         given = self.columns.providers
-        root = dict(zip(given.uuid, given.provider_id, strict=True)).get(self.uuid)
+        root = self.columns.index.numbers.get(self.uuid)
         if root is None or root not in given.root_id:
             return {}  # a provider within a tree: cells and devices are the whole tree's
         # a device that was removed from the host is not offered: what a loop takes can be saved

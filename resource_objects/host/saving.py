@@ -421,10 +421,10 @@ def decide(binding: Binding, host: Host, pending: Pending) -> None:
 
 def _refuse_disabled(host: Host, pending: Pending) -> None:
     """Refuse to take more of a host that is out of service, before its definition is written."""
-    given, disabled = host.columns.providers, host.columns.disabled
+    disabled = host.columns.disabled
     if not disabled or all(units(pending.amounts, name) <= 0 for name in pending.amounts.names()):
         return
-    facts = disabled.get(dict(zip(given.uuid, given.provider_id, strict=True)).get(host.uuid, -1))
+    facts = disabled.get(host.columns.index.numbers.get(host.uuid, -1))
     if facts is not None:
         reason = Reason(Rule.DISABLED, 1, 0, 0, where=host.name, disabled=facts)
         raise CapacityException.of([reason])

@@ -444,7 +444,7 @@ def _kept(columns: Columns, view: LocatedView) -> Iterator[KeptDevice]:
     }
     states, uses = inventory.states(), {use.address: use for use in inventory.usage}
     holders, disabled = _Holders(columns), columns.disabled
-    above = dict(zip(columns.providers.provider_id, columns.providers.parent_id, strict=True))
+    above = columns.index.parents
     for device in sorted(inventory.devices, key=lambda device: device.address):
         address, use = device.address, uses.get(device.address)
         who = () if use is None else holders.of(spot_of[address].number, device)

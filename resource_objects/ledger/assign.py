@@ -24,7 +24,7 @@ from resource_objects.exceptions import Reason, Rule
 from resource_objects.ledger.demand import Demand
 from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim
-from resource_objects.providers.columns import Columns, records_by_provider
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import (
     LocatedView,
     LocatedViews,
@@ -234,7 +234,7 @@ class _Rows(NamedTuple):
 
 def _reserved_by_limits(rows: _Rows, limits: Totals) -> dict[tuple[int, str], int]:
     """Return the part of the available capacity of each inventory that exceeds its limit."""
-    uuids = dict(zip(rows.columns.providers.provider_id, rows.columns.providers.uuid, strict=True))
+    uuids = rows.columns.index.uuids
     table, reserved = rows.columns.inventories, dict[tuple[int, str], int]()
     for number, name, capacity in zip(
         table.provider_id, table.resource_class, table.capacity, strict=True
@@ -249,9 +249,8 @@ def _reserved_by_limits(rows: _Rows, limits: Totals) -> dict[tuple[int, str], in
 def _exceeding(demands: Iterable[Demand], columns: Columns, limits: Totals) -> Iterator[Reason]:
     """Yield why assigned demands exceed limits, as a write would, with the consumers."""
     after = with_taken(columns, (use for demand in demands for use in demand.uses))
-    providers = columns.providers
-    uuids = dict(zip(providers.provider_id, providers.uuid, strict=True))
-    names = dict(zip(providers.provider_id, providers.name, strict=True))
+    uuids = columns.index.uuids
+    names = columns.index.names
     rows = zip(*columns.inventories, strict=True)
     for (number, *figures), used in zip(rows, after.inventories.used, strict=True):
         record = InventoryRecord(*figures)
@@ -581,7 +580,7 @@ class _PartUnits:
         self._shape = TreeShape(columns)
         self._consumer = consumer
         self._is_leaving = is_leaving
-        records = records_by_provider(columns.inventories)
+        records = columns.index.inventories
         #: the structured inventories, by each class in which they are counted
         self._inventories: dict[tuple[int, str], Inventory] = {}
         for number, kind, classes, description in zip(*columns.kinds, strict=True):

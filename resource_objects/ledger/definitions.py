@@ -345,7 +345,7 @@ class Definitions:
         said = {order.consumer for order in orders}
         for parts in renumbered(kept, changes):
             columns = self._store.backend.read(parts.root)
-            uuids = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+            uuids = columns.index.uuids
             concerned_parts = parts.successors.keys() | parts.classes.keys()
             holders = {
                 consumer

@@ -100,7 +100,7 @@ class _Gang:
         demands = [option.demand for some in self.options.values() for option in some]
         providers = dict.fromkeys(use.provider_uuid for demand in demands for use in demand.uses)
         columns = backend.read(*providers, allocations=False)
-        uuid = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+        uuid = columns.index.uuids
         self._uuids = dict(zip(columns.providers.name, columns.providers.uuid, strict=True))
         for number, *figures in zip(*columns.inventories, strict=True):
             record = InventoryRecord(*figures)

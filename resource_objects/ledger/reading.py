@@ -185,8 +185,7 @@ class Reader:
 
 def _over(columns: Columns, root: str | None, uuid: str | None) -> Iterator[tuple[str, Inventory]]:
     """Yield the inventories that lie over a tree; of a provider below the root, what it keeps."""
-    given = columns.providers
-    numbers = dict(zip(given.uuid, given.provider_id, strict=True))
+    numbers = columns.index.numbers
     if uuid != root:
         own = [row for row in zip(*columns.kinds, strict=True) if row[0] == numbers[uuid or ""]]
         kinds = KindColumns(*zip(*own, strict=True)) if own else KindColumns()

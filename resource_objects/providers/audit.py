@@ -365,8 +365,8 @@ class RowsByProvider:
     def __init__(self, columns: Columns) -> None:
         given = columns.providers
         self.orphans: list[Orphan] = []
-        self._uuid = dict(zip(given.provider_id, given.uuid, strict=True))
-        self._names = dict(zip(given.uuid, given.name, strict=True))
+        self._uuid = columns.index.uuids
+        self._names = columns.index.names_by_uuid
         #: when the owner of each said last how it is
         self.reported_at: dict[str, datetime.datetime | None] = dict(
             zip(given.uuid, given.reported_at or [None] * len(given.uuid), strict=True)
@@ -449,8 +449,7 @@ class RowsByProvider:
 
     def _trees(self, columns: Columns) -> dict[str, str]:
         """Return the uuid of the root of each provider; of one whose parent is gone, its own."""
-        given = columns.providers
-        parents = dict(zip(given.provider_id, given.parent_id, strict=True))
+        parents = columns.index.parents
         found: dict[str, str] = {}
         for number, parent in parents.items():
             if parent is not None and parent not in parents:

@@ -1,8 +1,9 @@
-"""What a backend returns when it is read: columns, not objects.
+"""Columns: the form in which a backend returns stored trees.
 
-Tables as parallel sequences, all of one moment. ``provider_id`` is the backend's own number,
-good only within one :class:`Columns`. The search turns them into arrays; a single tree of them is
-turned into :class:`~resource_objects.providers.provider.Provider` objects by :func:`trees`.
+Each table is a set of parallel sequences, all of one moment. ``provider_id`` is a number of the
+backend that is valid within one :class:`Columns` only. The search turns columns into arrays,
+:func:`trees` into :class:`~resource_objects.providers.provider.Provider` objects, and
+:class:`TreeIndex` finds rows by provider.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from resource_objects.providers.definition import inventories_of
@@ -26,7 +28,8 @@ _T = TypeVar("_T")
 class ProviderColumns(NamedTuple):
     """One entry per provider; parents before children, ``parent_id`` None for a root.
 
-    ``disabled`` is why it is out of service itself; None: it is not, or not any more.
+    ``disabled`` is the reason why the provider itself is disabled, None if it is not, or not any
+    more.
     """
 
     provider_id: Sequence[int] = ()
@@ -41,7 +44,7 @@ class ProviderColumns(NamedTuple):
 
 
 class InventoryColumns(NamedTuple):
-    """One entry per (provider, resource class), with what is used."""
+    """One entry per (provider, resource class), with the amount that is used."""
 
     provider_id: Sequence[int] = ()
     resource_class: Sequence[str] = ()
@@ -70,7 +73,7 @@ class AggregateColumns(NamedTuple):
 
 
 class ShareColumns(NamedTuple):
-    """One entry per share: what is taken here takes ``factor`` of ``of_class`` there."""
+    """One entry per share: a unit allocated here also uses ``factor`` of ``of_class`` there."""
 
     provider_id: Sequence[int] = ()
     resource_class: Sequence[str] = ()
@@ -80,7 +83,7 @@ class ShareColumns(NamedTuple):
 
 
 class KindColumns(NamedTuple):
-    """One entry per structured inventory; ``classes`` are those of its records."""
+    """One entry per structured inventory, with the classes of its records."""
 
     provider_id: Sequence[int] = ()
     resource_class: Sequence[str] = ()
@@ -89,7 +92,7 @@ class KindColumns(NamedTuple):
 
 
 class UnitColumns(NamedTuple):
-    """One entry per unit that is taken."""
+    """One entry per allocated unit."""
 
     provider_id: Sequence[int] = ()
     unit: Sequence[str] = ()
@@ -106,12 +109,12 @@ class AllocationColumns(NamedTuple):
     amount: Sequence[int] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Columns:
-    """Everything kept about some trees at one moment.
+    """All rows of some trees at one moment.
 
-    ``cursor`` is where the change feed was at that moment, None if nobody asked; ``now`` what the
-    ledger's clock said, where something is disabled until a time to come.
+    ``cursor`` is the position of the change feed at that moment, None if it was not requested;
+    ``now`` is the time of the ledger, if a provider is disabled until a later time.
     """
 
     providers: ProviderColumns = dataclasses.field(default_factory=ProviderColumns)
@@ -125,12 +128,146 @@ class Columns:
     cursor: Cursor | None = dataclasses.field(default=None, compare=False)
     now: datetime.datetime | None = dataclasses.field(default=None, compare=False)
 
+    @cached_property
+    def index(self) -> TreeIndex:
+        """The lookups over these columns."""
+        return TreeIndex(self)
+
     @property
     def disabled(self) -> dict[int, Disabled]:
-        """Why providers are out of service themselves, by number."""
-        given = self.providers
-        found = zip(given.provider_id, given.disabled, strict=False)
-        return {number: one for number, one in found if one is not None}
+        """The reasons why providers are disabled themselves, by number."""
+        rows = zip(self.providers.provider_id, self.providers.disabled, strict=False)
+        return {number: disabled for number, disabled in rows if disabled is not None}
+
+
+class TreeIndex:
+    """Lookups over columns: providers by number, uuid and name, and their rows.
+
+    Each lookup is built when it is first used. Cost: linear in one table, once.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    # --- providers ---
+
+    @cached_property
+    def uuids(self) -> Mapping[int, str]:
+        """The uuid of each provider, by number."""
+        return self._by_number("uuid")
+
+    @cached_property
+    def names(self) -> Mapping[int, str]:
+        """The name of each provider, by number."""
+        return self._by_number("name")
+
+    @cached_property
+    def parents(self) -> Mapping[int, int | None]:
+        """The number of the parent of each provider, by number; None for a root."""
+        return self._by_number("parent_id")
+
+    @cached_property
+    def roots(self) -> Mapping[int, int]:
+        """The number of the root of each provider, by number."""
+        return self._by_number("root_id")
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each provider, by uuid."""
+        return {uuid: number for number, uuid in self.uuids.items()}
+
+    @cached_property
+    def numbers_by_name(self) -> Mapping[str, int]:
+        """The number of each provider, by name."""
+        return {name: number for number, name in self.names.items()}
+
+    @cached_property
+    def names_by_uuid(self) -> Mapping[str, str]:
+        """The name of each provider, by uuid."""
+        return dict(zip(self._columns.providers.uuid, self._columns.providers.name, strict=True))
+
+    @cached_property
+    def children(self) -> Mapping[int | None, Sequence[int]]:
+        """The numbers of the children of each provider; of None: of the roots."""
+        children: dict[int | None, list[int]] = defaultdict(list)
+        for number, parent in self.parents.items():
+            children[parent].append(number)
+        return children
+
+    def find(self, key: str) -> int | None:
+        """Return the number of the provider of a uuid or name, None if it is not there."""
+        number = self.numbers.get(key)
+        return self.numbers_by_name.get(key) if number is None else number
+
+    def ancestors(self, number: int) -> Iterator[int]:
+        """Yield the numbers of a provider and of all providers above it, up to the root."""
+        at: int | None = number
+        while at is not None:
+            yield at
+            at = self.parents[at]
+
+    def subtree(self, number: int) -> list[int]:
+        """Return the numbers of a provider and of all providers below it, parents first."""
+        below = [number]
+        for parent in below:  # grows while it is read
+            below.extend(self.children.get(parent, ()))
+        return below
+
+    def _by_number(self, name: str) -> dict[int, Any]:
+        providers = self._columns.providers
+        return dict(zip(providers.provider_id, getattr(providers, name), strict=True))
+
+    # --- rows of each provider, by its number ---
+
+    @cached_property
+    def inventories(self) -> Mapping[int, Sequence[InventoryRecord]]:
+        """The inventories of each provider, with their usage."""
+        return _grouped(self._columns.inventories, InventoryRecord)
+
+    @cached_property
+    def kinds(self) -> Mapping[int, Sequence[KindRecord]]:
+        """The structured inventories of each provider."""
+        return _grouped(self._columns.kinds, KindRecord)
+
+    @cached_property
+    def traits(self) -> Mapping[int, Sequence[str]]:
+        """The traits of each provider."""
+        return _grouped(self._columns.traits, str)
+
+    @cached_property
+    def aggregates(self) -> Mapping[int, Sequence[str]]:
+        """The aggregates of each provider."""
+        return _grouped(self._columns.aggregates, str)
+
+    @cached_property
+    def shares(self) -> Mapping[int, Sequence[tuple[str, int, str, int]]]:
+        """The shares of each provider, as ``(class, number of the target, its class, factor)``."""
+        return _grouped(self._columns.shares, _row)
+
+    @cached_property
+    def allocations(self) -> Mapping[int, Sequence[tuple[str, str, int]]]:
+        """The allocations from each provider, as ``(class, consumer, amount)``."""
+        return _grouped(self._columns.allocations, _row)
+
+    @cached_property
+    def units(self) -> Mapping[int, Sequence[tuple[str, str, str]]]:
+        """The allocated units of each provider, as ``(unit, class, consumer)``."""
+        return _grouped(self._columns.units, _row)
+
+    def inventories_of(self, number: int) -> Inventories:
+        """Return the inventories of one provider as objects."""
+        return inventories_of(self.inventories.get(number, ()), self.kinds.get(number, ()))
+
+
+def _row(*values: Any) -> tuple[Any, ...]:
+    return values
+
+
+def _grouped(table: Any, make: Callable[..., _T]) -> dict[int, list[_T]]:
+    rows: dict[int, list[_T]] = {}
+    for provider_id, *values in zip(*table, strict=True):
+        rows.setdefault(provider_id, []).append(make(*values))
+    return rows
 
 
 def trees(columns: Columns) -> list[Provider]:
@@ -138,88 +275,38 @@ def trees(columns: Columns) -> list[Provider]:
 
     Cost: linear in the rows, some 20 microseconds per provider.
     """
-    records = records_by_provider(columns.inventories)
-    kinds = _grouped(columns.kinds, KindRecord)
-    traits = _grouped(columns.traits, str)
-    aggregates = _grouped(columns.aggregates, str)
-    names = dict(zip(columns.providers.provider_id, columns.providers.name, strict=True))
-    shares = _grouped(
-        columns.shares,
-        lambda name, of_id, of_class, factor: Share(
-            resource_class=name, of=names[of_id], of_class=of_class, factor=factor
-        ),
-    )
+    index, disabled = columns.index, columns.disabled
     children: dict[int | None, list[Provider]] = defaultdict(list)
-    # children before parents, so that each provider is made once, with its children
-    disabled = columns.disabled
-    rows = sorted(zip(*columns.providers[:8], strict=True), key=lambda row: row[2], reverse=True)
-    for provider_id, uuid, name, parent_id, _root_id, generation, *at in _bottom_up(rows):
-        own = inventories_of(records.get(provider_id, ()), kinds.get(provider_id, ()))
+    rows = {row[0]: row for row in zip(*columns.providers[:8], strict=True)}
+    ordered = [number for root in index.children.get(None, ()) for number in index.subtree(root)]
+    for number in reversed(ordered):  # children first: a provider is made once, with its children
+        _, uuid, name, parent, _, generation, reported_at, adopted_at = rows[number]
+        inventories = index.inventories_of(number)
+        shares = [
+            Share(resource_class=name, of=index.names[of], of_class=of_class, factor=factor)
+            for name, of, of_class, factor in index.shares.get(number, ())
+        ]
         provider = Provider.owning(
             name,
-            own,
-            traits=traits.get(provider_id, ()),
+            inventories,
+            traits=index.traits.get(number, ()),
             uuid=uuid,
             generation=generation,
-            children=sorted(children.pop(provider_id, ()), key=lambda child: child.name),
-            aggregates=aggregates.get(provider_id, ()),
-            shares=sorted(shares.get(provider_id, ()), key=str),
-            reported_at=at[0],
-            adopted_at=at[1],
-            disabled=disabled.get(provider_id),
+            children=sorted(children.pop(number, ()), key=lambda child: child.name),
+            aggregates=index.aggregates.get(number, ()),
+            shares=sorted(shares, key=str),
+            reported_at=reported_at,
+            adopted_at=adopted_at,
+            disabled=disabled.get(number),
         )
-        own.obj_reset_changes(recursive=True)
-        provider.obj_reset_changes()  # what is below it was made so, and the rest cannot change
-        children[parent_id].append(provider)
+        inventories.obj_reset_changes(recursive=True)
+        provider.obj_reset_changes()  # its children are reset already, other fields are frozen
+        children[parent].append(provider)
     return sorted(children[None], key=lambda root: root.name)
 
 
-_ProviderRow = tuple[int, str, str, int | None, int, int, datetime.datetime | None]
-
-
-def _grouped(table: Any, make: Callable[..., _T]) -> dict[int, list[_T]]:
-    """Return what is made of the rows of a table, by provider."""
-    found: dict[int, list[_T]] = defaultdict(list)
-    for provider_id, *values in zip(*table, strict=True):
-        found[provider_id].append(make(*values))
-    return found
-
-
-def _bottom_up(rows: Iterable[_ProviderRow]) -> list[_ProviderRow]:
-    below: dict[int | None, list[_ProviderRow]] = defaultdict(list)
-    for row in rows:
-        below[row[3]].append(row)
-    ordered = list(below[None])
-    for row in ordered:  # grows while it is read: breadth first, parents before children
-        ordered.extend(below[row[0]])
-    return ordered[::-1]
-
-
-def records_by_provider(table: InventoryColumns) -> dict[int, list[InventoryRecord]]:
-    """Return the inventories of each provider, by its number. Cost: linear."""
-    found: dict[int, list[InventoryRecord]] = defaultdict(list)
-    for provider_id, *figures in zip(*table, strict=True):
-        found[provider_id].append(InventoryRecord(*figures))
-    return found
-
-
-def own_inventories(columns: Columns, number: int) -> Inventories:
-    """Return what one provider has, by its number. Cost: linear in the rows."""
-    records = [
-        InventoryRecord(*figures)
-        for at, *figures in zip(*columns.inventories, strict=True)
-        if at == number
-    ]
-    kinds = [
-        KindRecord(kind, classes, body)
-        for at, kind, classes, body in zip(*columns.kinds, strict=True)
-        if at == number
-    ]
-    return inventories_of(records, kinds)
-
-
 def find(columns: Columns, key: str) -> tuple[Provider, Provider] | None:
-    """Return the provider of a name or uuid with the root of its tree, None if it is not there."""
+    """Return the root and the provider of a name or uuid, None if it is not there."""
     for root in trees(columns):
         for provider in root.walk():
             if key in (provider.name, provider.uuid):

@@ -65,9 +65,8 @@ def conflicting_holders(
     :param columns: the tree, with allocations
     :param orders: those of the same write as the changes
     """
-    providers = columns.providers
-    uuids = dict(zip(providers.provider_id, providers.uuid, strict=True))
-    names = dict(zip(providers.provider_id, providers.name, strict=True))
+    uuids = columns.index.uuids
+    names = columns.index.names
     by_consumer = {order.consumer: order for order in orders}
     for number, unit, name, consumer in zip(*columns.units, strict=True):
         is_reassigned = uuids[number] in reassigned.parts and unit in reassigned.units.get(name, ())

@@ -299,7 +299,7 @@ def _takers(columns: Columns, units: Collection[Unit]) -> dict[Unit, str]:
 
 
 def _taken(columns: Columns) -> Iterator[tuple[Unit, str]]:
-    uuid = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+    uuid = columns.index.uuids
     for number, unit, _, consumer in zip(*columns.units, strict=True):
         yield (uuid[number], unit), consumer
 
@@ -330,7 +330,7 @@ def with_taken(columns: Columns, deltas: Iterable[Use], consumer: str = "") -> C
     deltas = list(deltas)
     if not deltas:
         return columns
-    numbers = dict(zip(columns.providers.uuid, columns.providers.provider_id, strict=True))
+    numbers = columns.index.numbers
     counts: dict[_Place, int] = defaultdict(int)
     more: list[tuple[int, str, str, str]] = []
     for delta in deltas:
@@ -347,7 +347,7 @@ def after(columns: Columns, changes: Iterable[Change]) -> Columns:
 
     Cost: linear in the rows.
     """
-    numbers = dict(zip(columns.providers.uuid, columns.providers.provider_id, strict=True))
+    numbers = columns.index.numbers
     counts: dict[_Place, int] = defaultdict(int)
     given: set[tuple[int, str]] = set()
     taken: list[tuple[int, str, str, str]] = []
@@ -481,7 +481,7 @@ def redefined(columns: Columns, plan: Plan, now: datetime.datetime) -> Columns:
     final |= {one.definition.uuid: one.definition for one in changes.updates}
     changed = {one.definition.uuid for one in changes.updates}
     given = columns.providers
-    number = dict(zip(given.uuid, given.provider_id, strict=True))
+    number = dict(columns.index.numbers)
     free = max(given.provider_id, default=-1) + 1
     number |= {one.uuid: free + n for n, one in enumerate(changes.creates)}
     generation = {uuid: one.generation + (uuid in changed) for uuid, one in kept.items()}
@@ -562,11 +562,10 @@ def out_after(
     :raises InvalidField: if something would end before it begins
     """
     found: dict[str, Disabled] = {}
-    given = columns.providers
-    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    uuid_of = columns.index.uuids
     for number, facts in columns.disabled.items():
         found[uuid_of[number]] = facts
-    names = dict(zip(given.uuid, given.name, strict=True))
+    names = columns.index.names_by_uuid
     for said in disabling:
         where = names.get(said.provider_uuid, said.provider_uuid)
         after = said.carried_out(found.pop(said.provider_uuid, None), None, now, where)

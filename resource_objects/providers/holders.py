@@ -64,8 +64,7 @@ def holders_of(columns: Columns, number: int, name: str) -> Counter[str]:
 
 def describe_holders(columns: Columns, name: str) -> Iterator[str]:
     """Yield a sentence about each consumer of a provider, with its units or its amount."""
-    providers = columns.providers
-    number = dict(zip(providers.name, providers.provider_id, strict=True)).get(name)
+    number = columns.index.numbers_by_name.get(name)
     units: dict[tuple[str, str], list[str]] = defaultdict(list)
     for at, unit, kind, consumer in zip(*columns.units, strict=True):
         if at == number:
@@ -239,9 +238,8 @@ def true_of_all(reasons: Iterable[Reason], columns: Columns) -> Iterator[Reason]
 
 def _of_each_provider(reason: Reason, columns: Columns) -> Iterator[Reason]:
     """Yield the reason for each provider of the host whose free capacity is too small."""
-    providers = columns.providers
-    names = dict(zip(providers.provider_id, providers.name, strict=True))
-    roots = dict(zip(providers.provider_id, providers.root_id, strict=True))
+    names = columns.index.names
+    roots = columns.index.roots
     host = next((roots[number] for number, name in names.items() if name == reason.where), None)
     for number, *figures in zip(*columns.inventories, strict=True):
         record = InventoryRecord(*figures)

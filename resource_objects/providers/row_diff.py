@@ -43,7 +43,7 @@ def stored_definitions(columns: Columns) -> dict[str, StoredDefinition]:
     What is equal is made once: most providers of a fleet have what others have.
     """
     given = columns.providers
-    uuid = dict(zip(given.provider_id, given.uuid, strict=True))
+    uuid = columns.index.uuids
     records = _of_each(
         columns.inventories[:-1],  # without what is used
         lambda some: tuple([InventoryRecord(*figures) for figures in sorted(some, key=_first)]),
@@ -96,7 +96,7 @@ def _of_each(
 
 def holdings(columns: Columns) -> dict[str, dict[Key, Use]]:
     """Return what each consumer holds, as ``{consumer: {place: amount and units}}``."""
-    uuid = dict(zip(columns.providers.provider_id, columns.providers.uuid, strict=True))
+    uuid = columns.index.uuids
     units: dict[tuple[int, str, str], list[str]] = defaultdict(list)
     for number, unit, kind, consumer in zip(*columns.units, strict=True):
         units[number, kind, consumer].append(unit)

@@ -60,9 +60,9 @@ class ReshapeState:
         self.is_stated = changes is not None
         self._columns = columns
         given = columns.providers
-        uuid = dict(zip(given.provider_id, given.uuid, strict=True))
+        uuid = columns.index.uuids
         #: names by uuid, also of what is created
-        self.names = dict(zip(given.uuid, given.name, strict=True))
+        self.names = dict(columns.index.names_by_uuid)
         self._uuids = {name: own for own, name in self.names.items()}
         self._above = {
             uuid[number]: None if above is None else uuid[above]

@@ -290,14 +290,12 @@ class TreeShape:
     @functools.cached_property
     def names(self) -> Mapping[int, str]:
         """The name of each provider, by number."""
-        providers = self.columns.providers
-        return dict(zip(providers.provider_id, providers.name, strict=True))
+        return self.columns.index.names
 
     @functools.cached_property
     def numbers(self) -> Mapping[str, int]:
         """The number of each provider, by uuid."""
-        providers = self.columns.providers
-        return dict(zip(providers.uuid, providers.provider_id, strict=True))
+        return self.columns.index.numbers
 
     @functools.cached_property
     def keys(self) -> Mapping[str, Collection[Key]]:

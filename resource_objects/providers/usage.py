@@ -14,7 +14,6 @@ from resource_objects.providers.columns import (
     Columns,
     InventoryColumns,
     KindColumns,
-    records_by_provider,
     trees,
 )
 from resource_objects.providers.disabled import Disabled
@@ -125,11 +124,11 @@ def usage_of(columns: Columns) -> Usage:
     A description that cannot be read hides no figures. Units that were removed from the host while
     they were allocated are no part of the capacity once they are free.
     """
-    numbers = {uuid: n for n, uuid in zip(*columns.providers[:2], strict=True)}
+    numbers = columns.index.numbers
     holders: dict[_Place, list[tuple[str, int]]] = defaultdict(list)
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         holders[number, kind].append((consumer, amount))
-    records = records_by_provider(columns.inventories)
+    records = columns.index.inventories
     removed = free_removed_units(columns).amounts
     elsewhere = _elsewhere(columns, removed)
     roots = tuple(trees(_plain(columns)))

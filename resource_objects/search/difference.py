@@ -78,8 +78,7 @@ _Out = dict[str, Disabled]
 
 
 def _out(columns: Columns) -> _Out:
-    given = columns.providers
-    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    uuid_of = columns.index.uuids
     return {uuid_of[number]: one for number, one in columns.disabled.items()}
 
 
@@ -95,9 +94,8 @@ def _below(columns: Columns, disabled: Collection[str]) -> set[str]:
     """Return the uuids of providers that are disabled, or below one that is."""
     if not disabled:
         return set()
-    given = columns.providers
-    parent = dict(zip(given.provider_id, given.parent_id, strict=True))
-    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    parent = columns.index.parents
+    uuid_of = columns.index.uuids
     found: set[str] = set()
     for number in parent:
         at: int | None = number

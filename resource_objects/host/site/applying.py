@@ -109,7 +109,7 @@ def export_site(
     for key in keys:
         if key not in known:
             raise exceptions.ProviderNotFound(key)
-    uuid = dict(zip(given.provider_id, given.uuid, strict=True))
+    uuid = columns.index.uuids
     out = {uuid[number]: one for number, one in columns.disabled.items()}
     definitions = (one.definition for one in stored_definitions(columns).values())
     return Site.of_definitions(Writer(definitions, out), progress)
@@ -382,8 +382,7 @@ class _Comparer:
         for change in changes:
             made = (*change.creates, *(one.definition for one in change.updates))
             uuids |= {one.name: one.uuid for one in made}
-        given = columns.providers
-        called = dict(zip(given.provider_id, given.name, strict=True))
+        called = columns.index.names
         out = {called[number]: one for number, one in columns.disabled.items()}
         has_ends = any(one.until is not None for one in wanted.values())
         now = self._ledger.now() if has_ends else None

@@ -160,9 +160,8 @@ def _trees(columns: Columns) -> dict[str, _Tree]:
 
 def _holders(columns: Columns) -> Mapping[str, Mapping[str, dict[str, int]]]:
     """Return ``{uuid of a root: {consumer: {class: amount}}}`` of all that is held."""
-    given = columns.providers
-    root_of = dict(zip(given.provider_id, given.root_id, strict=True))
-    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    root_of = columns.index.roots
+    uuid_of = columns.index.uuids
     found: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         held = found[uuid_of[root_of[number]]][consumer]

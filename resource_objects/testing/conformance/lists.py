@@ -83,7 +83,7 @@ _FIGURES = (
 def rows_of(columns: Columns) -> dict[str, NamedProvider]:
     """Return the providers of columns, by name."""
     table = columns.providers
-    name = dict(zip(table.provider_id, table.name, strict=True))
+    name = columns.index.names
     parent = {
         own: None if above is None else name[above]
         for own, above in zip(table.name, table.parent_id, strict=True)

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -282,7 +282,7 @@ def picture(backend: Backend, *trees: str) -> Picture:
 
 def picture_of(columns: Columns) -> Picture:
     """Return columns as a picture, having checked that they agree with themselves."""
-    name_of = dict(zip(columns.providers.provider_id, columns.providers.name, strict=True))
+    name_of = columns.index.names
     inventories = _by_name(columns.inventories, name_of, InventoryRecord)
     traits = _by_name(columns.traits, name_of, str)
     aggregates = _by_name(columns.aggregates, name_of, str)
@@ -325,7 +325,7 @@ def picture_of(columns: Columns) -> Picture:
 
 
 def _by_name(
-    table: Any, name_of: dict[int, str], make: Callable[..., _T]
+    table: Any, name_of: Mapping[int, str], make: Callable[..., _T]
 ) -> defaultdict[str, list[_T]]:
     """Return what is made of the rows of a table, by the name of the provider."""
     found: defaultdict[str, list[_T]] = defaultdict(list)
