@@ -34,7 +34,7 @@ import resource_objects as ro
 from benchmarks import servers
 from benchmarks.candidates_beside import filled
 from benchmarks.measure import Row
-from resource_objects.exceptions import CapacityException, StaleDefinition
+from resource_objects.exceptions import CapacityException, Stale
 from resource_objects.providers.feed import Cursor
 from resource_objects.requests import Request
 from resource_objects.search.order import Order
@@ -216,7 +216,7 @@ class Scheduler:
             self._tries += 1
             try:
                 return commit(*given, **named)
-            except (CapacityException, StaleDefinition):
+            except (CapacityException, Stale):
                 self._lost += 1
                 raise
 

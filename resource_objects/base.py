@@ -177,8 +177,11 @@ class ResourceObject(ovo.VersionedObject):
                 if field.default is ovo_fields.UnspecifiedDefault:
                     if self.PARTIAL:
                         continue
-                    raise exceptions.InvalidField(
-                        f"{type(self).__name__}.{name}", None, f"{field.describe()}, required"
+                    raise exceptions.InvalidInput(
+                        "field",
+                        f"{type(self).__name__}.{name}",
+                        None,
+                        f"{field.describe()}, required",
                     )
                 value = copy.deepcopy(field.default)
             self._store(name, self._coerce(name, value))
@@ -186,8 +189,11 @@ class ResourceObject(ovo.VersionedObject):
 
     def _refuse_unknown(self, name: str, value: Any) -> None:
         if name not in self.fields:
-            raise exceptions.UnknownField(
-                f"{type(self).__name__}.{name}", value, f"one of {sorted(self.fields)}"
+            raise exceptions.InvalidInput(
+                "field name",
+                f"{type(self).__name__}.{name}",
+                value,
+                f"one of {sorted(self.fields)}",
             )
 
     def _coerce(self, name: str, value: Any) -> Any:
@@ -205,8 +211,8 @@ class ResourceObject(ovo.VersionedObject):
         is_ours = isinstance(error, exceptions.ResourceObjectsError)
         if value is not None and (is_ours or not isinstance(error, _BAD_VALUE)):
             raise error
-        raise exceptions.InvalidField(
-            f"{type(self).__name__}.{name}", value, self.fields[name].describe()
+        raise exceptions.InvalidInput(
+            "field", f"{type(self).__name__}.{name}", value, self.fields[name].describe()
         ) from error
 
     def _store(self, name: str, value: Any) -> None:
@@ -262,7 +268,7 @@ class ResourceObject(ovo.VersionedObject):
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
         """Return the object of a wire form.
 
-        :raises InvalidPrimitive: if it is not the wire form of this kind of object
+        :raises InvalidInput: if it is not the wire form of this kind of object
         :raises IncompatibleVersion: if its version is newer than this library knows
         """
         name, version = _read_header(cls, primitive)
@@ -273,8 +279,11 @@ class ResourceObject(ovo.VersionedObject):
         except ovo_exception.IncompatibleObjectVersion as error:
             raise IncompatibleVersion(**error.kwargs) from error
         except (ovo_exception.VersionedObjectsException, *_BAD_VALUE) as error:
-            raise exceptions.InvalidPrimitive(
-                f"primitive of {name} {version}", primitive, f"a readable {cls.obj_name()}: {error}"
+            raise exceptions.InvalidInput(
+                "primitive",
+                f"primitive of {name} {version}",
+                primitive,
+                f"a readable {cls.obj_name()}: {error}",
             ) from error
         return typing.cast(Self, found)
 
@@ -626,7 +635,7 @@ def register(cls: _C) -> _C:
     constructor takes the fields. Where its arguments are something else (text that is parsed, say)
     a class writes its own, which those derived from it inherit.
 
-    :raises InvalidName: if another class holds that name and version already, or a class of
+    :raises InvalidInput: if another class holds that name and version already, or a class of
         another distribution claims a name of this one
     """
     _refuse_foreign(cls)
@@ -706,15 +715,19 @@ def _known_versions() -> dict[str, str]:
 def _refuse_foreign(cls: type[ResourceObject]) -> None:
     distribution = cls.__module__.partition(".")[0]
     if cls.WIRE_PREFIX == NAMESPACE != distribution:
-        raise exceptions.InvalidName(
+        raise exceptions.InvalidInput(
+            "name",
             f"wire name of {cls.__module__}.{cls.__qualname__}",
             cls.obj_name(),
             "a WIRE_PREFIX of its own, such as the name of its distribution",
         )
     slots = [slot for base in cls.__mro__ for slot in base.__dict__.get("__slots__", ())]
     if slots and not cls.FROZEN:
-        raise exceptions.InvalidName(
-            f"{cls.__qualname__}.__slots__", slots, "none: only a value may keep fields in slots"
+        raise exceptions.InvalidInput(
+            "name",
+            f"{cls.__qualname__}.__slots__",
+            slots,
+            "none: only a value may keep fields in slots",
         )
 
 
@@ -722,7 +735,8 @@ def _refuse_collision(cls: type[ResourceObject]) -> None:
     for other in ovo.VersionedObjectRegistry.obj_classes().get(cls.obj_name(), ()):
         same_source = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
         if other.VERSION == cls.VERSION and not same_source:
-            raise exceptions.InvalidName(
+            raise exceptions.InvalidInput(
+                "name",
                 f"wire name of {cls.__module__}.{cls.__qualname__}",
                 f"{cls.obj_name()} {cls.VERSION}",
                 f"a name not taken by {other.__module__}.{other.__qualname__}",
@@ -738,7 +752,7 @@ def _guarded(cls: type[ResourceObject], name: str) -> property:
 
     def deleter(self: ResourceObject) -> None:
         if not self.PARTIAL or self.fields[name].read_only:
-            raise exceptions.InvalidField(f"{cls.__name__}.{name}", "del", "a value")
+            raise exceptions.InvalidInput("field", f"{cls.__name__}.{name}", "del", "a value")
         if not self.obj_attr_is_set(name):
             self.obj_load_attr(name)
         object.__delattr__(self, f"_obj_{name}")
@@ -773,24 +787,32 @@ def _version_tuple(version: str) -> tuple[int, ...]:
     try:
         major, minor, *_ = versionutils.convert_version_to_tuple(version)
     except (ValueError, TypeError, AttributeError) as error:
-        raise exceptions.InvalidPrimitive("version", version, "a version like 1.0") from error
+        raise exceptions.InvalidInput(
+            "primitive", "version", version, "a version like 1.0"
+        ) from error
     return major, minor
 
 
 def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
     """Return (name, version) of a wire form, or raise if it is not shaped like one."""
     if not isinstance(primitive, dict):
-        raise exceptions.InvalidPrimitive("primitive", primitive, f"the dict of a {cls.obj_name()}")
+        raise exceptions.InvalidInput(
+            "primitive", "primitive", primitive, f"the dict of a {cls.obj_name()}"
+        )
     for part, kind in (("name", str), ("namespace", str), ("version", str), ("data", dict)):
         key = cls._obj_primitive_key(part)
         if not isinstance(primitive.get(key), kind):
-            raise exceptions.InvalidPrimitive(key, primitive.get(key), f"a {kind.__name__}")
+            raise exceptions.InvalidInput(
+                "primitive", key, primitive.get(key), f"a {kind.__name__}"
+            )
     changes = primitive.get(cls._obj_primitive_key("changes"), [])
     if not isinstance(changes, list) or not all(isinstance(name, str) for name in changes):
-        raise exceptions.InvalidPrimitive("changes", changes, "a list of field names")
+        raise exceptions.InvalidInput("primitive", "changes", changes, "a list of field names")
     namespace = primitive[cls._obj_primitive_key("namespace")]
     if namespace != cls.OBJ_PROJECT_NAMESPACE:
-        raise exceptions.InvalidPrimitive("namespace", namespace, cls.OBJ_PROJECT_NAMESPACE)
+        raise exceptions.InvalidInput(
+            "primitive", "namespace", namespace, cls.OBJ_PROJECT_NAMESPACE
+        )
     version = primitive[cls._obj_primitive_key("version")]
     _version_tuple(version)
     return primitive[cls._obj_primitive_key("name")], version
@@ -806,7 +828,8 @@ def _check_fields(cls: type[ResourceObject], version: str, data: Mapping[str, An
     is_present = _version_tuple(version) == _version_tuple(cls.VERSION)
     missing = [] if cls.PARTIAL or not is_present else [n for n in cls.fields if n not in data]
     if unknown or missing:
-        raise exceptions.InvalidPrimitive(
+        raise exceptions.InvalidInput(
+            "primitive",
             f"fields of {cls.obj_name()} {version}",
             sorted(data),
             f"no {unknown}" if unknown else f"also {missing}",
@@ -816,12 +839,14 @@ def _check_fields(cls: type[ResourceObject], version: str, data: Mapping[str, An
 def _class_for(cls: type[ResourceObject], name: str, version: str) -> Any:
     """Return the registered class of a wire name that ``cls`` may stand for."""
     if not ovo.VersionedObjectRegistry.obj_classes().get(name):
-        raise exceptions.InvalidPrimitive("primitive", name, "the wire name of a known object")
+        raise exceptions.InvalidInput(
+            "primitive", "primitive", name, "the wire name of a known object"
+        )
     found = cls.obj_class_from_name(name, version)
     if not issubclass(found, cls) and (
         found.obj_name() != cls.obj_name() or not hasattr(found, "WIRE_PREFIX")
     ):
-        raise exceptions.InvalidPrimitive("primitive", name, f"a {cls.obj_name()}")
+        raise exceptions.InvalidInput("primitive", "primitive", name, f"a {cls.obj_name()}")
     return found
 
 

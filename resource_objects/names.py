@@ -37,17 +37,20 @@ MAX_CONSUMER_NAME = 255
 
 
 def resource_class_name(value: object) -> str:
-    """Return an interned resource class name, or raise ``InvalidResourceClass``.
+    """Return an interned resource class name, or raise ``InvalidInput``.
 
     >>> resource_class_name("CUSTOM_FPGA")
     'CUSTOM_FPGA'
     >>> resource_class_name("vcpu")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidResourceClass: resource class: got 'vcpu', expected ...
+    resource_objects.exceptions.InvalidInput: resource class: got 'vcpu', expected ...
     """
     if not isinstance(value, str) or not _SYMBOL.match(value) or value == CUSTOM_PREFIX:
-        raise exceptions.InvalidResourceClass(
-            "resource class", value, "1 to 255 of A-Z, 0-9 and _, such as VCPU or CUSTOM_FPGA"
+        raise exceptions.InvalidInput(
+            "resource class",
+            "resource class",
+            value,
+            "1 to 255 of A-Z, 0-9 and _, such as VCPU or CUSTOM_FPGA",
         )
     return sys.intern(str(value))
 
@@ -102,20 +105,23 @@ def resource_class_order(name: str) -> tuple[int, str]:
 
 
 def trait_name(value: object) -> str:
-    """Return an interned trait name, or raise ``InvalidTrait``.
+    """Return an interned trait name, or raise ``InvalidInput``.
 
     >>> trait_name("CUSTOM_H100")
     'CUSTOM_H100'
     """
     if not isinstance(value, str) or not _SYMBOL.match(value) or value == CUSTOM_PREFIX:
-        raise exceptions.InvalidTrait(
-            "trait", value, "1 to 255 of A-Z, 0-9 and _, such as HW_CPU_X86_AVX2 or CUSTOM_SSD"
+        raise exceptions.InvalidInput(
+            "trait",
+            "trait",
+            value,
+            "1 to 255 of A-Z, 0-9 and _, such as HW_CPU_X86_AVX2 or CUSTOM_SSD",
         )
     return sys.intern(str(value))
 
 
 def provider_name(value: object) -> str:
-    """Return a provider's name, or raise ``InvalidName``.
+    """Return a provider's name, or raise ``InvalidInput``.
 
     >>> provider_name("host0/gpu1")
     'host0/gpu1'
@@ -154,7 +160,7 @@ def is_uuid(value: object) -> bool:
 
 
 def consumer_name(value: object) -> str:
-    """Return a consumer's name, or raise ``InvalidName``.
+    """Return a consumer's name, or raise ``InvalidInput``.
 
     >>> consumer_name("job-17")
     'job-17'
@@ -172,7 +178,7 @@ def label(value: object, what: str = "name") -> str:
 
 
 def aggregate_name(value: object) -> str:
-    """Return the name of an aggregate, or raise ``InvalidName``.
+    """Return the name of an aggregate, or raise ``InvalidInput``.
 
     >>> aggregate_name("rack-7")
     'rack-7'
@@ -181,7 +187,7 @@ def aggregate_name(value: object) -> str:
 
 
 def uuid_text(value: object) -> str:
-    """Return a uuid as its 36 lower-case characters, or raise ``InvalidName``.
+    """Return a uuid as its 36 lower-case characters, or raise ``InvalidInput``.
 
     >>> uuid_text("6B7C0A9E-0D0F-4F83-9C0B-0A4E8B7C1D2E")
     '6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e'
@@ -190,7 +196,7 @@ def uuid_text(value: object) -> str:
         return str(value)
     match = _uuid_match(value)
     if match is None:
-        raise exceptions.InvalidName("uuid", value, "a uuid of 32 hexadecimal digits")
+        raise exceptions.InvalidInput("name", "uuid", value, "a uuid of 32 hexadecimal digits")
     text = match.string.lower()
     return text if len(text) == 36 else "-".join(match.groups()).lower()
 
@@ -207,7 +213,7 @@ def _printable(what: str, value: object, longest: int) -> str:
         or not value.isprintable()
         or value != value.strip()
     ):
-        raise exceptions.InvalidName(
-            what, value, f"1 to {longest} printable characters without spaces at either end"
+        raise exceptions.InvalidInput(
+            "name", what, value, f"1 to {longest} printable characters without spaces at either end"
         )
     return str(value)

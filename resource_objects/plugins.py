@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from resource_objects.exceptions import InvalidInput, PluginError, PluginNotFound
+from resource_objects.exceptions import InvalidInput, PluginError
 
 _T = TypeVar("_T")
 
@@ -83,7 +83,7 @@ def names(namespace: str) -> list[str]:
 def load(namespace: str, name: str) -> Any:
     """Return the object that the plug-in ``name`` of ``namespace`` declares.
 
-    :raises PluginNotFound: if there is none of that name
+    :raises PluginError: if there is none of that name
     :raises PluginError: if there are several, or its import fails
     """
     found = _entry_points(namespace).get(name, ())
@@ -91,7 +91,9 @@ def load(namespace: str, name: str) -> Any:
         raise PluginError(namespace, name, f"declared by several: {', '.join(sorted(found))}")
     path = found[0] if found else BUILT_IN.get(namespace, {}).get(name)
     if path is None:
-        raise PluginNotFound(namespace, name, f"no such plug-in; {offered(namespace, name)}")
+        raise PluginError(
+            namespace, name, f"no such plug-in; {offered(namespace, name)}", is_installed=False
+        )
     try:
         module, _, attribute = path.partition(":")
         return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
@@ -116,7 +118,7 @@ def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, 
 
     :param kind: what it has to return
     :param what: what errors call it, such as ``"discovery driver"``
-    :raises PluginNotFound: if there is none of that name; it names those that there are
+    :raises PluginError: if there is none of that name; it names those that there are
     :raises PluginError: if it does not load, it cannot be called, or what it returns is of no such
         kind
     :raises InvalidInput: if it takes no such options, naming what it takes
@@ -126,7 +128,7 @@ def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, 
     resource_objects.exceptions.InvalidInput: options of discovery driver linux: got {'depth': 3}...
     """
     if not isinstance(name, str):
-        raise InvalidInput(what, name, f"a name: {', '.join(names(namespace))}")
+        raise InvalidInput("value", what, name, f"a name: {', '.join(names(namespace))}")
     found = load(namespace, name)
     if not callable(found):
         raise PluginError(namespace, name, f"it is a {type(found).__name__}, not callable")
@@ -148,7 +150,7 @@ def _require_options(what: str, found: Callable[..., Any], options: dict[str, An
         signature.bind(**options)
     except TypeError as error:
         takes = ", ".join(signature.parameters) or "none"
-        raise InvalidInput(f"options of {what}", options, f"{takes}; {error}") from error
+        raise InvalidInput("value", f"options of {what}", options, f"{takes}; {error}") from error
 
 
 @functools.cache

@@ -17,7 +17,7 @@ import re
 import struct
 from decimal import Decimal
 
-from resource_objects.exceptions import InvalidRatio
+from resource_objects.exceptions import InvalidInput
 
 #: One in millionths, the unit ratios are computed and stored in.
 MILLION = 1_000_000
@@ -36,19 +36,19 @@ def to_ratio(value: object) -> Decimal:
     Accepts an integer, a ``Decimal``, decimal text, or a float by its shortest decimal form
     (NumPy's 32-bit floats by theirs). Cost: under 3 microseconds, and a tenth for a recent one.
 
-    :raises InvalidRatio: if it is not above 0, above 4000, not finite, or needs a seventh place
+    :raises InvalidInput: if it is not above 0, above 4000, not finite, or needs a seventh place
 
     >>> to_ratio("1.50"), to_ratio(1.15), to_ratio(16)
     (Decimal('1.5'), Decimal('1.15'), Decimal('16'))
     >>> to_ratio(0.1234567)
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidRatio: ...
+    resource_objects.exceptions.InvalidInput: ...
     """
     if type(value) in _CACHED:
         try:
             return _checked(value)
         except TypeError:  # a signalling NaN does not even hash
-            raise InvalidRatio("allocation_ratio", value, _EXPECTED) from None
+            raise InvalidInput("ratio", "allocation_ratio", value, _EXPECTED) from None
     return _check(value)
 
 
@@ -65,13 +65,15 @@ def to_millionths(ratio: Decimal) -> int:
 def from_millionths(millionths: int) -> Decimal:
     """Return the ratio of integer millionths.
 
-    :raises InvalidRatio: if it is not above 0, or above 4000
+    :raises InvalidInput: if it is not above 0, or above 4000
 
     >>> from_millionths(1150000)
     Decimal('1.15')
     """
     if type(millionths) is not int or not 0 < millionths <= MAX_RATIO * MILLION:
-        raise InvalidRatio("millionths", millionths, f"an integer from 1 to {MAX_RATIO * MILLION}")
+        raise InvalidInput(
+            "ratio", "millionths", millionths, f"an integer from 1 to {MAX_RATIO * MILLION}"
+        )
     return decimal_of(millionths)
 
 
@@ -81,14 +83,16 @@ def ratio_from_float_column(value: object) -> Decimal:
     A 32-bit float widened to 64 has a shortest form of up to 17 digits; where the number is one
     that 32 bits hold exactly and its own form is too precise, its 32-bit form is meant.
 
-    :raises InvalidRatio: as :func:`to_ratio`
+    :raises InvalidInput: as :func:`to_ratio`
 
     >>> ratio_from_float_column(1.149999976158142), ratio_from_float_column(1.15)
     (Decimal('1.15'), Decimal('1.15'))
     """
     try:
         return to_ratio(value)
-    except InvalidRatio:
+    except InvalidInput as error:
+        if not error.is_about("ratio"):
+            raise
         short = _shortest_single(value) if isinstance(value, float) else None
         millionths = None if short is None else _millionths(Decimal(short))
         if not millionths or not 0 < millionths <= MAX_RATIO * MILLION:
@@ -125,7 +129,7 @@ def decimal_of(millionths: int) -> Decimal:
 def _check(value: object) -> Decimal:
     millionths = millionths_of(value, MAX_RATIO)
     if not millionths or millionths < 0:
-        raise InvalidRatio("allocation_ratio", value, _EXPECTED)
+        raise InvalidInput("ratio", "allocation_ratio", value, _EXPECTED)
     return decimal_of(millionths)
 
 

@@ -1,8 +1,9 @@
-"""Errors: one type per reason, its data on it, the same after a pickle."""
+"""Errors: a type for each reaction, a code for each case, the same after a pickle."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import json
 import pickle
@@ -14,85 +15,124 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import base, exceptions
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException, ResourceObjectsError
+from resource_objects.reasons import Reason, Rule
 
 REASON = Reason(Rule.CAPACITY, 3, 4, 3, "PGPU", "host0", (("job-1", 2), ("job-2", 1)))
 
 
-def every_type() -> list[type[exceptions.ResourceObjectsError]]:
-    found = [base.IncompatibleVersion, base.ReadOnlyField]
-    for value in vars(exceptions).values():
-        if inspect.isclass(value) and issubclass(value, exceptions.ResourceObjectsError):
-            found.append(value)
-    return found
+TYPES: list[type[ResourceObjectsError]] = [
+    kind
+    for kind in (*vars(exceptions).values(), base.IncompatibleVersion, base.ReadOnlyField)
+    if inspect.isclass(kind) and issubclass(kind, ResourceObjectsError)
+]
+_OWN_SIGNATURE = (exceptions.InvalidPlan, exceptions.DiscoveryError, exceptions.LostConnection)
+_VALUE = ("total", -1, "an integer from 1 to 9")
+_PROVIDER = ("host0", "generation 3, read at 2")
+
+#: Errors of the types that take other arguments than the most.
+_EXAMPLES: dict[type[Any], list[Any]] = {
+    exceptions.InvalidInput: [
+        exceptions.InvalidInput(subject, *_VALUE) for subject in exceptions.InvalidInput.CODES
+    ],
+    exceptions.NoCandidates: [
+        exceptions.NoCandidates("no candidate for job-1", "host0: is full", [REASON])
+    ],
+    CapacityException: [CapacityException([dataclasses.replace(REASON, rule=r)]) for r in Rule],
+    base.IncompatibleVersion: [
+        base.IncompatibleVersion(objname="A", objver="2.0", supported="1.0")
+    ],
+    exceptions.PluginError: [
+        exceptions.PluginError("a", "b", "c"),
+        exceptions.PluginError("a", "b", "c", is_installed=False),
+    ],
+    exceptions.CannotDowngrade: [exceptions.CannotDowngrade("a", "b", "c")],
+    exceptions.FilterFailed: [exceptions.FilterFailed("a", "b", "c")],
+    exceptions.SearchLimitReached: [exceptions.SearchLimitReached(100, 3)],
+}
 
 
-def example(cls: type[Any]) -> Any:
-    """Return an error of the type with data of the shape it takes."""
+def examples(cls: type[Any]) -> list[Any]:
+    """Return errors of a type, one of each code that it can have."""
+    if cls in _EXAMPLES:
+        return _EXAMPLES[cls]
     if issubclass(cls, exceptions.InvalidInput):
-        return cls("total", -1, "an integer from 1 to 9")
-    if cls is exceptions.NoCandidates:
-        return cls("no candidate for job-1", "host0: is full", [REASON])
+        return [cls(*_VALUE)]
     if issubclass(cls, CapacityException):
-        return cls([REASON])
-    if issubclass(cls, exceptions.LedgerError):
-        return cls("host0", "generation 3, read at 2")
-    if cls is base.IncompatibleVersion:
-        return cls(objname="A", objver="2.0", supported="1.0")
-    if cls in (exceptions.CannotDowngrade, exceptions.FilterFailed) or issubclass(
-        cls, exceptions.PluginError
-    ):
-        return cls("a", "b", "c")
-    if cls is exceptions.SearchLimitReached:
-        return cls(100, 3)
-    return cls("what happened")
+        return [cls([REASON])]
+    if not issubclass(cls, exceptions.LedgerError):
+        return [cls("what happened")]
+    if cls in _OWN_SIGNATURE:
+        return [cls(*_PROVIDER)]
+    return [cls(subject, *_PROVIDER) for subject in cls.CASES]
 
 
-each_type = pytest.mark.parametrize("cls", every_type(), ids=lambda cls: cls.__name__)
+each_error = pytest.mark.parametrize(
+    "error",
+    [error for cls in TYPES for error in examples(cls)],
+    ids=lambda error: f"{type(error).__name__}-{error.code}",
+)
 
 
-@each_type
-def test_an_error_is_the_same_after_a_pickle(cls: type[Any]) -> None:
-    error = example(cls)
+@each_error
+def test_an_error_is_the_same_after_a_pickle(error: Any) -> None:
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         again = pickle.loads(pickle.dumps(error, protocol))
-        assert type(again) is cls
-        assert str(again) == str(error)
+        assert type(again) is type(error)
+        assert (str(again), again.code) == (str(error), error.code)
         assert vars(again) == vars(error)
 
 
-@each_type
-def test_an_error_says_something_and_explains_its_type(cls: type[Any]) -> None:
-    assert str(example(cls))
-    assert cls.__doc__
-    assert issubclass(cls, exceptions.ResourceObjectsError)
+@each_error
+def test_an_error_has_a_message_a_code_and_an_explanation(error: Any) -> None:
+    assert str(error) and error.code and type(error).__doc__
+    assert error.matches(type(error)) and error.matches(error.code)
+    assert not error.matches("Nothing", KeyError)
 
 
-def test_every_public_name_exists_and_no_error_is_left_out() -> None:
-    defined = {
-        name
-        for name, value in vars(exceptions).items()
-        if inspect.isclass(value) and issubclass(value, exceptions.ResourceObjectsError)
-    }
-    assert defined | {"Reason", "Rule"} == set(exceptions.__all__)
+def test_a_code_is_that_of_one_type() -> None:
+    kinds: dict[str, set[type[Any]]] = {}
+    for cls in TYPES:
+        for error in examples(cls):
+            kinds.setdefault(error.code, set()).add(cls)
+    assert {code: found for code, found in kinds.items() if len(found) > 1} == {}
 
 
-FAMILIES = {"ResourceObjectsError", "LedgerError"}
+def _subjects(name: str) -> set[str] | None:
+    """Return the subjects that the first argument of a type may be; None if it has none."""
+    kind = getattr(exceptions, name, None)
+    if kind is exceptions.InvalidInput:
+        return set(kind.CODES)
+    if not inspect.isclass(kind) or not issubclass(kind, exceptions.LedgerError):
+        return None
+    return None if kind in _OWN_SIGNATURE else set(kind.CASES)
 
 
-def test_every_reason_is_one_that_the_library_gives() -> None:
-    """Each type, and each rule of a refusal, is used by more than what is derived from it."""
+def test_every_error_that_the_library_raises_has_a_listed_subject() -> None:
+    used: dict[str, set[str]] = {}
+    for path in Path(exceptions.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = ast.unparse(node.func).rpartition(".")[2]
+            subject, subjects = node.args[0], _subjects(name)
+            if subjects is None or not isinstance(subject, ast.Constant):
+                continue
+            assert subject.value in subjects, f"{path}:{node.lineno}: {ast.unparse(node)}"
+            used.setdefault(name, set()).add(subject.value)
+    passed_on = {"resource class", "trait", "aggregate"}  # by `NameRule.subject`
+    passed_on |= {"full", "damaged", "read-only", "replaced", "lost", "site file"}
+    passed_on |= {"provider configuration"}
+    for name, subjects in used.items():
+        assert (_subjects(name) or set()) - subjects <= passed_on, name
+
+
+def test_every_rule_is_the_reason_of_a_refusal() -> None:
     used: set[str] = set()
     for path in Path(exceptions.__file__).parent.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-        bases = {id(base) for one in classes for base in one.bases}
-        for node in nodes:
-            if isinstance(node, ast.Name) and id(node) not in bases:
-                used.add(node.id)
-            elif isinstance(node, ast.Attribute) and path.name != "exceptions.py":
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and path.name != "reasons.py":
                 used.add(node.attr)
-    assert {one.__name__ for one in every_type()} - used <= FAMILIES
     assert {rule.name for rule in Rule} <= used
 
 
@@ -103,7 +143,7 @@ def test_bad_input_is_a_value_error_and_a_refusal_is_none() -> None:
 
 
 def test_bad_input_names_what_it_was_for_the_value_and_what_was_expected() -> None:
-    error = exceptions.InvalidField("total", "x" * 1000, "an integer")
+    error = exceptions.InvalidInput("field", "total", "x" * 1000, "an integer")
     assert (error.what, error.value, error.expected) == ("total", "x" * 1000, "an integer")
     assert str(error).startswith("total: got 'xxx")
     assert len(str(error)) < 150
@@ -125,30 +165,28 @@ def test_a_value_that_cannot_be_shown_does_not_hide_the_error() -> None:
     for _ in range(100_000):
         nested = [nested]
     for value in (Hostile(), 10**5000, nested):
-        assert "repr fails" in str(exceptions.InvalidAmount("amount", value, "an integer"))
+        assert "repr fails" in str(exceptions.InvalidInput("amount", "amount", value, "an integer"))
     while nested:
         nested = nested[0]  # else the interpreter would take it apart recursively
 
 
 @pytest.mark.parametrize(
-    ("rules", "error"),
+    ("rules", "code"),
     [
-        ([Rule.CAPACITY], CapacityException),
-        ([Rule.LIMIT], CapacityException),
-        ([Rule.STEP_SIZE], exceptions.UnitRuleViolated),
-        ([Rule.MIN_UNIT, Rule.MAX_UNIT], exceptions.UnitRuleViolated),
-        ([Rule.MIN_UNIT, Rule.CAPACITY], CapacityException),
-        ([Rule.NO_INVENTORY], exceptions.InventoryNotFound),
-        ([Rule.NO_INVENTORY, Rule.NO_INVENTORY], exceptions.InventoryNotFound),
-        ([Rule.NO_INVENTORY, Rule.STEP_SIZE], CapacityException),
-        ([], CapacityException),
+        ([Rule.CAPACITY], "CapacityException"),
+        ([Rule.LIMIT], "CapacityException"),
+        ([Rule.STEP_SIZE], "UnitRuleViolated"),
+        ([Rule.MIN_UNIT, Rule.MAX_UNIT], "UnitRuleViolated"),
+        ([Rule.MIN_UNIT, Rule.CAPACITY], "CapacityException"),
+        ([Rule.NO_INVENTORY], "InventoryNotFound"),
+        ([Rule.NO_INVENTORY, Rule.NO_INVENTORY], "InventoryNotFound"),
+        ([Rule.NO_INVENTORY, Rule.STEP_SIZE], "CapacityException"),
+        ([], "CapacityException"),
     ],
 )
-def test_the_type_of_a_refusal_is_the_most_telling_one(
-    rules: list[Rule], error: type[CapacityException]
-) -> None:
-    refusal = CapacityException.of(Reason(rule, 1, 1, 0) for rule in rules)
-    assert type(refusal) is error
+def test_the_code_of_a_refusal_follows_from_its_reasons(rules: list[Rule], code: str) -> None:
+    refusal = CapacityException(Reason(rule, 1, 1, 0) for rule in rules)
+    assert refusal.code == code
     assert [reason.rule for reason in refusal.reasons] == rules
 
 

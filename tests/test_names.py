@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import exceptions, names
+from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
 CHECKS: dict[str, tuple[Callable[[object], str], type[Exception]]] = {
-    "resource class": (names.resource_class_name, exceptions.InvalidResourceClass),
-    "trait": (names.trait_name, exceptions.InvalidTrait),
-    "provider": (names.provider_name, exceptions.InvalidName),
-    "consumer": (names.consumer_name, exceptions.InvalidName),
-    "uuid": (names.uuid_text, exceptions.InvalidName),
+    "resource class": (names.resource_class_name, "InvalidResourceClass"),
+    "trait": (names.trait_name, "InvalidTrait"),
+    "provider": (names.provider_name, "InvalidName"),
+    "consumer": (names.consumer_name, "InvalidName"),
+    "uuid": (names.uuid_text, "InvalidName"),
 }
 each_check = pytest.mark.parametrize(("check", "error"), CHECKS.values(), ids=CHECKS)
 
@@ -82,7 +83,7 @@ def test_the_longest_name_is_that_of_the_field(
     check: Callable[[object], str], longest: int
 ) -> None:
     assert check("x" * longest) == "x" * longest
-    with pytest.raises(exceptions.InvalidName, match=f"1 to {longest} printable"):
+    with raises_code("InvalidName", match=f"1 to {longest} printable"):
         check("x" * (longest + 1))
 
 

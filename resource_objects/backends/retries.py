@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from resource_objects import clock
-from resource_objects.exceptions import InvalidField, LedgerError
+from resource_objects.exceptions import InvalidInput, LedgerError
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Retries:
     server takes nobody, because it is starting up, shutting down or has too many clients,
     ``seconds`` alone bounds how often it is asked again.
 
-    :raises InvalidField: for less than one try, or a time below 0
+    :raises InvalidInput: for less than one try, or a time below 0
 
     >>> Retries(tries=3).run(lambda: "done")
     'done'
@@ -69,11 +69,11 @@ class Retries:
 
     def __post_init__(self) -> None:
         if type(self.tries) is not int or self.tries < 1:
-            raise InvalidField("Retries.tries", self.tries, "an integer from 1")
+            raise InvalidInput("field", "Retries.tries", self.tries, "an integer from 1")
         for name in ("seconds", "first_sleep", "longest_sleep"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not value >= 0:  # nor NaN
-                raise InvalidField(f"Retries.{name}", value, "seconds, at least 0")
+                raise InvalidInput("field", f"Retries.{name}", value, "seconds, at least 0")
 
     def run(self, attempt: Callable[[], T]) -> T:
         """Return what ``attempt`` returns, calling it again after each :class:`Transient`.

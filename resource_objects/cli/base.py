@@ -25,9 +25,9 @@ from resource_objects import exceptions
 
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
-    from resource_objects.exceptions import Reason
     from resource_objects.host.facts import Machine
     from resource_objects.ledger import Ledger
+    from resource_objects.reasons import Reason
     from resource_objects.resources import Inventories
     from resource_objects.resources.records import InventoryRecord
 
@@ -503,7 +503,7 @@ def default_path(environ: Mapping[str, str]) -> pathlib.Path:
     >>> str(default_path({"XDG_DATA_HOME": "/data"}))
     '/data/resource_objects/ledger.db'
 
-    :raises DatabaseUnavailable: if the user has no home
+    :raises DatabaseError: if the user has no home
     """
     given = environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(given):  # the specification has relative ones ignored
@@ -511,8 +511,8 @@ def default_path(environ: Mapping[str, str]) -> pathlib.Path:
     try:
         home = pathlib.Path(environ["HOME"]) if environ.get("HOME") else pathlib.Path.home()
     except RuntimeError as error:
-        raise exceptions.DatabaseUnavailable(
-            "the ledger of this user", f"no home; {_HOW_ELSE}"
+        raise exceptions.DatabaseError(
+            "unavailable", "the ledger of this user", f"no home; {_HOW_ELSE}"
         ) from error
     return home / ".local" / "share" / "resource_objects" / "ledger.db"
 
@@ -520,7 +520,7 @@ def default_path(environ: Mapping[str, str]) -> pathlib.Path:
 def database_url(option: str | None, environ: Mapping[str, str]) -> str:
     """Return the URL of the ledger to open; the default one is made for its owner alone.
 
-    :raises DatabaseUnavailable: if it cannot be made; or if others could put theirs in its place,
+    :raises DatabaseError: if it cannot be made; or if others could put theirs in its place,
         because they can write to its directory, or what is there is no file of this user's
     """
     named = option or environ.get(VARIABLE)
@@ -534,13 +534,15 @@ def database_url(option: str | None, environ: Mapping[str, str]) -> str:
         made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             if not stat.S_ISREG(os.fstat(made).st_mode):
-                raise exceptions.DatabaseUnavailable(str(path), f"no file; {_HOW_ELSE}")
+                raise exceptions.DatabaseError("unavailable", str(path), f"no file; {_HOW_ELSE}")
         finally:
             os.close(made)
     except OSError as error:
         where = path.parent if error.errno not in (errno.ELOOP, errno.EISDIR) else path
         reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise exceptions.DatabaseUnavailable(str(where), f"{reason}; {_HOW_ELSE}") from error
+        raise exceptions.DatabaseError(
+            "unavailable", str(where), f"{reason}; {_HOW_ELSE}"
+        ) from error
     return f"sqlite:///{path}"
 
 
@@ -549,7 +551,7 @@ def _check_owned(directory: pathlib.Path) -> None:
     found = directory.stat()
     if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         reason = f"others can write to it; {_HOW_ELSE}"
-        raise exceptions.DatabaseUnavailable(str(directory), reason)
+        raise exceptions.DatabaseError("unavailable", str(directory), reason)
 
 
 def open_ledger(
@@ -562,7 +564,7 @@ def open_ledger(
     """Open the ledger that the option, the environment or the default names.
 
     :param must_exist: True to refuse a SQLite file that does not exist
-    :raises DatabaseUnavailable: if the file has to exist and does not
+    :raises DatabaseError: if the file has to exist and does not
     """
     from resource_objects.ledger import connect
 
@@ -572,7 +574,7 @@ def open_ledger(
         ledger.close()
         where = url.removeprefix("sqlite:///")
         reason = "there is no such file; `db upgrade` and commands that write create it"
-        raise exceptions.DatabaseUnavailable(where, reason)
+        raise exceptions.DatabaseError("unavailable", where, reason)
     return ledger
 
 

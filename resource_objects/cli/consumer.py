@@ -241,7 +241,9 @@ class SetAllocations(Lister):
         for given in parsed_args.allocation:
             name, _, amounts = given.removeprefix("rp=").partition(",")
             if not amounts:
-                raise exceptions.InvalidText("allocation", given, "rp=PROVIDER,CLASS=AMOUNT,...")
+                raise exceptions.InvalidInput(
+                    "text", "allocation", given, "rp=PROVIDER,CLASS=AMOUNT,..."
+                )
             more = Amounts.of(amounts)
             wanted[name] = wanted[name] + more if name in wanted else more
         overrides = parsed_args.override_disabled
@@ -606,7 +608,7 @@ def add_override(
 def search_at(ledger: Ledger, request: Request, at: str | None = None) -> Candidates:
     """Return who could hold a request; with ``at`` only that provider and what is below it.
 
-    :raises ProviderNotFound: if ``at`` is not kept
+    :raises NotFound: if ``at`` is not kept
     """
     return ledger.snapshot(at).candidates(request)
 
@@ -638,7 +640,7 @@ def claim_at(
 def request_again(ledger: Ledger, consumer: str) -> Request:
     """Return a request for what a consumer holds: the one its claim was made for, if that is it.
 
-    :raises ConsumerNotFound: if it holds nothing
+    :raises NotFound: if it holds nothing
     :raises Refused: if it holds units that a request cannot say
     """
     from resource_objects.requests import Request

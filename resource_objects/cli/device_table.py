@@ -84,14 +84,17 @@ def kept(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -
     """Return the devices that a host of the ledger keeps.
 
     :raises InvalidInput: if a setting is given, for what is kept has its own
-    :raises ProviderNotFound: if it is not kept
+    :raises NotFound: if it is not kept
     :raises Refused: if it is kept without devices
     """
     host = parsed_args.pci
     for name in ("rule", "shared", "dedicated", "reserved_pages"):
         if value := getattr(parsed_args, name):
             raise exceptions.InvalidInput(
-                f"--{name.replace('_', '-')}", value, f"nothing, for {host} is shown as it is kept"
+                "value",
+                f"--{name.replace('_', '-')}",
+                value,
+                f"nothing, for {host} is shown as it is kept",
             )
     with command.open_ledger() as ledger:
         (found,) = read_devices(ledger, host)

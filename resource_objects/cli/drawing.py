@@ -388,13 +388,16 @@ def kept_cells(command: Command, parsed_args: argparse.Namespace) -> HostCells:
     """Return the cells of the host of the ledger that is named.
 
     :raises InvalidInput: if a setting is given, for what is kept has its own
-    :raises ProviderNotFound: if it is not kept
+    :raises NotFound: if it is not kept
     :raises Refused: if it is kept without cells
     """
     host = parsed_args.numa
     for name, value in _settings(parsed_args).items():
         raise exceptions.InvalidInput(
-            f"--{name.replace('_', '-')}", value, f"nothing, for {host} is shown as it is kept"
+            "value",
+            f"--{name.replace('_', '-')}",
+            value,
+            f"nothing, for {host} is shown as it is kept",
         )
     with command.open_ledger() as ledger:
         cells = read_cells(ledger, host)
@@ -436,7 +439,9 @@ def _has_ledger(option: str | None, environ: Mapping[str, str] = os.environ) -> 
         return True
     try:
         return default_path(environ).exists()
-    except exceptions.DatabaseUnavailable:
+    except exceptions.DatabaseError as error:
+        if not error.is_about("unavailable"):
+            raise
         return False
 
 
@@ -445,7 +450,9 @@ def _as_kept(command: Command, host: str) -> tuple[HostCells | None, bool]:
     with command.open_ledger() as ledger:
         try:
             return read_cells(ledger, host), True
-        except exceptions.ProviderNotFound:
+        except exceptions.NotFound as error:
+            if not error.is_about("provider"):
+                raise
             return None, False
 
 

@@ -23,9 +23,9 @@ from resource_objects.cli.base import (
 )
 
 if TYPE_CHECKING:
-    from resource_objects.exceptions import Reason
     from resource_objects.ledger import Ledger
     from resource_objects.providers.usage import Usage
+    from resource_objects.reasons import Reason
     from resource_objects.search import Candidates, Explanation, Snapshot
     from resource_objects.search.explain import HostTold
 

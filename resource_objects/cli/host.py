@@ -252,8 +252,8 @@ class SyncHost(Command):
         with self.open_ledger() as ledger:
             try:
                 done = sync_host(ledger, tree, reset=parsed_args.reset)
-            except (exceptions.InventoryInUse, exceptions.ProviderInUse) as error:
-                refused = type(error)(error.subject, error.detail)  # the lines name the consumers
+            except exceptions.InUse as error:  # the lines name the consumers
+                refused = exceptions.InUse(error.subject, error.name, error.detail)
                 raise Refused(str(refused), _in_the_way(ledger, error)) from error
         skipped = machine_devices(said.machine, said.rules).skipped
         self.say("\n".join(map(str, (done, *skipped))))
@@ -290,8 +290,8 @@ def shown_machine(
 
 def _in_the_way(ledger: Ledger, error: exceptions.LedgerError) -> Iterator[str]:
     """Yield who holds what of a class, or of all, of a provider that cannot be removed."""
-    for use in ledger.usage(error.subject):
-        if use.provider == error.subject and error.detail in ("", use.resource_class):
+    for use in ledger.usage(error.name):
+        if use.provider == error.name and error.detail in ("", use.resource_class):
             for consumer, amount in use.holders:
                 yield f"{consumer} holds {use.resource_class}={amount} of {use.provider}"
 
@@ -460,7 +460,7 @@ class ShowDevice(ShowOne):
 
         host, slash, address = parsed_args.device.rpartition("/")
         if not slash or not host:
-            raise exceptions.InvalidInput("device", parsed_args.device, "HOST/ADDRESS")
+            raise exceptions.InvalidInput("value", "device", parsed_args.device, "HOST/ADDRESS")
         parse_address(address)
         with self.open_ledger() as ledger:
             (found,) = read_devices(ledger, host)

@@ -120,14 +120,14 @@ class _Asked:
 
         :raises Busy: if others hold it, or waited for it before
         :raises Refused: if nobody could give it, whoever gave back
-        :raises ConsumerExists: if who asks holds something else already
+        :raises AlreadyExists: if who asks holds something else already
         """
         try:
             with _ended_by_signals() if self.wait else contextlib.nullcontext():
                 return attempt()
         except exceptions.CapacityException as refusal:
             if not self.replaces and next(ledger.consumers(name=self.consumer), None):
-                raise exceptions.ConsumerExists(self.consumer) from refusal
+                raise exceptions.AlreadyExists("consumer", self.consumer) from refusal
             found = self.search(ledger, ledger.snapshot(self.at))
             option = "" if self.release_expired else "--release-expired"
             raise refused(ledger, self.consumer, found, refusal, option) from refusal
@@ -263,12 +263,12 @@ def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
 
     Who is told of it would compute with what is not held.
 
-    :raises ConsumerNotFound: if it is given back
+    :raises NotFound: if it is given back
     """
     held = next(ledger.consumers(name=done.consumer), None)
     if held is None or held.claim.id != done.id:
         detail = f"it gave back what {operation} claimed"
-        raise exceptions.ConsumerNotFound(done.consumer, detail)
+        raise exceptions.NotFound("consumer", done.consumer, detail)
 
 
 def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
@@ -302,7 +302,7 @@ def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
 def _release(ledger: Ledger, claim: Claim) -> None:
     """Release a claim; not another one that its consumer may have by now.
 
-    :raises ConsumerNotFound: if it is not there any more
+    :raises NotFound: if it is not there any more
     """
     if ledger.held(claim.consumer).id == claim.id:
         ledger.release(claim.consumer)
@@ -580,10 +580,11 @@ class _Keeper:
             return
         try:
             _release(self._ledger, self._claim)
-        except exceptions.ConsumerNotFound:
-            self._tell(f"the claim of {self._claim.consumer} was released by somebody else")
         except exceptions.ResourceObjectsError as error:
-            self._tell(f"not released, others may have it after {self._said.lease}: {error}")
+            if error.matches("ConsumerNotFound"):
+                self._tell(f"the claim of {self._claim.consumer} was released by somebody else")
+            else:
+                self._tell(f"not released, others may have it after {self._said.lease}: {error}")
 
     def _on_lost(self, error: exceptions.ResourceObjectsError) -> None:
         self._is_lost = True

@@ -53,12 +53,7 @@ BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
 _EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
 #: What is about the ledger itself, not about what was asked of it.
-_UNUSABLE = (
-    *exceptions.DATABASE_ERRORS,
-    exceptions.InvalidURL,
-    exceptions.BackendNotFound,
-    exceptions.PluginError,
-)
+_UNUSABLE = (exceptions.DatabaseError, exceptions.InvalidURL, "BackendNotFound", "PluginError")
 
 
 class Program(cliff.app.App):
@@ -135,9 +130,7 @@ class Program(cliff.app.App):
             if _is_interrupted(error):
                 self.complain("interrupted")
                 return INTERRUPTED
-            is_broken = isinstance(error, _UNUSABLE) or not isinstance(error, _EXPECTED)
-            is_broken &= not isinstance(error, exceptions.PluginNotFound)  # a name that was given
-            return self.fail(error, BROKEN if is_broken else FAILED)
+            return self.fail(error, BROKEN if _is_broken(error) else FAILED)
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run the command that ``argv`` begins with."""
@@ -201,6 +194,13 @@ def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Na
         hint = f"; did you mean {close[0]}?" if close else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return parsed
+
+
+def _is_broken(error: Exception) -> bool:
+    """Return True if the error is about the ledger itself, or is not expected at all."""
+    if isinstance(error, exceptions.ResourceObjectsError):
+        return error.matches(*_UNUSABLE)
+    return not isinstance(error, _EXPECTED)
 
 
 def _is_interrupted(error: BaseException | None) -> bool:

@@ -217,7 +217,7 @@ class CreateProvider(Command):
         )
         with self.open_ledger() as ledger:
             for found in ledger.providers(name=made.name):
-                raise exceptions.ProviderExists(found.name)
+                raise exceptions.AlreadyExists("provider", found.name)
             if parsed_args.parent_provider is None:
                 done = ledger.sync(made)
             else:
@@ -347,7 +347,9 @@ class DeleteInventories(Command):
             kept = dict(provider.inventories.by_name())
             for name in gone or ():
                 if name not in kept:
-                    raise exceptions.InvalidName("resource class", name, f"one of {sorted(kept)}")
+                    raise exceptions.InvalidInput(
+                        "name", "resource class", name, f"one of {sorted(kept)}"
+                    )
             left = {name: one for name, one in kept.items() if gone and name not in gone}
             for part in _parts(provider):
                 if part.name not in left:

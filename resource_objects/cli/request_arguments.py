@@ -146,12 +146,14 @@ def refuse_words(said: argparse.Namespace, beside: str, words: Iterable[str] = (
     """Refuse words about what is asked, where another word says all of it.
 
     :param words: those that are refused, as attributes; else all that :func:`add_request` adds
-    :raises InvalidRequest: naming the first that was said
+    :raises InvalidInput: naming the first that was said
     """
     for name in words or (*_OF_REQUEST, "query", "compatibility"):
         if getattr(said, name):
             expected = "no other word about what is asked"
-            raise exceptions.InvalidRequest(f"beside {beside}", _word(name, said), expected)
+            raise exceptions.InvalidInput(
+                "request", f"beside {beside}", _word(name, said), expected
+            )
 
 
 def _word(name: str, said: argparse.Namespace) -> str:
@@ -211,10 +213,10 @@ def _amounts(suffix: str, said: Said) -> Amounts:
         with named_by(key):
             some = Amounts.parse(text)
         if not some:
-            raise exceptions.InvalidText(key, text, "CLASS=AMOUNT, such as VCPU=2")
+            raise exceptions.InvalidInput("text", key, text, "CLASS=AMOUNT, such as VCPU=2")
         for name, _ in some.by_name():
             if name in total:
-                raise exceptions.DuplicateKey(key, name, "each class once")
+                raise exceptions.InvalidInput("repetition", key, name, "each class once")
         total += some
     return total
 
@@ -229,7 +231,7 @@ def _conditions(suffix: str, said: Said) -> dict[str, Any]:
         forbidden |= known_traits(said.get("forbidden", ()))
     trees = said.get("in_tree", [])
     if len(trees) > 1:
-        raise exceptions.DuplicateKey(_key("in-tree", suffix), trees, "one provider")
+        raise exceptions.InvalidInput("repetition", _key("in-tree", suffix), trees, "one provider")
     member_of, not_member_of = _aggregates(_key("member-of", suffix), said.get("member_of", ()))
     return {
         "required": required,
@@ -256,7 +258,7 @@ def _traits(
         elif is_any:
             any_of.append(values.read_any_trait(key, text))
         else:
-            raise exceptions.InvalidTrait(key, text, "one trait; the word may be repeated")
+            raise exceptions.InvalidInput("trait", key, text, "one trait; the word may be repeated")
     return required, forbidden, any_of
 
 
@@ -271,7 +273,7 @@ def _aggregates(key: str, said: Iterable[str]) -> tuple[list[frozenset[str]], fr
         try:
             some, is_excluded = values.read_aggregates(key, f"{sign}in:{listed}")
         except exceptions.InvalidInput as error:
-            raise type(error)(key, text, error.expected) from error
+            raise error.renamed(key, text) from error
         if is_excluded:
             not_member_of |= some
         else:
@@ -333,7 +335,9 @@ def parse_search(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
     :raises InvalidInput: naming the word, what was said and what was expected
     """
     if limit is not None and said.limit is not None:
-        raise exceptions.DuplicateKey("--limit", said.limit, "one limit: the query has one")
+        raise exceptions.InvalidInput(
+            "repetition", "--limit", said.limit, "one limit: the query has one"
+        )
     given = {
         "limit": said.limit if limit is None else limit,
         "per_host": said.per_host,
@@ -351,9 +355,9 @@ def _limits(said: Iterable[str]) -> dict[str, str]:
     for text in said:
         provider, _, limits = text.rpartition(":")
         if not provider or "=" not in limits:
-            raise exceptions.InvalidRequest("--limits", text, "PROVIDER:AMOUNTS")
+            raise exceptions.InvalidInput("request", "--limits", text, "PROVIDER:AMOUNTS")
         if provider in found:
-            raise exceptions.DuplicateKey("--limits", provider, "each provider once")
+            raise exceptions.InvalidInput("repetition", "--limits", provider, "each provider once")
         found[provider] = limits
     return found
 
@@ -385,8 +389,8 @@ def _figures(word: str, said: Iterable[str], unsaid: float | None) -> dict[str, 
             value = None
         if value is None or not name:
             expected = f"{'CLASS' if unsaid is None else 'TRAIT'}=NUMBER"
-            raise exceptions.InvalidRequest(word, text, expected)
+            raise exceptions.InvalidInput("request", word, text, expected)
         if name in found:
-            raise exceptions.DuplicateKey(word, name, "each name once")
+            raise exceptions.InvalidInput("repetition", word, name, "each name once")
         found[name] = value
     return found

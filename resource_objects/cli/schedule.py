@@ -209,14 +209,14 @@ def _consumers(said: argparse.Namespace) -> tuple[str, ...]:
     if said.claim is None or said.count is None or said.count == 1:
         return () if said.claim is None else (said.claim,)
     if said.count < 1:
-        raise exceptions.InvalidField("--count", said.count, "an integer of 1 or more")
+        raise exceptions.InvalidInput("field", "--count", said.count, "an integer of 1 or more")
     return tuple(f"{said.claim}-{number}" for number in range(1, said.count + 1))
 
 
 def _pair(what: str, text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found or not key:
-        raise exceptions.InvalidText(what, text, "KEY=VALUE")
+        raise exceptions.InvalidInput("text", what, text, "KEY=VALUE")
     return key, value
 
 
@@ -259,7 +259,7 @@ def _figure(text: str, multiplier: str) -> float:
     try:
         return float(multiplier or 1)
     except ValueError:
-        raise exceptions.InvalidText("--weigh", text, "NAME or NAME=MULTIPLIER") from None
+        raise exceptions.InvalidInput("text", "--weigh", text, "NAME or NAME=MULTIPLIER") from None
 
 
 def _settings(name: str) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _read(name: str) -> tuple[NodeReader, Node]:
 
     file = "standard input" if name == "-" else name
     text = read_input(name)
-    return NodeReader(file, exceptions.InvalidText), read_nodes(text, file, exceptions.InvalidText)
+    return NodeReader(file, "text"), read_nodes(text, file, "text")
 
 
 class ListFilters(Lister):

@@ -75,14 +75,16 @@ def _device_of(ledger: Ledger, device: str) -> str:
 
     host, slash, address = device.rpartition("/")
     if not slash or not host:
-        raise exceptions.InvalidInput("device", device, "HOST/ADDRESS, or the name of its provider")
+        raise exceptions.InvalidInput(
+            "value", "device", device, "HOST/ADDRESS, or the name of its provider"
+        )
     if ledger.backend.uuids([device]):
         return device
     (found,) = read_devices(ledger, host)
     one = found.find(address)
     if one.device.parent is not None:
         expected = f"a whole device: a virtual function is disabled with its card {one.provider}"
-        raise exceptions.InvalidInput("device", device, expected)
+        raise exceptions.InvalidInput("value", "device", device, expected)
     return one.provider
 
 
@@ -209,7 +211,9 @@ def _drained(
         reason, until = parsed_args.reason, _until(ledger, parsed_args.until)
         try:
             found = ledger.drain(name, reason=reason, until=until)
-        except exceptions.InvalidField as error:
+        except exceptions.InvalidInput as error:
+            if not error.is_about("field"):
+                raise
             if reason is not None:
                 raise
             raise Misused(f"{parsed_args.name} is in service: say why with --reason") from error

@@ -103,10 +103,10 @@ class Guide:
         """Give back what the jobs hold, and forget the machine if it was not there before."""
         while self._jobs:
             ledger, job = self._jobs[-1]
-            with contextlib.suppress(exceptions.ConsumerNotFound):
+            with contextlib.suppress(exceptions.NotFound):
                 ledger.release(job)
             self._jobs.pop()
-        with contextlib.suppress(exceptions.ProviderInUse):
+        with contextlib.suppress(exceptions.InUse):
             self._forget()
 
     # --- the steps ---
@@ -148,9 +148,11 @@ class Guide:
         self._added = None if self._machine_stays else (ledger, uuid)
         try:
             ledger.provider(machine.name)
-        except exceptions.ProviderNotFound:
+        except exceptions.NotFound as error:
+            if not error.is_about("provider"):
+                raise
             ours = Provider(machine.name, machine.inventories, traits=machine.traits, uuid=uuid)
-            with contextlib.suppress(exceptions.ProviderExists):  # since a moment ago
+            with contextlib.suppress(exceptions.AlreadyExists):  # since a moment ago
                 return str(ledger.sync(ours))
         return f"{machine.name} is kept there already, and stays as it is."
 
@@ -181,7 +183,9 @@ class Guide:
         self._jobs.append((ledger, job))  # before: a claim may be made and its answer lost
         try:
             done = claim_at(ledger, job, half, host)
-        except exceptions.ConsumerExists:
+        except exceptions.AlreadyExists as error:
+            if not error.is_about("consumer"):
+                raise
             self._jobs.remove((ledger, job))  # somebody else's
             raise
         if isinstance(done, Claim):
@@ -219,19 +223,21 @@ class Guide:
     def _leave(self, host: str) -> None:
         try:
             self._forget()
-        except exceptions.ProviderInUse:
+        except exceptions.InUse as error:
+            if not error.is_about("provider"):
+                raise
             self._added = None
             self._tell(f"{host} stays in the ledger: somebody else holds something of it by now.")
 
     def _forget(self) -> None:
         """Remove the machine, if the tour made it and it was not to stay.
 
-        :raises ProviderInUse: if somebody else holds something of it
+        :raises InUse: if somebody else holds something of it
         """
         if self._added is None:
             return
         ledger, uuid = self._added
-        with contextlib.suppress(exceptions.ProviderNotFound):
+        with contextlib.suppress(exceptions.NotFound):
             ledger.remove(uuid)
         self._added = None
 

@@ -31,7 +31,7 @@ def moment_of(what: str, said: str, now: datetime.datetime) -> datetime.datetime
     2026-11-20 12:00:00+00:00 2026-11-01 08:00:00+00:00
 
     :param now: the time of the ledger
-    :raises InvalidField: for what is no such moment
+    :raises InvalidInput: for what is no such moment
     """
     if said == "now":
         return now
@@ -47,7 +47,7 @@ def moment_of(what: str, said: str, now: datetime.datetime) -> datetime.datetime
             return _begin_of(datetime.date(int(month[1]), int(month[2]), 1))
         return datetime.datetime.fromisoformat(said).astimezone()
     except (ValueError, OverflowError, argparse.ArgumentTypeError) as error:
-        raise exceptions.InvalidField(what, said, WHEN) from error
+        raise exceptions.InvalidInput("field", what, said, WHEN) from error
 
 
 def _begin_of(day: datetime.date) -> datetime.datetime:

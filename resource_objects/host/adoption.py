@@ -62,13 +62,13 @@ class Record:
     figures: Mapping[str, int] = dataclasses.field(default_factory=dict)
     knows_reserved: bool = True
     free: Mapping[str, Inventory] = dataclasses.field(default_factory=dict)
-    unread: Mapping[str, exceptions.InvalidRow] = dataclasses.field(default_factory=dict)
+    unread: Mapping[str, exceptions.InvalidInput] = dataclasses.field(default_factory=dict)
 
     def require_read(self, kept: Iterable[str]) -> None:
         """Refuse to adopt what cannot be read: the host could be freer than the record says.
 
         :param kept: what lies over the tree of the host in the ledger
-        :raises InvalidRow: if a column of one of these cannot be read
+        :raises InvalidInput: if a column of one of these cannot be read
         """
         for kind in kept:
             if kind in self.unread:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
 from resource_objects.host.adoption import Drift, Record, unexplained
 from resource_objects.host.columns import (
     COUNTS,
@@ -35,6 +35,7 @@ from resource_objects.providers.holders import unattributed
 from resource_objects.providers.orders import Use
 from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.providers.usage import usage_of
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import (
     Amount,
     Amounts,
@@ -212,11 +213,11 @@ class Binding:
         """Return the host as it is now, None if it is not there and was not.
 
         :param uuid: of one that was just made
-        :raises ProviderNotFound: if it was there and is gone
+        :raises NotFound: if it was there and is gone
         """
         found = read_host(self.ledger, self.provider, uuid or self.uuid, self.record)
         if found is None and (self.host is not None or uuid is not None):
-            raise exceptions.ProviderNotFound(self.provider)
+            raise exceptions.NotFound("provider", self.provider)
         return found
 
 
@@ -228,7 +229,7 @@ def require_ledger(given: object) -> None:
     from resource_objects.ledger import Ledger  # whoever has one has loaded it
 
     if not isinstance(given, Ledger):
-        raise exceptions.InvalidInput("ledger", given, "a Ledger, as connect() returns")
+        raise exceptions.InvalidInput("value", "ledger", given, "a Ledger, as connect() returns")
 
 
 def read_host(
@@ -259,10 +260,12 @@ def read_host(
 def refuse_other_uuid(found: Host, uuid: str | None) -> None:
     """Refuse a provider of the right name that is another machine.
 
-    :raises ProviderExists: if it has another uuid
+    :raises AlreadyExists: if it has another uuid
     """
     if uuid not in (None, found.uuid):
-        raise exceptions.ProviderExists(found.name, f"with the uuid {found.uuid}, not {uuid}")
+        raise exceptions.AlreadyExists(
+            "provider", found.name, f"with the uuid {found.uuid}, not {uuid}"
+        )
 
 
 # --- what a view has ------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ def states(
             now[name].update(used=used + change)
     for kind, amounts in pending.located.items():
         if kind not in now:
-            raise CapacityException.of(_absent(kind, one, binding) for one in amounts)
+            raise CapacityException(_absent(kind, one, binding) for one in amounts)
         for amount in gives_back_first(amounts):
             if amount.is_negative or isinstance(now[kind], Identified):
                 _fit(now[kind], amount, binding)
@@ -362,7 +365,7 @@ def _fit(inventory: Inventory, amount: Amount, binding: Binding) -> None:
     try:
         inventory.fit(amount)
     except CapacityException as refusal:
-        raise CapacityException.of(
+        raise CapacityException(
             dataclasses.replace(reason, where=reason.where or binding.provider)
             for reason in refusal.reasons
         ) from refusal

@@ -165,7 +165,7 @@ class Column(abc.ABC):
         """Return what the columns say there is, by resource: none if nothing.
 
         :param found: what columns read before said
-        :raises InvalidRow: if a column cannot be read
+        :raises InvalidInput: if a column cannot be read
         """
 
     @abc.abstractmethod
@@ -202,7 +202,7 @@ class Column(abc.ABC):
         Only columns that do not tell use (:attr:`tells_use`) are asked.
 
         :param known: what was read or stated of it, None if nothing was, or there is none
-        :raises InvalidRow: if a column cannot be read
+        :raises InvalidInput: if a column cannot be read
         """
         return None
 
@@ -245,7 +245,7 @@ def column_of(name: str) -> Column | None:
 def read_inventories(row: Mapping[str, Any], settings: Settings) -> Inventories:
     """Return what a row says there is.
 
-    :raises InvalidRow: if a column cannot be read
+    :raises InvalidInput: if a column cannot be read
     """
     found: dict[str, Inventory] = {}
     for column in columns():
@@ -433,14 +433,16 @@ def read_reserved(given: Any) -> Amounts:
     """Return what a host keeps for itself: amounts, or what they are made from.
 
     :raises InvalidInput: if they cannot be amounts
-    :raises NegativeAmount: if one gives back
+    :raises InvalidInput: if one gives back
     :raises InvalidInventory: for a resource that a compute node does not count
     """
     reserved = Amounts.of(given)
     for name, amount in reserved.by_name():
         counted_class(name, "reserved")
         if amount.is_negative:
-            raise exceptions.NegativeAmount(f"reserved {name}", amount, "0 or more")
+            raise exceptions.InvalidInput(
+                "negative amount", f"reserved {name}", amount, "0 or more"
+            )
     return reserved
 
 
@@ -449,10 +451,10 @@ def read_ratios(given: Any, what: str = "ratios") -> dict[str, Decimal]:
 
     None, as a whole or for one resource, states nothing.
 
-    :raises InvalidRatio: for a ratio that is none
-    :raises InvalidText: for text that does not parse
+    :raises InvalidInput: for a ratio that is none
+    :raises InvalidInput: for text that does not parse
     :raises InvalidInventory: for a resource that a compute node does not count
-    :raises UnknownResourceClass: for a resource that nobody knows
+    :raises InvalidInput: for a resource that nobody knows
 
     >>> read_ratios("VCPU=16,MEMORY_MB=1.5")
     {'VCPU': Decimal('16'), 'MEMORY_MB': Decimal('1.5')}
@@ -464,20 +466,24 @@ def read_ratios(given: Any, what: str = "ratios") -> dict[str, Decimal]:
     for key, value in pairs.items():
         name = counted_class(key, what)
         if name in found:
-            raise exceptions.DuplicateKey(what, name, "each resource once")
+            raise exceptions.InvalidInput("repetition", what, name, "each resource once")
         if value is None:
             continue
         try:
             found[name] = to_ratio(value)
-        except exceptions.InvalidRatio as error:
-            raise exceptions.InvalidRatio(f"{what}: {name}", value, error.expected) from error
+        except exceptions.InvalidInput as error:
+            if not error.is_about("ratio"):
+                raise
+            raise exceptions.InvalidInput(
+                "ratio", f"{what}: {name}", value, error.expected
+            ) from error
     return found
 
 
 def counted_class(key: Any, what: str) -> str:
     """Return the name of a resource that a compute node counts.
 
-    :raises UnknownResourceClass: if nobody knows it
+    :raises InvalidInput: if nobody knows it
     :raises InvalidInventory: if a compute node has no columns for it
     """
     name = resource(key).name
@@ -492,7 +498,7 @@ def stated_ratio(column: str, value: float | Decimal | None) -> Decimal | None:
 
     A 32-bit float that was widened to 64 bits is taken by its 32-bit form.
 
-    :raises InvalidRatio: naming the column, for a ratio that is out of range or too precise
+    :raises InvalidInput: naming the column, for a ratio that is out of range or too precise
 
     >>> stated_ratio("ram_allocation_ratio", 1.149999976158142)
     Decimal('1.15')
@@ -503,8 +509,12 @@ def stated_ratio(column: str, value: float | Decimal | None) -> Decimal | None:
         return None
     try:
         return ratio_from_float_column(value)
-    except exceptions.InvalidRatio as error:
-        raise exceptions.InvalidRatio(column, value, f"{error.expected}, or 0 for none") from error
+    except exceptions.InvalidInput as error:
+        if not error.is_about("ratio"):
+            raise
+        raise exceptions.InvalidInput(
+            "ratio", column, value, f"{error.expected}, or 0 for none"
+        ) from error
 
 
 # --- types of columns -----------------------------------------------------------------------------
@@ -513,7 +523,7 @@ def stated_ratio(column: str, value: float | Decimal | None) -> Decimal | None:
 def coerced(column: str, field: fields.Field[Any], row: Mapping[str, Any]) -> Any:
     """Return the value of a column as its field keeps it, None if it is not there.
 
-    :raises InvalidField: naming the column, for a value that it cannot hold
+    :raises InvalidInput: naming the column, for a value that it cannot hold
     """
     if column not in row:
         return None
@@ -526,7 +536,7 @@ def coerced(column: str, field: fields.Field[Any], row: Mapping[str, Any]) -> An
         raise
     except (ValueError, TypeError, ArithmeticError) as error:
         what = f"ComputeNode.{column}"
-        raise exceptions.InvalidField(what, value, field.describe()) from error
+        raise exceptions.InvalidInput("field", what, value, field.describe()) from error
 
 
 _AS_IT_IS = (str, int, float, bool)

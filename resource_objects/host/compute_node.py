@@ -191,8 +191,8 @@ class ComputeNode(base.ResourceObject):
         super().__init__()
         for name in values:
             if name not in (*_written_columns(), DISK_REPORT, *CARRIED):
-                raise exceptions.UnknownField(
-                    f"ComputeNode.{name}", values[name], "a column of a compute node"
+                raise exceptions.InvalidInput(
+                    "field name", f"ComputeNode.{name}", values[name], "a column of a compute node"
                 )
         others = rows.checked(dict(other_columns or {}))
         self._begin({**others, **values}, reserved, read_ratios(ratios))
@@ -213,12 +213,12 @@ class ComputeNode(base.ResourceObject):
         :param ratios: allocation ratios that count whatever the row states, such as ``"VCPU=16"``
         :param initial_ratios: ratios where the row states none, instead of Nova's
 
-        :raises InvalidRow: naming the column, its value and what was expected
+        :raises InvalidInput: naming the column, its value and what was expected
         :raises InvalidInput: of a parameter that cannot be
 
         >>> ComputeNode.from_row({"vcpus": 8, "vcpus_used": "3"})
         Traceback (most recent call last):
-        resource_objects.exceptions.InvalidRow: vcpus_used: got '3', expected an integer from 0 ...
+        resource_objects.exceptions.InvalidInput: vcpus_used: got '3', expected an integer ...
         """
         if isinstance(row, ComputeNode):
             if reserved is None:
@@ -300,7 +300,9 @@ class ComputeNode(base.ResourceObject):
             for column in columns():
                 column.check(self.row, self._settings)
         if self.obj_attr_is_set("inventories") != self.obj_attr_is_set("saved"):
-            raise exceptions.InvalidField("ComputeNode.saved", None, "set if inventories are")
+            raise exceptions.InvalidInput(
+                "field", "ComputeNode.saved", None, "set if inventories are"
+            )
         if self.obj_attr_is_set("inventories"):
             self._follow_report()
 
@@ -314,12 +316,12 @@ class ComputeNode(base.ResourceObject):
 
         :param name: name or uuid of the host; the node stays with that uuid when names move
         :raises InvalidInput: if the ledger is none, or the name cannot be one
-        :raises ProviderNotFound: if there is no such host
+        :raises NotFound: if there is no such host
         """
         views.require_ledger(ledger)
         found = views.read_host(ledger, names.provider_name(name))
         if found is None:
-            raise exceptions.ProviderNotFound(name)
+            raise exceptions.NotFound("provider", name)
         ratios: dict[str, Any] = {
             column.ratio: float(count.allocation_ratio)
             for column in COUNTS.values()
@@ -334,7 +336,7 @@ class ComputeNode(base.ResourceObject):
     def obj_load_attr(self, attrname: str) -> None:
         """Read the inventories from the row when they are first asked for.
 
-        :raises InvalidRow: if a column cannot be read
+        :raises InvalidInput: if a column cannot be read
         :raises FieldNotSet: for a column that is not set
         """
         if attrname not in ("inventories", "saved"):
@@ -567,7 +569,7 @@ class ComputeNode(base.ResourceObject):
         :raises InvalidInventory: for a resource that a compute node has no columns for, another
             kind of inventory, unit rules that no column says, other cells or devices or usage of
             them than the ledger has, or CPUs of cells taken by number only; nothing changed
-        :raises UnknownResourceClass: for a resource that nobody knows
+        :raises InvalidInput: for a resource that nobody knows
 
         >>> from resource_objects.resources import IntegerInventory
         >>> node = ComputeNode(memory_mb=1024, memory_mb_used=0)
@@ -671,8 +673,8 @@ class ComputeNode(base.ResourceObject):
         Nova's own change tracking sees exactly these fields. Ratios are written as floats, which
         is what these columns are; of at most six places, they read back exactly.
 
-        :raises InvalidRow: if the target is neither
-        :raises InvalidField: for a changed column that Nova's object cannot be given
+        :raises InvalidInput: if the target is neither
+        :raises InvalidInput: for a changed column that Nova's object cannot be given
             (``supported_instances``, ``extra_resources``); nothing was set
         """
         rows.write(target, self.changes())
@@ -703,8 +705,8 @@ class ComputeNode(base.ResourceObject):
         :param provider: name of the host in the ledger, by default ``hypervisor_hostname``, else
             ``host``
         :raises InvalidInput: if the ledger is none
-        :raises InvalidName: if there is no name, or one that no provider or consumer can have
-        :raises ProviderExists: if the provider of that name has another uuid than this node
+        :raises InvalidInput: if there is no name, or one that no provider or consumer can have
+        :raises AlreadyExists: if the provider of that name has another uuid than this node
         :raises CapacityException: if more is pending to be given back than is used there
         """
         views.require_ledger(ledger)
@@ -750,17 +752,19 @@ class ComputeNode(base.ResourceObject):
         free, unread = self._counted_free()
         return Record(saved, unknown, self.given_reserved is not None, free, unread)
 
-    def _counted_free(self) -> tuple[dict[str, Inventory], dict[str, exceptions.InvalidRow]]:
+    def _counted_free(self) -> tuple[dict[str, Inventory], dict[str, exceptions.InvalidInput]]:
         """Return what the record counts only the free ones of, and what of it cannot be read."""
         free: dict[str, Inventory] = {}
-        unread: dict[str, exceptions.InvalidRow] = {}
+        unread: dict[str, exceptions.InvalidInput] = {}
         known = members(self.saved) if self.obj_attr_is_set("saved") else {}
         for column in columns():
             if column.tells_use:
                 continue
             try:
                 said = column.free(self.row, known.get(column.resource))
-            except exceptions.InvalidRow as error:
+            except exceptions.InvalidInput as error:
+                if not error.is_about("row"):
+                    raise
                 unread[column.resource] = error
             else:
                 if said is not None:
@@ -793,7 +797,9 @@ class ComputeNode(base.ResourceObject):
             found: str | None = getattr(self, f"_obj_{name}", None)
             if found is not None:
                 return found
-        raise exceptions.InvalidName("provider name", None, "hypervisor_hostname or host to be set")
+        raise exceptions.InvalidInput(
+            "name", "provider name", None, "hypervisor_hostname or host to be set"
+        )
 
     def _provider_uuid(self) -> str | None:
         uuid = getattr(self, "_obj_uuid", None)
@@ -805,7 +811,7 @@ class ComputeNode(base.ResourceObject):
             host = getattr(self, "_obj_hypervisor_hostname", None) or getattr(
                 self, "_obj_host", None
             )
-            raise exceptions.NotBound(host or "compute node")
+            raise exceptions.Conflict("binding", host or "compute node")
         return self._binding
 
     @property
@@ -816,7 +822,7 @@ class ComputeNode(base.ResourceObject):
         the ledger's host does not have. It is as it was when the node was bound, and nothing of it
         is written: the ledger knows who holds what. Nothing of a node that was loaded.
 
-        :raises NotBound: if there is no ledger
+        :raises Conflict: if there is no ledger
         """
         return self._bound.drift
 
@@ -824,7 +830,7 @@ class ComputeNode(base.ResourceObject):
     def consumer(self) -> str:
         """Who holds what this view saves.
 
-        :raises NotBound: if there is no ledger
+        :raises Conflict: if there is no ledger
         """
         return self._bound.consumer
 
@@ -844,9 +850,9 @@ class ComputeNode(base.ResourceObject):
         That is what belongs together: devices of a consumer with a name are near its cells, and
         unit rules bind all that it holds. Cost: one read of the tree; nothing is written.
 
-        :raises NotBound: if there is no ledger
+        :raises Conflict: if there is no ledger
         :raises CapacityException: with who holds what
-        :raises ProviderNotFound: if the host is gone
+        :raises NotFound: if the host is gone
         """
         saving.check_save(self)
 
@@ -869,15 +875,15 @@ class ComputeNode(base.ResourceObject):
 
         :param operation: id of the write of usage, for a caller that may have to repeat it in
             another process; use it for one change only
-        :raises NotBound: if there is no ledger
+        :raises Conflict: if there is no ledger
         :raises CapacityException: if it does not fit, with who holds what, or gives back more than
             the consumer holds; for a consumer with a name, also if its devices are not near its
             cells
-        :raises StaleDefinition: if a figure was changed here and by somebody else
-        :raises ProviderNotFound: if the host is gone, even if another has its name now
-        :raises ProviderExists: if the host was not there, and its name is another machine's now
+        :raises Stale: if a figure was changed here and by somebody else
+        :raises NotFound: if the host is gone, even if another has its name now
+        :raises AlreadyExists: if the host was not there, and its name is another machine's now
         :raises InvalidInventory: as :meth:`check`
-        :raises InvalidRow: if the record is not adopted yet, the host has devices, and the column
+        :raises InvalidInput: if the record is not adopted yet, the host has devices, and the column
             that counts them cannot be read
         :raises LostConnection: if it is not known whether it was done
         """
@@ -886,8 +892,8 @@ class ComputeNode(base.ResourceObject):
     def reload(self) -> None:
         """Read the host again; what was pending, and not saved, is dropped.
 
-        :raises NotBound: if there is no ledger
-        :raises ProviderNotFound: if the host is gone
+        :raises Conflict: if there is no ledger
+        :raises NotFound: if the host is gone
         """
         self._count_anew(Pending())
         self._binding = dataclasses.replace(self._bound, sent=None)
@@ -897,7 +903,7 @@ class ComputeNode(base.ResourceObject):
         binding = self._bound
         found = binding.read(uuid)
         if found is None:
-            raise exceptions.ProviderNotFound(binding.provider)
+            raise exceptions.NotFound("provider", binding.provider)
         binding = binding.at(found)
         self._attach(binding, *views.states(binding, pending, {}, self.inventories))
         self._store("given_reserved", self.reserved)  # as the ledger has it
@@ -930,14 +936,18 @@ class ComputeNode(base.ResourceObject):
         same = (carried, counted, dict(self.other_columns), self.reserved, self.disk_limit_gb)
         try:
             return (*same, self.inventories, self._pending)
-        except exceptions.InvalidRow:
+        except exceptions.InvalidInput as error:
+            if not error.is_about("row"):
+                raise
             return (*same, {n: self.row.get(n) for n in _texts()})
 
     def __str__(self) -> str:
         name = getattr(self, "_obj_hypervisor_hostname", None) or getattr(self, "_obj_host", None)
         try:
             return f"{name or 'compute node'}: {self.inventories}"
-        except exceptions.InvalidRow as error:
+        except exceptions.InvalidInput as error:
+            if not error.is_about("row"):
+                raise
             return f"{name or 'compute node'}: {error}"
 
 

@@ -26,7 +26,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from resource_objects.exceptions import InvalidAddress, InvalidInput
+from resource_objects.exceptions import InvalidInput
 from resource_objects.host.facts import DeviceKind, Machine, PCIDevice
 from resource_objects.host.rules import (
     DeviceRule,
@@ -77,7 +77,7 @@ def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) ->
 
     :param rules: as rules or their text, the first that is about a device decides
     :raises InvalidInput: if the machine is none, or the rules are no list
-    :raises InvalidRule: if a rule does not parse
+    :raises InvalidInput: if a rule does not parse
 
     >>> from resource_objects.host.facts import Core
     >>> vmd = PCIDevice("10000:01:00.0", "144d", "a808", "010802")
@@ -91,7 +91,7 @@ def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) ->
     10000:01:00.0 is skipped: its domain has more than 16 bits, which nothing can name
     """
     if not isinstance(machine, Machine):
-        raise InvalidInput("machine", machine, "a Machine, as discover() returns")
+        raise InvalidInput("value", "machine", machine, "a Machine, as discover() returns")
     matched = match_rules(read_rules(rules), machine.devices)
     there = {device.address: device for device in machine.devices}
     why_not = {one.device.address: _why_not(one, there) for one in matched}
@@ -124,7 +124,9 @@ def _why_not(one: MatchedDevice, there: Mapping[str, PCIDevice]) -> str | None:
     device, rule = one.device, one.rule
     try:
         parse_address(device.address)
-    except InvalidAddress:
+    except InvalidInput as error:
+        if not error.is_about("PCI address"):
+            raise
         return _why_no_address(device.address)
     if device.kind.is_part:
         above = there.get(device.parent_address or "")

@@ -40,9 +40,9 @@ def discover(driver: str = "linux", **options: Any) -> Machine:
     resource_objects.exceptions.DiscoveryError: /nowhere cannot be read: expected a directory ...
     >>> discover("solaris")
     Traceback (most recent call last):
-    resource_objects.exceptions.PluginNotFound: plug-in 'solaris' of resource_objects.discovery ...
+    resource_objects.exceptions.PluginError: plug-in 'solaris' of resource_objects.discovery ...
 
-    :raises PluginNotFound: if there is no such driver; it names those that there are
+    :raises PluginError: if there is no such driver; it names those that there are
     :raises PluginError: if it does not load, it cannot be called, or what it returns is no machine
     :raises InvalidInput: if the driver takes no such options
     :raises DiscoveryError: if the machine's own description is missing or cannot be read

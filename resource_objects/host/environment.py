@@ -53,7 +53,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from resource_objects.exceptions import DeviceUnknown, InvalidInput, ProviderNotFound
+from resource_objects.exceptions import InvalidInput, NotFound
 from resource_objects.names import natural_order
 from resource_objects.providers import Allocation, Claim, Provider
 from resource_objects.providers.allocation import total
@@ -103,7 +103,7 @@ def job_environment(
     :param host: the root of its tree, as ``ledger.provider`` returns it
     :param assigned: as ``ledger.assigned`` returns it: it tells CPUs that were left empty on
         purpose from those to run on; without it all are to run on
-    :raises DeviceUnknown: if the claim does not say which GPU it is about
+    :raises NotFound: if the claim does not say which GPU it is about
     :raises InvalidInput: if they are no claim and no provider
 
     >>> import resource_objects as ro
@@ -118,9 +118,11 @@ def job_environment(
     ('3,5', '')
     """
     if not isinstance(claim, Claim):
-        raise InvalidInput("claim", claim, "a Claim, as ledger.claim and ledger.held return")
+        raise InvalidInput(
+            "value", "claim", claim, "a Claim, as ledger.claim and ledger.held return"
+        )
     if not isinstance(host, Provider):
-        raise InvalidInput("host", host, "a Provider, as ledger.provider returns")
+        raise InvalidInput("value", "host", host, "a Provider, as ledger.provider returns")
     known = {one.name for one in host.walk()}
     held = [one for one in claim.allocations if one.provider in known]
     visible, parts, mig = _visible(claim.consumer, host, held)
@@ -149,10 +151,10 @@ def read_environment(
     :param host: a provider of the host's tree, by name or uuid; None: the only one it holds
         something of. Of several those do not count of which it holds neither VCPUs, CPUs, memory
         nor devices, as of a pool of disks that hosts share
-    :raises ConsumerNotFound: if it holds nothing
-    :raises ProviderNotFound: if the host is not there
+    :raises NotFound: if it holds nothing
+    :raises NotFound: if the host is not there
     :raises InvalidInput: if it holds something of several hosts and none is named
-    :raises DeviceUnknown: as :func:`job_environment`
+    :raises NotFound: as :func:`job_environment`
     """
     claim = consumer if isinstance(consumer, Claim) else ledger.held(consumer)
     held: dict[str, list[Allocation]] = {}
@@ -164,9 +166,11 @@ def read_environment(
                 held.setdefault(roots[each.provider], []).append(each)
         hosts = [name for name, some in held.items() if any(map(_is_of_host, some))] or [*held]
         if len(hosts) > 1:
-            raise InvalidInput(f"host of {claim.consumer}", None, f"one of {', '.join(hosts)}")
+            raise InvalidInput(
+                "value", f"host of {claim.consumer}", None, f"one of {', '.join(hosts)}"
+            )
         if not hosts:
-            raise ProviderNotFound(named[0] if named else claim.consumer)
+            raise NotFound("provider", named[0] if named else claim.consumer)
         host = hosts[0]
     (tree,) = ledger.trees(host)
     return job_environment(claim, tree, ledger.assigned(claim.consumer))
@@ -246,7 +250,9 @@ def _instance(
         if gpu.vendor == CUDA and gpu.provider.name in (owners or {provider.name})
     ]
     if len(places) != 1:
-        raise DeviceUnknown(consumer, f"{one}: no UUID, and it does not say of which GPU it is")
+        raise NotFound(
+            "device", consumer, f"{one}: no UUID, and it does not say of which GPU it is"
+        )
     placement = PLACEMENT.search(provider.name)
     return places[0], f"{placement[1]}:{placement[2]}" if placement else one.resource_class
 
@@ -260,15 +266,18 @@ def _names(
         return uuids
     unknown = next(gpus[place] for place in mine if place not in uuids)
     if instances:
-        raise DeviceUnknown(
+        raise NotFound(
+            "device",
             consumer,
             f"{unknown.provider.name}: no UUID, which stands beside those of MIG instances",
         )
     addressed = [gpus[place].address is not None for place in of_vendor]
     if any(addressed) and not all(addressed):
         lacks = of_vendor[addressed.index(False)]
-        raise DeviceUnknown(
-            consumer, f"{gpus[lacks].provider.name}: no address, so GPUs cannot be numbered"
+        raise NotFound(
+            "device",
+            consumer,
+            f"{gpus[lacks].provider.name}: no address, so GPUs cannot be numbered",
         )
     return {place: str(of_vendor.index(place)) for place in mine}
 
@@ -328,7 +337,7 @@ def _taken(
         if one.units:
             wholes = {place: gpu for place, gpu in wholes.items() if gpu.address in one.units}
         elif amount < len(wholes):
-            raise DeviceUnknown(consumer, f"{one}, of {len(wholes)}: it does not say which")
+            raise NotFound("device", consumer, f"{one}, of {len(wholes)}: it does not say which")
         yield from dict.fromkeys(wholes, Fraction(1)).items()
         return
     uses = [

@@ -431,7 +431,7 @@ def _huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
 
 def require(condition: bool, what: str, value: object, expected: str) -> None:
     if not condition:
-        raise InvalidInput(what, value, expected)
+        raise InvalidInput("value", what, value, expected)
 
 
 def is_integer(value: object) -> bool:

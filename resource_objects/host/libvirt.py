@@ -97,7 +97,9 @@ def read_machine(
     """
     for method in ("getCapabilities", "listAllDevices"):
         if not callable(getattr(connection, method, None)):
-            raise InvalidInput("libvirt connection", connection, f"an object with {method}()")
+            raise InvalidInput(
+                "value", "libvirt connection", connection, f"an object with {method}()"
+            )
     try:
         capabilities = connection.getCapabilities()
         name = connection.getHostname() if hostname is None else hostname
@@ -412,7 +414,7 @@ def _devices(texts: Iterable[str], findings: list[DiscoveryFinding]) -> tuple[PC
         try:
             root = _parsed(_NODE_DEVICE, text, "device")
         except DiscoveryError as error:
-            findings.append(DiscoveryFinding(error.subject, error.detail))
+            findings.append(DiscoveryFinding(error.name, error.detail))
         else:
             every.append((_text(root, "name") or f"{_NODE_DEVICE} {len(every)}", root))
     made = _Made(every)
@@ -424,7 +426,7 @@ def _devices(texts: Iterable[str], findings: list[DiscoveryFinding]) -> tuple[PC
         try:
             device = _device(name, root, pci, made)
         except DiscoveryError as error:
-            findings.append(DiscoveryFinding(error.subject, error.detail))
+            findings.append(DiscoveryFinding(error.name, error.detail))
         except InvalidInput as error:
             findings.append(DiscoveryFinding(name, str(error)))
         else:

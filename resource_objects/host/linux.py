@@ -105,7 +105,7 @@ def read_machine(
 
 def _require_path(what: str, path: object) -> None:
     if not isinstance(path, str | bytes | os.PathLike):
-        raise InvalidInput(what, path, "a path")
+        raise InvalidInput("value", what, path, "a path")
 
 
 def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machine:
@@ -140,7 +140,7 @@ def _page_size(tree: Tree, page_size_bytes: int | None) -> int:
     if page_size_bytes is not None:
         is_integer = isinstance(page_size_bytes, int) and not isinstance(page_size_bytes, bool)
         if not is_integer or page_size_bytes < 1:
-            raise InvalidInput("page_size_bytes", page_size_bytes, "an integer, 1 or more")
+            raise InvalidInput("value", "page_size_bytes", page_size_bytes, "an integer, 1 or more")
         return page_size_bytes
     return os.sysconf("SC_PAGE_SIZE") if tree.live else _CAPTURED_PAGE_SIZE
 

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-from resource_objects.exceptions import InvalidInput, InvalidInventory, InvalidName
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import MIB, Machine
 from resource_objects.host.numa import CPUSet, CPUSplit, ReservedPages, cpu_sets, numa_inventory
@@ -94,15 +94,15 @@ def provider_tree(
         has it; so are ``physnets`` and ``tunneled``
     :param on_invalid: called with the class and the error of an inventory of the host that is
         invalid; returns the one to use instead, None for none. By default the error is raised
-    :raises InvalidName: if there is no host name and no ``name`` either
+    :raises InvalidInput: if there is no host name and no ``name`` either
     :raises InvalidInventory: if more is reserved than there is, an argument is about a resource
         that the host itself does not offer, CPUs are not online or in both sets, or pages or
         cells are not there
     :raises InvalidInput: if the machine is none, or what only cells have is given without ``numa``
-    :raises InvalidRatio: if a ratio is none
-    :raises InvalidText: for a list of CPUs that does not parse
-    :raises DuplicateKey: if a resource is named twice
-    :raises InvalidRule: if a rule does not parse
+    :raises InvalidInput: if a ratio is none
+    :raises InvalidInput: for a list of CPUs that does not parse
+    :raises InvalidInput: if a resource is named twice
+    :raises InvalidInput: if a rule does not parse
 
     >>> from resource_objects.host.facts import Core, NUMACell, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
@@ -121,10 +121,12 @@ def provider_tree(
     box/numa0: NUMA_TOPOLOGY=cell 0: 1 dedicated CPUs 4096 MiB
     """
     if not isinstance(machine, Machine):
-        raise InvalidInput("machine", machine, "a Machine, as discover() returns")
+        raise InvalidInput("value", "machine", machine, "a Machine, as discover() returns")
     host = name if name is not None else machine.hostname
     if host is None:
-        raise InvalidName("host name", host, "a name, for the machine does not tell its own")
+        raise InvalidInput(
+            "name", "host name", host, "a name, for the machine does not tell its own"
+        )
     sets = cpu_sets(machine, shared, dedicated)
     rates = _ratios(ratios)
     cells = {"reserved_pages": reserved_pages, "physnets": physnets, "tunneled": tunneled}
@@ -154,7 +156,7 @@ def _cells(
     if not numa:
         for name, given in settings.items():
             if given:
-                raise InvalidInput(name, given, "nothing: cells are not asked for")
+                raise InvalidInput("value", name, given, "nothing: cells are not asked for")
         return None
     return numa_inventory(
         machine,

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidInventory, InvalidText
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.host.facts import Machine, NUMACell, Pages
 from resource_objects.resources import text
 from resource_objects.resources.numa import (
@@ -70,12 +70,12 @@ def numa_inventory(
     :param physnets: networks that have devices next to a cell, ``{cell: names}``
     :param tunneled: cells that have devices for tunnelled networks next to them
     :raises InvalidInput: if the machine is none, or a set, mapping or name is none
-    :raises InvalidText: for a CPU list, pages or a page size that do not parse
-    :raises DuplicateKey: for pages that are reserved twice
+    :raises InvalidInput: for a CPU list, pages or a page size that do not parse
+    :raises InvalidInput: for pages that are reserved twice
     :raises InvalidInventory: for CPUs that are not online or are in both sets, cells and pages
         that the machine does not have, more reserved pages than there are, or a page size that is
         no power of two
-    :raises InvalidRatio: if a ratio is none
+    :raises InvalidInput: if a ratio is none
 
     >>> from resource_objects.host.facts import MIB, Core, Pages
     >>> pages = (Pages(4096, 131072), Pages(2 * MIB, 256, free=256))
@@ -94,7 +94,7 @@ def numa_inventory(
     [480]
     """
     if not isinstance(machine, Machine):
-        raise InvalidInput("machine", machine, "a Machine, as discover() returns")
+        raise InvalidInput("value", "machine", machine, "a Machine, as discover() returns")
     sets = cpu_sets(machine, shared, dedicated)
     kept = read_reserved_pages(machine, reserved_pages)
     networks = _by_cell(machine, "physnets", physnets)
@@ -188,7 +188,7 @@ def _by_cell(machine: Machine, what: str, given: Any) -> Mapping[int, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise InvalidInput(what, given, "a mapping by cell")
+        raise InvalidInput("value", what, given, "a mapping by cell")
     _cells(machine, what, given)
     return given
 
@@ -196,7 +196,7 @@ def _by_cell(machine: Machine, what: str, given: Any) -> Mapping[int, Any]:
 def _cells(machine: Machine, what: str, given: Any) -> frozenset[int]:
     """Return ids of cells, refusing those that the machine does not have."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InvalidInput(what, given, "ids of cells")
+        raise InvalidInput("value", what, given, "ids of cells")
     named, ids = list(given), [cell.id for cell in machine.cells]
     for each in named:
         if type(each) is not int or each not in ids:
@@ -238,7 +238,7 @@ class CPUSplit:
 def cpu_sets(machine: Machine, shared: CPUSet = None, dedicated: CPUSet = None) -> CPUSplit:
     """Return which CPUs of a machine serve what. O(CPUs).
 
-    :raises InvalidText: for text that is no list of CPUs, or names none
+    :raises InvalidInput: for text that is no list of CPUs, or names none
     :raises InvalidInput: for anything else that is no set of CPUs, or an empty one
     :raises InvalidInventory: for a CPU that is not online, or is in both sets
 
@@ -279,7 +279,7 @@ def _online(machine: Machine, what: str, given: CPUSet) -> tuple[int, ...]:
 def _numbers(what: str, given: Any) -> tuple[int, ...]:
     numbers = tuple(given) if isinstance(given, Iterable) and not isinstance(given, bytes) else ()
     if not numbers or not all(type(each) is int and each >= 0 for each in numbers):
-        raise InvalidInput(what, given, "a list of CPUs such as 0-3,8, or their numbers")
+        raise InvalidInput("value", what, given, "a list of CPUs such as 0-3,8, or their numbers")
     return tuple(sorted(set(numbers)))
 
 
@@ -300,8 +300,8 @@ def read_reserved_pages(machine: Machine, given: ReservedPages) -> dict[int, dic
     """Return the pages that are kept: ``{cell: {size in KiB: count}}``.
 
     :raises InvalidInput: if it is no mapping of that form
-    :raises InvalidText: for text or a size that does not parse
-    :raises DuplicateKey: for a size of a cell that is said twice
+    :raises InvalidInput: for text or a size that does not parse
+    :raises InvalidInput: for a size of a cell that is said twice
     :raises InvalidInventory: if the machine has no such cell, the cell no such pages, or fewer
 
     >>> from resource_objects.host.facts import MIB, Core, NUMACell
@@ -314,7 +314,7 @@ def read_reserved_pages(machine: Machine, given: ReservedPages) -> dict[int, dic
         return {}
     mapping = _parsed(given) if isinstance(given, str) else given
     if not isinstance(mapping, Mapping):
-        raise InvalidInput(_WHAT, given, f"counts by cell and size, or {_FORM}")
+        raise InvalidInput("value", _WHAT, given, f"counts by cell and size, or {_FORM}")
     ids = [cell.id for cell in machine.cells]
     found: dict[int, dict[int, int]] = {}
     for cell, sizes in mapping.items():
@@ -322,7 +322,7 @@ def read_reserved_pages(machine: Machine, given: ReservedPages) -> dict[int, dic
             known = ", ".join(map(str, ids)) or "none"
             raise InvalidInventory(f"{_WHAT}: cell", cell, f"a cell of the machine: {known}")
         if not isinstance(sizes, Mapping):
-            raise InvalidInput(f"{_WHAT} of cell {cell}", sizes, "counts by size")
+            raise InvalidInput("value", f"{_WHAT} of cell {cell}", sizes, "counts by size")
         there = {size_kib(cell, pages): pages.total for pages in machine.cell(cell).pages}
         found[cell] = _checked(cell, sizes, there)
     return found
@@ -347,10 +347,10 @@ def _parsed(given: str) -> dict[int, dict[str, int]]:
         place, equals, count = (part.strip() for part in item.partition("="))
         cell, colon, size = (part.strip() for part in place.partition(":"))
         if not equals or not colon or not cell.isdecimal():
-            raise InvalidText(_WHAT, item, _FORM)
+            raise InvalidInput("text", _WHAT, item, _FORM)
         sizes = found.setdefault(text.integer(cell, f"{_WHAT}: cell"), {})
         if size in sizes:
-            raise DuplicateKey(_WHAT, place, "each size of a cell once")
+            raise InvalidInput("repetition", _WHAT, place, "each size of a cell once")
         sizes[size] = text.integer(count, f"{_WHAT}: count")
     return found
 
@@ -364,7 +364,9 @@ def _checked(cell: int, sizes: Mapping[Any, Any], there: Mapping[int, int]) -> d
                 f"{_WHAT}: size", show_kib(kib), f"one that cell {cell} has: {known}"
             )
         if kib in found:
-            raise DuplicateKey(f"{_WHAT} of cell {cell}", show_kib(kib), "each size once")
+            raise InvalidInput(
+                "repetition", f"{_WHAT} of cell {cell}", show_kib(kib), "each size once"
+            )
         if type(count) is not int or not 0 <= count <= there[kib]:
             raise InvalidInventory(
                 f"{_WHAT} of {show_kib(kib)} of cell {cell}", count, f"0 to {there[kib]}"
@@ -377,5 +379,7 @@ def _in_kib(sizes: Mapping[Any, Any]) -> Iterator[tuple[int, Any]]:
     for size, count in sizes.items():
         kib = parse_page_size(size)
         if not kib.isdecimal():
-            raise InvalidText(f"{_WHAT}: size", size, "a size such as 2MB, and no word for several")
+            raise InvalidInput(
+                "text", f"{_WHAT}: size", size, "a size such as 2MB, and no word for several"
+            )
         yield int(kib), count

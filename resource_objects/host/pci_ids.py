@@ -60,7 +60,7 @@ class PCINames:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike):
-            raise InvalidInput("file of PCI names", path, "a path")
+            raise InvalidInput("value", "file of PCI names", path, "a path")
         self.path = os.fsdecode(path)
 
     def vendor(self, vendor_id: str) -> str | None:

@@ -17,7 +17,7 @@ from oslo_serialization import jsonutils
 from oslo_utils import timeutils
 
 from resource_objects import exceptions
-from resource_objects.exceptions import InvalidField, InvalidInput, InvalidPrimitive, InvalidRow
+from resource_objects.exceptions import InvalidInput
 from resource_objects.host.columns import (
     CARRIED,
     DERIVED,
@@ -47,12 +47,12 @@ def is_nova_object(source: Any) -> bool:
 def parsed(source: Any) -> Any:
     """Return what JSON text says; anything else as it is.
 
-    :raises InvalidRow: for text that is no JSON
+    :raises InvalidInput: for text that is no JSON
     """
     try:
         return primitive.parsed(source, "source") if isinstance(source, str | bytes) else source
     except InvalidInput as error:
-        raise InvalidRow(error.what, error.value, error.expected) from None
+        raise InvalidInput("row", error.what, error.value, error.expected) from None
 
 
 def is_nova_primitive(source: Any) -> bool:
@@ -66,13 +66,13 @@ def row_of_nova(source: Any) -> dict[str, Any]:
     Fields that Nova 34 does not have are left with Nova's object, which keeps them.
 
     :param source: the object, its primitive, or JSON text of that
-    :raises InvalidRow: if it is no such object, or a field of it cannot be read
+    :raises InvalidInput: if it is no such object, or a field of it cannot be read
     """
     if is_nova_object(source):
         return _row_of_object(source)
     document = parsed(source)
     if not is_nova_primitive(document):
-        raise InvalidRow("source", source, "a nova.objects.ComputeNode, or its primitive")
+        raise InvalidInput("row", "source", source, "a nova.objects.ComputeNode, or its primitive")
     try:
         data, _ = primitive.opened(document, "source", primitive.NODE)
         return {
@@ -81,7 +81,7 @@ def row_of_nova(source: Any) -> dict[str, Any]:
             if field.name in data
         }
     except InvalidInput as error:
-        raise InvalidRow(error.what, error.value, error.expected) from None
+        raise InvalidInput("row", error.what, error.value, error.expected) from None
 
 
 def _row_of_object(node: Any) -> dict[str, Any]:
@@ -95,32 +95,34 @@ def _row_of_object(node: Any) -> dict[str, Any]:
         except exceptions.ResourceObjectsError:
             raise
         except Exception as error:  # a foreign object fails in its own ways
-            raise InvalidRow(column, node, f"a readable field {field.name}: {error}") from error
+            raise InvalidInput(
+                "row", column, node, f"a readable field {field.name}: {error}"
+            ) from error
     return row
 
 
 def row_of_mapping(source: Any) -> dict[str, Any]:
     """Return the columns of a row: a mapping, SQLAlchemy's ``Row``, or a model with ``items``.
 
-    :raises InvalidRow: if it is none of these, or a name of a column is not text
+    :raises InvalidInput: if it is none of these, or a name of a column is not text
     """
     found = getattr(source, "_mapping", source)  # SQLAlchemy's Row
     if not isinstance(found, Mapping) and not hasattr(found, "items"):
-        raise InvalidRow("source", source, _SOURCE)
+        raise InvalidInput("row", "source", source, _SOURCE)
     try:
         row = dict(found.items())
     except (TypeError, ValueError) as error:
-        raise InvalidRow("source", source, _SOURCE) from error
+        raise InvalidInput("row", "source", source, _SOURCE) from error
     for name in row:
         if not isinstance(name, str):
-            raise InvalidRow("column", name, "the name of a column")
+            raise InvalidInput("row", "column", name, "the name of a column")
     return row
 
 
 def checked(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a row that are kept: all but those that are computed when asked.
 
-    :raises InvalidRow: for a derived figure that is no figure, or a column nobody has a name for
+    :raises InvalidInput: for a derived figure that is no figure, or a column nobody has a name for
         whose value no row holds
     """
     known = {name for column in columns() for name in column.names}.union(CARRIED, (DISK_REPORT,))
@@ -128,7 +130,7 @@ def checked(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in row.items():
         if name in DERIVED:
             if value is not None and type(value) is not int:
-                raise InvalidRow(name, value, "an integer or None")
+                raise InvalidInput("row", name, value, "an integer or None")
         else:
             kept[name] = value if name in known else _carried(name, value)
     return kept
@@ -139,19 +141,19 @@ def _carried(column: str, value: Any) -> Any:
         column.encode()
         return _CARRIED.coerce(None, column, value)
     except ValueError as error:
-        raise InvalidRow(column, value, f"{_CARRIED.describe()} or None") from error
+        raise InvalidInput("row", column, value, f"{_CARRIED.describe()} or None") from error
 
 
-def as_row_error(error: InvalidInput) -> InvalidRow:
+def as_row_error(error: InvalidInput) -> InvalidInput:
     """Return the error that names the column, for one that names the field."""
-    return InvalidRow(error.what.removeprefix("ComputeNode."), error.value, error.expected)
+    return InvalidInput("row", error.what.removeprefix("ComputeNode."), error.value, error.expected)
 
 
 def write(target: Any, changes: Mapping[str, Any]) -> None:
     """Set columns on a row, or the fields that stand for them on Nova's object.
 
-    :raises InvalidRow: if the target is neither
-    :raises InvalidField: for a column that Nova's object has no field for, or whose field only
+    :raises InvalidInput: if the target is neither
+    :raises InvalidInput: for a column that Nova's object has no field for, or whose field only
         Nova can make; nothing was set. Also if Nova's object refuses a value
     """
     if isinstance(target, MutableMapping):
@@ -162,7 +164,7 @@ def write(target: Any, changes: Mapping[str, Any]) -> None:
         for column, value in changes.items():
             target[column] = value
     else:
-        raise InvalidRow("target", target, _TARGET)
+        raise InvalidInput("row", "target", target, _TARGET)
 
 
 def _write_nova(target: Any, changes: Mapping[str, Any]) -> None:
@@ -171,16 +173,18 @@ def _write_nova(target: Any, changes: Mapping[str, Any]) -> None:
     for column, value in changes.items():
         field = known.get(column)
         if field is None or field.name not in target.fields:
-            raise InvalidField(column, value, "a column that Nova's object can be given")
+            raise InvalidInput("field", column, value, "a column that Nova's object can be given")
         write = _pools_of(target) if field.name == _POOLS else field.write
         if write is None:
-            raise InvalidField(column, value, "a column that Nova's object can be given")
+            raise InvalidInput("field", column, value, "a column that Nova's object can be given")
         values[field.name] = None if value is None else write(value)
     for name, value in values.items():
         try:
             setattr(target, name, value)
         except Exception as error:  # a foreign object refuses in its own ways
-            raise InvalidField(name, value, f"what Nova's object takes: {error}") from error
+            raise InvalidInput(
+                "field", name, value, f"what Nova's object takes: {error}"
+            ) from error
 
 
 def _pools_of(target: Any) -> Callable[[Any], Any]:
@@ -191,7 +195,7 @@ def _pools_of(target: Any) -> Callable[[Any], Any]:
             return type(target).obj_from_primitive(pools_for_nova(column))
         except Exception as error:  # a foreign object refuses in its own ways
             expected = f"what Nova's object takes: {error}"
-            raise InvalidField("pci_stats", column, expected) from error
+            raise InvalidInput("field", "pci_stats", column, expected) from error
 
     return read
 
@@ -240,7 +244,9 @@ def _time_of_wire(text: Any) -> datetime.datetime:
     try:
         return timeutils.parse_isotime(text)
     except (TypeError, ValueError):
-        raise InvalidPrimitive("time", text, "a time such as 2026-11-01T12:00:00Z") from None
+        raise InvalidInput(
+            "primitive", "time", text, "a time such as 2026-11-01T12:00:00Z"
+        ) from None
 
 
 def _device_pools(pools: Any) -> str:

@@ -57,7 +57,7 @@ from typing import Any
 import os_resource_classes
 
 from resource_objects import names
-from resource_objects.exceptions import DuplicateKey, InvalidInput, InvalidRule
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.host.facts import DeviceKind, PCIDevice
 from resource_objects.providers import Provider, partitions
@@ -138,7 +138,9 @@ class DeviceRule:
         if self.split is not None:
             split_of(self.split, "PGPU")
             if self.one_time_use:
-                raise InvalidRule("split of a device rule", self.split, "none: it is for one use")
+                raise InvalidInput(
+                    "device rule", "split of a device rule", self.split, "none: it is for one use"
+                )
 
     @classmethod
     def parse(cls, text: str) -> DeviceRule:
@@ -148,13 +150,13 @@ class DeviceRule:
         True
         >>> DeviceRule.parse("10de=PGPU")
         Traceback (most recent call last):
-        resource_objects.exceptions.InvalidRule: device rule: got '10de=PGPU', expected VENDOR:...
+        resource_objects.exceptions.InvalidInput: device rule: got '10de=PGPU', expected VENDOR:...
 
-        :raises InvalidRule: naming the part that is wrong and what was expected of it
+        :raises InvalidInput: naming the part that is wrong and what was expected of it
         """
         match = _RULE.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
-            raise InvalidRule("device rule", text, _SYNTAX)
+            raise InvalidInput("device rule", "device rule", text, _SYNTAX)
         glob, class_id = match["glob"], match["class"]
         return cls(
             vendor_id=match["vendor"].lower(),
@@ -223,7 +225,7 @@ def read_rules(given: Any) -> tuple[DeviceRule, ...]:
     """Return rules, given as rules or their text.
 
     :raises InvalidInput: if it is no list
-    :raises InvalidRule: if one of them is no rule
+    :raises InvalidInput: if one of them is no rule
     """
     return tuple(
         each if isinstance(each, DeviceRule) else DeviceRule.parse(each)
@@ -244,7 +246,7 @@ def match_rules(
     ...                                              [gpu, audio])]
     ['0000:3b:00.0']
 
-    :raises DuplicateKey: if two devices have the same address
+    :raises InvalidInput: if two devices have the same address
     :raises InvalidInput: if one of either list is something else
     """
     rules = _listed(rules, DeviceRule, "device rule")
@@ -253,7 +255,7 @@ def match_rules(
     seen: set[str] = set()
     for device in devices:
         if device.address in seen:
-            raise DuplicateKey("PCI address", device.address, "each device once")
+            raise InvalidInput("repetition", "PCI address", device.address, "each device once")
         seen.add(device.address)
         rule = next((rule for rule in rules if rule.matches(device)), None)
         if rule is not None:
@@ -264,11 +266,11 @@ def match_rules(
 def _listed(given: Any, kind: type, what: str) -> tuple[Any, ...]:
     """Return a list as a tuple, refusing what is no list of things of a kind."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InvalidInput(f"{what}s", given, f"a list of {what}s")
+        raise InvalidInput("value", f"{what}s", given, f"a list of {what}s")
     found = tuple(given)
     for each in found:
         if not isinstance(each, kind):
-            raise InvalidInput(what, each, f"a {kind.__name__}")
+            raise InvalidInput("value", what, each, f"a {kind.__name__}")
     return found
 
 
@@ -278,7 +280,7 @@ def _listed(given: Any, kind: type, what: str) -> tuple[Any, ...]:
 def _type(text: str) -> DeviceKind:
     kind = _TYPES.get(text.lower())
     if kind is None:
-        raise InvalidRule("type of a device rule", text, " or ".join(DeviceKind))
+        raise InvalidInput("device rule", "type of a device rule", text, " or ".join(DeviceKind))
     return kind
 
 
@@ -291,24 +293,30 @@ def _words(given: Iterable[str]) -> dict[str, Any]:
         if name in SPLITS:
             name, found_as = "split", word.strip()
             if name in found:
-                raise InvalidRule("word of a device rule", word, "one way to split it")
+                raise InvalidInput(
+                    "device rule", "word of a device rule", word, "one way to split it"
+                )
             found[name] = found_as
             continue
         if name in found or name in tags:
-            raise InvalidRule("word of a device rule", word, "each once")
+            raise InvalidInput("device rule", "word of a device rule", word, "each once")
         if name in FLAGS:
             found[name] = _yes_or_no(word, value if equals else "")
         elif equals:
             tags[name] = value
         else:
             known = ", ".join((*FLAGS, *SPLITS))
-            raise InvalidRule("word of a device rule", word, f"{known} or NAME=VALUE")
+            raise InvalidInput(
+                "device rule", "word of a device rule", word, f"{known} or NAME=VALUE"
+            )
     return {**found, "tags": tags}
 
 
 def _yes_or_no(word: str, value: str) -> bool:
     if value not in _YES_NO or word.endswith("="):
-        raise InvalidRule("word of a device rule", word, "yes or no after the =, or no =")
+        raise InvalidInput(
+            "device rule", "word of a device rule", word, "yes or no after the =, or no ="
+        )
     return _YES_NO[value]
 
 
@@ -349,7 +357,7 @@ class Split:
 def split_of(word: object, whole: str) -> Split:
     """Return how a word of a rule splits devices of a class.
 
-    :raises InvalidRule: if it is none, or says what cannot be
+    :raises InvalidInput: if it is none, or says what cannot be
 
     >>> split_of("halves", "PGPU").slices
     {'CUSTOM_PGPU_HALF': 2}
@@ -366,20 +374,20 @@ def split_of(word: object, whole: str) -> Split:
     kind, _, text = word.partition("=") if isinstance(word, str) else ("", "", "")
     first, *rest = text.split("/")
     if kind != "partitions" or not _SLICES.fullmatch(first):
-        raise InvalidRule("split of a device rule", word, _SPLIT)
+        raise InvalidInput("device rule", "split of a device rule", word, _SPLIT)
     slices = {each: int(count) for each, count in (one.split("*") for one in first.split("+"))}
     found: dict[str, dict[str, int]] = {}
     for part in rest:
         match = _PARTS.fullmatch(part)
         counts = [int(count) for count in match[2].split("+")] if match else []
         if match is None or match[1] in found or len(counts) != len(slices):
-            raise InvalidRule("split of a device rule", word, _SPLIT)
+            raise InvalidInput("device rule", "split of a device rule", word, _SPLIT)
         found[match[1]] = {each: n for each, n in zip(slices, counts, strict=True) if n}
     made = Split(slices, found)
     try:
         made.apply(Provider("device", {whole: 1}), whole)
     except InvalidInput as error:
-        raise InvalidRule("split of a device rule", word, str(error)) from error
+        raise InvalidInput("device rule", "split of a device rule", word, str(error)) from error
     return made
 
 
@@ -394,34 +402,36 @@ _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 def require_form(form: re.Pattern[str], what: str, value: object, expected: str) -> None:
     """Refuse what is not of the form of a part."""
     if not isinstance(value, str) or not form.fullmatch(value):
-        raise InvalidRule(f"{what} of a device rule", value, expected)
+        raise InvalidInput("device rule", f"{what} of a device rule", value, expected)
 
 
 def require_resource_class(name: object) -> None:
     """Refuse what is no class that devices can be counted as."""
     what = "resource class of a device rule"
     if not isinstance(name, str):
-        raise InvalidRule(what, name, "the name of a resource class such as PGPU")
+        raise InvalidInput("device rule", what, name, "the name of a resource class such as PGPU")
     try:
         kind = resource(name)
     except InvalidInput as error:
-        raise InvalidRule(what, name, error.expected) from error
+        raise InvalidInput("device rule", what, name, error.expected) from error
     if kind.is_located:
-        raise InvalidRule(what, name, "one that is counted, such as PGPU")
+        raise InvalidInput("device rule", what, name, "one that is counted, such as PGPU")
     if name in os_resource_classes.STANDARDS and not is_device(name):
         # who asks the host for CPUs or a disk's space would be given the device
-        raise InvalidRule(what, name, "one of devices, such as PGPU, or a CUSTOM_ class")
+        raise InvalidInput(
+            "device rule", what, name, "one of devices, such as PGPU, or a CUSTOM_ class"
+        )
 
 
 def require_traits(traits: object) -> None:
     """Refuse what is no tuple of traits, each once."""
     what = "trait of a device rule"
     if not isinstance(traits, tuple):
-        raise InvalidRule(what, traits, "a tuple of trait names")
+        raise InvalidInput("device rule", what, traits, "a tuple of trait names")
     try:
         known_traits(traits)
     except InvalidInput as error:
-        raise InvalidRule(what, error.value, error.expected) from error
+        raise InvalidInput("device rule", what, error.value, error.expected) from error
     require_once(what, traits)
 
 
@@ -429,7 +439,7 @@ def require_types(types: object) -> None:
     """Refuse what is no tuple of kinds of devices, each once."""
     what = "type of a device rule"
     if not isinstance(types, tuple) or not all(isinstance(kind, DeviceKind) for kind in types):
-        raise InvalidRule(what, types, "a tuple of DeviceKind")
+        raise InvalidInput("device rule", what, types, "a tuple of DeviceKind")
     require_once(what, types)
 
 
@@ -437,24 +447,26 @@ def require_once(what: str, given: tuple[Any, ...]) -> None:
     """Refuse what is said twice."""
     for index, each in enumerate(given):
         if each in given[:index]:
-            raise InvalidRule(what, each, "each once")
+            raise InvalidInput("device rule", what, each, "each once")
 
 
 def require_flag(name: str, value: object, *, optional: bool) -> None:
     """Refuse what is neither yes nor no."""
     if not isinstance(value, bool) and not (optional and value is None):
         expected = "True or False, or None" if optional else "True or False"
-        raise InvalidRule(f"{name} of a device rule", value, expected)
+        raise InvalidInput("device rule", f"{name} of a device rule", value, expected)
 
 
 def checked_tags(tags: object) -> FrozenDict:
     """Return tags by name, in the order of their names."""
     if not isinstance(tags, Mapping):
-        raise InvalidRule("tags of a device rule", tags, "a mapping of names to values")
+        raise InvalidInput(
+            "device rule", "tags of a device rule", tags, "a mapping of names to values"
+        )
     for name, value in tags.items():
         require_form(_TAG, "tag", name, "a name such as physnet")
         if name in FLAGS or name in SPLITS:
-            raise InvalidRule("tag of a device rule", name, "no name of a fact")
+            raise InvalidInput("device rule", "tag of a device rule", name, "no name of a fact")
         require_value(f"tag {name} of a device rule", value)
     return FrozenDict(sorted(tags.items()))
 
@@ -464,6 +476,6 @@ def require_value(what: str, value: object) -> None:
     try:
         text = names.label(value)
     except InvalidInput as error:
-        raise InvalidRule(what, value, error.expected) from error
+        raise InvalidInput("device rule", what, value, error.expected) from error
     if ";" in text:
-        raise InvalidRule(what, value, "a value without ;")
+        raise InvalidInput("device rule", what, value, "a value without ;")

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from resource_objects import exceptions, names
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
 from resource_objects.host.adoption import unexplained
 from resource_objects.host.binding import (
     FIGURES,
@@ -59,6 +59,7 @@ from resource_objects.providers.holders import unattributed, with_holders
 from resource_objects.providers.orders import ConsumerOrder, Operation, Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.tree_shape import PartProvider
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import (
     Amount,
     Amounts,
@@ -72,9 +73,9 @@ from resource_objects.resources.located import Affine, Identified, cell_map_of
 #: What tells that somebody changed what is adopted, so that it is worked out again.
 _FASTER = (
     CapacityException,
-    exceptions.ConsumerExists,
-    exceptions.ProviderNotFound,
-    exceptions.StaleConsumer,
+    "ConsumerExists",
+    "ProviderNotFound",
+    "StaleConsumer",
 )
 
 
@@ -234,7 +235,7 @@ def edits_of(kept: Host | None, now: Inventories) -> dict[str, Edit]:
 def merge(name: str, own: Inventories, edits: Mapping[str, Edit]) -> Inventories:
     """Return what a host of a name has with the edits of a view. Pure; other classes stay.
 
-    :raises StaleDefinition: if a figure was changed here and by somebody else
+    :raises Stale: if a figure was changed here and by somebody else
     """
     host, merged = name, Inventories(dict(own))
     for name, edit in edits.items():
@@ -242,7 +243,8 @@ def merge(name: str, own: Inventories, edits: Mapping[str, Edit]) -> Inventories
         for figure, (before, after) in edit.figures.items():
             found = getattr(current, figure, None)
             if found not in (before, after):
-                raise exceptions.StaleDefinition(
+                raise exceptions.Stale(
+                    "provider",
                     host,
                     f"{name} {figure} was {before}, is {found} now, and was to be {after}",
                 )
@@ -269,10 +271,10 @@ def _write_definition(
 
     Return the changes, the host's uuid, and what was adopted with a host that was made.
 
-    :raises ProviderExists: if the host was not there, and its name is another machine's now
-    :raises StaleDefinition: if a figure was changed here and by somebody else
-    :raises ProviderNotFound: if the host is gone
-    :raises CountedTwice: if a pool gives the host a class that would be counted there too
+    :raises AlreadyExists: if the host was not there, and its name is another machine's now
+    :raises Stale: if a figure was changed here and by somebody else
+    :raises NotFound: if the host is gone
+    :raises Conflict: if a pool gives the host a class that would be counted there too
     :raises CapacityException: if what is pending would not fit afterwards; nothing was written
     :raises InvalidInventory: for cells that a ledger cannot keep
     """
@@ -287,7 +289,7 @@ def _write_definition(
         adopted = binding.ledger.apply(plan) if changes else ()
         return changes, host_uuid, adopted[0] if adopted else None
 
-    faster = exceptions.StaleDefinition, exceptions.ProviderExists
+    faster = "StaleDefinition", "ProviderExists"
     return binding.ledger.retries.write(plan, write, *faster)
 
 
@@ -367,8 +369,8 @@ def _adopt(binding: Binding) -> Claim | None:
     Once: that is noted at the host. Return what that consumer holds, None if nothing was adopted.
     Cost: a read of the consumer and of the host, and a write.
 
-    :raises ProviderNotFound: if the host is gone
-    :raises InvalidRow: if the record says of devices what nobody can read
+    :raises NotFound: if the host is gone
+    :raises InvalidInput: if the record says of devices what nobody can read
     """
     backend, holder = binding.ledger.backend, unattributed(binding.provider)
 
@@ -377,7 +379,7 @@ def _adopt(binding: Binding) -> Claim | None:
         kept = backend.held(holder)
         found = binding.read()
         if found is None:
-            raise exceptions.ProviderNotFound(binding.provider)
+            raise exceptions.NotFound("provider", binding.provider)
         if found.adopted_at is not None:
             return None
         if binding.record is not None:
@@ -410,13 +412,13 @@ def _adopt(binding: Binding) -> Claim | None:
 def decide(binding: Binding, host: Host, pending: Pending) -> None:
     """Refuse counts that would not fit once the host looks like this.
 
-    :raises ProviderDisabled: if more would be taken of a host that is out of service
+    :raises CapacityException: if more would be taken of a host that is out of service
     :raises CapacityException: with every reason
     """
     _refuse_disabled(host, pending)
     reasons = list(_reasons(binding, host, pending))
     if reasons:
-        raise CapacityException.of(reasons)
+        raise CapacityException(reasons)
 
 
 def _refuse_disabled(host: Host, pending: Pending) -> None:
@@ -427,7 +429,7 @@ def _refuse_disabled(host: Host, pending: Pending) -> None:
     facts = disabled.get(host.columns.index.numbers.get(host.uuid, -1))
     if facts is not None:
         reason = Reason(Rule.DISABLED, 1, 0, 0, where=host.name, disabled=facts)
-        raise CapacityException.of([reason])
+        raise CapacityException([reason])
 
 
 def _reasons(binding: Binding, host: Host, pending: Pending) -> Iterator[Reason]:
@@ -459,7 +461,7 @@ def decide_located(host: Host, kind: str, amounts: Iterable[Amount]) -> None:
     located = host.located.get(kind)
     for amount in gives_back_first(amounts):
         if located is None:
-            raise CapacityException.of([Reason(Rule.NO_INVENTORY, 1, 0, 0, kind, where=host.name)])
+            raise CapacityException([Reason(Rule.NO_INVENTORY, 1, 0, 0, kind, where=host.name)])
         try:
             located.inventory.consume(amount)
         except CapacityException as refusal:
@@ -498,7 +500,7 @@ def decide_near(binding: Binding, host: Host, pending: Pending) -> None:
         near = inventory.affinity(amount, found)
         if near is not None and not near.is_met(cells):
             reason = Reason(Rule.AFFINITY, amount.pieces, 0, 0, kind, where=host.name)
-            raise CapacityException.of([reason])
+            raise CapacityException([reason])
 
 
 def _inventory(host: Host, kind: str) -> Inventory | None:
@@ -537,7 +539,7 @@ def _send_again(view: NodeView, doing: str | None) -> Claim | None:
     if sent is None:
         return None
     if doing == sent.operation and sent.what != view._pending:
-        raise exceptions.OperationConflict(doing, "it was sent for a smaller change")
+        raise exceptions.Conflict("operation", doing, "it was sent for a smaller change")
     claim = _send(view, sent)
     _forget(view, sent.what)
     return claim
@@ -553,7 +555,7 @@ def _send_pending(view: NodeView, operation: str) -> Done:
     if len(steps) > 1 and is_begun is None:  # of two writes the second must not be refused
         found = binding.read()
         if found is None:
-            raise exceptions.ProviderNotFound(binding.provider)
+            raise exceptions.NotFound("provider", binding.provider)
         decide_all(binding, found, pending)
     claim: Claim | None = None
     for step in steps:
@@ -582,11 +584,10 @@ def _send(view: NodeView, sent: Sent) -> Claim | None:
             )
         except exceptions.LostConnection:
             raise
-        except exceptions.ProviderNotFound as error:  # it names the uuid, people the host
+        except exceptions.ResourceObjectsError as error:
             view._binding = dataclasses.replace(binding, sent=None)
-            raise exceptions.ProviderNotFound(binding.provider) from error
-        except exceptions.ResourceObjectsError:
-            view._binding = dataclasses.replace(binding, sent=None)
+            if error.matches("ProviderNotFound"):  # the error has the uuid, users know the name
+                raise exceptions.NotFound("provider", binding.provider) from error
             raise
     view._binding = dataclasses.replace(binding, sent=None)
     return claim
@@ -603,7 +604,7 @@ class _ClassChange(NamedTuple):
 def changes_of(binding: Binding, what: Pending) -> Mapping[str, Any] | list[Allocation]:
     """Return what ``ledger.adjust`` is to be told; empty if it comes to nothing.
 
-    :raises InvalidAmount: for several topologies of a consumer with a name, which nobody could tell
+    :raises InvalidInput: for several topologies of a consumer with a name, which nobody could tell
         apart again
     """
     located = {kind: some for kind, some in what.located.items() if kind in binding.located}
@@ -642,7 +643,8 @@ def _at_parts(
         )
     taken = [one for one in amounts if not one.is_negative]
     if len(taken) > 1:
-        raise exceptions.InvalidAmount(
+        raise exceptions.InvalidInput(
+            "amount",
             f"topologies of {binding.consumer}",
             [str(one) for one in taken],
             "one: several are held by a consumer for each",

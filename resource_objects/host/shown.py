@@ -72,5 +72,7 @@ class ShownMachine:
         every = rows if isinstance(rows, list) else ()
         found = [row for row in every if isinstance(row, Mapping) and row.get("kind") == KIND]
         if len(found) != 1 or "details" not in found[0]:
-            raise InvalidInput("shown machine", rows, "what `host show -f json` prints, all of it")
+            raise InvalidInput(
+                "value", "shown machine", rows, "what `host show -f json` prints, all of it"
+            )
         return cls.from_dict(found[0]["details"])

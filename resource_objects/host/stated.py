@@ -42,14 +42,14 @@ def by_resource(inventories: Mapping[Any, Inventory | None]) -> dict[str, Invent
     """Return copies of inventories that somebody states, by name.
 
     :raises InvalidInventory: for a resource that no column says, or another kind of inventory
-    :raises DuplicateKey: for a resource that is named twice
-    :raises UnknownResourceClass: for a resource that nobody knows
+    :raises InvalidInput: for a resource that is named twice
+    :raises InvalidInput: for a resource that nobody knows
     """
     wanted: dict[str, Inventory | None] = {}
     for key, given in inventories.items():
         name = resource(key).name
         if name in wanted:
-            raise exceptions.DuplicateKey("inventories", name, "each resource once")
+            raise exceptions.InvalidInput("repetition", "inventories", name, "each resource once")
         wanted[name] = _labelled(name, given)
     return wanted
 

@@ -13,12 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import names, ratio
-from resource_objects.exceptions import (
-    ForeignAmount,
-    InvalidDevice,
-    InvalidInventory,
-    ProviderNotFound,
-)
+from resource_objects.exceptions import ForeignAmount, InvalidInput, InvalidInventory, NotFound
 from resource_objects.providers import Consumer, Disabled, Provider
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.composite import LocatedView, LocatedViews, located_amounts
@@ -192,7 +187,7 @@ def read_cells(ledger: Ledger, host: str) -> HostCells | None:
     Cost: one read of the tree, and one of its consumers if any has CPUs of its own.
 
     :param host: a provider of its tree, by name or uuid
-    :raises ProviderNotFound: if it is not there
+    :raises NotFound: if it is not there
 
     >>> import resource_objects as ro
     >>> host = ro.Provider("host0", "VCPU=4,MEMORY_MB=1024")
@@ -237,7 +232,7 @@ def _root(columns: Columns, key: str) -> int:
     for root, name, uuid in zip(given.root_id, given.name, given.uuid, strict=True):
         if key in (name, uuid):
             return root
-    raise ProviderNotFound(key)
+    raise NotFound("provider", key)
 
 
 #: ``{class: (amount, units)}`` of one consumer at one provider.
@@ -363,14 +358,16 @@ class HostDevices:
     def find(self, address: str) -> KeptDevice:
         """Return the device at an address.
 
-        :raises InvalidAddress: if it is none
-        :raises InvalidDevice: if none is kept there
+        :raises InvalidInput: if it is none
+        :raises InvalidInput: if none is kept there
         """
         wanted = parse_address(address)
         for one in self.devices:
             if one.device.address == wanted:
                 return one
-        raise InvalidDevice(f"device of {self.host}", address, "the address of one that is kept")
+        raise InvalidInput(
+            "device", f"device of {self.host}", address, "the address of one that is kept"
+        )
 
     def relatives(self, device: Device) -> tuple[KeptDevice, ...]:
         """Return the functions of the same physical one, itself not: they exclude each other."""
@@ -389,7 +386,7 @@ def read_devices(ledger: Ledger, *hosts: str) -> tuple[HostDevices, ...]:
     Cost: one read of these trees, or of all.
 
     :param hosts: providers of their trees, by name or uuid
-    :raises ProviderNotFound: if one is not there
+    :raises NotFound: if one is not there
 
     >>> import resource_objects as ro
     >>> host = ro.Provider("host0", "VCPU=4")

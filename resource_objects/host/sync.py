@@ -6,13 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.exceptions import (
-    InvalidDevice,
-    InvalidTree,
-    InventoryInUse,
-    ProviderInUse,
-    ProviderNotFound,
-)
+from resource_objects.exceptions import InUse, InvalidInput, InvalidTree, NotFound
 from resource_objects.host.status import HostDevices, read_devices
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import stored_classes
@@ -55,9 +49,9 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
 
     :param tree: what :func:`~resource_objects.host.model.provider_tree` made of the host
     :param reset: addresses of devices that were for one use and can be given out again
-    :raises InvalidDevice: if a device to be reset is held, or was not for one use
-    :raises ProviderInUse: if something else that would go is held; nothing changed. So does
-        InventoryInUse; both, and the errors of ``ledger.sync``, are as there
+    :raises InvalidInput: if a device to be reset is held, or was not for one use
+    :raises InUse: if another provider or inventory that would be removed is allocated. This and
+        the other errors are those of ``ledger.sync``; nothing changed
 
     >>> import resource_objects as ro
     >>> from resource_objects.host import provider_tree
@@ -78,7 +72,7 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
         held = beside_held(ledger, tree, reset)
         try:
             return HostSync(ledger.sync(held.tree), held.staying)
-        except (InventoryInUse, ProviderInUse):
+        except InUse:
             if before is not None and held == before:
                 raise  # nobody took anything since: it is held for good
             before = held
@@ -114,7 +108,9 @@ def _devices_of(provider: Provider) -> tuple[Device, ...]:
 def _kept(ledger: Ledger, tree: Provider) -> HostDevices:
     try:
         return read_devices(ledger, tree.uuid or tree.name)[0]
-    except ProviderNotFound:
+    except NotFound as error:
+        if not error.is_about("provider"):
+            raise
         return HostDevices(tree.name)
 
 
@@ -189,8 +185,8 @@ def with_held(
     :param writes: how many allocations were ever written at each provider, by its name: read no
         later than ``kept``. Without it, only who is seen to hold a device has used it
     :param reset: addresses of devices that were for one use and can be given out again
-    :raises InvalidDevice: if a device to be reset is held, or was not for one use
-    :raises InvalidAddress: if an address to be reset is none
+    :raises InvalidInput: if a device to be reset is held, or was not for one use
+    :raises InvalidInput: if an address to be reset is none
 
     >>> import resource_objects as ro
     >>> from resource_objects.host.status import KeptDevice
@@ -312,10 +308,10 @@ class _Merged:
     def _check_reset(self, address: str) -> None:
         one = self._kept.get(address)
         if one is None or not one.device.one_time_use:
-            raise InvalidDevice("device to be reset", address, "one that was for one use")
+            raise InvalidInput("device", "device to be reset", address, "one that was for one use")
         if address in self._in_use:
             who = " and ".join(one.holders)
-            raise InvalidDevice("device to be reset", address, f"one that {who} gave back")
+            raise InvalidInput("device", "device to be reset", address, f"one that {who} gave back")
 
     # --- one device ---
 

@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.ledger.demand import Demand
 from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim
@@ -38,6 +37,7 @@ from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
 from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.providers.tree_shape import Exclusions, TreeShape
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
@@ -107,10 +107,10 @@ class Assigner:
         :param ignores_maintenance: whether disabled providers may be used where no other is free
         :raises CapacityException: with the consumers and the disabled providers
         :raises ForeignAmount: if an amount is assigned to parts that the host does not have
-        :raises InvalidAmount: for a placed amount of a provider that is no host; for units whose
+        :raises InvalidInput: for a placed amount of a provider that is no host; for units whose
             number is not the amount, or an incomplete set of dependent units
-        :raises UnitNotFound: for a name that is no unit of the class there
-        :raises ProviderNotFound: if a host was removed
+        :raises NotFound: for a name that is no unit of the class there
+        :raises NotFound: if a host was removed
         """
         if columns is None:
             return demands
@@ -152,7 +152,7 @@ class Assigner:
         if reasons and limits and not may_override:  # the write would report the limits alone
             exceeding = list(_exceeding(assigned.values(), rows.columns, limits))
             if exceeding:
-                raise exceptions.CapacityException.of([*exceeding, *reasons])
+                raise exceptions.CapacityException([*exceeding, *reasons])
         return assigned
 
     def _assignment(self, rows: _Rows, limits: Totals, in_service: bool) -> _Assignment:
@@ -166,7 +166,7 @@ class Assigner:
         The consumer has no allocations. Cost: a read of the trees if the demand names units that no
         search found.
 
-        :raises UnitNotFound, InvalidAmount, CapacityException: as :meth:`assign`
+        :raises NotFound, InvalidInput, CapacityException: as :meth:`assign`
         """
         if not demand.names_units:
             return demand
@@ -315,10 +315,11 @@ class _Assignment:
         """Return the view over a host of which an amount is requested."""
         number = self._shape.numbers.get(host)
         if number is None:
-            raise exceptions.ProviderNotFound(host)
+            raise exceptions.NotFound("provider", host)
         names, root = self._shape.names, self._shape.roots[number]
         if root != number:
-            raise exceptions.InvalidAmount(
+            raise exceptions.InvalidInput(
+                "amount",
                 f"{kind} of {names[number]}",
                 amount,
                 f"a request to the host, {names[root]}: it is allocated of the whole tree",
@@ -326,7 +327,7 @@ class _Assignment:
         view = self._views.of_tree(number, kind)
         if view is None:
             sign = -1 if amount.is_negative else 1
-            raise exceptions.CapacityException.of([absent(kind, sign, names[number])])
+            raise exceptions.CapacityException([absent(kind, sign, names[number])])
         return view
 
     def _check_not_counted_twice(self, kind: str, view: LocatedView, demand: Demand) -> None:
@@ -334,7 +335,8 @@ class _Assignment:
         for use in demand.uses:
             position = view.shape.positions.get(use.provider_uuid)  # None: of another tree
             if position is not None and use.key in self._shape.keys[kind]:
-                raise exceptions.InvalidAmount(
+                raise exceptions.InvalidInput(
+                    "amount",
                     f"{use.resource_class} of {view.parts[position].name}",
                     use.amount,
                     f"none next to {kind}, which allocates it",
@@ -400,14 +402,14 @@ class _Assignment:
             for number in dict.fromkeys(n for part in numbers for n in self._disabled.get(part, ()))
         ]
         if not all(within.values()):
-            raise exceptions.CapacityException.of(disabled)
+            raise exceptions.CapacityException(disabled)
         try:
             return fit_together(amounts, views, within, retained=retained)
         except exceptions.CapacityException as refusal:
             requested = [views[name] for name in amounts]
             explained = with_holders(refusal, requested, self._columns, amounts, within)
             reasons = (*explained.reasons, *disabled)
-            raise exceptions.CapacityException.of(reasons) from refusal
+            raise exceptions.CapacityException(reasons) from refusal
 
     def _preferences(
         self,
@@ -514,7 +516,7 @@ def _check_units_free(
         if unit in use.units and parts.get(number, use.provider_uuid) != use.provider_uuid
     ]
     if reasons:
-        raise exceptions.CapacityException.of(reasons)
+        raise exceptions.CapacityException(reasons)
 
 
 def _retained(
@@ -617,7 +619,7 @@ class _PartUnits:
     def with_dependent_units(self, use: Use) -> Use:
         """Return a use after all checks, with the units that depend on the named ones.
 
-        :raises InvalidAmount: if it names some of the dependent units and not all
+        :raises InvalidInput: if it names some of the dependent units and not all
         """
         key, units = self._key(use), set(use.units)
         inventory, dependent = self._inventories.get(key), dict[str, frozenset[str]]()
@@ -625,7 +627,8 @@ class _PartUnits:
             dependent.update(dependent_units(inventory, use.resource_class))
         for unit, dependents in dependent.items():
             if not units.isdisjoint(dependents) and not {unit, *dependents} <= units:
-                raise exceptions.InvalidAmount(
+                raise exceptions.InvalidInput(
+                    "amount",
                     f"units of {use.resource_class}",
                     use.units,
                     f"{unit} individually, or with all its dependent units: {_shown(dependents)}",
@@ -655,18 +658,22 @@ class _PartUnits:
         )
         for unit in new:
             if units is None:
-                raise exceptions.UnitNotFound(
+                raise exceptions.NotFound(
+                    "unit",
                     unit,
                     f"{inventory_name} has no units of its own: name those of the providers below",
                 )
             if unit not in units and unit not in dependent:
-                raise exceptions.UnitNotFound(unit, f"{inventory_name} has {_shown(units)}")
+                raise exceptions.NotFound("unit", unit, f"{inventory_name} has {_shown(units)}")
         inventory, count = self._inventories.get(key), len(use.units)
         if inventory is not None:
             count = unit_count(inventory, use.resource_class, use.units)
         if count != use.amount:
-            raise exceptions.InvalidAmount(
-                f"units of {inventory_name}", use.units, f"{use.amount}, as many as the amount"
+            raise exceptions.InvalidInput(
+                "amount",
+                f"units of {inventory_name}",
+                use.units,
+                f"{use.amount}, as many as the amount",
             )
         uuids, root = {number: uuid for uuid, number in shape.numbers.items()}, shape.roots[key[0]]
         parts = {number: uuids[number] for number, _ in self._units if shape.roots[number] == root}

@@ -79,6 +79,9 @@ IfGeneration: TypeAlias = bool | Mapping[str, int]
 #: Definitions as ``(provider's uuid, generation)``.
 _Definitions: TypeAlias = tuple[tuple[str, int], ...]
 
+#: Refusals after which another assignment or another candidate may be possible.
+_REFUSALS = (exceptions.CapacityException, "StaleDefinition", "ProviderNotFound")
+
 _IF_GENERATION = "True for candidates of a snapshot, or {provider: generation}"
 
 
@@ -198,9 +201,9 @@ class ClaimPlan:
         self, demands: Mapping[str, Demand], refusal: exceptions.ResourceObjectsError
     ) -> Mapping[str, Demand] | None:
         """Return the choice after the refusal of another one, None if there is none."""
-        if isinstance(refusal, exceptions.StaleDefinition) and self.has_fixed_definitions:
-            subject = refusal.subject
-            if not any(demand.requires(subject) for demand in demands.values()):
+        if isinstance(refusal, exceptions.Stale) and self.has_fixed_definitions:
+            provider = refusal.name
+            if not any(demand.requires(provider) for demand in demands.values()):
                 return None
         try:
             return self.choices.send(refusal)
@@ -235,7 +238,9 @@ class Claims:
         self, candidates: Mapping[str, Claimable], options: ClaimOptions
     ) -> tuple[Claim, ...]:
         if not isinstance(candidates, Mapping) or not candidates:
-            raise exceptions.InvalidAmount("claim_all", candidates, "{consumer: candidates}")
+            raise exceptions.InvalidInput(
+                "amount", "claim_all", candidates, "{consumer: candidates}"
+            )
         wanted = {names.consumer_name(name): some for name, some in candidates.items()}
 
         def choices(limits: Totals, definitions: Callable[[Demand], _Definitions]) -> Choices:
@@ -519,7 +524,7 @@ class Claims:
     def swap(self, consumer: str, other: str, operation_id: str | None) -> tuple[Claim, ...]:
         pair = [names.consumer_name(consumer), names.consumer_name(other)]
         if pair[0] == pair[1]:
-            raise exceptions.DuplicateKey("swap", pair[0], "two consumers")
+            raise exceptions.InvalidInput("repetition", "swap", pair[0], "two consumers")
         subject = subject_of(pair)
         operation, outcome = self._store.begin(operation_id, "swap", subject)
         if outcome is not None:
@@ -547,7 +552,7 @@ class Claims:
     ) -> Claim:
         name, claim_id = names.consumer_name(consumer), _claim_id(claim)
         if not until:
-            raise exceptions.InvalidField("renew", None, "expires_in or expires_at")
+            raise exceptions.InvalidInput("field", "renew", None, "expires_in or expires_at")
         operation, outcome = self._store.begin(operation_id, "renew", name)
         if outcome is not None and outcome.claim is not None:
             return claim_of(outcome.claim)
@@ -563,19 +568,21 @@ class Claims:
     def release(self, consumers: Sequence[str], operation: str | None) -> tuple[Claim, ...]:
         wanted = [names.consumer_name(consumer) for consumer in consumers]
         if not wanted:
-            raise exceptions.InvalidName("release", consumers, "a consumer, at least one")
+            raise exceptions.InvalidInput("name", "release", consumers, "a consumer, at least one")
         orders = [ConsumerOrder.release(name) for name in wanted]
         try:
             records = self._store.commit(
                 self._store.operation(operation), "release", subject_of(wanted), orders
             )
-        except exceptions.ConsumerNotFound as error:
+        except exceptions.NotFound as error:
+            if not error.is_about("consumer"):
+                raise
             stored = self._store.backend.held_by(wanted)
-            missing = [name for name in wanted if name not in stored and name != error.subject]
+            missing = [name for name in wanted if name not in stored and name != error.name]
             if not missing:
                 raise
             detail = f"neither does {' nor '.join(missing)}"
-            raise exceptions.ConsumerNotFound(error.subject, detail) from error
+            raise exceptions.NotFound("consumer", error.name, detail) from error
         return tuple(map(written_claim_of, records))
 
     # --- the loop ---
@@ -591,7 +598,9 @@ class Claims:
                 plan = make_plan()
                 try:
                     return self._commit_plan(plan)
-                except exceptions.StaleConsumer as stale:
+                except exceptions.Stale as stale:
+                    if not stale.is_about("consumer"):
+                        raise
                     if not plan.reads or repetition >= self._store.retries.definitions:
                         raise
                     LOG.debug("%s of %s: read again after: %s", plan.kind, plan.subject, stale)
@@ -614,11 +623,9 @@ class Claims:
                 write = plan.write(self._assigned(plan, demands, columns))
                 is_assigned = True
                 return self._store.backend.commit(write)
-            except (
-                exceptions.CapacityException,
-                exceptions.StaleDefinition,
-                exceptions.ProviderNotFound,
-            ) as refusal:
+            except exceptions.ResourceObjectsError as refusal:
+                if not refusal.matches(*_REFUSALS):
+                    raise
                 if not is_assigned and refusal is not lost:
                     recorded = self._recorded(plan, refusal)
                     if recorded is not None:
@@ -664,7 +671,7 @@ class Claims:
         try:
             return self._store.retries.retry(
                 lambda: self._store.commit(operation, kind, subject, orders()),
-                exceptions.StaleConsumer,
+                "StaleConsumer",
             )
         except exceptions.CapacityException as refusal:
             LOG.info("refused: %s", refusal)
@@ -707,7 +714,7 @@ class Claims:
         requests are compared as long as the consumer is as the operation left it. The hosts are
         not compared: a repetition searches again and finds another host.
 
-        :raises OperationConflict: if the operation was for another request
+        :raises Conflict: if the operation was for another request
         """
         stored = self._store.backend.held_by(candidates)
         for record in outcome.claims:
@@ -717,7 +724,7 @@ class Claims:
             if not _may_be_for(now, candidates[now.consumer], options.ignore_maintenance):
                 claim = claim_of(now)
                 earlier = f"{outcome.kind} of {claim.consumer}, {claim.request or claim.amounts}"
-                raise exceptions.OperationConflict(operation.id, earlier)
+                raise exceptions.Conflict("operation", operation.id, earlier)
         return _in_order(outcome.claims, candidates)
 
     def _recorded(
@@ -727,7 +734,7 @@ class Claims:
 
         The backend does the same for what it refuses.
 
-        :raises ConsumerExists: if a consumer that must hold nothing holds something
+        :raises AlreadyExists: if a consumer that must hold nothing holds something
         """
         if not isinstance(refusal, exceptions.CapacityException):
             return None
@@ -738,7 +745,7 @@ class Claims:
         stored = self._store.backend.held_by(plan.new)
         for name in plan.new:
             if name in stored:
-                raise exceptions.ConsumerExists(name) from refusal
+                raise exceptions.AlreadyExists("consumer", name) from refusal
         return None
 
     # --- choices ---
@@ -821,12 +828,12 @@ class Claims:
     def _check_override(self, options: ClaimOptions) -> None:
         """Refuse to ignore maintenance without an actor, who is recorded."""
         if type(options.ignore_maintenance) is not bool:
-            raise exceptions.InvalidField(
-                "ignore_maintenance", options.ignore_maintenance, "True or False"
+            raise exceptions.InvalidInput(
+                "field", "ignore_maintenance", options.ignore_maintenance, "True or False"
             )
         if options.ignore_maintenance and self._store.actor is None:
             expected = "False, or a ledger opened with an actor: it is recorded who overrides"
-            raise exceptions.InvalidField("ignore_maintenance", True, expected)
+            raise exceptions.InvalidInput("field", "ignore_maintenance", True, expected)
 
     def _definitions(self, if_generation: IfGeneration) -> Callable[[Demand], _Definitions]:
         """Return a function that returns the definitions that a demand requires."""
@@ -835,7 +842,7 @@ class Claims:
         if if_generation is True:
             return _definitions_found_at
         if not isinstance(if_generation, Mapping):
-            raise exceptions.InvalidField("if_generation", if_generation, _IF_GENERATION)
+            raise exceptions.InvalidInput("field", "if_generation", if_generation, _IF_GENERATION)
         generations = {
             names.provider_key(name): generation(number, "if_generation")
             for name, number in if_generation.items()
@@ -882,7 +889,7 @@ class Claims:
     def _with_retained(self, consumer: str, demand: Demand) -> tuple[Demand, int | None]:
         """Return a demand with what its consumer retains, and the generation that was read.
 
-        :raises InvalidAmount: if the consumer would hold two placed amounts of a class
+        :raises InvalidInput: if the consumer would hold two placed amounts of a class
         """
         record = self._store.backend.held(consumer)
         if record is None:
@@ -892,7 +899,8 @@ class Claims:
         held = {name for amounts in retained.values() for name in amounts.names()}
         for placed in demand.located:
             if placed.resource_class in held - released:
-                raise exceptions.InvalidAmount(
+                raise exceptions.InvalidInput(
+                    "amount",
                     f"adjust: {placed.resource_class}",
                     placed.amount,
                     f"none: {consumer} holds one already, which replace() exchanges",
@@ -928,7 +936,7 @@ def _depends_on_rows(
 
 def _definitions_found_at(demand: Demand) -> _Definitions:
     if not demand.definitions or demand.host is None:  # no search found it
-        raise exceptions.InvalidField("if_generation", True, _IF_GENERATION)
+        raise exceptions.InvalidInput("field", "if_generation", True, _IF_GENERATION)
     return demand.definitions
 
 

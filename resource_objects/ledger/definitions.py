@@ -61,10 +61,10 @@ Parent: TypeAlias = str | types.EllipsisType | None
 
 #: What tells that somebody was faster, so that what moves allocations is worked out again.
 FASTER = (
-    exceptions.StaleDefinition,
-    exceptions.StaleConsumer,
-    exceptions.InventoryInUse,
-    exceptions.ProviderInUse,
+    "StaleDefinition",
+    "StaleConsumer",
+    "InventoryInUse",
+    "ProviderInUse",
 )
 
 
@@ -199,7 +199,7 @@ class Definitions:
 
         :param moves: at most one from each place: see
             :func:`~resource_objects.providers.reshape.merge_moves`
-        :raises StaleDefinition: if a tree was read and has changed since
+        :raises Stale: if a tree was read and has changed since
         """
         reshape = Reshape(moves)
         keys = [root.uuid or root.name for root in roots]
@@ -216,7 +216,7 @@ class Definitions:
             )
 
         # who changed what it holds between the two reads; who does so later, the write sees
-        return self._store.retries.retry(attempt, exceptions.StaleConsumer)
+        return self._store.retries.retry(attempt, "StaleConsumer")
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)
@@ -311,17 +311,17 @@ class Definitions:
             # not tried again
             followed = self.renumbered(found.kept, changes, found.orders)
             orders = (*self.following(found), *followed)
-            faster = (*(FASTER if found.moves or orders else FASTER[:1]), exceptions.ProviderExists)
+            faster = (*(FASTER if found.moves or orders else FASTER[:1]), "ProviderExists")
             try:
                 write = self._write_of(doing, kind, subject, found, changes, orders)
                 self.commit(write)
             except exceptions.LedgerError as error:
-                if isinstance(error, faster) and tries > 0:
+                if error.matches(*faster) and tries > 0:
                     tries -= 1
-                elif isinstance(error, exceptions.ProviderInUse) and (
-                    said := self._device_holders(found.kept, error.subject)
+                elif error.code == "ProviderInUse" and (
+                    said := self._device_holders(found.kept, error.name)
                 ):
-                    raise exceptions.ProviderInUse(error.subject, said) from error
+                    raise exceptions.InUse("provider", error.name, said) from error
                 else:
                     raise
             else:
@@ -378,8 +378,8 @@ class Definitions:
         """
         try:
             return self._store.backend.commit(write)
-        except (exceptions.InventoryInUse, exceptions.ProviderInUse) as error:
-            subject, detail = error.subject, error.detail
+        except exceptions.InUse as error:
+            subject, detail = error.name, error.detail
             uuid = self._store.backend.uuids([subject]).get(subject)
             pages = self._store.consumers(ConsumerFilter(provider=uuid)) if uuid else ()
             consumers = [
@@ -391,7 +391,7 @@ class Definitions:
                     for use in record.held
                 )
             ]
-            raise type(error)(subject, detail, consumers) from error
+            raise exceptions.InUse(error.subject, subject, detail, consumers) from error
 
     def _write_of(
         self,
@@ -438,8 +438,8 @@ class Definitions:
         it by name at the same moment may be missed: an audit lists what comes of it.
 
         :raises InvalidTree: if the parts of an inventory would contradict each other
-        :raises InventoryInUse: if a unit that is held by name would be given out in another way
-        :raises CountedTwice: as :meth:`_counted_once`
+        :raises InUse: if a unit that is held by name would be given out in another way
+        :raises Conflict: as :meth:`_counted_once`
         """
         for changed in check_consistent(kept, changes):
             for held in conflicting_holders(
@@ -447,7 +447,7 @@ class Definitions:
             ):
                 where, name, unit, consumer = held
                 said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
-                raise exceptions.InventoryInUse(where, said)
+                raise exceptions.InUse("inventory", where, said)
         return self._counted_once(kept, changes)
 
     def _counted_once(
@@ -459,7 +459,7 @@ class Definitions:
         at the same moment, one of which makes a pool give more, or a tree count more, while the
         other links that tree to the pool, each may miss the other: an audit lists what comes of it.
 
-        :raises CountedTwice: if a class would be counted at a pool and in a tree that has it there
+        :raises Conflict: if a class would be counted at a pool and in a tree that has it there
         """
         counted = newly_counted(kept, changes)
         of_hosts = counted.aggregates(of_pools=False)
@@ -522,23 +522,25 @@ def find_stored(stored: StoredDefinitions, key: str, generation: int | None = No
     """Return the uuid of a provider, by name or uuid.
 
     :param generation: the generation at which it was read, None if it does not matter
-    :raises ProviderNotFound: if it is not there
-    :raises StaleDefinition: if it has another generation
+    :raises NotFound: if it is not there
+    :raises Stale: if it has another generation
     """
     for uuid, one in stored.items():
         if key in (uuid, one.definition.name):
             if generation is not None and generation != one.generation:
-                raise exceptions.StaleDefinition(
-                    one.definition.name, f"read at generation {generation}, now {one.generation}"
+                raise exceptions.Stale(
+                    "provider",
+                    one.definition.name,
+                    f"read at generation {generation}, now {one.generation}",
                 )
             return uuid
-    raise exceptions.ProviderNotFound(key)
+    raise exceptions.NotFound("provider", key)
 
 
 def compared(columns: Columns, roots: Sequence[Provider]) -> Comparison:
     """Compare trees, which :func:`check_roots` accepted, with the stored rows. Cost: linear.
 
-    :raises ProviderExists: if the name or uuid of a root is that of a provider below another root
+    :raises AlreadyExists: if the name or uuid of a root is that of a provider below another root
     :raises InvalidTree: if two roots match the same stored one
     """
     stored = stored_definitions(columns)
@@ -555,7 +557,9 @@ def compared(columns: Columns, roots: Sequence[Provider]) -> Comparison:
         if root is not None:
             before = stored[root].definition
             if before.name != wanted.name and root != wanted.uuid:
-                raise exceptions.ProviderExists(wanted.name, f"in the tree of {before.name}")
+                raise exceptions.AlreadyExists(
+                    "provider", wanted.name, f"in the tree of {before.name}"
+                )
             other = matched.setdefault(root, wanted.name)
             if other != wanted.name:
                 raise exceptions.InvalidTree("sync", [other, wanted.name], "each tree once")

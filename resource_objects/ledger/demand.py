@@ -96,9 +96,9 @@ def _name_units(uses: Iterable[Use]) -> bool:
 def demands_of(found: Any, resolve: Resolve, what: str) -> Iterator[Demand]:
     """Yield every way that something found says, in its order; of an empty search, none.
 
-    :raises InvalidAmount: if it is nothing that can be taken
+    :raises InvalidInput: if it is nothing that can be taken
     :raises SearchLimitReached: if the search was cut short before it found anything
-    :raises ProviderNotFound: if a provider is named that is not there
+    :raises NotFound: if a provider is named that is not there
     """
     if isinstance(found, Candidates):
         yield from _of_candidates(found, found.request, resolve)
@@ -131,7 +131,7 @@ def _of_candidates(
 ) -> Iterator[Demand]:
     for one in candidates:
         if not isinstance(one, Candidate):
-            raise exceptions.InvalidAmount("claim", one, "a candidate")
+            raise exceptions.InvalidInput("amount", "claim", one, "a candidate")
         yield _of_allocations(one.allocations, resolve, "claim", request or _request_of(one), one)
 
 
@@ -186,10 +186,10 @@ def demand_of(
 
     :param give_back: whether amounts may be negative
     :param aggregate: whether it stands for many consumers, who may hold several of a kind
-    :raises InvalidAmount: if it is nothing of the kind, or nothing at all; if a count does not
+    :raises InvalidInput: if it is nothing of the kind, or nothing at all; if a count does not
         agree with what locates it; if something that lies over a tree is asked twice
-    :raises NegativeAmount: if it gives back where that is not meant
-    :raises DuplicateKey: if a provider is named twice
+    :raises InvalidInput: if it gives back where that is not meant
+    :raises InvalidInput: if a provider is named twice
     """
     said = _of_mapping(given, what) if isinstance(given, Mapping) else _of_list(given, what)
     uses, asked, located = _parts(
@@ -214,14 +214,14 @@ def _parts(
         if one.amount.is_zero:
             continue
         if not give_back and one.amount.is_negative:
-            raise exceptions.NegativeAmount(
-                one.resource_class, one.amount, "0 or more; give back by release"
+            raise exceptions.InvalidInput(
+                "negative amount", one.resource_class, one.amount, "0 or more; give back by release"
             )
         said.append(one)
         if one.is_located:
             located.append(one)
     if not said:
-        raise exceptions.InvalidAmount(what, given, "something to take or give back")
+        raise exceptions.InvalidInput("amount", what, given, "something to take or give back")
     counted = _not_located(said) if located else said
     if located and not aggregate:
         _check_once(located, what)
@@ -236,7 +236,7 @@ def _parts(
     )
     keys = [(one.host, one.resource_class) for one in demands]
     if len(set(keys)) != len(keys):  # by name and by uuid
-        raise exceptions.DuplicateKey(what, keys, "each provider once")
+        raise exceptions.InvalidInput("repetition", what, keys, "each provider once")
     return tuple(uses), _requested(located, counted), demands
 
 
@@ -266,8 +266,11 @@ def _of_list(given: Any, what: str) -> list[_Given]:
     found: list[_Given] = []
     for one in given if isinstance(given, list | tuple) else (None,):
         if not isinstance(one, Allocation):
-            raise exceptions.InvalidAmount(
-                what, given, "candidates, allocations, or a mapping of provider names to amounts"
+            raise exceptions.InvalidInput(
+                "amount",
+                what,
+                given,
+                "candidates, allocations, or a mapping of provider names to amounts",
             )
         provider = one.provider_uuid or one.provider
         found.append(_Given(provider, one.resource_class, one.amount, one.units))
@@ -279,7 +282,7 @@ def _of_mapping(given: Mapping[Any, Any], what: str) -> Iterator[_Given]:
     for name, there in given.items():
         key = names.provider_key(name)
         if key in seen:
-            raise exceptions.DuplicateKey(what, name, "each provider once")
+            raise exceptions.InvalidInput("repetition", what, name, "each provider once")
         seen.add(key)
         for kind, amount in Amounts.of(there).bare().by_name():
             yield _Given(key, kind, amount)
@@ -308,7 +311,8 @@ def _check_once(located: Iterable[_Given], what: str) -> None:
     hosts: dict[str, str] = {}
     for one in located:
         if not one.amount.is_negative and one.resource_class in hosts:
-            raise exceptions.InvalidAmount(
+            raise exceptions.InvalidInput(
+                "amount",
                 f"{what}: {one.resource_class}",
                 [hosts[one.resource_class], one.provider],
                 "one host: what is on several is held by a consumer for each (claim_all)",

@@ -14,6 +14,7 @@ from resource_objects.providers.abilities import Ability
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, subject_of
+from resource_objects.reasons import Reason
 
 
 class ExpiredClaims:
@@ -27,7 +28,7 @@ class ExpiredClaims:
         now: datetime.datetime | None,
         limit: int | None,
         after: str | None,
-        reasons: Iterable[exceptions.Reason] | None = None,
+        reasons: Iterable[Reason] | None = None,
     ) -> Iterator[Claim]:
         last = None if after is None else names.consumer_name(after)
         wanted, most = self._filter(now), any_limit(limit)
@@ -35,8 +36,8 @@ class ExpiredClaims:
             pages = self._store.consumers(wanted, most, last)
             return (claim_of(record) for records in pages for record in records)
         checked = list(reasons) if isinstance(reasons, Iterable) else [reasons]
-        if not all(isinstance(reason, exceptions.Reason) for reason in checked):
-            raise exceptions.InvalidField("reasons", reasons, "the reasons of a refusal")
+        if not all(isinstance(reason, Reason) for reason in checked):
+            raise exceptions.InvalidInput("field", "reasons", reasons, "the reasons of a refusal")
         can_expire = Ability.EXPIRY not in self._store.backend.lacks
         consumers = self._consumers_of(checked, wanted) if can_expire else set()
         pages = self._store.consumers(wanted, None, last) if consumers else iter(())
@@ -78,14 +79,12 @@ class ExpiredClaims:
             operation = self._store.operation(None)
             try:
                 return self._store.commit(operation, "release", subject_of(orders), orders.values())
-            except (exceptions.StaleConsumer, exceptions.ConsumerNotFound) as changed:
-                if orders.pop(changed.subject, None) is None:
+            except (exceptions.Stale, exceptions.NotFound) as changed:
+                if not changed.is_about("consumer") or orders.pop(changed.name, None) is None:
                     raise
         return ()
 
-    def _consumers_of(
-        self, reasons: Iterable[exceptions.Reason], expired: ConsumerFilter
-    ) -> set[str]:
+    def _consumers_of(self, reasons: Iterable[Reason], expired: ConsumerFilter) -> set[str]:
         """Return the consumers of a refusal.
 
         A reason names at most ``MOST_HOLDERS`` consumers. If it names that many, all consumers of

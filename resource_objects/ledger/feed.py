@@ -91,13 +91,13 @@ class Feed:
         :param limit: at most so many changes
         :param wait: if there are none, for how long to wait for some; None: not at all. Cost: a
             small statement after each pause, of a second at most
-        :raises CursorExpired: if changes after it were pruned, or it is of another ledger
-        :raises InvalidText: if it is no cursor: None, of a snapshot without one
-        :raises InvalidField: if it is no time to wait for
+        :raises Expired: if changes after it were pruned, or it is of another ledger
+        :raises InvalidInput: if it is no cursor: None, of a snapshot without one
+        :raises InvalidInput: if it is no time to wait for
         :raises NotSupported: if the ledger is kept where there is no feed
         """
         if wait is not None and (not isinstance(wait, datetime.timedelta) or wait < _NOTHING):
-            raise exceptions.InvalidField("wait", wait, "a timedelta from 0, or None")
+            raise exceptions.InvalidInput("field", "wait", wait, "a timedelta from 0, or None")
         self._store.backend.require(Ability.FEED)
         cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
         found = self._store.backend.changes(cursor, check_limit(limit))
@@ -129,7 +129,7 @@ class Feed:
         Where there is no feed nobody can know that, and it is never said. Cost: one small
         statement.
 
-        :raises InvalidField: if it is no snapshot
+        :raises InvalidInput: if it is no snapshot
         """
         snapshot = checked_snapshot(snapshot, "is_fresh")
         if Ability.FEED in self._store.backend.lacks:
@@ -143,10 +143,10 @@ class Feed:
         repeated after that is refused (``OperationExpired``), one with an id of one's own is
         done again; and a cursor that needs what is forgotten expires.
 
-        :raises InvalidField: if it is no age, or shorter than two hours
+        :raises InvalidInput: if it is no age, or shorter than two hours
         """
         if not isinstance(age, datetime.timedelta) or age < _LEAST:
-            raise exceptions.InvalidField("keep", age, f"a timedelta of at least {_LEAST}")
+            raise exceptions.InvalidInput("field", "keep", age, f"a timedelta of at least {_LEAST}")
         self._store.backend.require(Ability.FEED)
         self._store.backend.retain(age)
 
@@ -210,7 +210,7 @@ class Snapshots:
 def checked_snapshot(given: object, what: str) -> Snapshot:
     """Return a snapshot that somebody gave, or refuse what is none."""
     if not isinstance(given, search.Snapshot):
-        raise exceptions.InvalidField(what, given, "a Snapshot")
+        raise exceptions.InvalidInput("field", what, given, "a Snapshot")
     return given
 
 
@@ -277,7 +277,9 @@ def _followed(backend: Backend, kept: Following) -> tuple[Following | None, int]
 
     try:
         changed = backend.read_changed(cursor, kept.most_changes, choose)
-    except exceptions.CursorExpired:
+    except exceptions.Expired as error:
+        if not error.is_about("cursor"):
+            raise
         return None, 0
     if changed.columns is None:
         return None, changed.changes

@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Se
 from typing import TypeAlias
 
 from resource_objects import exceptions
-from resource_objects.exceptions import UNIT_RULES, Reason, Rule
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.ledger.demand import Demand
 from resource_objects.providers import Backend
 from resource_objects.providers.orders import UNLIMITED, Key, Totals
 from resource_objects.providers.settle import Unit
+from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.backtracking import solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.records import InventoryRecord
@@ -180,7 +180,7 @@ class _Gang:
         if isinstance(refusal, exceptions.CapacityException):
             learned = [self._learn_from(reason, options) for reason in refusal.reasons]
             return any(learned) or self._drop_last(refusal.reasons, options)
-        subject = getattr(refusal, "subject", None)
+        subject = getattr(refusal, "name", None)
         subjects = {subject, self._uuids.get(str(subject))}
         return self._keep(lambda option: subjects.isdisjoint(_providers(option.demand)))
 

@@ -44,7 +44,7 @@ class Lease:
         or made anew by somebody), with ``ConsumerNotFound`` or ``StaleConsumer``
     :param failed: called when a renewal failed for another reason, as an unreachable database; it
         is tried again. Until the time is over nobody may take what is held
-    :raises InvalidField: if the time is not above 0
+    :raises InvalidInput: if the time is not above 0
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -66,7 +66,7 @@ class Lease:
         failed: Told = _ignore,
     ) -> None:
         if not isinstance(expires_in, datetime.timedelta) or expires_in <= datetime.timedelta():
-            raise exceptions.InvalidField("expires_in", expires_in, "a time above 0")
+            raise exceptions.InvalidInput("field", "expires_in", expires_in, "a time above 0")
         self._ledger = ledger
         self._claim = claim
         self._expires_in = expires_in
@@ -99,11 +99,11 @@ class Lease:
                     renewed = time.monotonic()
                 else:
                     self._look()
-            except (exceptions.ConsumerNotFound, exceptions.StaleConsumer) as error:
-                self._is_lost = True
-                self._lost(error)
-                return
             except exceptions.ResourceObjectsError as error:
+                if error.matches("ConsumerNotFound", "StaleConsumer"):
+                    self._is_lost = True
+                    self._lost(error)
+                    return
                 self._failed(error)
                 if self._end.wait(min(part, _LOOK)):
                     return
@@ -112,11 +112,13 @@ class Lease:
         claim = self._claim
         try:
             self._ledger.renew(claim.consumer, expires_in=self._expires_in, claim=claim.id)
-        except exceptions.StaleConsumer:
+        except exceptions.Stale as error:
+            if not error.is_about("consumer"):
+                raise
             self._look()  # or others only wrote it meanwhile, again and again
 
     def _look(self) -> None:
         """Raise if the claim is not there any more."""
         held = self._ledger.held(self._claim.consumer)
         if held.id != self._claim.id:
-            raise exceptions.StaleConsumer(held.consumer, f"it has another claim, {held.id}")
+            raise exceptions.Stale("consumer", held.consumer, f"it has another claim, {held.id}")

@@ -57,6 +57,7 @@ from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.usage import Usage
 from resource_objects.providers.waiting import Waiter
+from resource_objects.reasons import Reason
 from resource_objects.requests import RequestLike
 from resource_objects.resources import Amounts, AmountsLike, Inventories, InventoriesLike
 
@@ -149,7 +150,7 @@ class Ledger:
     def backend(self) -> Backend:
         """Where this ledger is kept.
 
-        :raises LedgerClosed: after :meth:`close`
+        :raises DatabaseError: after :meth:`close`
         """
         return self._store.backend
 
@@ -224,14 +225,14 @@ class Ledger:
         :raises CapacityException: if what is to go somewhere does not fit there
         :raises InvalidTree: if a root or a provider is named twice, or what providers keep in
             parts contradicts itself, as two cells with one CPU would, or two with one device
-        :raises StaleDefinition: if a provider was read at an older generation
-        :raises ProviderExists: if a name or uuid belongs to another tree
-        :raises ProviderInUse: if a provider that would go has allocations; of devices, with who
+        :raises Stale: if a provider was read at an older generation
+        :raises AlreadyExists: if a name or uuid belongs to another tree
+        :raises InUse: if a provider that would go has allocations; of devices, with who
             holds which
-        :raises InventoryInUse: if an inventory that would go has allocations, or a unit that is
+        :raises InUse: if an inventory that would go has allocations, or a unit that is
             held by name would be given out in another way: a dedicated CPU as a shared one, a
             device as one of another class or provider
-        :raises CountedTwice: if a class would be counted in a host's tree that a pool gives to it
+        :raises Conflict: if a class would be counted in a host's tree that a pool gives to it
         """
         return self.definitions.sync(roots, operation, moves)
 
@@ -259,14 +260,14 @@ class Ledger:
         :param traits: all its traits
         :param aggregates: all that it is in; one that is not there is made
         :param generation: the one it was read at; None demands none
-        :raises ProviderNotFound: if it, or the parent, is not there
-        :raises ProviderExists: if the new name is another provider's
-        :raises InventoryInUse: if an inventory that would go is used
+        :raises NotFound: if it, or the parent, is not there
+        :raises AlreadyExists: if the new name is another provider's
+        :raises InUse: if an inventory that would go is used
         :raises InvalidTree: if the parent is below it, a share would lead nowhere or cross trees,
             or the tree would be too deep
-        :raises CountedTwice: if a pool gives a class to its tree that it would count
-        :raises UnknownTrait: for a trait that is neither standard nor custom
-        :raises StaleDefinition: if it was changed since it was read at ``generation``
+        :raises Conflict: if a pool gives a class to its tree that it would count
+        :raises InvalidInput: for a trait that is neither standard nor custom
+        :raises Stale: if it was changed since it was read at ``generation``
         """
         fields = changed_fields(name, inventories, traits, aggregates)
         return self.definitions.change(provider, fields, parent, generation, operation)
@@ -274,8 +275,8 @@ class Ledger:
     def remove(self, provider: str, *, operation: str | None = None) -> SyncResult:
         """Remove a provider (by name or uuid) and all below it, in one transaction.
 
-        :raises ProviderNotFound: if it is not there
-        :raises ProviderInUse: if it or one below has allocations
+        :raises NotFound: if it is not there
+        :raises InUse: if it or one below has allocations
         :raises InvalidTree: if what stays of its tree has shares of it
         """
         return self.definitions.remove(provider, operation)
@@ -300,7 +301,7 @@ class Ledger:
         everything, or of the tree that it was confined to, and a search.
 
         :param candidates: what a search returned, of which the request and the options count
-        :raises InvalidField: if it is nothing that a search returned
+        :raises InvalidInput: if it is nothing that a search returned
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -384,9 +385,9 @@ class Ledger:
         :param reason: text of one line
         :param until: the end of the state, by the clock of the ledger; None: until :meth:`enable`
         :returns: the provider after the write, as from :meth:`providers`
-        :raises ProviderNotFound: if there is no such provider
-        :raises InvalidName: for a reason that is no line of text
-        :raises InvalidField: if the end has no time zone, or is in the past
+        :raises NotFound: if there is no such provider
+        :raises InvalidInput: for a reason that is no line of text
+        :raises InvalidInput: if the end has no time zone, or is in the past
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://", actor="admin") as ledger:
@@ -407,7 +408,7 @@ class Ledger:
 
         :param provider: name or uuid
         :returns: the provider after the write, as from :meth:`providers`
-        :raises ProviderNotFound: if there is no such provider
+        :raises NotFound: if there is no such provider
         """
         return self._maintenance.enable(provider, operation)
 
@@ -427,8 +428,8 @@ class Ledger:
         :param provider: name or uuid
         :param reason: as for :meth:`disable`; None: the provider is disabled already
         :param until: as for :meth:`disable`
-        :raises InvalidField: without a reason, if the provider is enabled
-        :raises ProviderNotFound: if there is no such provider
+        :raises InvalidInput: without a reason, if the provider is enabled
+        :raises NotFound: if there is no such provider
         """
         return self._maintenance.drain(provider, reason, until, operation)
 
@@ -499,24 +500,24 @@ class Ledger:
         :raises NoCandidates: (a ``CapacityException``) if the search found nothing, or after lost
             races a fresh one does not; with the reasons of every refused host
         :raises SearchLimitReached: if the search was cut short before it found anything
-        :raises ProviderDisabled: (a ``CapacityException``) if all that would do is out of service,
+        :raises CapacityException: (a ``CapacityException``) if all that would do is out of service,
             whatever others hold, with why
-        :raises InvalidField: if it overrides that and the ledger has no actor
+        :raises InvalidInput: if it overrides that and the ledger has no actor
         :raises CapacityException: if it does not fit (any more), or more would be used than a limit
             allows, with who holds what
-        :raises ServerGroupNotFound: if there is no such server group
-        :raises ServerGroupViolated: (a ``CapacityException``) if its other members, who are named,
+        :raises NotFound: if there is no such server group
+        :raises CapacityException: (a ``CapacityException``) if its other members, who are named,
             are on that host or on another one, against its policy
-        :raises ConsumerExists: if the consumer holds something already
-        :raises ProviderNotFound: if a provider named directly, or in the limits, is not there
-        :raises InvalidField: if limits are no mapping of providers
-        :raises NegativeAmount: for a limit below 0
-        :raises StaleDefinition: if a definition was changed that was to be unchanged
-        :raises InvalidAmount: if a count does not agree with the topology beside it, or a topology
+        :raises AlreadyExists: if the consumer holds something already
+        :raises NotFound: if a provider named directly, or in the limits, is not there
+        :raises InvalidInput: if limits are no mapping of providers
+        :raises InvalidInput: for a limit below 0
+        :raises Stale: if a definition was changed that was to be unchanged
+        :raises InvalidInput: if a count does not agree with the topology beside it, or a topology
             is asked of what is no host, or of two, or if units are not as many as the amount, or
             only some of those that go together (a physical function, and those split off it)
         :raises ForeignAmount: if it is assigned to what the host does not have
-        :raises UnitNotFound: for a unit that a cell does not have, or a device of another provider
+        :raises NotFound: for a unit that a cell does not have, or a device of another provider
         """
         return self._claims.claim(
             consumer,
@@ -564,11 +565,11 @@ class Ledger:
         all others take; for these the trees of their hosts are read first.
 
         :param candidates: ``{consumer: what was found}``, each as for :meth:`claim`
-        :raises InvalidAmount: if it is empty
+        :raises InvalidInput: if it is empty
         :raises NoCandidates: if nothing was found for one of them
         :raises CapacityException: if they do not fit together, with who holds what
         :raises SearchLimitReached: if it takes too long to find out whether they do
-        :raises ConsumerExists: if one of them holds something already
+        :raises AlreadyExists: if one of them holds something already
         """
         return self._claims.claim_all(
             candidates,
@@ -612,11 +613,11 @@ class Ledger:
         :param ignore_maintenance: as for :meth:`claim`; giving back needs none
         :param limits: as for :meth:`claim`; they bind what grows, never what is given back
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
-        :raises ProviderNotFound: if a provider is not there
-        :raises StaleConsumer: if the consumer is not at ``generation`` any more
-        :raises UnitNotHeld: if a unit is given back that it does not hold
-        :raises UnitNotFound: as :meth:`claim`
-        :raises InvalidAmount: as :meth:`claim`, or for a second topology
+        :raises NotFound: if a provider is not there
+        :raises Stale: if the consumer is not at ``generation`` any more
+        :raises Conflict: if a unit is given back that it does not hold
+        :raises NotFound: as :meth:`claim`
+        :raises InvalidInput: as :meth:`claim`, or for a second topology
         """
         return self._claims.adjust(
             consumer,
@@ -652,10 +653,10 @@ class Ledger:
         :param what: ``{provider name: amounts}``, or allocations, which say the units of CPUs and
             devices; None: all that is unattributed
         :returns: what the consumer holds now
-        :raises ConsumerNotFound: if nothing is unattributed there
+        :raises NotFound: if nothing is unattributed there
         :raises CapacityException: if more is named than is unattributed
-        :raises UnitNotHeld: if a unit is named that is not unattributed
-        :raises InvalidAmount: as :meth:`claim`; or for some CPUs of a cell without naming any
+        :raises Conflict: if a unit is named that is not unattributed
+        :raises InvalidInput: as :meth:`claim`; or for some CPUs of a cell without naming any
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -698,7 +699,7 @@ class Ledger:
         :param ignore_maintenance: as for :meth:`claim`; what it holds already needs none
         :param limits: as for :meth:`claim`; they bind where more is used than before
         :raises CapacityException: if it does not fit, with who holds what
-        :raises StaleConsumer: if the consumer is not at ``generation`` any more
+        :raises Stale: if the consumer is not at ``generation`` any more
         """
         return self._claims.replace(
             consumer,
@@ -751,10 +752,10 @@ class Ledger:
         :param ignore_maintenance: as for :meth:`claim`, of where it goes
         :param limits: as for :meth:`claim`, of where it goes
         :returns: what the consumer holds now
-        :raises ConsumerNotFound: if it holds nothing
-        :raises ConsumerExists: if ``source_consumer`` holds something already
+        :raises NotFound: if it holds nothing
+        :raises AlreadyExists: if ``source_consumer`` holds something already
         :raises CapacityException: if it does not fit, with who holds what; nothing moved then
-        :raises StaleConsumer: if others write the consumer again and again, or it is not at
+        :raises Stale: if others write the consumer again and again, or it is not at
             ``generation`` any more
         """
         return self._claims.move(
@@ -778,8 +779,8 @@ class Ledger:
         The request each was made for goes along; who they are (project, state, expiry) stays.
 
         :returns: what the first and what the second holds now
-        :raises ConsumerNotFound: if one of them holds nothing
-        :raises StaleConsumer: if others write them again and again
+        :raises NotFound: if one of them holds nothing
+        :raises Stale: if others write them again and again
         """
         return self._claims.swap(consumer, other, operation)
 
@@ -795,8 +796,8 @@ class Ledger:
 
         :param claim: the id of the claim that is meant; None: whichever the consumer has
         :param generation: the one the consumer was read at; None demands none
-        :raises ConsumerNotFound: if the consumer holds nothing (any more)
-        :raises StaleConsumer: if it has another claim than the one that is meant, or is not at
+        :raises NotFound: if the consumer holds nothing (any more)
+        :raises Stale: if it has another claim than the one that is meant, or is not at
             ``generation`` any more
         """
         return self._claims.confirm(consumer, claim, generation, operation)
@@ -814,15 +815,15 @@ class Ledger:
 
         :param expires_in, expires_at: one of them (a claim that expires no more: :meth:`confirm`)
         :param claim: the id of the claim that is meant; None: whichever the consumer has
-        :raises ConsumerNotFound: if the consumer holds nothing (any more)
-        :raises StaleConsumer: if it has another claim than the one that is meant
+        :raises NotFound: if the consumer holds nothing (any more)
+        :raises Stale: if it has another claim than the one that is meant
         """
         return self._claims.renew(consumer, expiry(expires_in, expires_at), claim, operation)
 
     def release(self, consumer: str, *, operation: str | None = None) -> Claim:
         """Give back all that a consumer holds; return what it held.
 
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         return self._claims.release([consumer], operation)[0]
 
@@ -831,10 +832,10 @@ class Ledger:
     ) -> tuple[Claim, ...]:
         """Give back all that several consumers hold, in one transaction; return what they held.
 
-        :raises ConsumerNotFound: if one holds nothing; then nobody gives back anything
+        :raises NotFound: if one holds nothing; then nobody gives back anything
         """
         if isinstance(consumers, str) or not isinstance(consumers, Iterable):
-            raise exceptions.InvalidField("consumers", consumers, "a list of names")
+            raise exceptions.InvalidInput("field", "consumers", consumers, "a list of names")
         return self._claims.release(list(consumers), operation)
 
     def expired(
@@ -843,7 +844,7 @@ class Ledger:
         *,
         limit: int | None = None,
         after: str | None = None,
-        reasons: Iterable[exceptions.Reason] | None = None,
+        reasons: Iterable[Reason] | None = None,
     ) -> Iterator[Claim]:
         """Yield the claims whose time is over and that are still held, by consumer.
 
@@ -855,7 +856,7 @@ class Ledger:
         :param after: only those of consumers after this name
         :param reasons: only the consumers of these reasons of a refusal, such as ``error.reasons``:
             after :meth:`release_expired` the same claim may succeed
-        :raises InvalidField: if one of them is no reason
+        :raises InvalidInput: if one of them is no reason
         """
         return self._expired.expired(now, limit, after, reasons)
 
@@ -889,7 +890,7 @@ class Ledger:
     def provider(self, name: str) -> Provider:
         """Return a provider (by name or uuid) with all below it, and what is used.
 
-        :raises ProviderNotFound: if there is none
+        :raises NotFound: if there is none
         """
         return self._adopted(self._reader.provider(name))
 
@@ -930,8 +931,8 @@ class Ledger:
             dead; one that never reported is not in it
         :param limit: at most so many
         :param after: only those made after this one (name or uuid)
-        :raises NegativeAmount: if ``room`` is less than nothing
-        :raises ProviderNotFound: if ``after`` is not there
+        :raises InvalidInput: if ``room`` is less than nothing
+        :raises NotFound: if ``after`` is not there
         """
         wanted = provider_filter(
             name=name,
@@ -959,7 +960,7 @@ class Ledger:
             then there is no ``limit`` and no ``after``
         :param limit: at most so many
         :param after: only the trees of roots made after this one (name or uuid)
-        :raises ProviderNotFound: if one given is not there
+        :raises NotFound: if one given is not there
         """
         return map(self._adopted, self._reader.trees(given, limit, after))
 
@@ -971,7 +972,7 @@ class Ledger:
         its own. It is a copy: what is consumed of it is not taken in the ledger. Cost: one read of
         the tree.
 
-        :raises ProviderNotFound: if there is none
+        :raises NotFound: if there is none
         :raises InvalidInventory: if what is kept of cells does not go together
 
         >>> import resource_objects as ro
@@ -988,7 +989,7 @@ class Ledger:
     def held(self, consumer: str) -> Claim:
         """Return what a consumer holds.
 
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         return claim_of(self._store.held(names.consumer_name(consumer)))
 
@@ -1006,7 +1007,7 @@ class Ledger:
         the CPUs held are of another cell now (firmware numbered anew), all of it is counts of the
         cells. :meth:`held` names other units. Cost: two reads.
 
-        :raises ConsumerNotFound: if the consumer holds nothing
+        :raises NotFound: if the consumer holds nothing
         """
         kept = self._store.held(names.consumer_name(consumer))
         return MappingProxyType(self._assigner.assigned_amounts(kept))
@@ -1066,7 +1067,7 @@ class Ledger:
 
         :param over_capacity: only what is used beyond its capacity, after a shrink. Everywhere,
             that costs a few statements per page of over-full providers; the others are not read
-        :raises ProviderNotFound: if the provider is not there
+        :raises NotFound: if the provider is not there
         """
         return self._reader.usage(tree, over_capacity)
 
@@ -1132,8 +1133,8 @@ class Ledger:
 
         :param at: a provider (by name or uuid): then only that one, what is below it, and the pools
             that give to it; the whole tree, and those of the pools, are read each time
-        :raises ProviderNotFound: if ``at`` is not there
-        :raises LedgerClosed: if the ledger is closed
+        :raises NotFound: if ``at`` is not there
+        :raises DatabaseError: if the ledger is closed
         """
         return self._snapshots.snapshot(at)
 
@@ -1167,12 +1168,12 @@ class Ledger:
         :raises InvalidPlan: if it says what cannot be, as a file may that somebody edited: shares
             across trees or of themselves, providers below themselves, changes that do not lead to
             the definitions beside them; or if it was made of pictures of another ledger
-        :raises StaleDefinition: if a provider was changed since the plan was made
-        :raises StaleConsumer: if a consumer was, of whom the plan says what it held, or at which
+        :raises Stale: if a provider was changed since the plan was made
+        :raises Stale: if a consumer was, of whom the plan says what it held, or at which
             generation it was
         :raises CapacityException: if what a consumer is to hold does not fit
-        :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as :meth:`sync`
-        :raises ConsumerExists, ConsumerNotFound: if one to claim holds something, or one to release
+        :raises AlreadyExists, InUse, Conflict: as :meth:`sync`
+        :raises AlreadyExists, NotFound: if one to claim holds something, or one to release
             nothing
         """
         return self._plans.apply(plan, dry_run, operation)
@@ -1193,11 +1194,11 @@ class Ledger:
         :param dry_run: only work out the plan, and look whether it could be carried out now
         :raises InvalidPlan: if an allocation or some of an inventory would be lost or invented, it
             is not said where one goes, or one fits nowhere
-        :raises ProviderNotFound: if a provider is neither kept nor created
-        :raises ProviderExists: if one to create is there already
+        :raises NotFound: if a provider is neither kept nor created
+        :raises AlreadyExists: if one to create is there already
         :raises CapacityException: if what is to go somewhere does not fit there
         :raises InvalidTree: if the providers would form no tree any more, or a share lead nowhere
-        :raises StaleDefinition, StaleConsumer: if somebody was faster, again and again
+        :raises Stale: if somebody was faster, again and again
         """
         return self._plans.reshape(reshape, dry_run, operation)
 
@@ -1215,7 +1216,7 @@ class Ledger:
         :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
             ledger's database
         :param older_than: how long ago the owner of a pool may have reported; None: for ever
-        :raises InvalidField: if these are no moment and no age
+        :raises InvalidInput: if these are no moment and no age
         """
         return self._plans.audit(now, older_than)
 
@@ -1249,10 +1250,10 @@ def connect(
     :param actor: who writes, as the change feed shall tell it
     :param session: a session or adapter of keystoneauth1, by which a remote Placement is asked
     :raises InvalidURL: if it is no URL, or not one of its backend's
-    :raises BackendNotFound: if no backend of its name is installed
-    :raises DatabaseUnavailable: if it cannot be opened; nothing is left behind
-    :raises SchemaTooNew: if a newer library made it
-    :raises SchemaTooOld: if it needs ``db upgrade``
+    :raises NotFound: if no backend of its name is installed
+    :raises DatabaseError: if it cannot be opened; nothing is left behind
+    :raises DatabaseError: if a newer library made it
+    :raises DatabaseError: if it needs ``db upgrade``
     """
     kind = backend_for(url)
     opened = kind.open(url) if session is None else kind.open_with(url, session)
@@ -1263,7 +1264,7 @@ def backend_for(url: str) -> type[Backend]:
     """Return the backend class that serves a URL.
 
     :raises InvalidURL: if it is no URL
-    :raises BackendNotFound: if no backend of that name is installed
+    :raises NotFound: if no backend of that name is installed
 
     >>> backend_for("memory://").__name__
     'MemoryBackend'
@@ -1272,6 +1273,6 @@ def backend_for(url: str) -> type[Backend]:
         raise exceptions.InvalidURL("ledger URL", url, "a URL such as sqlite:///lab.db")
     name = url.partition("://")[0].partition("+")[0]
     if name not in plugins.names(BACKEND_NAMESPACE):
-        raise exceptions.BackendNotFound(name, plugins.offered(BACKEND_NAMESPACE, name))
+        raise exceptions.NotFound("backend", name, plugins.offered(BACKEND_NAMESPACE, name))
     backend: type[Backend] = plugins.load(BACKEND_NAMESPACE, name)
     return backend

@@ -81,9 +81,11 @@ class Maintenance:
         if reason is None:
             listed = self._listed(names.provider_key(provider))
             if listed.disabled is None:
-                raise exceptions.InvalidField("reason", None, f"why, as {listed.name} is enabled")
+                raise exceptions.InvalidInput(
+                    "field", "reason", None, f"why, as {listed.name} is enabled"
+                )
             if until is not None:
-                raise exceptions.InvalidField("until", until, "a reason beside it")
+                raise exceptions.InvalidInput("field", "until", until, "a reason beside it")
         else:
             listed = self.disable(provider, reason, until, operation)
         return DrainStatus(listed.name, listed.disabled, tuple(self._consumers_at(listed.uuid)))
@@ -107,7 +109,7 @@ class Maintenance:
         uuid = self._store.uuids([key])[key]
         for listed in self._reader.providers(ProviderFilter(uuids=frozenset([uuid])), None, None):
             return listed
-        raise exceptions.ProviderNotFound(key)
+        raise exceptions.NotFound("provider", key)
 
     def _consumers_at(self, uuid: str) -> Iterator[Consumer]:
         """Yield the consumers with allocations at a provider or below it."""

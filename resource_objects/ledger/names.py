@@ -57,7 +57,7 @@ class NameList(Generic[_T]):
     def ensure(self, name: str, *, operation: str | None = None) -> None:
         """Make a name, or find that it is there.
 
-        :raises UnknownResourceClass, UnknownTrait: if it is neither standard nor custom (nor a
+        :raises InvalidInput: if it is neither standard nor custom (nor a
             plug-in's)
         """
         self._change(NameAction.ENSURE, self._new(name), None, operation)
@@ -65,19 +65,19 @@ class NameList(Generic[_T]):
     def rename(self, name: str, new: str, *, operation: str | None = None) -> None:
         """Give a custom name's bearer another name, wherever it is mentioned.
 
-        :raises ClassNotFound, TraitNotFound, AggregateNotFound: if it is not there
-        :raises NameExists: if the new name is
-        :raises StandardName: if it is a standard one
-        :raises UnknownResourceClass, UnknownTrait: if nothing may be called so
+        :raises NotFound: if it is not there
+        :raises AlreadyExists: if the new name is
+        :raises NotSupported: if it is a standard one
+        :raises InvalidInput: if nothing may be called so
         """
         self._change(NameAction.RENAME, self._kept(name), self._new(new), operation)
 
     def remove(self, name: str, *, operation: str | None = None) -> None:
         """Forget a custom name that nothing mentions: no inventory, no provider, no member.
 
-        :raises ClassNotFound, TraitNotFound, AggregateNotFound: if it is not there
-        :raises ClassInUse, TraitInUse, AggregateInUse: if something mentions it
-        :raises StandardName: if it is a standard one
+        :raises NotFound: if it is not there
+        :raises InUse: if something mentions it
+        :raises NotSupported: if it is a standard one
         """
         self._change(NameAction.DELETE, self._kept(name), None, operation)
 

@@ -49,7 +49,7 @@ class Plans:
 
     def apply(self, plan: Plan, dry_run: bool, operation: str | None) -> tuple[Claim, ...]:
         if not isinstance(plan, Plan):
-            raise exceptions.InvalidField("apply", plan, "a Plan")
+            raise exceptions.InvalidInput("field", "apply", plan, "a Plan")
         self._check_ledger(plan)
         if dry_run:
             claims = self._store.backend.held_by(plan.consumers)
@@ -83,7 +83,7 @@ class Plans:
 
     def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
         if not isinstance(reshape, Reshape):
-            raise exceptions.InvalidField("reshape", reshape, "a Reshape")
+            raise exceptions.InvalidInput("field", "reshape", reshape, "a Reshape")
         if dry_run:
             return self._store.retries.retry(lambda: self._tried(reshape), *FASTER)
         subject = reshape.subject

@@ -70,15 +70,15 @@ class Pools:
         :param pool: name or uuid
         :param hosts: the hosts (names or uuids), at least one
         :param aggregate: the aggregate; None: the one called like the pool
-        :raises ProviderNotFound: if one of them is not there
-        :raises InventoryInUse: if a host's own inventory of what the pool gives is used
-        :raises CountedTwice: if somebody else in the aggregates, or in the tree of such a one,
+        :raises NotFound: if one of them is not there
+        :raises InUse: if a host's own inventory of what the pool gives is used
+        :raises Conflict: if somebody else in the aggregates, or in the tree of such a one,
             counts what the pool gives
-        :raises InvalidField: if no host is given
+        :raises InvalidInput: if no host is given
         """
         key, wanted = names.provider_key(pool), _hosts(hosts)
         if not wanted:
-            raise exceptions.InvalidField("hosts", hosts, "at least one host")
+            raise exceptions.InvalidInput("field", "hosts", hosts, "at least one host")
         joined = None if aggregate is None else names.aggregate_name(aggregate)
 
         def compare() -> Comparison:
@@ -102,7 +102,7 @@ class Pools:
         :param pool: name or uuid
         :param hosts: the hosts (names or uuids); None: all, and the pool is none any more. Then
             the members of those aggregates stay that another pool gives to
-        :raises ProviderNotFound: if one of them is not there
+        :raises NotFound: if one of them is not there
         """
         key = names.provider_key(pool)
         wanted = None if hosts is None else _hosts(hosts)
@@ -151,10 +151,10 @@ class Pools:
 
         :param inventories: :class:`Inventories`, or what these are made from
         :param generation: the one it was read at; None demands none
-        :raises ProviderNotFound: if it is not there
-        :raises InventoryInUse: if one that would go is used
-        :raises CountedTwice: if a class that it would give is counted in the tree of a host of it
-        :raises StaleDefinition: if it was changed since it was read at ``generation``
+        :raises NotFound: if it is not there
+        :raises InUse: if one that would go is used
+        :raises Conflict: if a class that it would give is counted in the tree of a host of it
+        :raises Stale: if it was changed since it was read at ``generation``
         """
         key, read_at = names.provider_key(pool), any_generation(generation)
         records, kinds = to_records(Inventories(inventories))
@@ -202,7 +202,7 @@ class Pools:
 
 def _hosts(given: Iterable[str]) -> list[str]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise exceptions.InvalidField("hosts", given, "a list of providers")
+        raise exceptions.InvalidInput("field", "hosts", given, "a list of providers")
     return list(dict.fromkeys(names.provider_key(host) for host in given))
 
 

@@ -33,6 +33,7 @@ from resource_objects.providers.given import generation
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
+from resource_objects.reasons import Rule
 from resource_objects.resources import Amount, Amounts
 from resource_objects.search.candidates import Candidate, Candidates
 
@@ -52,14 +53,10 @@ _PART = 3
 #: who stands before one is told so far
 MOST_TOLD = 8
 #: The answer is the same whatever others give back.
-_FINAL = (
-    exceptions.UnitRuleViolated,
-    exceptions.InventoryNotFound,
-    exceptions.ProviderDisabled,
-)
+_FINAL = ("UnitRuleViolated", "InventoryNotFound", "ProviderDisabled")
 
 #: The bound of these is the most that there could ever be.
-_BOUNDS = (exceptions.Rule.CAPACITY, exceptions.Rule.LIMIT)
+_BOUNDS = (Rule.CAPACITY, Rule.LIMIT)
 
 #: Takes what was found, once.
 Attempt = Callable[[Claimable], Claim]
@@ -88,7 +85,9 @@ class Queue:
 
     def is_satisfiable(self, found: Candidates, options: Options | None = None) -> bool:
         if not isinstance(found, Candidates):
-            raise exceptions.InvalidField("is_satisfiable", found, "Candidates of a search")
+            raise exceptions.InvalidInput(
+                "field", "is_satisfiable", found, "Candidates of a search"
+            )
         picture = snapshot_without(self._store.backend, found.at)
         try:
             return bool(picture.searched(found.request, options or found.options))
@@ -114,7 +113,7 @@ class Queue:
         :param limits: of further searches
         """
         if not isinstance(wait, datetime.timedelta) or wait <= datetime.timedelta(0):
-            raise exceptions.InvalidField("wait", wait, "a timedelta above 0, or None")
+            raise exceptions.InvalidInput("field", "wait", wait, "a timedelta above 0, or None")
         retries, backend = self._store.retries, self._store.backend
         until = retries.clock() + wait.total_seconds()
         refusal: exceptions.CapacityException | None = None
@@ -140,7 +139,7 @@ class Queue:
             except exceptions.CapacityException as error:
                 refusal = error
         if in_place is None and backend.held(consumer) is not None:
-            raise exceptions.ConsumerExists(consumer) from refusal
+            raise exceptions.AlreadyExists("consumer", consumer) from refusal
         final: Final = _is_final
         if options is not None and isinstance(candidates, Candidates):
             final = _Satisfiability(self, self._store, candidates, options).is_final
@@ -291,13 +290,13 @@ class Queue:
     def _root(self, at: str) -> str:
         """Return the uuid of the root of a provider's tree.
 
-        :raises ProviderNotFound: if it is not there
+        :raises NotFound: if it is not there
         """
         key = names.provider_key(at)
         wanted = ProviderFilter(trees=frozenset([key]), roots_only=True)
         for one in self._store.backend.list_providers(wanted, 1):
             return one.uuid
-        raise exceptions.ProviderNotFound(at)
+        raise exceptions.NotFound("provider", at)
 
     def _roots(self, uuids: set[str]) -> dict[str, str]:
         wanted = ProviderFilter(uuids=frozenset(uuids))
@@ -340,7 +339,9 @@ class _Satisfiability:
         assert self._seen is not None, "it was asked before"
         try:
             told = self._store.backend.changes(self._seen, _MOST_CHANGES)
-        except exceptions.CursorExpired:
+        except exceptions.Expired as error:
+            if not error.is_about("cursor"):
+                raise
             return True
         if len(told) == _MOST_CHANGES or any(map(_defines, told)):
             return True
@@ -396,6 +397,6 @@ def _is_final(refusal: exceptions.CapacityException) -> bool:
     """Return whether those named could not give it either if all was given back."""
     if isinstance(refusal, exceptions.NoCandidates):
         return False
-    return isinstance(refusal, _FINAL) or any(
+    return refusal.matches(*_FINAL) or any(
         reason.rule in _BOUNDS and reason.requested > reason.bound for reason in refusal.reasons
     )

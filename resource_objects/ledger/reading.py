@@ -49,7 +49,7 @@ class Reader:
         key = names.provider_key(name)
         found = find(self._store.backend.read(key, allocations=False), key)
         if found is None:
-            raise exceptions.ProviderNotFound(name)
+            raise exceptions.NotFound("provider", name)
         return found[1]
 
     def trees(
@@ -59,7 +59,9 @@ class Reader:
         if not keys:
             return self._all_trees(any_limit(limit), after)
         if limit is not None or after is not None:
-            raise exceptions.InvalidField("trees", given, "names of trees, or limit and after")
+            raise exceptions.InvalidInput(
+                "field", "trees", given, "names of trees, or limit and after"
+            )
         return self._trees_of(keys)
 
     def _all_trees(self, limit: int | None, after: str | None) -> Iterator[Provider]:
@@ -110,7 +112,7 @@ class Reader:
             uuid = self._store.uuids([key])[key]
             last = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1, 0)
             if not last:
-                raise exceptions.ProviderNotFound(after)
+                raise exceptions.NotFound("provider", after)
             start = last[0].number
         return pages_of(
             lambda count, number: backend.list_providers(wanted, count, number or 0),
@@ -125,7 +127,7 @@ class Reader:
         columns = self._store.backend.read(key)
         found = find(columns, key)
         if found is None:
-            raise exceptions.ProviderNotFound(name)
+            raise exceptions.NotFound("provider", name)
         root, provider = found
         own = dict(provider.inventories.by_name())
         own.update(_over(columns, root.uuid, provider.uuid))
@@ -145,7 +147,7 @@ class Reader:
         if tree is not None:
             columns = backend.read(names.provider_key(tree))
             if not columns.providers.uuid:
-                raise exceptions.ProviderNotFound(tree)
+                raise exceptions.NotFound("provider", tree)
             found = usage_of(columns)
             return found.only(found.over_capacity) if over_capacity else found
         if not over_capacity:
@@ -162,7 +164,7 @@ class Reader:
     ) -> Iterator[Total]:
         if by not in list(By):
             known = ", ".join(one.value for one in By)
-            raise exceptions.InvalidField("totals by", by, f"one of {known}")
+            raise exceptions.InvalidInput("field", "totals by", by, f"one of {known}")
         most, only_class = any_limit(limit), by == By.RESOURCE_CLASS
         last = None if after is None else names.label(after, "after")
 
@@ -210,10 +212,10 @@ def by_key(roots: Iterable[Provider]) -> TreesByKey:
 def find_provider(kept: TreesByKey, key: str) -> tuple[Provider, Provider]:
     """Return (root, provider) of a name or uuid.
 
-    :raises ProviderNotFound: if it is not there
+    :raises NotFound: if it is not there
     """
     if key not in kept:
-        raise exceptions.ProviderNotFound(key)
+        raise exceptions.NotFound("provider", key)
     return kept[key]
 
 
@@ -311,7 +313,7 @@ def _several(given: Any, check: Callable[[object], str]) -> frozenset[str]:
 
 def _several_of(what: str, given: Any) -> Iterable[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise exceptions.InvalidField(what, given, "a list")
+        raise exceptions.InvalidInput("field", what, given, "a list")
     return given
 
 
@@ -324,7 +326,7 @@ def _labels(what: str, given: NamesGiven) -> frozenset[str | None] | None:
 
 def _state(given: object) -> str:
     if given not in (HELD, CONFIRMED):  # who has released holds nothing, and is not kept
-        raise exceptions.InvalidField("state", given, f"{HELD} or {CONFIRMED}")
+        raise exceptions.InvalidInput("field", "state", given, f"{HELD} or {CONFIRMED}")
     return str(given)
 
 
@@ -332,7 +334,9 @@ def _room(given: Any) -> tuple[tuple[str, int], ...]:
     amounts = Amounts.of(given)
     for kind, amount in amounts.by_name():
         if amount.is_negative:
-            raise exceptions.NegativeAmount(kind, amount, "0 or more: what has room for less?")
+            raise exceptions.InvalidInput(
+                "negative amount", kind, amount, "0 or more: what has room for less?"
+            )
     return tuple(
         (record.resource_class, record.amount)
         for kind, amount in amounts.by_name()

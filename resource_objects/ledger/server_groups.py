@@ -27,7 +27,7 @@ class ServerGroups:
     ...     print(sorted(ledger.groups.get("db").members))
     ...     ledger.claim("db-3", {"host0": "VCPU=1"}, group="db")
     Traceback (most recent call last):
-    resource_objects.exceptions.ServerGroupViolated: host0: group db: at most 1 of it on a host...
+    resource_objects.exceptions.CapacityException: host0: group db: at most 1 of it on a host...
     """
 
     def __init__(self, store: Store) -> None:
@@ -42,8 +42,8 @@ class ServerGroups:
 
         :param policy: ``affinity``, ``anti-affinity``, ``soft-affinity`` or ``soft-anti-affinity``
         :param max_per_host: by ``anti-affinity``, how many members one host may hold
-        :raises ServerGroupExists: if one of that name asks something else
-        :raises InvalidField: for another policy, or a number that cannot be
+        :raises AlreadyExists: if one of that name asks something else
+        :raises InvalidInput: for another policy, or a number that cannot be
         """
         wanted = ServerGroup(name, policy, (), max_per_host)
         self._change("ensure_group", GroupChange(wanted.name, wanted), operation)
@@ -52,12 +52,12 @@ class ServerGroups:
     def get(self, name: str) -> ServerGroup:
         """Return a server group with its members. Cost: one query.
 
-        :raises ServerGroupNotFound: if it is not there
+        :raises NotFound: if it is not there
         """
         wanted = names.label(name, "server group")
         found = self._store.backend.list_server_groups(1, names=[wanted])
         if not found:
-            raise exceptions.ServerGroupNotFound(wanted)
+            raise exceptions.NotFound("server group", wanted)
         return found[0]
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Iterator[ServerGroup]:
@@ -78,8 +78,8 @@ class ServerGroups:
     def remove(self, name: str, *, operation: str | None = None) -> None:
         """Forget a server group that has no members.
 
-        :raises ServerGroupNotFound: if it is not there
-        :raises ServerGroupInUse: if it has members
+        :raises NotFound: if it is not there
+        :raises InUse: if it has members
         """
         wanted = names.label(name, "server group")
         self._change("delete_group", GroupChange(wanted, None), operation)

@@ -68,19 +68,21 @@ class Statistics:
             restarted. A host has one value of a statistic: that of the last source
         :param reported: the hosts whose agent has reported with this call, also if no value
             changed: the time is recorded (``reported_at``), which is a write each time
-        :raises ProviderNotFound: if there is no such host; then nothing is written
-        :raises DuplicateKey: if a host has a statistic twice
+        :raises NotFound: if there is no such host; then nothing is written
+        :raises InvalidInput: if a host has a statistic twice
         """
         if not isinstance(values, Mapping):
-            raise exceptions.InvalidField("values", values, "a mapping of hosts to statistics")
+            raise exceptions.InvalidInput(
+                "field", "values", values, "a mapping of hosts to statistics"
+            )
         by_key = {names.provider_key(host): _checked(host, some) for host, some in values.items()}
         if isinstance(reported, str) or not isinstance(reported, Iterable):
-            raise exceptions.InvalidField("reported", reported, "a list of hosts")
+            raise exceptions.InvalidInput("field", "reported", reported, "a list of hosts")
         heard = [names.provider_key(host) for host in reported]
         uuids = self._store.uuids([*dict.fromkeys((*by_key, *heard))])
         by_uuid = {uuids[key]: statistics for key, statistics in by_key.items()}
         if len(by_uuid) != len(by_key):
-            raise exceptions.DuplicateKey("values", sorted(values), "each host once")
+            raise exceptions.InvalidInput("repetition", "values", sorted(values), "each host once")
         order = StatisticsOrder(by_uuid, source, frozenset(uuids[key] for key in heard))
         return self._store.backend.put_statistics(order) if order.providers else 0
 
@@ -91,7 +93,7 @@ class Statistics:
 
         :param hosts: only these (names or uuids); none: all
         :param names: only these statistics
-        :raises ProviderNotFound: if there is no such host
+        :raises NotFound: if there is no such host
         """
         return self._store.backend.read_statistics(self._filter(hosts, names))
 
@@ -100,18 +102,18 @@ class Statistics:
 
         :param hosts: only of these (names or uuids); none: of all
         :param names: only these statistics; None: all, if hosts are passed
-        :raises InvalidField: if neither is passed
-        :raises ProviderNotFound: if there is no such host
+        :raises InvalidInput: if neither is passed
+        :raises NotFound: if there is no such host
         """
         if not hosts and names is None:
-            raise exceptions.InvalidField("forget", names, "hosts, or names of statistics")
+            raise exceptions.InvalidInput("field", "forget", names, "hosts, or names of statistics")
         return self._store.backend.forget_statistics(self._filter(hosts, names))
 
     def _filter(self, hosts: Iterable[str], wanted: Iterable[str] | None) -> StatisticFilter:
         keys = [names.provider_key(host) for host in hosts]
         uuids = frozenset(self._store.uuids(keys).values()) if keys else None
         if wanted is not None and (isinstance(wanted, str) or not isinstance(wanted, Iterable)):
-            raise exceptions.InvalidField("names", wanted, "a list of names")
+            raise exceptions.InvalidInput("field", "names", wanted, "a list of names")
         return StatisticFilter(
             uuids, None if wanted is None else frozenset(map(statistic_name, wanted))
         )
@@ -120,9 +122,9 @@ class Statistics:
 def _checked(host: str, statistics: object) -> tuple[Statistic, ...]:
     expected = f"statistics of {host}, in a list"
     if not isinstance(statistics, Iterable):
-        raise exceptions.InvalidField("values", statistics, expected)
+        raise exceptions.InvalidInput("field", "values", statistics, expected)
     checked = tuple(statistics)
     for statistic in checked:
         if not isinstance(statistic, Statistic):
-            raise exceptions.InvalidField("values", statistic, expected)
+            raise exceptions.InvalidInput("field", "values", statistic, expected)
     return checked

@@ -68,7 +68,7 @@ class RetryPolicy:
     ``clock`` measures the time that a claim searches or waits; ``sleep`` and ``uniform`` pause and
     choose random numbers.
 
-    :raises InvalidField: for a count that is no integer from 0, for seconds that are not from 0,
+    :raises InvalidInput: for a count that is no integer from 0, for seconds that are not from 0,
         or for a lease that is not above 0 and at most a day
     """
 
@@ -85,23 +85,27 @@ class RetryPolicy:
         for name in ("searches", "definitions", "assignments"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
-                raise exceptions.InvalidField(f"RetryPolicy.{name}", value, "an integer from 0")
+                raise exceptions.InvalidInput(
+                    "field", f"RetryPolicy.{name}", value, "an integer from 0"
+                )
         if not isinstance(self.seconds, int | float) or not self.seconds >= 0:  # nor NaN
-            raise exceptions.InvalidField("RetryPolicy.seconds", self.seconds, "seconds from 0")
+            raise exceptions.InvalidInput(
+                "field", "RetryPolicy.seconds", self.seconds, "seconds from 0"
+            )
         if not isinstance(self.lease, int | float) or not 0 < self.lease <= _LONGEST_LEASE:
             expected = "seconds above 0, at most a day"
-            raise exceptions.InvalidField("RetryPolicy.lease", self.lease, expected)
+            raise exceptions.InvalidInput("field", "RetryPolicy.lease", self.lease, expected)
 
     def retry(
         self,
         attempt: Callable[[], _T],
-        *faster: type[exceptions.ResourceObjectsError],
+        *faster: type[exceptions.ResourceObjectsError] | str,
         tries: int | None = None,
     ) -> _T:
         """Call a function that reads and then writes, again if another process wrote in between.
 
         :param attempt: the function
-        :param faster: the errors that report that another process wrote
+        :param faster: the types or codes of errors that report that another process wrote
         :param tries: the number of repetitions; None: ``definitions``
         """
         return self.write(lambda: None, lambda _: attempt(), *faster, tries=tries)
@@ -110,13 +114,14 @@ class RetryPolicy:
         self,
         read: Callable[[], _A],
         write: Callable[[_A], _T],
-        *faster: type[exceptions.ResourceObjectsError],
+        *faster: type[exceptions.ResourceObjectsError] | str,
         tries: int | None = None,
     ) -> _T:
         """Read, then write; read and write again if another process wrote in between.
 
         :param write: called with what ``read`` returned. An error of ``read`` is not tried again
-        :param faster: the errors of ``write`` that report that another process wrote
+        :param faster: the types or codes of errors of ``write`` that report that another process
+            wrote
         :param tries: the number of repetitions; None: ``definitions``
         """
         tries = self.definitions if tries is None else tries
@@ -124,8 +129,8 @@ class RetryPolicy:
             found = read()
             try:
                 return write(found)
-            except faster:
-                if tries <= 0:
+            except exceptions.ResourceObjectsError as error:
+                if tries <= 0 or not error.matches(*faster):
                     raise
                 tries -= 1
 
@@ -174,7 +179,7 @@ class Store:
         self, backend: Backend, retries: RetryPolicy | None = None, actor: str | None = None
     ) -> None:
         if retries is not None and not isinstance(retries, RetryPolicy):
-            raise exceptions.InvalidField("retries", retries, "a RetryPolicy")
+            raise exceptions.InvalidInput("field", "retries", retries, "a RetryPolicy")
         self._backend = backend
         self.retries = retries or RetryPolicy()
         #: how many rows of a list, and how many trees, are read at once
@@ -186,10 +191,10 @@ class Store:
     def backend(self) -> Backend:
         """Where the ledger is kept.
 
-        :raises LedgerClosed: after :meth:`close`
+        :raises DatabaseError: after :meth:`close`
         """
         if self._closed:
-            raise exceptions.LedgerClosed("ledger")
+            raise exceptions.DatabaseError("closed", "ledger")
         return self._backend
 
     def close(self) -> None:
@@ -202,14 +207,14 @@ class Store:
     def now_or(self, given: datetime.datetime | None) -> datetime.datetime:
         """Return the moment given, checked, or this one by the ledger's clock if None is.
 
-        :raises InvalidField: if it is no moment with its time zone
+        :raises InvalidInput: if it is no moment with its time zone
         """
         return self.backend.now() if given is None else moment("now", given)
 
     def uuids(self, keys: Collection[str]) -> dict[str, str]:
         """Return the uuid of each name or uuid, in one look.
 
-        :raises ProviderNotFound: if there is no provider of a name
+        :raises NotFound: if there is no provider of a name
         """
         found = {key: key for key in keys if names.is_uuid(key)}
         named = [key for key in keys if key not in found]
@@ -218,28 +223,28 @@ class Store:
         found |= self.backend.uuids(named)
         for key in named:
             if key not in found:
-                raise exceptions.ProviderNotFound(key)
+                raise exceptions.NotFound("provider", key)
         return found
 
     def held(self, consumer: str) -> ConsumerRecord:
         """Return what a consumer holds.
 
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         record = self.backend.held(consumer)
         if record is None:
-            raise exceptions.ConsumerNotFound(consumer)
+            raise exceptions.NotFound("consumer", consumer)
         return record
 
     def held_by(self, *consumers: str) -> tuple[ConsumerRecord, ...]:
         """Return what several consumers hold, in their order, at one moment.
 
-        :raises ConsumerNotFound: if one holds nothing
+        :raises NotFound: if one holds nothing
         """
         kept = self.backend.held_by(consumers)
         for name in consumers:
             if name not in kept:
-                raise exceptions.ConsumerNotFound(name)
+                raise exceptions.NotFound("consumer", name)
         return tuple(kept[name] for name in consumers)
 
     def consumers(
@@ -271,7 +276,7 @@ class Store:
 
         An id that was made up just now is not looked for.
 
-        :raises OperationConflict: if the id was used for something else
+        :raises Conflict: if the id was used for something else
         """
         doing = self.operation(given)
         known = None if given is None else self.backend.outcome(doing)
@@ -315,10 +320,10 @@ def pages_of(
 def any_limit(limit: object) -> int | None:
     """Return how many entries of a list are wanted at most, None for all of them.
 
-    :raises InvalidField: if it is neither None nor an integer from 1
+    :raises InvalidInput: if it is neither None nor an integer from 1
     """
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise exceptions.InvalidField("limit", limit, "an integer from 1, or None")
+        raise exceptions.InvalidInput("field", "limit", limit, "an integer from 1, or None")
     return limit
 
 

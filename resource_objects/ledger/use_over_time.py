@@ -37,7 +37,7 @@ class UseOverTime:
             what is older. ``feed.keep`` has nothing to do with it. Said again it is changed. None:
             record no more; what was recorded can be asked for as long as it is kept
         :returns: what is recorded now; None if it never was
-        :raises InvalidField: if it is no such time
+        :raises InvalidInput: if it is no such time
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -48,7 +48,7 @@ class UseOverTime:
             isinstance(keep, datetime.timedelta) and LEAST <= keep <= MOST
         ):
             expected = f"a timedelta from {LEAST.days} day to {MOST.days} days, or None"
-            raise exceptions.InvalidField("keep", keep, expected)
+            raise exceptions.InvalidInput("field", "keep", keep, expected)
         self._store.backend.record_use(keep)
         return self.recording()
 
@@ -83,12 +83,12 @@ class UseOverTime:
         :param consumer: only of this one, or of one of these
         :param user, project: the same; None among several stands for not given
         :param resource_class: only of this class, or of one of these
-        :raises UseNotRecorded: if it is not recorded, or was ended before ``since``; it says how to
+        :raises NotSupported: if it is not recorded, or was ended before ``since``; it says how to
             switch it on
-        :raises InvalidField: if ``until`` is not after ``since``, ``since`` is to come, or it
+        :raises InvalidInput: if ``until`` is not after ``since``, ``since`` is to come, or it
             cannot be summed by that; in a
             database also for a filter of more than 30,000 names
-        :raises ClassNotFound: if a class is not there and never was used
+        :raises NotFound: if a class is not there and never was used
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -103,7 +103,7 @@ class UseOverTime:
         ended = None if until is None else moment("until", until)
         if ended is not None and ended <= began:
             after = f"a moment after {began.isoformat()}"
-            raise exceptions.InvalidField("until", ended.isoformat(), after)
+            raise exceptions.InvalidInput("field", "until", ended.isoformat(), after)
         wanted = use_filter(consumer, user, project, resource_class)
         return self._store.backend.use_between(began, ended, wanted, summed_by(by))
 
@@ -111,7 +111,7 @@ class UseOverTime:
 def summed_by(given: Any) -> tuple[UseBy, ...]:
     """Return what use is summed by beside the class, each once.
 
-    :raises InvalidField: for what it cannot be summed by
+    :raises InvalidInput: for what it cannot be summed by
 
     >>> summed_by(("user", "class"))
     (<UseBy.USER: 'user'>,)
@@ -120,11 +120,11 @@ def summed_by(given: Any) -> tuple[UseBy, ...]:
     expected = f"some of {', '.join(known)}"
     several = [given] if isinstance(given, str) else given
     if isinstance(several, bytes) or not isinstance(several, Iterable):
-        raise exceptions.InvalidField("by", given, expected)
+        raise exceptions.InvalidInput("field", "by", given, expected)
     found: dict[UseBy, None] = {}
     for one in several:
         if not isinstance(one, str) or one not in known:
-            raise exceptions.InvalidField("by", one, expected)
+            raise exceptions.InvalidInput("field", "by", one, expected)
         if one not in _CLASS:
             found[UseBy(one)] = None
     return tuple(found)

@@ -42,7 +42,7 @@ class Allocation(base.ResourceObject, frozen=True):
         :raises InvalidInput: for what is no such thing
         """
         if not isinstance(given, Mapping):
-            raise exceptions.InvalidField("allocation", given, "a mapping")
+            raise exceptions.InvalidInput("field", "allocation", given, "a mapping")
         said = dict(given)
         amount = IntegerAmount(said.pop("amount", None))
         return cls(provider_uuid=said.pop("uuid", None), amount=amount, **said)
@@ -133,7 +133,9 @@ class Claim(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.state not in STATES:
-            raise exceptions.InvalidField("Claim.state", self.state, f"one of {', '.join(STATES)}")
+            raise exceptions.InvalidInput(
+                "field", "Claim.state", self.state, f"one of {', '.join(STATES)}"
+            )
 
     def __str__(self) -> str:
         verb = "released" if self.state == RELEASED else "holds"

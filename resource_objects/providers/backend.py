@@ -119,9 +119,9 @@ class Backend(abc.ABC):
         The standard resource classes and traits are there afterwards, unless it cannot be written.
 
         :raises InvalidURL: if the URL is none of this backend's
-        :raises DatabaseUnavailable: if it cannot be reached or is no ledger
-        :raises SchemaTooNew: if a newer library made it
-        :raises SchemaTooOld: if it is a server's and needs :meth:`upgrade_database`
+        :raises DatabaseError: if it cannot be reached or is no ledger
+        :raises DatabaseError: if a newer library made it
+        :raises DatabaseError: if it is a server's and needs :meth:`upgrade_database`
         """
 
     def is_missing(self) -> bool:
@@ -174,7 +174,7 @@ class Backend(abc.ABC):
         """
         for one in abilities:
             if one in self.lacks:
-                raise exceptions.NotSupported(one.value)
+                raise exceptions.NotSupported("capability", one.value)
 
     def check(self, write: Write) -> None:
         """Raise for what of a write this backend lacks, without sending anything: for dry runs.
@@ -297,7 +297,7 @@ class Backend(abc.ABC):
         Also of shards that get many changes the others are not starved: a page is taken in the
         order of time as far as it is known.
 
-        :raises CursorExpired: if changes after it were pruned, or it is ahead of the feed
+        :raises Expired: if changes after it were pruned, or it is ahead of the feed
         """
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
@@ -313,7 +313,7 @@ class Backend(abc.ABC):
         :param most: of more changes than so many, nothing is read
         :param choose: is told whom the changes touched, and says of which trees to read all (by
             uuids of their providers; those not there give nothing), or None to read nothing
-        :raises CursorExpired: if changes after it were pruned, or it is ahead of the feed
+        :raises Expired: if changes after it were pruned, or it is ahead of the feed
         """
         found: list[FeedEntry] = []
         at, now = after, self.cursor()
@@ -372,7 +372,7 @@ class Backend(abc.ABC):
         value changes and no provider reports, nothing is written. A value without ``since`` gets
         the time of the ledger's clock.
 
-        :raises ProviderNotFound: if one of ``values`` or ``reported`` is not there
+        :raises NotFound: if one of ``values`` or ``reported`` is not there
         """
 
     @abc.abstractmethod
@@ -402,24 +402,24 @@ class Backend(abc.ABC):
         orders: providers in use, in the order of ``removals``; inventories in use, in the order of
         ``updates`` and of each one's ``removed``.
 
-        :raises OperationConflict: if the operation's id was used for something else, or the id of
+        :raises Conflict: if the operation's id was used for something else, or the id of
             a claim to make is another claim's
-        :raises ProviderNotFound: if one of ``reported``, ``adopted`` or ``disabling`` is not there
-        :raises InvalidField: if one would be disabled until what is over by the ledger's clock
-        :raises StaleDefinition: if a definition, or one that must be unchanged, is not at its
+        :raises NotFound: if one of ``reported``, ``adopted`` or ``disabling`` is not there
+        :raises InvalidInput: if one would be disabled until what is over by the ledger's clock
+        :raises Stale: if a definition, or one that must be unchanged, is not at its
             generation any more, or shares would not be as they must
-        :raises ProviderExists: if a name or uuid to create is taken
-        :raises ProviderInUse: if one to remove has allocations
-        :raises InventoryInUse: if an inventory to remove is used
-        :raises ClassNotFound, TraitNotFound, AggregateNotFound: if a name to rename, delete or
+        :raises AlreadyExists: if a name or uuid to create is taken
+        :raises InUse: if one to remove has allocations
+        :raises InUse: if an inventory to remove is used
+        :raises NotFound: if a name to rename, delete or
             give a level is not there
-        :raises NameExists: if a new name is taken
-        :raises ServerGroupExists: if a group to make is there and asks something else
-        :raises ServerGroupNotFound: if a group to remove, or to be in, is not there
-        :raises ServerGroupInUse: if a group to remove has members
-        :raises StandardName: if a standard name would be renamed or deleted
-        :raises ClassInUse, TraitInUse, AggregateInUse: if a name to delete is used
-        :raises OperationExpired: if it is older than what is kept, and not known
+        :raises AlreadyExists: if a new name is taken
+        :raises AlreadyExists: if a group to make is there and asks something else
+        :raises NotFound: if a group to remove, or to be in, is not there
+        :raises InUse: if a group to remove has members
+        :raises NotSupported: if a standard name would be renamed or deleted
+        :raises InUse: if a name to delete is used
+        :raises Expired: if it is older than what is kept, and not known
         :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle`
             refuses
         """
@@ -469,10 +469,10 @@ class Backend(abc.ABC):
 
         :param until: None: now; what is had now counts until then in any case
         :param by: each once; beside the class
-        :raises UseNotRecorded: if it never was recorded, or was ended before ``since``
-        :raises InvalidField: if ``since`` is to come by the ledger's clock, or the filter names
+        :raises NotSupported: if it never was recorded, or was ended before ``since``
+        :raises InvalidInput: if ``since`` is to come by the ledger's clock, or the filter names
             more than a database takes
-        :raises ClassNotFound: if a class of the filter is not there and never was used
+        :raises NotFound: if a class of the filter is not there and never was used
         """
 
     # --- writing, in short ---

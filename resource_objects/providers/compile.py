@@ -52,7 +52,7 @@ def concerned(
     """Return who holds something where a reshape moves it away from, by name.
 
     :param changes: as :func:`compile_reshape` takes them
-    :raises ProviderNotFound: if a provider of the reshape is neither kept nor created
+    :raises NotFound: if a provider of the reshape is neither kept nor created
     """
     kept = ReshapeState(reshape, columns, changes)
     return _concerned(reshape, kept, holdings(columns))
@@ -79,12 +79,12 @@ def compile_reshape(
         columns. The reshape then creates and removes nothing itself, its moves say where
         allocations go (:func:`~resource_objects.providers.transfer.flows_of`), and what they
         say of totals is compared
-    :raises ProviderNotFound: if a provider is neither kept nor created
-    :raises ProviderExists: if one to create is there already
+    :raises NotFound: if a provider is neither kept nor created
+    :raises AlreadyExists: if one to create is there already
     :raises InvalidPlan: if it would lose or invent an allocation or some of an inventory, does not
         say where one goes, or one fits nowhere
     :raises InvalidTree: if the providers would form no tree any more, or a share lead nowhere
-    :raises StaleConsumer: if a consumer does not hold what the columns say: read both again
+    :raises Stale: if a consumer does not hold what the columns say: read both again
     """
     kept, problems = ReshapeState(reshape, columns, changes), Problems()
     read = holdings(columns)
@@ -127,7 +127,7 @@ def _check_claims(
         held = {one.key: one.amount for one in claims[name].held} if name in claims else {}
         for key, delta in read[name].items():
             if held.get(key) != delta.amount:
-                raise exceptions.StaleConsumer(name, "while it was read")
+                raise exceptions.Stale("consumer", name, "while it was read")
 
 
 # --- definitions ---

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason
 from resource_objects.providers.allocation import Allocation
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import Use
@@ -26,6 +25,7 @@ from resource_objects.providers.tree_shape import (
     TreeShape,
     TreeUsage,
 )
+from resource_objects.reasons import Reason
 from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.located import Identified, Located
@@ -136,7 +136,7 @@ class LocatedView:
 
 def at_host(reasons: Iterable[Reason], host: str) -> exceptions.CapacityException:
     """Return a refusal with reasons that name the host unless they name another provider."""
-    return exceptions.CapacityException.of(
+    return exceptions.CapacityException(
         dataclasses.replace(reason, where=reason.where or host) for reason in reasons
     )
 

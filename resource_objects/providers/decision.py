@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.names import natural_order
 from resource_objects.providers.disabled import REMOVED
+from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
@@ -76,7 +76,7 @@ def _told(reason: Reason, limit: Rule, record: InventoryRecord, amount: int, whe
 
     :param limit: which rule the limit was
     """
-    if reason.rule in exceptions.UNIT_RULES:
+    if reason.rule in UNIT_RULES:
         return dataclasses.replace(reason, where=where, used=record.used)
     if reason.rule is Rule.LIMIT:
         reason = dataclasses.replace(reason, rule=limit)

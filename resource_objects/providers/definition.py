@@ -165,11 +165,12 @@ class ProviderUpdate:
         """Raise if a locked inventory is used otherwise than expected.
 
         :param used: the amount that is used now
-        :raises StaleDefinition: naming the expected and the present amount
+        :raises Stale: naming the expected and the present amount
         """
         for expected in self.expected_use:
             if expected.resource_class == resource_class and expected.amount != used:
-                raise exceptions.StaleDefinition(
+                raise exceptions.Stale(
+                    "provider",
                     self.definition.name,
                     f"{expected.amount} of {resource_class} was used, now it is {used}",
                 )
@@ -329,13 +330,13 @@ def definitions_of(roots: Iterable[Provider]) -> dict[str, StoredDefinition]:
 def check_readable(definition: ProviderDefinition) -> None:
     """Raise unless a provider can be read again once it is stored.
 
-    :raises InvalidName: if its name is the uuid of another provider
-    :raises UnknownTrait: if a trait is neither standard nor custom
-    :raises InvalidTrait: for ``COMPUTE_STATUS_DISABLED``, which is never stored
+    :raises InvalidInput: if its name is the uuid of another provider
+    :raises InvalidInput: if a trait is neither standard nor custom
+    :raises InvalidInput: for ``COMPUTE_STATUS_DISABLED``, which is never stored
     """
     name = definition.name
     if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
-        raise exceptions.InvalidName("provider name", name, "no uuid but its own")
+        raise exceptions.InvalidInput("name", "provider name", name, "no uuid but its own")
     known_traits(definition.traits)
     refuse_trait(definition.traits, f"traits of {name}")
 
@@ -351,7 +352,7 @@ def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
 
     :param kept: the tree as read from the ledger, with uuids and generations; None if there is none
     :raises InvalidTree: if a name or uuid occurs twice in the wanted tree, or a share breaks a rule
-    :raises StaleDefinition: if a wanted provider was read at another generation, or was removed
+    :raises Stale: if a wanted provider was read at another generation, or was removed
         since it was read
 
     >>> host = Provider("host0", "VCPU=8")
@@ -370,7 +371,8 @@ def compare_tree(stored: StoredDefinitions, wanted: Provider) -> DefinitionChang
     for provider, parent in wanted.parents():
         uuid = uuid_of[provider.name]
         if uuid in stored and provider.generation not in (None, stored[uuid].generation):
-            raise exceptions.StaleDefinition(
+            raise exceptions.Stale(
+                "provider",
                 stored[uuid].definition.name,
                 f"read at generation {provider.generation}, now {stored[uuid].generation}",
             )
@@ -391,7 +393,7 @@ def _match(stored: StoredDefinitions, wanted: Provider) -> dict[str, str]:
         uuid = provider.uuid if provider.uuid is not None else by_name.get(provider.name)
         uuid_of[provider.name] = uuid or str(uuids.uuid4())
         if provider.generation is not None and uuid not in stored:
-            raise exceptions.StaleDefinition(provider.name, "it was removed since it was read")
+            raise exceptions.Stale("provider", provider.name, "it was removed since it was read")
     return uuid_of
 
 
@@ -490,7 +492,7 @@ def changed_fields(
         refuse_trait(fields["traits"], "traits")
     if aggregates is not None:
         if isinstance(aggregates, str) or not isinstance(aggregates, Iterable):
-            raise exceptions.InvalidField("aggregates", aggregates, "a list of names")
+            raise exceptions.InvalidInput("field", "aggregates", aggregates, "a list of names")
         fields["aggregates"] = frozenset(map(names.aggregate_name, aggregates))
     return fields
 
@@ -508,7 +510,7 @@ def with_changes(
 
     :param tree: all providers of the tree
     :param edits: the fields of a definition that change, as ``{uuid: {field: value}}``
-    :raises ProviderExists: if a name would be that of another provider of the tree
+    :raises AlreadyExists: if a name would be that of another provider of the tree
     :raises InvalidTree: if a share would break a rule
     """
     wanted: list[ProviderDefinition] = []
@@ -520,7 +522,7 @@ def with_changes(
     called: dict[str, str] = {}
     for definition in wanted:
         if called.setdefault(definition.name, definition.uuid) != definition.uuid:
-            raise exceptions.ProviderExists(definition.name)
+            raise exceptions.AlreadyExists("provider", definition.name)
     _check_shares(wanted)
     return changes_between(wanted[0].name, tree, wanted)
 

@@ -123,8 +123,8 @@ class DisableOrder:
     reason and end, and keeps ``since``. Without a reason it is enabled. ``until`` is in the future
     by the ledger's clock. ``was`` is the expected state before; None accepts every state.
 
-    :raises InvalidName: for a reason that is no text of one line
-    :raises InvalidField: for an end without a reason, or one that is not a moment in UTC
+    :raises InvalidInput: for a reason that is no text of one line
+    :raises InvalidInput: for an end without a reason, or one that is not a moment in UTC
     """
 
     provider_uuid: str
@@ -136,11 +136,15 @@ class DisableOrder:
         if self.reason is not None:
             names.label(self.reason, "reason")
         elif self.until is not None:
-            raise exceptions.InvalidField("until", self.until, "none where nothing is disabled")
+            raise exceptions.InvalidInput(
+                "field", "until", self.until, "none where nothing is disabled"
+            )
         if self.until is not None and (
             not isinstance(self.until, datetime.datetime) or self.until.tzinfo is not datetime.UTC
         ):
-            raise exceptions.InvalidField("until", self.until, "a datetime in datetime.UTC")
+            raise exceptions.InvalidInput(
+                "field", "until", self.until, "a datetime in datetime.UTC"
+            )
 
     def __str__(self) -> str:
         if self.reason is None:
@@ -154,16 +158,16 @@ class DisableOrder:
 
         :param stored: the state that is stored, also if it has ended
         :param where: the provider's name
-        :raises StaleDefinition: if the provider is not in the expected state
-        :raises InvalidField: if the state would end before it begins
+        :raises Stale: if the provider is not in the expected state
+        :raises InvalidInput: if the state would end before it begins
         """
         state = ServiceState.of(stored).at(now)
         if self.was is not None and self.was.at(now) != state:
-            raise exceptions.StaleDefinition(where, f"it was {self.was}, now {state}")
+            raise exceptions.Stale("provider", where, f"it was {self.was}, now {state}")
         if self.reason is None:
             return None
         if self.until is not None and self.until <= now:
-            raise exceptions.InvalidField("until", self.until.isoformat(), f"after {now}")
+            raise exceptions.InvalidInput("field", "until", self.until.isoformat(), f"after {now}")
         since = now if stored is None or stored.ends_at <= now else stored.since
         return Disabled(reason=self.reason, by=by, since=since, until=self.until)
 
@@ -210,7 +214,7 @@ def ends_of(
 def refuse_trait(traits: Iterable[str], what: str) -> None:
     """Raise if traits to store include the derived trait :data:`TRAIT`.
 
-    :raises InvalidTrait: if they do
+    :raises InvalidInput: if they do
     """
     if TRAIT in traits:
-        raise exceptions.InvalidTrait(what, TRAIT, "no trait that says it: disable() does")
+        raise exceptions.InvalidInput("trait", what, TRAIT, "no trait that says it: disable() does")

@@ -59,12 +59,12 @@ def rehearse(
         providers of the names to create
     :param claims: what :attr:`Plan.consumers` hold, by name
     :param now: by the clock of the ledger
-    :raises StaleDefinition: if a provider is not at the generation of the plan, or in service
+    :raises Stale: if a provider is not at the generation of the plan, or in service
         otherwise than it is expected to be
-    :raises ProviderExists: if a name or uuid to create is taken
+    :raises AlreadyExists: if a name or uuid to create is taken
     :raises InvalidPlan: as :func:`check_definitions`
-    :raises ProviderInUse, InventoryInUse: if something to remove would still be used
-    :raises ProviderNotFound: if what is adopted or put out of service is not there
+    :raises InUse: if something to remove would still be used
+    :raises NotFound: if what is adopted or put out of service is not there
     :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle` refuses
     """
     changes = plan.definitions or DefinitionChanges("")
@@ -85,7 +85,7 @@ def rehearse(
     _check_removed(changes, places, settlement, columns)
     for uuid in (*plan.adopted, *(said.provider_uuid for said in plan.disabling)):
         if uuid not in wanted:
-            raise exceptions.ProviderNotFound(uuid)
+            raise exceptions.NotFound("provider", uuid)
     return settlement
 
 
@@ -99,8 +99,8 @@ def check_definitions(
 
     :param columns: as for :func:`rehearse`; allocations are not looked at
     :returns: the definitions by uuid while orders are carried out: what goes is still there
-    :raises StaleDefinition: if a provider is not at the generation of the plan
-    :raises ProviderExists: if a name or uuid to create is taken
+    :raises Stale: if a provider is not at the generation of the plan
+    :raises AlreadyExists: if a name or uuid to create is taken
     :raises InvalidPlan: if what is to be are no trees, a share breaks a rule of shares, or changes
         do not lead to the definitions they say
     """
@@ -120,14 +120,14 @@ def _check_generations(changes: DefinitionChanges, had: StoredDefinitions) -> No
     read += [(one.uuid, one.name, one.generation) for one in changes.removals]
     for uuid, name, generation in read:
         if uuid not in had:
-            raise exceptions.StaleDefinition(name, "it is gone")
+            raise exceptions.Stale("provider", name, "it is gone")
         if had[uuid].generation != generation:
-            raise exceptions.StaleDefinition(
-                name, f"read at generation {generation}, now {had[uuid].generation}"
+            raise exceptions.Stale(
+                "provider", name, f"read at generation {generation}, now {had[uuid].generation}"
             )
     for created in changes.creates:
         if created.uuid in had:
-            raise exceptions.ProviderExists(created.uuid)
+            raise exceptions.AlreadyExists("provider", created.uuid)
 
 
 def _wanted(changes: DefinitionChanges, had: StoredDefinitions) -> dict[str, ProviderDefinition]:
@@ -151,10 +151,10 @@ def _check_tree(changes: DefinitionChanges, wanted: _Definitions) -> None:
         if uuid in gone:
             continue
         if seen.setdefault(definition.name, uuid) != uuid:
-            raise exceptions.ProviderExists(definition.name)
+            raise exceptions.AlreadyExists("provider", definition.name)
         above = definition.parent_uuid
         if above is not None and (above in gone or above not in wanted):
-            raise exceptions.StaleDefinition(definition.name, "its parent is gone")
+            raise exceptions.Stale("provider", definition.name, "its parent is gone")
 
 
 def _check_removed(
@@ -173,12 +173,12 @@ def _check_removed(
     for removal in changes.removals:
         used = [key for key in places if key[0] == removal.uuid and is_used(key)]
         if used:
-            raise exceptions.ProviderInUse(removal.name, consumers=consumers(used))
+            raise exceptions.InUse("provider", removal.name, consumers=consumers(used))
     for update in changes.updates:
         for name in update.removed:
             key = update.definition.uuid, name
             if is_used(key):
-                raise exceptions.InventoryInUse(update.definition.name, name, consumers([key]))
+                raise exceptions.InUse("inventory", update.definition.name, name, consumers([key]))
 
 
 def trees_after(roots: Iterable[Provider], changes: DefinitionChanges | None) -> list[Provider]:
@@ -558,8 +558,8 @@ def out_after(
 ) -> dict[str, Disabled]:
     """Return the disabled providers after orders, by uuid.
 
-    :raises StaleDefinition: if something is not as it was expected to be
-    :raises InvalidField: if something would end before it begins
+    :raises Stale: if something is not as it was expected to be
+    :raises InvalidInput: if something would end before it begins
     """
     found: dict[str, Disabled] = {}
     uuid_of = columns.index.uuids

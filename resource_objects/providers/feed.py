@@ -66,17 +66,17 @@ class Cursor:
     def parse(cls, text: str | None) -> Self:
         """Return the cursor that :func:`str` said, for programs that keep it in a file.
 
-        :raises InvalidText: if it is none
+        :raises InvalidInput: if it is none
         """
         found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
         if found is None:
-            raise exceptions.InvalidText("cursor", text, _EXPECTED)
+            raise exceptions.InvalidInput("text", "cursor", text, _EXPECTED)
         heads, last = [0] * SHARDS, [0] * SHARDS
         seen: set[int] = set()
         for part in filter(None, found["places"].split(",")):
             shard, head, operation = map(int, re.split("[=@]", part))
             if shard >= SHARDS or shard in seen or max(head, operation) > MAX_AMOUNT:
-                raise exceptions.InvalidText("cursor", text, _EXPECTED)
+                raise exceptions.InvalidInput("text", "cursor", text, _EXPECTED)
             seen.add(shard)
             heads[shard], last[shard] = head, operation
         return cls(tuple(heads), tuple(last), int(found["epoch"]))
@@ -101,18 +101,18 @@ class Cursor:
         """Return how many entries each shard has after this place, of those that have some.
 
         :param now: where the feed is
-        :raises CursorExpired: if the feed is of another history, or not that far
+        :raises Expired: if the feed is of another history, or not that far
         """
         if len(self.heads) != len(now.heads) or (self.epoch and self.epoch != now.epoch):
-            raise exceptions.CursorExpired(str(self), "it is of another ledger")
+            raise exceptions.Expired("cursor", str(self), "it is of another ledger")
         found: dict[int, int] = {}
         for shard, (head, at) in enumerate(zip(self.heads, now.heads, strict=True)):
             if head > at:
-                raise exceptions.CursorExpired(str(self), f"it is ahead of shard {shard}")
+                raise exceptions.Expired("cursor", str(self), f"it is ahead of shard {shard}")
             if head < at:
                 found[shard] = at - head
             elif self.last[shard] and self.last[shard] != now.last[shard]:
-                raise exceptions.CursorExpired(str(self), _OTHER.format(shard))
+                raise exceptions.Expired("cursor", str(self), _OTHER.format(shard))
         return found
 
     def check(self, shard: int, numbers: Mapping[int, int], upto: int) -> None:
@@ -121,14 +121,14 @@ class Cursor:
         :param numbers: ``{number: operation's number}`` of the entries there are from this place
             on, itself included
         :param upto: the last number that was asked for
-        :raises CursorExpired: if it is another history, or some of it is forgotten
+        :raises Expired: if it is another history, or some of it is forgotten
         """
         head, last = self.heads[shard], self.last[shard]
         if any(number not in numbers for number in range(head + 1, upto + 1)):
-            raise exceptions.CursorExpired(str(self), f"changes of shard {shard} are forgotten")
+            raise exceptions.Expired("cursor", str(self), f"changes of shard {shard} are forgotten")
         if last and head and numbers.get(head) != last:
             said = "is forgotten" if head not in numbers else "has another history"
-            raise exceptions.CursorExpired(str(self), f"its place in shard {shard} {said}")
+            raise exceptions.Expired("cursor", str(self), f"its place in shard {shard} {said}")
 
     def __str__(self) -> str:
         places = (

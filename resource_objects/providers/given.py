@@ -26,11 +26,11 @@ def moment(what: str, given: object) -> datetime.datetime:
     2030-01-01 00:00:00+00:00
     """
     if not isinstance(given, datetime.datetime) or given.utcoffset() is None:
-        raise exceptions.InvalidField(what, given, "a datetime with its time zone")
+        raise exceptions.InvalidInput("field", what, given, "a datetime with its time zone")
     try:
         return given.astimezone(datetime.UTC)
     except OverflowError:
-        raise exceptions.InvalidField(what, given, _THOUSANDS) from None
+        raise exceptions.InvalidInput("field", what, given, _THOUSANDS) from None
 
 
 class Expiry(TypedDict, total=False):
@@ -45,44 +45,48 @@ def expiry(expires_in: object, expires_at: object) -> Expiry:
 
     A time from now on stays one: the ledger's clock says what it comes to.
 
-    :raises InvalidField: if both are given, or a time that is not above 0
+    :raises InvalidInput: if both are given, or a time that is not above 0
 
     >>> expiry(datetime.timedelta(hours=1), None)
     {'expires_in': datetime.timedelta(seconds=3600)}
     """
     if expires_at is not None:
         if expires_in is not None:
-            raise exceptions.InvalidField("expires_in", expires_in, "either this or expires_at")
+            raise exceptions.InvalidInput(
+                "field", "expires_in", expires_in, "either this or expires_at"
+            )
         return {"expires_at": moment("expires_at", expires_at)}
     if expires_in is None:
         return {}
     if not isinstance(expires_in, datetime.timedelta) or expires_in <= datetime.timedelta(0):
-        raise exceptions.InvalidField("expires_in", expires_in, "a timedelta above 0")
+        raise exceptions.InvalidInput("field", "expires_in", expires_in, "a timedelta above 0")
     return {"expires_in": expires_in}
 
 
 def later(what: str, given: datetime.timedelta, now: datetime.datetime) -> datetime.datetime:
     """Return the moment that is a time after another one.
 
-    :raises InvalidField: if that is later than a ``datetime`` can say
+    :raises InvalidInput: if that is later than a ``datetime`` can say
     """
     try:
         return now + given
     except OverflowError:
-        raise exceptions.InvalidField(what, given, f"a time that leads to {_THOUSANDS}") from None
+        raise exceptions.InvalidInput(
+            "field", what, given, f"a time that leads to {_THOUSANDS}"
+        ) from None
 
 
 def age(what: str, given: object) -> datetime.timedelta:
-    """Return an age, or raise ``InvalidField`` for what is none."""
+    """Return an age, or raise ``InvalidInput`` for what is none."""
     if not isinstance(given, datetime.timedelta) or given < datetime.timedelta(0):
-        raise exceptions.InvalidField(what, given, "a timedelta of 0 or more")
+        raise exceptions.InvalidInput("field", what, given, "a timedelta of 0 or more")
     return given
 
 
 def ago(what: str, given: object, now: datetime.datetime) -> datetime.datetime:
     """Return the moment that is an age before another one.
 
-    :raises InvalidField: if it is no age, or longer ago than a ``datetime`` can say
+    :raises InvalidInput: if it is no age, or longer ago than a ``datetime`` can say
 
     >>> now = datetime.datetime(2030, 1, 2, tzinfo=datetime.UTC)
     >>> print(ago("older_than", datetime.timedelta(days=1), now))
@@ -92,17 +96,19 @@ def ago(what: str, given: object, now: datetime.datetime) -> datetime.datetime:
     try:
         return now - found
     except OverflowError:
-        raise exceptions.InvalidField(what, given, f"an age that leads to {_THOUSANDS}") from None
+        raise exceptions.InvalidInput(
+            "field", what, given, f"an age that leads to {_THOUSANDS}"
+        ) from None
 
 
 def generation(given: object, what: str = "generation") -> int:
-    """Return a generation, or raise ``InvalidField`` for what is none.
+    """Return a generation, or raise ``InvalidInput`` for what is none.
 
     >>> generation(3)
     3
     """
     if type(given) is not int or not 0 <= given <= MAX_AMOUNT:
-        raise exceptions.InvalidField(what, given, f"an integer from 0 to {MAX_AMOUNT}")
+        raise exceptions.InvalidInput("field", what, given, f"an integer from 0 to {MAX_AMOUNT}")
     return given
 
 
@@ -118,10 +124,10 @@ Limited: TypeAlias = Mapping[str, Any] | None
 def limits(given: object) -> Totals:
     """Return limits that somebody gives, ``{provider: limits}``, by provider as it is named there.
 
-    :raises InvalidField: if that is no mapping of providers to limits
-    :raises InvalidAmount: for a limit that is no count
-    :raises NegativeAmount: for one below 0
-    :raises UnknownResourceClass: for a class that nobody knows
+    :raises InvalidInput: if that is no mapping of providers to limits
+    :raises InvalidInput: for a limit that is no count
+    :raises InvalidInput: for one below 0
+    :raises InvalidInput: for a class that nobody knows
 
     >>> dict(limits({"host0": "VCPU=20,MEMORY_MB=65536"}))
     {('host0', 'VCPU'): 20, ('host0', 'MEMORY_MB'): 65536}
@@ -130,16 +136,18 @@ def limits(given: object) -> Totals:
         return UNLIMITED
     if isinstance(given, Limits) or not isinstance(given, Mapping):
         expected = "{provider: limits}, such as {'host0': 'VCPU=20'}, or None"
-        raise exceptions.InvalidField("limits", given, expected)
+        raise exceptions.InvalidInput("field", "limits", given, expected)
     found: dict[tuple[str, str], int] = {}
     for provider, there in given.items():
         key = names.provider_key(provider)
         if not isinstance(there, Mapping | str):
-            raise exceptions.InvalidField(f"limits of {key}", there, "limits, such as 'VCPU=20'")
+            raise exceptions.InvalidInput(
+                "field", f"limits of {key}", there, "limits, such as 'VCPU=20'"
+            )
         for name, limit in Limits.of(there).by_name():
             if not isinstance(limit, IntegerAmount):
                 expected = "a count: what says where it goes is counted in other classes too"
-                raise exceptions.InvalidAmount(f"limit of {name}", limit, expected)
+                raise exceptions.InvalidInput("amount", f"limit of {name}", limit, expected)
             found[key, name] = limit.value
     return FrozenDict(found)
 
@@ -148,8 +156,8 @@ def of_uuids(named: Totals, resolve: Callable[[Collection[str]], Mapping[str, st
     """Return limits by the uuids of their providers, as a write carries them.
 
     :param resolve: from names and uuids to uuids, in one look
-    :raises ProviderNotFound: for a name that is nobody's
-    :raises DuplicateKey: for a provider that is named twice
+    :raises NotFound: for a name that is nobody's
+    :raises InvalidInput: for a provider that is named twice
     """
     if not named:
         return UNLIMITED
@@ -157,7 +165,7 @@ def of_uuids(named: Totals, resolve: Callable[[Collection[str]], Mapping[str, st
     found: dict[tuple[str, str], int] = {}
     for (key, name), total in named.items():
         if (uuids[key], name) in found:
-            raise exceptions.DuplicateKey("limits", key, "each provider once")
+            raise exceptions.InvalidInput("repetition", "limits", key, "each provider once")
         found[uuids[key], name] = total
     return FrozenDict(found)
 

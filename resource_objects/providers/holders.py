@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from resource_objects import fields
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView
 from resource_objects.providers.decision import largest, unit_removed
 from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.providers.tree_shape import PartProvider
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount
 from resource_objects.resources.records import InventoryRecord
 
@@ -110,7 +111,7 @@ def with_holders(
             for unit in sorted(frozenset[str]().union(*blocking.values()).intersection(free)):
                 for_units[unit_removed(unit, part.name)] = None
         reasons[_with_consumers(reason, view, columns, blocked)] = None
-    return CapacityException.of([*reasons, *for_units])
+    return CapacityException([*reasons, *for_units])
 
 
 def without(

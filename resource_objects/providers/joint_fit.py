@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resource_objects import exceptions, fields
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.composite import LocatedView, at_host
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Inventory, located
 from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.located import Affine, cell_map_of
@@ -99,7 +99,7 @@ def _check_within(view: LocatedView, assigned: Amount, positions: Collection[int
     used = {position for position, _ in view.inventory.to_allocations(assigned)}
     if not used.issubset(positions):
         allowed, name = len(used.intersection(positions)), view.shape.resource.name
-        raise exceptions.CapacityException.of(
+        raise exceptions.CapacityException(
             [Reason(Rule.HOST_CELLS, len(used), allowed, 0, name, view.host)]
         )
 

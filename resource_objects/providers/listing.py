@@ -29,7 +29,7 @@ def check_limit(limit: object) -> int:
     100
     """
     if type(limit) is not int or not 1 <= limit <= MOST_ROWS:
-        raise exceptions.InvalidField("limit", limit, f"an integer from 1 to {MOST_ROWS}")
+        raise exceptions.InvalidInput("field", "limit", limit, f"an integer from 1 to {MOST_ROWS}")
     return limit
 
 

@@ -22,32 +22,27 @@ class NameRule:
 
     standard: Callable[[], Collection[str]]
     check: Callable[[str], object]
-    not_found: type[exceptions.LedgerError]
-    in_use: type[exceptions.LedgerError]
+    subject: str  #: as errors name this kind
 
     def refuse_standard(self, change: NameChange) -> None:
         """Raise if a standard name would be renamed or deleted.
 
-        :raises StandardName: if it is one
+        :raises NotSupported: if it is one
         """
         if change.name in self.standard():
-            raise exceptions.StandardName(change.name)
+            raise exceptions.NotSupported("standard name", change.name)
 
 
 NAME_RULES: Mapping[NameKind, NameRule] = {
     NameKind.RESOURCE_CLASS: NameRule(
         lambda: os_resource_classes.STANDARDS,
         resource,
-        exceptions.ClassNotFound,
-        exceptions.ClassInUse,
+        "resource class",
     ),
     NameKind.TRAIT: NameRule(
         standard_traits,
         lambda name: known_traits([name]),
-        exceptions.TraitNotFound,
-        exceptions.TraitInUse,
+        "trait",
     ),
-    NameKind.AGGREGATE: NameRule(
-        tuple, names.aggregate_name, exceptions.AggregateNotFound, exceptions.AggregateInUse
-    ),
+    NameKind.AGGREGATE: NameRule(tuple, names.aggregate_name, "aggregate"),
 }

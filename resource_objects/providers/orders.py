@@ -91,7 +91,9 @@ class Operation:
             now = clock.milliseconds()
             id, made = new_id(now), _at(now)
         elif names.uuid_text(id) != id:
-            raise exceptions.InvalidName("operation", id, "a uuid in lower case with hyphens")
+            raise exceptions.InvalidInput(
+                "name", "operation", id, "a uuid in lower case with hyphens"
+            )
         else:
             made = _made_at(id)
         if actor is not None:
@@ -115,11 +117,13 @@ class Operation:
         :param now: the ledger's time; clocks may differ by an hour, so what was made within it is
             never refused
         :param kept_for: how long the ledger keeps operations
-        :raises OperationExpired: if it is older than that
+        :raises Expired: if it is older than that
         """
         made = self.made_at
         if made is not None and made < now - max(kept_for - FRESH, FRESH):
-            raise exceptions.OperationExpired(self.id, f"made at {self.made_at:%Y-%m-%d %H:%M:%S}")
+            raise exceptions.Expired(
+                "operation", self.id, f"made at {self.made_at:%Y-%m-%d %H:%M:%S}"
+            )
 
 
 class StoredRequest:
@@ -296,9 +300,9 @@ class ConsumerOrder:
     A release that is ``counted`` counts as a write where something is given back (see
     ``ListedProvider.allocation_writes``); others do not.
 
-    :raises DuplicateKey: for two uses of one (provider, class)
-    :raises InvalidAmount: for a use that is 0, or negative where it is not added, or for none
-    :raises InvalidField: for a state that no claim of something held has
+    :raises InvalidInput: for two uses of one (provider, class)
+    :raises InvalidInput: for a use that is 0, or negative where it is not added, or for none
+    :raises InvalidInput: for a state that no claim of something held has
     """
 
     consumer: str
@@ -323,7 +327,9 @@ class ConsumerOrder:
         _check_consumer(self)
         if self.mode is Mode.KEEP:
             if self.state not in (HELD, CONFIRMED):
-                raise exceptions.InvalidField("state", self.state, f"{HELD} or {CONFIRMED}")
+                raise exceptions.InvalidInput(
+                    "field", "state", self.state, f"{HELD} or {CONFIRMED}"
+                )
         elif self.uses or self.expect in (Expect.ABSENT, Expect.ANY) or self.mode is Mode.ADD:
             _check_uses(self.uses, 1 if self.mode is Mode.SET else -MAX_AMOUNT)
 
@@ -396,19 +402,19 @@ def _expected(generation: int | None, otherwise: Expect) -> Expect | int:
 
 def _check_uses(uses: tuple[Use, ...], least: int) -> None:
     if not uses:
-        raise exceptions.InvalidAmount("uses", uses, "at least one")
+        raise exceptions.InvalidInput("amount", "uses", uses, "at least one")
     seen: set[Key] = set()
     for use in uses:
         key = use.provider_uuid, use.resource_class
         if key in seen:
-            raise exceptions.DuplicateKey("uses", key, "each provider and class once")
+            raise exceptions.InvalidInput("repetition", "uses", key, "each provider and class once")
         seen.add(key)
         amount = use.amount
         if use.released:
             _check_exchange(use, least)
         elif type(amount) is not int or amount == 0 or not least <= amount <= MAX_AMOUNT:
-            raise exceptions.InvalidAmount(
-                f"use of {use.resource_class}", amount, f"an integer from {least}, not 0"
+            raise exceptions.InvalidInput(
+                "amount", f"use of {use.resource_class}", amount, f"an integer from {least}, not 0"
             )
         if use.units:
             _check_units(use.units)
@@ -421,17 +427,19 @@ def _check_exchange(use: Use, least: int) -> None:
     """
     if least > 0:
         expected = "none: an order that sets replaces all units"
-        raise exceptions.InvalidField("released", use.released, expected)
+        raise exceptions.InvalidInput("field", "released", use.released, expected)
     _check_units((*use.units, *use.released))
     net = len(use.units) - len(use.released)
     if type(use.amount) is not int or use.amount != net:
         expected = f"{net}: the number of allocated units minus the number of released ones"
-        raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, expected)
+        raise exceptions.InvalidInput(
+            "amount", f"use of {use.resource_class}", use.amount, expected
+        )
 
 
 def _check_units(units: tuple[str, ...]) -> None:
     if len({names.label(unit, "unit") for unit in units}) != len(units):
-        raise exceptions.DuplicateKey("units", units, "each unit once")
+        raise exceptions.InvalidInput("repetition", "units", units, "each unit once")
 
 
 def _check_consumer(order: ConsumerOrder) -> None:
@@ -446,16 +454,20 @@ def _check_consumer(order: ConsumerOrder) -> None:
     if order.group is not None:
         names.label(order.group, "server group")
     if order.uuid is not None and names.uuid_text(order.uuid) != order.uuid:
-        raise exceptions.InvalidName("claim id", order.uuid, "a uuid in lower case with hyphens")
+        raise exceptions.InvalidInput(
+            "name", "claim id", order.uuid, "a uuid in lower case with hyphens"
+        )
     until = order.expires_at
     if until is not None and (
         not isinstance(until, datetime.datetime) or until.tzinfo is not datetime.UTC
     ):
-        raise exceptions.InvalidField("expires_at", until, "a datetime in datetime.UTC")
+        raise exceptions.InvalidInput("field", "expires_at", until, "a datetime in datetime.UTC")
     if order.expires_in is not None and until is not None:
-        raise exceptions.InvalidField("expires_in", order.expires_in, "either this or expires_at")
+        raise exceptions.InvalidInput(
+            "field", "expires_in", order.expires_in, "either this or expires_at"
+        )
     if not isinstance(order.expect, Expect) and type(order.expect) is not int:
-        raise exceptions.InvalidField("generation", order.expect, "an integer")
+        raise exceptions.InvalidInput("field", "generation", order.expect, "an integer")
 
 
 class NameKind(enum.StrEnum):
@@ -539,15 +551,17 @@ class Write:
     def __post_init__(self) -> None:
         consumers = [order.consumer for order in self.orders]
         if len(set(consumers)) != len(consumers):
-            raise exceptions.DuplicateKey("orders", consumers, "each consumer once")
+            raise exceptions.InvalidInput("repetition", "orders", consumers, "each consumer once")
         if self.disabling:
             disabled = [one.provider_uuid for one in self.disabling]
             if len(set(disabled)) != len(disabled):
-                raise exceptions.DuplicateKey("disabling", disabled, "each provider once")
+                raise exceptions.InvalidInput(
+                    "repetition", "disabling", disabled, "each provider once"
+                )
         for (_, name), total in self.limits.items() if self.limits else ():
             if type(total) is not int or not 0 <= total <= MAX_AMOUNT:
-                raise exceptions.InvalidAmount(
-                    f"limit of {name}", total, f"an integer from 0 to {MAX_AMOUNT}"
+                raise exceptions.InvalidInput(
+                    "amount", f"limit of {name}", total, f"an integer from 0 to {MAX_AMOUNT}"
                 )
 
 
@@ -677,7 +691,7 @@ class Outcome:
     def require(self, operation: str, kind: str, subject: str) -> None:
         """Raise unless the operation of this id was of that kind, for that subject.
 
-        :raises OperationConflict: if its id was used for something else
+        :raises Conflict: if its id was used for something else
         """
         if (self.kind, self.subject) != (kind, subject):
-            raise exceptions.OperationConflict(operation, f"{self.kind} of {self.subject}")
+            raise exceptions.Conflict("operation", operation, f"{self.kind} of {self.subject}")

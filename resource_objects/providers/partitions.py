@@ -59,10 +59,10 @@ def split(
     :param whole: the class of the device itself; None if it is not allocated whole
     :param slices: ``{class: total}``
     :param partitions: ``{class: {slice: number that one partition uses}}``
-    :raises DuplicateKey: if a class is named twice, or the device has it already
+    :raises InvalidInput: if a class is named twice, or the device has it already
     :raises InvalidInventory: if a partition uses no slice, an unknown one or more than the total;
         or if the device has an inventory of the whole that is not 1
-    :raises InvalidAmount: for a number that is not from 1 to 2^31-1
+    :raises InvalidInput: for a number that is not from 1 to 2^31-1
 
     >>> gpu = Provider("host0/gpu0", "PGPU=1")
     >>> done = split(
@@ -91,8 +91,11 @@ def split(
     classes = [*totals, *uses, *([whole] if whole else [])]
     for place, name in enumerate(classes):
         if name in classes[:place] or name in counted - {whole}:
-            raise exceptions.DuplicateKey(
-                f"classes of {device.name}", name, "each once: as the whole, a slice or a partition"
+            raise exceptions.InvalidInput(
+                "repetition",
+                f"classes of {device.name}",
+                name,
+                "each once: as the whole, a slice or a partition",
             )
     maxima = {name: min(totals[n] // k for n, k in counts.items()) for name, counts in uses.items()}
     device_itself = {} if whole is None or whole in counted else {whole: 1}
@@ -155,7 +158,7 @@ def thousandths(
     host0/gpu0: PGPU=1,CUSTOM_HALF_GPU=2,CUSTOM_PGPU_THOUSANDTHS=1000
     >>> thousandths(Provider("host0/gpu1"), partitions={"CUSTOM_NO_GPU": 0})
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidAmount: CUSTOM_NO_GPU: got 0, expected an integer from 1 ...
+    resource_objects.exceptions.InvalidInput: CUSTOM_NO_GPU: got 0, expected an integer from 1 ...
     """
     counts = _counts("partitions", partitions)
     uses = {name: {fraction: count} for name, count in counts.items()}
@@ -313,7 +316,7 @@ def type_class(name: str) -> str:
     ('CUSTOM_NVIDIA_35', 'CUSTOM_I915_GVTG_V5_4', 'CUSTOM_VGPU_8Q')
     """
     if not isinstance(name, str) or not name.strip():
-        raise exceptions.InvalidResourceClass("type", name, "a name such as nvidia-35")
+        raise exceptions.InvalidInput("resource class", "type", name, "a name such as nvidia-35")
     if name.startswith(names.CUSTOM_PREFIX) or name in os_resource_classes.STANDARDS:
         return names.resource_class_name(name)
     normalized = os_resource_classes.normalize_name(name)  # type: ignore[no-untyped-call]
@@ -328,7 +331,9 @@ def _typed(types: object) -> dict[str, int]:
     for name, count in types.items():
         kind = type_class(name)
         if kind in counts:
-            raise exceptions.DuplicateKey("types", name, f"no two types of the class {kind}")
+            raise exceptions.InvalidInput(
+                "repetition", "types", name, f"no two types of the class {kind}"
+            )
         counts[kind] = _number(name, count)
     return counts
 
@@ -372,7 +377,9 @@ def _counted(name: str) -> str:
 
 def _number(name: str, value: object) -> int:
     if type(value) is not int or not 1 <= value <= fields.MAX_FIGURE:
-        raise exceptions.InvalidAmount(name, value, f"an integer from 1 to {fields.MAX_FIGURE}")
+        raise exceptions.InvalidInput(
+            "amount", name, value, f"an integer from 1 to {fields.MAX_FIGURE}"
+        )
     return value
 
 
@@ -383,7 +390,7 @@ def _by_class(name: str, values: object) -> dict[str, Any]:
     for key, value in values.items():
         kind = _counted(key)
         if kind in by_class:
-            raise exceptions.DuplicateKey(name, kind, "each class once")
+            raise exceptions.InvalidInput("repetition", name, kind, "each class once")
         by_class[kind] = value
     return by_class
 

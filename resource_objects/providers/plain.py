@@ -59,24 +59,26 @@ def to_plain(value: Any) -> Any:
 def from_json(text: str | bytes, what: str) -> Any:
     """Return the plain data of a JSON text, in which no key of an object comes twice.
 
-    :raises InvalidText: if it is no JSON
-    :raises DuplicateKey: if it says something twice
+    :raises InvalidInput: if it is no JSON
+    :raises InvalidInput: if it says something twice
     """
     if not isinstance(text, str | bytes) or len(text) > MAX_LENGTH:
         expected = f"JSON text of at most {MAX_LENGTH} characters"
-        raise exceptions.InvalidText(what, text, expected)
+        raise exceptions.InvalidInput("text", what, text, expected)
     try:
         return json.loads(text, object_pairs_hook=functools.partial(_once, what))
     except (ValueError, RecursionError) as error:
         if isinstance(error, exceptions.ResourceObjectsError):
             raise
-        raise exceptions.InvalidText(what, text, f"JSON text ({error})") from None
+        raise exceptions.InvalidInput("text", what, text, f"JSON text ({error})") from None
 
 
 def _once(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise exceptions.DuplicateKey(what, [key for key, _ in pairs], "each key once")
+        raise exceptions.InvalidInput(
+            "repetition", what, [key for key, _ in pairs], "each key once"
+        )
     return found
 
 
@@ -85,11 +87,11 @@ def versioned(data: Any, what: str, version: int, *, oldest: int | None = None) 
 
     :param version: the version that is written
     :param oldest: the first version that is still read, ``version`` if None
-    :raises InvalidField: if it is not an object, or has no version
+    :raises InvalidInput: if it is not an object, or has no version
     :raises UnsupportedVersion: if it has an older or newer version
     """
     if not isinstance(data, Mapping) or type(data.get("version")) is not int:
-        raise exceptions.InvalidField(what, data, f'an object with "version": {version}')
+        raise exceptions.InvalidInput("field", what, data, f'an object with "version": {version}')
     if not (version if oldest is None else oldest) <= data["version"] <= version:
         known = f"version {version}" if oldest is None else f"versions {oldest} to {version}"
         raise exceptions.UnsupportedVersion(
@@ -102,16 +104,16 @@ def from_plain(kind: type[_T], data: Any, where: str, checks: Checks) -> _T:
     """Return the data class ``kind`` that plain data says.
 
     :param where: where in the whole it is, for errors
-    :raises InvalidField: if a value is of the wrong type, or a field that must be there is not
-    :raises UnknownField: if there is a key that is no field
+    :raises InvalidInput: if a value is of the wrong type, or a field that must be there is not
+    :raises InvalidInput: if there is a key that is no field
     :raises InvalidInput: what the class itself refuses
     """
     if not isinstance(data, Mapping):
-        raise exceptions.InvalidField(where, data, "an object")
+        raise exceptions.InvalidInput("field", where, data, "an object")
     known = {field.name.rstrip("_"): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in data:
         if key not in known:
-            raise exceptions.UnknownField(where, key, f"one of {', '.join(known)}")
+            raise exceptions.InvalidInput("field name", where, key, f"one of {', '.join(known)}")
     hints = _hints(typing.cast(Any, kind))
     values: dict[str, Any] = {}
     for key, field in known.items():
@@ -119,7 +121,9 @@ def from_plain(kind: type[_T], data: Any, where: str, checks: Checks) -> _T:
             reader = _ValueReader(checks, checks.get(key))
             values[field.name] = reader.read(hints[field.name], data[key], f"{where}.{key}")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise exceptions.InvalidField(f"{where}.{key}", None, "a value: it must be there")
+            raise exceptions.InvalidInput(
+                "field", f"{where}.{key}", None, "a value: it must be there"
+            )
     return kind(**values)
 
 
@@ -153,7 +157,7 @@ class _ValueReader:
     def _several(self, origin: Any, kinds: tuple[Any, ...], data: Any, where: str) -> Any:
         if isinstance(origin, type) and issubclass(origin, Mapping):
             if not isinstance(data, Mapping):
-                raise exceptions.InvalidField(where, data, "an object")
+                raise exceptions.InvalidInput("field", where, data, "an object")
             return FrozenDict(
                 {
                     self._checked(_scalar(str, key, where), where): self.read(
@@ -163,10 +167,10 @@ class _ValueReader:
                 }
             )
         if not isinstance(data, list | tuple):
-            raise exceptions.InvalidField(where, data, "a list")
+            raise exceptions.InvalidInput("field", where, data, "a list")
         items = [self.read(kinds[0], item, f"{where}[{n}]") for n, item in enumerate(data)]
         if origin is frozenset and len(set(items)) != len(items):
-            raise exceptions.DuplicateKey(where, data, "each once")
+            raise exceptions.InvalidInput("repetition", where, data, "each once")
         return origin(items)
 
     def _checked(self, value: Any, where: str) -> Any:
@@ -175,14 +179,14 @@ class _ValueReader:
         try:
             return self.check(value)
         except exceptions.InvalidInput as error:
-            raise exceptions.InvalidField(where, value, error.expected) from error
+            raise exceptions.InvalidInput("field", where, value, error.expected) from error
 
 
 def _scalar(kind: Any, data: Any, where: str) -> Any:
     if kind is datetime.datetime:
         return _moment(data, where)
     if type(data) is not kind:
-        raise exceptions.InvalidField(where, data, _SCALARS[kind])
+        raise exceptions.InvalidInput("field", where, data, _SCALARS[kind])
     return data
 
 
@@ -191,7 +195,7 @@ def _moment(data: Any, where: str) -> datetime.datetime:
         return given.moment(where, datetime.datetime.fromisoformat(data))
     except (TypeError, ValueError):  # InvalidField is one too
         expected = "a date and time with its offset (ISO 8601), from the year 1 to 9999 in UTC"
-        raise exceptions.InvalidField(where, data, expected) from None
+        raise exceptions.InvalidInput("field", where, data, expected) from None
 
 
 def _member(kind: type[enum.Enum], data: Any, where: str) -> enum.Enum:
@@ -199,4 +203,4 @@ def _member(kind: type[enum.Enum], data: Any, where: str) -> enum.Enum:
         return kind(data)
     except ValueError:
         known = ", ".join(str(one.value) for one in kind)
-        raise exceptions.InvalidField(where, data, f"one of {known}") from None
+        raise exceptions.InvalidInput("field", where, data, f"one of {known}") from None

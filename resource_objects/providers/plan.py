@@ -63,8 +63,8 @@ class Plan:
     plan of pictures, which know no generations: it is carried out only if they hold that still.
     ``ledger`` is the number of the ledger that these are of, 0 where nobody knows.
 
-    :raises InvalidField: if it is made of anything else
-    :raises DuplicateKey: if a consumer or a provider is changed twice
+    :raises InvalidInput: if it is made of anything else
+    :raises InvalidInput: if a consumer or a provider is changed twice
 
     >>> from resource_objects.providers import Provider, diff
     >>> host = Provider("host0", "VCPU=8", traits=["CUSTOM_SSD"])
@@ -90,19 +90,25 @@ class Plan:
         object.__setattr__(self, "names", FrozenDict(self.names))
         object.__setattr__(self, "held", FrozenDict(self.held))
         if not isinstance(self.definitions, DefinitionChanges | None):
-            raise exceptions.InvalidField("plan.definitions", self.definitions, "changes")
+            raise exceptions.InvalidInput("field", "plan.definitions", self.definitions, "changes")
         for order in self.orders:
             if not isinstance(order, ConsumerOrder):
-                raise exceptions.InvalidField("plan.orders", order, "a claim, or a change of one")
+                raise exceptions.InvalidInput(
+                    "field", "plan.orders", order, "a claim, or a change of one"
+                )
         _once("plan.orders", (order.consumer for order in self.orders))
         for said in self.disabling:
             if not isinstance(said, DisableOrder):
-                raise exceptions.InvalidField("plan.disabling", said, "what is out of service")
+                raise exceptions.InvalidInput(
+                    "field", "plan.disabling", said, "what is out of service"
+                )
         unknown = sorted(self.held.keys() - set(self.consumers))
         if unknown:
-            raise exceptions.InvalidField("plan.held", unknown, "consumers of its orders")
+            raise exceptions.InvalidInput("field", "plan.held", unknown, "consumers of its orders")
         if type(self.ledger) is not int or not 0 <= self.ledger <= MAX_AMOUNT:
-            raise exceptions.InvalidField("plan.ledger", self.ledger, "the number of a ledger")
+            raise exceptions.InvalidInput(
+                "field", "plan.ledger", self.ledger, "the number of a ledger"
+            )
         _once("plan.definitions", self._changed())
         _once("plan.adopted", self.adopted)
         _once("plan.disabling", (said.provider_uuid for said in self.disabling))
@@ -130,7 +136,7 @@ class Plan:
         were made for, where the plan says no other.
 
         :param now: what its consumers hold, by name
-        :raises StaleConsumer: naming one who holds something else, and what that is
+        :raises Stale: naming one who holds something else, and what that is
         """
         orders: list[ConsumerOrder] = []
         for order in self.orders:
@@ -142,7 +148,7 @@ class Plan:
                         ", ".join(_taken(use, self._known(use)) for use in some) or "nothing"
                         for some in (self.held[order.consumer], uses)
                     )
-                    raise exceptions.StaleConsumer(order.consumer, f"it held {was}, now {has}")
+                    raise exceptions.Stale("consumer", order.consumer, f"it held {was}, now {has}")
                 if record is not None:
                     kept = None if order.is_release else order.request or record.request
                     order = dataclasses.replace(order, expect=record.generation, request=kept)
@@ -239,15 +245,17 @@ class Plan:
     def from_dict(cls, data: Any) -> Self:
         """Return the plan that plain data says.
 
-        :raises InvalidField: if something is of the wrong type or missing
-        :raises UnknownField: if there is a key that is not known
+        :raises InvalidInput: if something is of the wrong type or missing
+        :raises InvalidInput: if there is a key that is not known
         :raises UnsupportedVersion: if it is of another version
         :raises InvalidInventory: if figures of an inventory contradict each other
         """
         given = plain.versioned(data, "plan", VERSION, oldest=1)
         for key in given:
             if key not in _KEYS:
-                raise exceptions.UnknownField("plan", key, f"one of {', '.join(_KEYS)}")
+                raise exceptions.InvalidInput(
+                    "field name", "plan", key, f"one of {', '.join(_KEYS)}"
+                )
         definitions = given.get("definitions")
         orders = given.get("orders", [])
         disabling = given.get("disabling", [])
@@ -255,7 +263,7 @@ class Plan:
         lists = {"plan.orders": orders, "plan.disabling": disabling, "plan.adopted": adopted}
         for what, listed in lists.items():
             if not isinstance(listed, list | tuple):
-                raise exceptions.InvalidField(what, listed, "a list")
+                raise exceptions.InvalidInput("field", what, listed, "a list")
         return cls(
             None if definitions is None else read_changes(definitions, data["version"]),
             tuple(read_order(order, f"plan.orders[{n}]") for n, order in enumerate(orders)),
@@ -273,7 +281,7 @@ class Plan:
     def from_json(cls, text: str | bytes) -> Self:
         """Return the plan that JSON text says. Errors are those of :meth:`from_dict`.
 
-        :raises InvalidText: if it is no JSON
+        :raises InvalidInput: if it is no JSON
         """
         return cls.from_dict(plain.from_json(text, "plan"))
 
@@ -282,7 +290,9 @@ def _once(what: str, keys: Iterable[str]) -> None:
     seen: set[str] = set()
     for key in keys:
         if key in seen:
-            raise exceptions.DuplicateKey(what, key, "each consumer and provider once")
+            raise exceptions.InvalidInput(
+                "repetition", what, key, "each consumer and provider once"
+            )
         seen.add(key)
 
 
@@ -393,7 +403,9 @@ def _request(text: str) -> str:
     try:
         Request.obj_from_primitive(json.loads(text))
     except ValueError as error:
-        raise exceptions.InvalidField("request", text, "the wire form of a request") from error
+        raise exceptions.InvalidInput(
+            "field", "request", text, "the wire form of a request"
+        ) from error
     return text
 
 
@@ -465,14 +477,14 @@ def read_order(data: Any, where: str) -> ConsumerOrder:
     """Return the order that plain data says, or raise ``InvalidInput``."""
     word = data.get("order") if isinstance(data, Mapping) else None
     if not isinstance(word, str) or word not in _ORDERS:
-        raise exceptions.InvalidField(
-            f"{where}.order", word, f"an object whose order is one of {', '.join(_ORDERS)}"
+        raise exceptions.InvalidInput(
+            "field", f"{where}.order", word, f"an object whose order is one of {', '.join(_ORDERS)}"
         )
     rest = {key: value for key, value in data.items() if key != "order"}
     known = ("consumer", *_ORDERS[word])
     for key in rest:
         if key not in known:
-            raise exceptions.UnknownField(where, key, f"one of {', '.join(known)}")
+            raise exceptions.InvalidInput("field name", where, key, f"one of {', '.join(known)}")
     read = plain.from_plain(_PlainOrder, rest, where, _CHECKS)
     said: dict[str, Any] = {name: getattr(read, name) for name in _ORDERS[word]}
     if said.get("request") is not None:
@@ -484,18 +496,18 @@ def read_order(data: Any, where: str) -> ConsumerOrder:
 def read_names(data: Any) -> Mapping[str, str]:
     """Return ``{uuid: name}`` as plain data says it, or raise ``InvalidInput``."""
     if not isinstance(data, Mapping):
-        raise exceptions.InvalidField("plan.names", data, "an object {uuid: name}")
+        raise exceptions.InvalidInput("field", "plan.names", data, "an object {uuid: name}")
     return {names.uuid_text(uuid): names.provider_name(name) for uuid, name in data.items()}
 
 
 def _read_held(data: Any) -> Mapping[str, tuple[Use, ...]]:
     if not isinstance(data, Mapping):
-        raise exceptions.InvalidField("plan.held", data, "an object {consumer: [uses]}")
+        raise exceptions.InvalidInput("field", "plan.held", data, "an object {consumer: [uses]}")
     found: dict[str, tuple[Use, ...]] = {}
     for consumer, uses in data.items():
         where = f"plan.held[{consumer}]"
         if not isinstance(uses, list | tuple):
-            raise exceptions.InvalidField(where, uses, "a list")
+            raise exceptions.InvalidInput("field", where, uses, "a list")
         found[names.consumer_name(consumer)] = tuple(
             plain.from_plain(Use, use, f"{where}[{n}]", _CHECKS) for n, use in enumerate(uses)
         )
@@ -508,7 +520,9 @@ def _check_definition(definition: ProviderDefinition) -> None:
     _check_factors(definition)
     given = {record.resource_class: record for record in definition.inventories}
     if len(given) != len(definition.inventories):
-        raise exceptions.DuplicateKey(definition.name, sorted(given), "each resource class once")
+        raise exceptions.InvalidInput(
+            "repetition", definition.name, sorted(given), "each resource class once"
+        )
     kept = inventories_of(definition.inventories, definition.kinds)
     again, kinds = to_records(kept)
     for record in again:
@@ -572,7 +586,8 @@ def _check_order(changes: DefinitionChanges, had: Definitions) -> None:
 def _check_factors(definition: ProviderDefinition) -> None:
     for share in definition.shares:
         if type(share.factor) is not int or not 1 <= share.factor <= MAX_FIGURE:
-            raise exceptions.InvalidField(
+            raise exceptions.InvalidInput(
+                "field",
                 f"share factor of {definition.name}",
                 share.factor,
                 f"an integer from 1 to {MAX_FIGURE}",

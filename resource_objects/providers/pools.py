@@ -172,7 +172,7 @@ class NewlyCounted:
 
         :param listed: the pools in the :meth:`aggregates` of others, and the whole trees of the
             others in those of pools
-        :raises CountedTwice: if a class would be counted at a pool and in a tree that uses the pool
+        :raises Conflict: if a class would be counted at a pool and in a tree that uses the pool
         """
         unchanged = {p.uuid: p for p in listed if p.uuid not in self.changed}
         if not unchanged and not any(member.is_pool for member in self.after.values()):
@@ -197,7 +197,7 @@ class NewlyCounted:
 
         :param unchanged: pools, and whole trees, that do not change, as for :meth:`unchanged`
         :returns: all of them by uuid
-        :raises CountedTwice: with both providers
+        :raises Conflict: with both providers
         """
         members = {**_with_links(unchanged), **self.after}
         pools: dict[str, list[Member]] = defaultdict(list)
@@ -209,7 +209,8 @@ class NewlyCounted:
                 for pool in pools[aggregate]:
                     both = host.classes & pool.classes
                     if both and not self.uuids.isdisjoint((host.uuid, pool.uuid)):
-                        raise exceptions.CountedTwice(
+                        raise exceptions.Conflict(
+                            "pool",
                             ", ".join(sorted(both)),
                             f"at {host.name}, which has it from {pool.name}",
                         )

@@ -248,12 +248,12 @@ class Provider(base.ResourceObject):
     def find(self, name: str) -> Provider:
         """Return the provider of a name in this subtree.
 
-        :raises ProviderNotFound: if there is none
+        :raises NotFound: if there is none
         """
         for provider in self.walk():
             if provider.name == name:
                 return provider
-        raise exceptions.ProviderNotFound(name, f"not in the tree of {self.name}")
+        raise exceptions.NotFound("provider", name, f"not in the tree of {self.name}")
 
     def parents(self) -> Iterator[tuple[Provider, Provider | None]]:
         """Yield ``(provider, parent)``, parents before children; the parent of this one is None."""
@@ -270,7 +270,8 @@ class Provider(base.ResourceObject):
         known_traits(self.traits)
         refuse_trait(self.traits, f"traits of {self.name}")
         if names.is_uuid(self.name) and names.uuid_text(self.name) != self.uuid:
-            raise exceptions.InvalidName(
+            raise exceptions.InvalidInput(
+                "name",
                 "provider name",
                 self.name,
                 "a name that is not the uuid of another provider: both identify providers",
@@ -429,9 +430,9 @@ def check_shares(
     """Raise unless shares keep the rules of :func:`broken_share`, whose parameters these are.
 
     :param name_of: the name of each sharer
-    :raises StaleDefinition: naming a sharer and the rule
+    :raises Stale: naming a sharer and the rule
     """
     broken = broken_share(shares, root_of)
     if broken is not None:
         name = name_of.get(broken.sharer[0], "")
-        raise exceptions.StaleDefinition(name, f"its shares must {broken.rule}")
+        raise exceptions.Stale("provider", name, f"its shares must {broken.rule}")

@@ -207,9 +207,11 @@ class Move:
         _check_figure("move.total", self.total, 0, MAX_FIGURE, optional=True)
         for name in ("fill", "split"):
             if type(getattr(self, name)) is not bool:
-                raise exceptions.InvalidField(f"move.{name}", getattr(self, name), "true or false")
+                raise exceptions.InvalidInput(
+                    "field", f"move.{name}", getattr(self, name), "true or false"
+                )
         if not self.to or not all(isinstance(part, Part) for part in self.to):
-            raise exceptions.InvalidField("move.to", self.to, "parts, at least one")
+            raise exceptions.InvalidInput("field", "move.to", self.to, "parts, at least one")
         _once("move.to", ((p.provider, p.resource_class or self.resource_class) for p in self.to))
         _once("move.to units", (unit for part in self.to for unit in part.units))
 
@@ -226,7 +228,7 @@ class Reshape:
     What is moved is what was there before: two moves do not see each other. ``remove`` takes
     providers of which nothing is used when all is moved, those below them before them.
 
-    :raises DuplicateKey: if a provider is created twice, or a class moved away twice
+    :raises InvalidInput: if a provider is created twice, or a class moved away twice
     """
 
     moves: tuple[Move, ...] = ()
@@ -237,7 +239,9 @@ class Reshape:
         for name, kind in (("moves", Move), ("create", NewProvider), ("remove", str)):
             value = tuple(getattr(self, name))
             if not all(isinstance(one, kind) for one in value):
-                raise exceptions.InvalidField(f"reshape.{name}", value, f"each a {kind.__name__}")
+                raise exceptions.InvalidInput(
+                    "field", f"reshape.{name}", value, f"each a {kind.__name__}"
+                )
             _store(self, name, value)
         _store(self, "remove", tuple(names.provider_key(one) for one in self.remove))
         _once("reshape.create", (new.name for new in self.create))
@@ -289,8 +293,8 @@ class Reshape:
     def from_dict(cls, data: Any) -> Self:
         """Return the reshape that plain data says.
 
-        :raises InvalidField: if something is of the wrong type or missing
-        :raises UnknownField: if there is a key that is not known
+        :raises InvalidInput: if something is of the wrong type or missing
+        :raises InvalidInput: if there is a key that is not known
         :raises UnsupportedVersion: if it is of another version
         """
         given = plain.versioned(data, "reshape", VERSION)
@@ -300,7 +304,7 @@ class Reshape:
     def from_json(cls, text: str | bytes) -> Self:
         """Return the reshape that JSON text says. Errors are those of :meth:`from_dict`.
 
-        :raises InvalidText: if it is no JSON
+        :raises InvalidInput: if it is no JSON
         """
         return cls.from_dict(plain.from_json(text, "reshape"))
 
@@ -310,8 +314,8 @@ def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
 
     So each may say one place: inventory of class A on provider B has moved to provider C.
 
-    :raises InvalidField: if one is no move, or those of one source differ in how they fill
-    :raises DuplicateKey: if a class is moved to one place twice
+    :raises InvalidInput: if one is no move, or those of one source differ in how they fill
+    :raises InvalidInput: if a class is moved to one place twice
 
     >>> moves = [Move("box", "VGPU", (Part(f"box/gpu{n}", consumers={f"vm-{n}": 1}),))
     ...          for n in range(2)]
@@ -320,16 +324,16 @@ def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
     """
     found: dict[tuple[str, str], Move] = {}
     if not isinstance(moves, Iterable):
-        raise exceptions.InvalidField("moves", moves, "a list of moves")
+        raise exceptions.InvalidInput("field", "moves", moves, "a list of moves")
     for move in moves:
         if not isinstance(move, Move):
-            raise exceptions.InvalidField("moves", move, "each a Move")
+            raise exceptions.InvalidInput("field", "moves", move, "each a Move")
         key = move.from_, move.resource_class
         known = found.get(key)
         if known is None:
             found[key] = move
         elif (known.fill, known.split, known.total) != (move.fill, move.split, move.total):
-            raise exceptions.InvalidField("moves", str(move), f"as told with: {known}")
+            raise exceptions.InvalidInput("field", "moves", str(move), f"as told with: {known}")
         else:
             found[key] = dataclasses.replace(known, to=(*known.to, *move.to))
     return tuple(found.values())
@@ -360,7 +364,7 @@ def _once(what: str, keys: Iterable[Any]) -> None:
     seen: set[Any] = set()
     for key in keys:
         if key in seen:
-            raise exceptions.DuplicateKey(what, key, "each once")
+            raise exceptions.InvalidInput("repetition", what, key, "each once")
         seen.add(key)
 
 
@@ -368,4 +372,4 @@ def _check_figure(what: str, value: Any, least: int, most: int, *, optional: boo
     if value is None and optional:
         return
     if type(value) is not int or not least <= value <= most:
-        raise exceptions.InvalidField(what, value, f"an integer from {least} to {most}")
+        raise exceptions.InvalidInput("field", what, value, f"an integer from {least} to {most}")

@@ -30,8 +30,8 @@ class ServerGroup:
     :param uuid, generation: of one that a ledger keeps. The generation is the number of the
         operation that let a member take something of another host last, or made the group
 
-    :raises InvalidField: for another policy, or a number below 1, or above 1 by another policy
-    :raises InvalidName: if the name is none, or members are no names of consumers
+    :raises InvalidInput: for another policy, or a number below 1, or above 1 by another policy
+    :raises InvalidInput: if the name is none, or members are no names of consumers
 
     >>> print(ServerGroup("db", "anti-affinity", ["db-1", "db-2"]))
     db: anti-affinity, at most 1 on a host
@@ -54,14 +54,20 @@ class ServerGroup:
         generation: int | None = None,
     ) -> None:
         if policy not in POLICIES:
-            raise exceptions.InvalidField("policy", policy, f"one of {', '.join(POLICIES)}")
+            raise exceptions.InvalidInput(
+                "field", "policy", policy, f"one of {', '.join(POLICIES)}"
+            )
         most: Any = max_per_host
         if type(most) is not int or not 1 <= most <= MOST:
-            raise exceptions.InvalidField("max_per_host", most, f"an integer from 1 to {MOST}")
+            raise exceptions.InvalidInput(
+                "field", "max_per_host", most, f"an integer from 1 to {MOST}"
+            )
         if most > 1 and policy != "anti-affinity":
-            raise exceptions.InvalidField("max_per_host", most, f"1, as the policy is {policy}")
+            raise exceptions.InvalidInput(
+                "field", "max_per_host", most, f"1, as the policy is {policy}"
+            )
         if isinstance(members, str | bytes) or not isinstance(members, Iterable):
-            raise exceptions.InvalidName("members", members, "a list of names")
+            raise exceptions.InvalidInput("name", "members", members, "a list of names")
         values = {
             "name": names.label(name, "server group"),
             "policy": policy,

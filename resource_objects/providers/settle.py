@@ -39,7 +39,7 @@ from typing import Any, TypeAlias
 
 from resource_objects import exceptions
 from resource_objects._fast import set_directly
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
 from resource_objects.names import natural_order
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import HELD, RELEASED
@@ -58,6 +58,7 @@ from resource_objects.providers.orders import (
     new_id,
 )
 from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.records import InventoryRecord
 
 #: (provider's uuid, unit): a CPU or device by name.
@@ -196,15 +197,15 @@ def settle(
     :param generation: of what is written, where that is known before
     :param now: by the clock of the ledger
     :param limits: the most that may be used of some inventories in all, besides their capacity
-    :raises ConsumerExists: if a claim is ordered for a consumer that holds something
-    :raises ConsumerNotFound: if a release or renewal is ordered for one that holds nothing
-    :raises StaleConsumer: if one is not at the generation demanded
-    :raises ProviderNotFound: if a provider is gone
-    :raises UnitNotHeld: if a unit is given back that is not held
-    :raises InvalidAmount: if a part of what has units is given back without naming any
-    :raises ProviderDisabled: if something is taken of what is out of service, whatever others hold:
-        of a provider, or a unit by name
-    :raises ServerGroupNotFound: if a consumer is to be in a server group that is not there
+    :raises AlreadyExists: if a claim is ordered for a consumer that holds something
+    :raises NotFound: if a release or renewal is ordered for one that holds nothing
+    :raises Stale: if one is not at the generation demanded
+    :raises NotFound: if a provider is gone
+    :raises Conflict: if a unit is given back that is not held
+    :raises InvalidInput: if a part of what has units is given back without naming any
+    :raises CapacityException: if something is taken of what is out of service, whatever others
+        hold: of a provider, or a unit by name
+    :raises NotFound: if a consumer is to be in a server group that is not there
     :raises CapacityException: with every reason found, and who holds what
     """
     drafts = [_draft(order, kept.get(order.consumer)) for order in orders]
@@ -222,8 +223,8 @@ def settle(
     if reasons or out.providers or out.units:
         reasons += _disabled(out, reasons, names, out_of_service)
         if out.providers or out.units:
-            raise exceptions.ProviderDisabled(reasons)
-        raise CapacityException.of(reasons)
+            raise exceptions.CapacityException(reasons)
+        raise CapacityException(reasons)
     settled = tuple([_settled(draft, names, now, generation) for draft in drafts])
     return Settlement(settled, {key: net for key, net in nets.items() if net}, out.overridden)
 
@@ -266,18 +267,18 @@ def _check_expected(order: ConsumerOrder, kept: ConsumerRecord | None) -> None:
     name = order.consumer
     if order.expect is Expect.ABSENT:
         if kept is not None:
-            raise exceptions.ConsumerExists(name)
+            raise exceptions.AlreadyExists("consumer", name)
         return
     if kept is None and (order.expect is Expect.PRESENT or not order.uses):
-        raise exceptions.ConsumerNotFound(name)
+        raise exceptions.NotFound("consumer", name)
     is_at = None if kept is None else kept.generation
     if order.generation is not None and order.generation != is_at:
         now = "it holds nothing" if kept is None else f"now {is_at}"
-        raise exceptions.StaleConsumer(name, f"read at generation {order.generation}, {now}")
+        raise exceptions.Stale("consumer", name, f"read at generation {order.generation}, {now}")
     # who renews means one claim: its consumer may have given it back and made another since
     meant = order.uuid if order.mode is Mode.KEEP else None
     if meant is not None and kept is not None and meant != kept.uuid:
-        raise exceptions.StaleConsumer(name, f"its claim is {kept.uuid}, not {meant}")
+        raise exceptions.Stale("consumer", name, f"its claim is {kept.uuid}, not {meant}")
 
 
 def _added(consumer: str, use: Use, held: Use | None) -> Change:
@@ -291,7 +292,9 @@ def _added(consumer: str, use: Use, held: Use | None) -> Change:
     _check_held(use.units, units)
     if units and after > 0 and not use.units:
         expected = "the units that are given back, by name"
-        raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, expected)
+        raise exceptions.InvalidInput(
+            "amount", f"use of {use.resource_class}", use.amount, expected
+        )
     given = units if after == 0 else use.units  # who gives back all need not name its units
     return Change(consumer, use.key, before, after, given=given)
 
@@ -299,7 +302,7 @@ def _added(consumer: str, use: Use, held: Use | None) -> Change:
 def _check_held(given: Iterable[str], held: Iterable[str]) -> None:
     for unit in given:
         if unit not in held:
-            raise exceptions.UnitNotHeld(unit)
+            raise exceptions.Conflict("unit", unit)
 
 
 def _set(consumer: str, key: Key, held: Use | None, wanted: Use | None) -> Change | None:
@@ -452,7 +455,7 @@ def _totals(
     for draft in drafts:
         for change in draft.changes:
             if change.key[0] not in names:
-                raise exceptions.ProviderNotFound(change.key[0])
+                raise exceptions.NotFound("provider", change.key[0])
             has_rules = not draft.order.aggregate
             if in_use[change.key, change.after] and change.after > change.before:
                 in_use[change.key, change.after] -= 1
@@ -605,7 +608,7 @@ def _groups_violated(drafts: Sequence[_Draft], groups: Groups) -> list[Reason]:
     reasons: list[Reason] = []
     for name in sorted(filter(None, names)):
         if name not in found.groups:
-            raise exceptions.ServerGroupNotFound(name)
+            raise exceptions.NotFound("server group", name)
         if not found.groups[name].is_soft:
             reasons += _violations(found.groups[name], mine, found)
     return reasons

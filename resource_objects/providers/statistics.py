@@ -47,7 +47,7 @@ _EXPECTED = (
 
 
 def statistic_name(value: object) -> str:
-    """Return the name of a statistic, or raise ``InvalidName``.
+    """Return the name of a statistic, or raise ``InvalidInput``.
 
     Source: the syntax of instrument names in OpenTelemetry's specification of metrics.
 
@@ -56,7 +56,7 @@ def statistic_name(value: object) -> str:
     """
     if not isinstance(value, str) or not _NAME.match(value):
         expected = "a letter, then at most 254 letters, digits and _ . - / :"
-        raise exceptions.InvalidName("name of a statistic", value, expected)
+        raise exceptions.InvalidInput("name", "name of a statistic", value, expected)
     return value
 
 
@@ -71,8 +71,8 @@ class Statistic:
     :param since: the time since when it has this value, with its time zone. None in a value to
         put: the time of the ledger's clock
     :param source: the program that reports it
-    :raises InvalidName: for a name or source that is none
-    :raises InvalidField: for a value of another type, or one that is too large or too precise
+    :raises InvalidInput: for a name or source that is none
+    :raises InvalidInput: for a value of another type, or one that is too large or too precise
 
     >>> print(Statistic("cpu.percent", 12.50))
     cpu.percent 12.5
@@ -80,7 +80,7 @@ class Statistic:
     29
     >>> Statistic("cpu.percent", 1 / 3)
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidField: cpu.percent: got 0.3333333333333333, expected ...
+    resource_objects.exceptions.InvalidInput: cpu.percent: got 0.3333333333333333, expected ...
     """
 
     name: str
@@ -92,7 +92,7 @@ class Statistic:
         statistic_name(self.name)
         value = _checked(self.value)
         if value is None:
-            raise exceptions.InvalidField(self.name, self.value, _EXPECTED)
+            raise exceptions.InvalidInput("field", self.name, self.value, _EXPECTED)
         object.__setattr__(self, "value", value)
         if self.since is not None:
             object.__setattr__(self, "since", moment(f"since of {self.name}", self.since))
@@ -151,7 +151,11 @@ def _checked(value: Any) -> Value | None:
     if isinstance(value, str):
         try:
             return names.label(value)
-        except exceptions.InvalidName:  # the caller raises, with the name of the statistic
+        except (
+            exceptions.InvalidInput
+        ) as error:  # the caller raises, with the name of the statistic
+            if not error.is_about("name"):
+                raise
             return None
     millionths = millionths_of(value, MAX_DECIMAL)
     if millionths is None:
@@ -174,7 +178,7 @@ class StatisticsOrder:
     ``reported``
         uuids of providers whose owner has just reported
 
-    :raises DuplicateKey: if a provider has two values of one statistic
+    :raises InvalidInput: if a provider has two values of one statistic
     """
 
     values: Mapping[str, tuple[Statistic, ...]] = dataclasses.field(default_factory=dict)
@@ -186,7 +190,9 @@ class StatisticsOrder:
         for uuid, statistics in self.values.items():
             named = [statistic.name for statistic in statistics]
             if len(set(named)) != len(named):
-                raise exceptions.DuplicateKey(f"statistics of {uuid}", named, "each once")
+                raise exceptions.InvalidInput(
+                    "repetition", f"statistics of {uuid}", named, "each once"
+                )
 
     @property
     def providers(self) -> set[str]:

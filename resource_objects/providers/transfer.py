@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.providers import decision
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
@@ -17,6 +16,7 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
+from resource_objects.reasons import Rule
 from resource_objects.resources import Inventory, resource
 from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
 from resource_objects.resources.records import InventoryRecord, KindRecord
@@ -100,7 +100,7 @@ class ReshapeState:
 
     def _create(self, new: NewProvider) -> None:
         if new.name in self._uuids or new.uuid in self.names:
-            raise exceptions.ProviderExists(new.name)
+            raise exceptions.AlreadyExists("provider", new.name)
         if new.parent is not None:
             self._above[new.uuid] = self.uuid(new.parent)  # kept, or created before it
         self.names[new.uuid] = new.name
@@ -154,11 +154,11 @@ class ReshapeState:
     def uuid(self, key: str) -> str:
         """Return the uuid of a provider by name or uuid.
 
-        :raises ProviderNotFound: if it is neither kept nor created
+        :raises NotFound: if it is neither kept nor created
         """
         found = self.uuid_or_none(key)
         if found is None:
-            raise exceptions.ProviderNotFound(key)
+            raise exceptions.NotFound("provider", key)
         return found
 
     def after(self, key: Key) -> InventoryRecord | None:

@@ -81,7 +81,9 @@ class Usage:
         for use in self.uses:
             if (use.provider, use.resource_class) == key:
                 return use
-        raise exceptions.InvalidName("usage", key, "a (provider name, resource class) that is kept")
+        raise exceptions.InvalidInput(
+            "name", "usage", key, "a (provider name, resource class) that is kept"
+        )
 
     @classmethod
     def joined(cls, parts: Iterable[Usage]) -> Usage:

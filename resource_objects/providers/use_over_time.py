@@ -186,17 +186,17 @@ def span(
     """Return until when is told, and until when an interval without an end counts.
 
     :param now: by the clock of the ledger
-    :raises UseNotRecorded: if it never was recorded, or ended before
-    :raises InvalidField: if the time between is none, or is all to come
+    :raises NotSupported: if it never was recorded, or ended before
+    :raises InvalidInput: if the time between is none, or is all to come
     """
     if recording is None:
-        raise exceptions.UseNotRecorded("use over time", HOW)
+        raise exceptions.NotSupported("use over time", "use over time", HOW)
     if recording.until is not None and since >= recording.until:
         ended = f"it was switched off at {recording.until:%Y-%m-%d %H:%M:%S} UTC; {HOW}"
-        raise exceptions.UseNotRecorded("use over time", ended)
+        raise exceptions.NotSupported("use over time", "use over time", ended)
     if since >= now:
         before = f"a moment before now, which is {now.isoformat()}"
-        raise exceptions.InvalidField("since", since.isoformat(), before)
+        raise exceptions.InvalidInput("field", "since", since.isoformat(), before)
     upto = now if until is None else min(until, now)
     return upto, upto if recording.until is None else min(upto, recording.until)
 
@@ -210,7 +210,7 @@ ByClass: TypeAlias = Mapping[str, int]
 def by_class(held: Iterable[Use]) -> ByClass:
     """Return what is held of each class, over all providers.
 
-    :raises InvalidAmount: for more than can be kept as one amount
+    :raises InvalidInput: for more than can be kept as one amount
 
     >>> by_class([Use("uuid-0", "PGPU", 1), Use("uuid-1", "PGPU", 1), Use("uuid-1", "VCPU", 4)])
     {'PGPU': 2, 'VCPU': 4}
@@ -220,7 +220,7 @@ def by_class(held: Iterable[Use]) -> ByClass:
         kind = use.resource_class
         amount = found[kind] = found.get(kind, 0) + use.amount
         if amount > MAX_AMOUNT:
-            raise exceptions.InvalidAmount(f"use of {kind} over time", amount, _AT_MOST)
+            raise exceptions.InvalidInput("amount", f"use of {kind} over time", amount, _AT_MOST)
     return found
 
 

@@ -57,8 +57,8 @@ class WaitOrder:
     takes it out again. ``renews`` says that it entered before. ``lease`` is for how long it is
     there from now on.
 
-    :raises InvalidName: for what is no name of a consumer
-    :raises InvalidField: if it waits for nothing, or the lease is not above 0
+    :raises InvalidInput: for what is no name of a consumer
+    :raises InvalidInput: if it waits for nothing, or the lease is not above 0
     """
 
     consumer: str
@@ -71,9 +71,9 @@ class WaitOrder:
     def __post_init__(self) -> None:
         names.consumer_name(self.consumer)
         if not self.awaits:
-            raise exceptions.InvalidField("awaits", self.awaits, "something to wait for")
+            raise exceptions.InvalidInput("field", "awaits", self.awaits, "something to wait for")
         if self.lease <= datetime.timedelta(0):
-            raise exceptions.InvalidField("lease", self.lease, "a timedelta above 0")
+            raise exceptions.InvalidInput("field", "lease", self.lease, "a timedelta above 0")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

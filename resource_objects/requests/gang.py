@@ -65,7 +65,7 @@ class Gang:
 
     Each argument after the members is for all of them: ``at_most`` counts them together.
 
-    :raises InvalidRequest: for what is no such thing, or contradicts itself
+    :raises InvalidInput: for what is no such thing, or contradicts itself
 
     >>> gang = Gang([Member("driver", "VCPU=2"), Member("worker", "VCPU=4,PGPU=1", count=8)],
     ...             together="rack", at_most={"host": 4})
@@ -75,7 +75,7 @@ class Gang:
     9
     >>> Gang([Member("worker", "VCPU=4", count=8)], together="rack", at_most={"rack": 4})
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidRequest: gang: got 'all in one rack', expected at least 8 ...
+    resource_objects.exceptions.InvalidInput: gang: got 'all in one rack', expected at least 8 ...
     """
 
     members: Sequence[Member]
@@ -84,16 +84,16 @@ class Gang:
 
     def __post_init__(self) -> None:
         if not isinstance(self.members, list | tuple) or not self.members:
-            raise exceptions.InvalidRequest("gang", self.members, "a list of members")
+            raise exceptions.InvalidInput("request", "gang", self.members, "a list of members")
         for one in self.members:
             if not isinstance(one, Member):
-                raise exceptions.InvalidRequest("gang", one, "a Member")
+                raise exceptions.InvalidInput("request", "gang", one, "a Member")
         _set(self, members=tuple(self.members), at_most=_bounds(self.at_most))
         _set(self, together=_level(self.together))
         seen: set[str] = set()
         for name in (name for one in self.members for name in one.names):
             if name in seen:
-                raise exceptions.InvalidRequest("gang", name, "each member once")
+                raise exceptions.InvalidInput("request", "gang", name, "each member once")
             seen.add(name)
         _check_count("members", self.count)
         _check_together(self.together, self.at_most, self.count, "gang")
@@ -122,17 +122,17 @@ class Gang:
         ...                       "together": "rack"}))
         2 worker of PGPU=1; all in one rack
 
-        :raises InvalidRequest: naming what is wrong, also keys that mean nothing
+        :raises InvalidInput: naming what is wrong, also keys that mean nothing
         """
         known = read_keys("gang", given, ("members", "together", "at_most"))
         members = known.pop("members", None)
         if not isinstance(members, Mapping):
-            raise exceptions.InvalidRequest("members", members, "{name: what it asks}")
+            raise exceptions.InvalidInput("request", "members", members, "{name: what it asks}")
         every = []
         for name, one in members.items():
             said = read_keys(f"member {name}", one, ("request", "count", "at_most", "together"))
             if "request" not in said:
-                raise exceptions.InvalidRequest(f"member {name}", dict(said), "a request")
+                raise exceptions.InvalidInput("request", f"member {name}", dict(said), "a request")
             every.append(Member(name, **said))
         return cls(every, **known)
 
@@ -148,7 +148,7 @@ def _set(value: Any, **fields: object) -> None:
 
 def _check_count(what: str, count: object) -> None:
     if type(count) is not int or not 1 <= count <= MAX_AMOUNT:
-        raise exceptions.InvalidRequest(what, count, f"an integer from 1 to {MAX_AMOUNT}")
+        raise exceptions.InvalidInput("request", what, count, f"an integer from 1 to {MAX_AMOUNT}")
 
 
 def _level(level: object) -> str | None:
@@ -157,7 +157,7 @@ def _level(level: object) -> str | None:
 
 def _bounds(given: object) -> FrozenDict:
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidRequest("at_most", given, "{level: how many}")
+        raise exceptions.InvalidInput("request", "at_most", given, "{level: how many}")
     for level, count in given.items():
         _check_count(f"at_most {names.label(level, 'level')}", count)
     return FrozenDict(given)
@@ -166,8 +166,11 @@ def _bounds(given: object) -> FrozenDict:
 def _check_together(level: str | None, at_most: Mapping[str, int], count: int, what: str) -> None:
     """Refuse to ask for all in one place that may not have them all."""
     if level is not None and at_most.get(level, count) < count:
-        raise exceptions.InvalidRequest(
-            what, f"all in one {level}", f"at least {count} per {level}, not {at_most[level]}"
+        raise exceptions.InvalidInput(
+            "request",
+            what,
+            f"all in one {level}",
+            f"at least {count} per {level}, not {at_most[level]}",
         )
 
 

@@ -94,10 +94,10 @@ def parse(given: str | Iterable[tuple[str, str]]) -> ParsedQuery:
     Cost: some 150 microseconds for a request of one group, 50 for each more.
 
     :param given: the query string, without ``?``; or its keys and values, decoded
-    :raises InvalidRequest: for what cannot be; each naming the key, the value and what is expected
-    :raises DuplicateKey: for a key or class that is said twice where one is meant
-    :raises InvalidAmount: for an amount or limit that is no whole number from 1 to 2**63 - 1
-    :raises UnknownTrait: for a trait that does not exist (InvalidTrait: that cannot); so classes
+    :raises InvalidInput: for what cannot be; each naming the key, the value and what is expected
+    :raises InvalidInput: for a key or class that is said twice where one is meant
+    :raises InvalidInput: for an amount or limit that is no whole number from 1 to 2**63 - 1
+    :raises InvalidInput: for a trait that does not exist (InvalidTrait: that cannot); so classes
 
     >>> asked = parse("resources=VCPU:1&required=in:CUSTOM_A,CUSTOM_B&resources_NIC=SRIOV_NET_VF:1"
     ...               "&required_NIC=!CUSTOM_SLOW&limit=10")
@@ -107,7 +107,7 @@ def parse(given: str | Iterable[tuple[str, str]]) -> ParsedQuery:
     10
     >>> parse("resources=VCPU:0")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidAmount: resources: got '0', expected a whole number...
+    resource_objects.exceptions.InvalidInput: resources: got '0', expected a whole number...
     """
     by_suffix, wide = sorted_out(pairs(given))
     check_groups(by_suffix, wide)
@@ -131,28 +131,30 @@ def format(request: Request, limit: int | None = None) -> str:
     microseconds for a request of one group.
 
     :param limit: how many candidates, from 1 on; None for all
-    :raises InvalidRequest: for what a query cannot say: where something goes (NUMA topologies,
+    :raises InvalidInput: for what a query cannot say: where something goes (NUMA topologies,
         devices), a level that all has to be near at, traits of one class, aggregates whose names
         read as something else, a group that says nothing, several named groups without a policy
-    :raises InvalidAmount: for a limit that is none
+    :raises InvalidInput: for a limit that is none
 
     >>> format(Request("VCPU=1", required=["CUSTOM_A"], member_of=["rack1"]), limit=10)
     'resources=VCPU:1&required=CUSTOM_A&member_of=rack1&limit=10'
     >>> format(Request("VCPU=1", traits_of={"VCPU": ["CUSTOM_A"]}))
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidRequest: traits_of: got 'VCPU', expected none: ...
+    resource_objects.exceptions.InvalidInput: traits_of: got 'VCPU', expected none: ...
     """
     if not isinstance(request, Request):
-        raise exceptions.InvalidRequest("request", request, "a Request")
+        raise exceptions.InvalidInput("request", "request", request, "a Request")
     pairs = [pair for group in request.groups for pair in _said(group)]
     pairs += _said_of_all(request)
     if limit is not None:
         if type(limit) is not int:
-            raise exceptions.InvalidAmount("limit", limit, "an integer from 1 on, or None")
+            raise exceptions.InvalidInput("amount", "limit", limit, "an integer from 1 on, or None")
         pairs.append(("limit", str(read_number("limit", str(limit)))))
     text = urllib.parse.urlencode(pairs, safe=":,!/")
     if len(text) > MAX_LENGTH:
-        raise exceptions.InvalidRequest("request", text, f"one of at most {MAX_LENGTH} characters")
+        raise exceptions.InvalidInput(
+            "request", "request", text, f"one of at most {MAX_LENGTH} characters"
+        )
     return text
 
 
@@ -161,10 +163,10 @@ def _said(group: RequestGroup) -> Iterator[tuple[str, str]]:
     suffix = group.suffix
     if suffix and not group.resources and not group.has_conditions:
         expected = "an amount or a condition: a query names a group by what it says of it"
-        raise exceptions.InvalidRequest(f"group {suffix}", "nothing", expected)
+        raise exceptions.InvalidInput("request", f"group {suffix}", "nothing", expected)
     for name, _, _ in group.traits_of:
         expected = "none: a query cannot say traits of one class"
-        raise exceptions.InvalidRequest(f"traits_of{suffix}", name, expected)
+        raise exceptions.InvalidInput("request", f"traits_of{suffix}", name, expected)
     if group.resources:
         key = f"resources{suffix}"
         yield key, format_amounts(key, group)
@@ -185,12 +187,12 @@ def _said_of_all(request: Request) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of the request as a whole."""
     if request.near is not None:
         expected = "none: a query says what is near by groups and same_subtree"
-        raise exceptions.InvalidRequest("near", request.near, expected)
+        raise exceptions.InvalidInput("request", "near", request.near, expected)
     if request.group_policy is not None:
         yield "group_policy", request.group_policy
     elif len(request.named) > 1:
         expected = "none or isolate: a query says it where there are several named groups"
-        raise exceptions.InvalidRequest("group_policy", None, expected)
+        raise exceptions.InvalidInput("request", "group_policy", None, expected)
     for some in request.same_subtree:
         yield "same_subtree", ",".join(sorted(some))
     if request.root_required or request.root_forbidden:
@@ -219,21 +221,25 @@ def pairs(given: object) -> Iterator[tuple[str, str]]:
     if isinstance(given, str):
         given = _split(given)
     if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
-        raise exceptions.InvalidRequest("query", given, "a query string, or keys and values")
+        raise exceptions.InvalidInput(
+            "request", "query", given, "a query string, or keys and values"
+        )
     for pair in given:
         is_pair = isinstance(pair, tuple | list) and len(pair) == 2
         if not is_pair or not all(isinstance(word, str) for word in pair):
-            raise exceptions.InvalidRequest("query", pair, "a key and its value, both text")
+            raise exceptions.InvalidInput(
+                "request", "query", pair, "a key and its value, both text"
+            )
         key, value = pair
         if not value.strip():
-            raise exceptions.InvalidRequest(key, value, "a value")
+            raise exceptions.InvalidInput("request", key, value, "a value")
         yield key, value
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of a query string; ``;`` separates as ``&`` does."""
     if len(text) > MAX_LENGTH:
-        raise exceptions.InvalidRequest("query", text, f"at most {MAX_LENGTH} characters")
+        raise exceptions.InvalidInput("request", "query", text, f"at most {MAX_LENGTH} characters")
     for item in re.split("[&;]", text):
         if not item:
             continue
@@ -244,7 +250,9 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
                 urllib.parse.unquote_plus(value, errors="strict"),
             )
         except UnicodeDecodeError as error:
-            raise exceptions.InvalidRequest("query", item, "percent-encoded UTF-8") from error
+            raise exceptions.InvalidInput(
+                "request", "query", item, "percent-encoded UTF-8"
+            ) from error
 
 
 def sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Words], Words]:
@@ -261,42 +269,44 @@ def sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Words], Word
         else:
             raise _unknown(key)
         if name in words and name not in _REPEATED:
-            raise exceptions.DuplicateKey("query", key, "this key once")
+            raise exceptions.InvalidInput("repetition", "query", key, "this key once")
         words.setdefault(name, []).append(value)
     return groups, wide
 
 
-def _unknown(key: str) -> exceptions.InvalidRequest:
+def _unknown(key: str) -> exceptions.InvalidInput:
     found = _MALFORMED.fullmatch(key)
     if found:
         expected = f"{found[1]} and a suffix of 1 to 64 of A-Z, a-z, 0-9, _ and -"
     else:
         expected = f"one of {', '.join(_OF_REQUEST)}, or with a suffix {', '.join(_OF_GROUP)}"
-    return exceptions.InvalidRequest("query", key, expected)
+    return exceptions.InvalidInput("request", "query", key, expected)
 
 
 def check_groups(groups: Mapping[str, Words], wide: Words) -> None:
     """Raise for groups that say too little."""
     if not any("resources" in words for words in groups.values()):
-        raise exceptions.InvalidRequest("resources", "nothing", AMOUNTS)
+        raise exceptions.InvalidInput("request", "resources", "nothing", AMOUNTS)
     if len(groups) > MAX_GROUPS:
-        raise exceptions.InvalidRequest("query", f"{len(groups)} groups", f"at most {MAX_GROUPS}")
+        raise exceptions.InvalidInput(
+            "request", "query", f"{len(groups)} groups", f"at most {MAX_GROUPS}"
+        )
     named = _some(suffix for suffix in groups if suffix)
     linked = [(text, read_suffixes("same_subtree", text)) for text in wide.get("same_subtree", ())]
     for text, some in linked:
         if not some <= groups.keys():
             expected = f"suffixes of groups of the query: {named}"
-            raise exceptions.InvalidRequest("same_subtree", text, expected)
+            raise exceptions.InvalidInput("request", "same_subtree", text, expected)
     in_some = frozenset[str]().union(*(some for _, some in linked))
     for suffix, words in groups.items():
         if "resources" not in words and suffix not in in_some:
             name, said = next(iter(words.items()))
             or_linked = f", or same_subtree={suffix},..." if suffix else ""
             expected = f"resources{suffix}=... beside it{or_linked}"
-            raise exceptions.InvalidRequest(name + suffix, said[0], expected)
+            raise exceptions.InvalidInput("request", name + suffix, said[0], expected)
     if len(groups.keys() - {""}) > 1 and "group_policy" not in wide:
         expected = f"none or isolate, for the groups {named}"
-        raise exceptions.InvalidRequest("group_policy", "nothing", expected)
+        raise exceptions.InvalidInput("request", "group_policy", "nothing", expected)
 
 
 def _some(suffixes: Iterable[str]) -> str:
@@ -335,7 +345,7 @@ def _read_traits(key: str, said: Iterable[str]) -> dict[str, Any]:
     for some in any_of:
         if some <= forbidden:
             expected = "at least one trait that is not forbidden too"
-            raise exceptions.InvalidRequest(key, f"in:{','.join(sorted(some))}", expected)
+            raise exceptions.InvalidInput("request", key, f"in:{','.join(sorted(some))}", expected)
     return {"required": required, "forbidden": forbidden, "any_of": any_of}
 
 
@@ -351,7 +361,7 @@ def _read_aggregates(key: str, said: Iterable[str]) -> dict[str, Any]:
     for some in member_of:
         if some <= not_member_of:
             expected = "at least one aggregate that is not forbidden too"
-            raise exceptions.InvalidRequest(key, format_aggregates(key, some), expected)
+            raise exceptions.InvalidInput("request", key, format_aggregates(key, some), expected)
     return {"member_of": member_of, "not_member_of": not_member_of}
 
 
@@ -360,7 +370,7 @@ def read_wide(wide: Words) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in wide.get("group_policy", ()):
         if text not in POLICIES:
-            raise exceptions.InvalidRequest("group_policy", text, " or ".join(POLICIES))
+            raise exceptions.InvalidInput("request", "group_policy", text, " or ".join(POLICIES))
         found["group_policy"] = text
     found["same_subtree"] = [
         read_suffixes("same_subtree", text) for text in wide.get("same_subtree", ())
@@ -375,7 +385,7 @@ def read_wide(wide: Words) -> dict[str, Any]:
 def _check_conflict(key: str, required: Set[str], forbidden: Set[str]) -> None:
     both = sorted(required & forbidden)
     if both:
-        raise exceptions.InvalidRequest(key, both, "traits that are not forbidden too")
+        raise exceptions.InvalidInput("request", key, both, "traits that are not forbidden too")
 
 
 # --- values: amounts, traits, aggregates, trees ---------------------------------------------------
@@ -396,7 +406,7 @@ def named_by(key: str) -> Iterator[None]:
     try:
         yield
     except exceptions.InvalidInput as error:
-        raise type(error)(key, error.value, error.expected) from error
+        raise error.renamed(key, error.value) from error
 
 
 def read_number(
@@ -404,23 +414,23 @@ def read_number(
 ) -> int:
     """Return a number from 1 on, in ASCII digits.
 
-    :raises InvalidAmount: for anything else
+    :raises InvalidInput: for anything else
 
     >>> read_number("limit", "10")
     10
     """
     found = int(text) if _DIGITS.match(text) else 0
     if not 1 <= found <= MAX_AMOUNT:
-        raise exceptions.InvalidAmount(key, text, expected)
+        raise exceptions.InvalidInput("amount", key, text, expected)
     return found
 
 
 def read_amounts(key: str, text: str) -> dict[str, int]:
     """Return ``{class: amount}``.
 
-    :raises InvalidRequest: for what is no list of classes and amounts, or cannot be counted
-    :raises InvalidAmount: for an amount that is no whole number from 1 to 2**63 - 1
-    :raises DuplicateKey: for a class that is said twice
+    :raises InvalidInput: for what is no list of classes and amounts, or cannot be counted
+    :raises InvalidInput: for an amount that is no whole number from 1 to 2**63 - 1
+    :raises InvalidInput: for a class that is said twice
 
     >>> read_amounts("resources", "VCPU:1,MEMORY_MB:512")
     {'VCPU': 1, 'MEMORY_MB': 512}
@@ -429,13 +439,13 @@ def read_amounts(key: str, text: str) -> dict[str, int]:
     for item in text.split(","):
         name, colon, digits = item.partition(":")
         if not colon or ":" in digits:
-            raise exceptions.InvalidRequest(key, item, AMOUNTS)
+            raise exceptions.InvalidInput("request", key, item, AMOUNTS)
         with named_by(key):
             kind = catalog.resource(name)
         if kind.amount_kind is not IntegerAmount:
-            raise exceptions.InvalidRequest(key, item, "a class that is counted")
+            raise exceptions.InvalidInput("request", key, item, "a class that is counted")
         if name in found:
-            raise exceptions.DuplicateKey(key, name, "each class once")
+            raise exceptions.InvalidInput("repetition", key, name, "each class once")
         expected = f"a whole number of {name} from 1 to {MAX_AMOUNT}"
         found[kind.name] = read_number(key, digits, expected)
     return found
@@ -444,7 +454,7 @@ def read_amounts(key: str, text: str) -> dict[str, int]:
 def add_up(key: str, total: Counter[str], some: Mapping[str, int]) -> None:
     """Add the amounts of a group to those of the others.
 
-    :raises InvalidAmount: if it is more of a class than there can be
+    :raises InvalidInput: if it is more of a class than there can be
 
     >>> total = Counter(VCPU=1)
     >>> add_up("resources1", total, {"VCPU": 2})
@@ -455,21 +465,24 @@ def add_up(key: str, total: Counter[str], some: Mapping[str, int]) -> None:
     for name in some:
         if total[name] > MAX_AMOUNT:
             expected = f"at most {MAX_AMOUNT} of {name} over all groups"
-            raise exceptions.InvalidAmount(key, some[name], expected)
+            raise exceptions.InvalidInput("amount", key, some[name], expected)
 
 
 def format_amounts(key: str, group: RequestGroup) -> str:
     """Return the amounts of a group, in the order in which they are kept.
 
-    :raises InvalidRequest: for an amount that is no count
+    :raises InvalidInput: for an amount that is no count
 
     >>> format_amounts("resources", RequestGroup("MEMORY_MB=512,VCPU=1"))
     'VCPU:1,MEMORY_MB:512'
     """
     for kind, amount in group.resources.items():
         if type(amount) is not IntegerAmount:
-            raise exceptions.InvalidRequest(
-                key, f"{kind}={amount}", "counts: a query cannot say where something goes"
+            raise exceptions.InvalidInput(
+                "request",
+                key,
+                f"{kind}={amount}",
+                "counts: a query cannot say where something goes",
             )
     return ",".join(f"{kind}:{amount}" for kind, amount in group.resources.items())
 
@@ -477,8 +490,8 @@ def format_amounts(key: str, group: RequestGroup) -> str:
 def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return what is required and what is forbidden by ``T1,!T2``.
 
-    :raises InvalidRequest: for a list with nothing between two commas
-    :raises InvalidTrait: for a name that no trait can have; so for unknown ones
+    :raises InvalidInput: for a list with nothing between two commas
+    :raises InvalidInput: for a name that no trait can have; so for unknown ones
 
     >>> required, forbidden = read_traits("required", "CUSTOM_A,!CUSTOM_B")
     >>> sorted(required), sorted(forbidden)
@@ -486,7 +499,7 @@ def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
     """
     told = [item.strip() for item in text.split(",")]
     if "" in told or "!" in told:
-        raise exceptions.InvalidRequest(key, text, TRAITS)
+        raise exceptions.InvalidInput("request", key, text, TRAITS)
     with named_by(key):
         required = known_traits(item for item in told if not item.startswith("!"))
         return required, known_traits(item[1:] for item in told if item.startswith("!"))
@@ -495,15 +508,15 @@ def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
 def read_any_trait(key: str, text: str) -> frozenset[str]:
     """Return the traits of ``in:T1,T2``, of which one is enough.
 
-    :raises InvalidRequest: for an empty item, or one with ``!``
-    :raises InvalidTrait: for a name that no trait can have; so for unknown ones
+    :raises InvalidInput: for an empty item, or one with ``!``
+    :raises InvalidInput: for a name that no trait can have; so for unknown ones
 
     >>> sorted(read_any_trait("required", "in:CUSTOM_A,CUSTOM_B"))
     ['CUSTOM_A', 'CUSTOM_B']
     """
     told = [item.strip() for item in text.removeprefix("in:").split(",")]
     if any(not item or item.startswith("!") for item in told):
-        raise exceptions.InvalidRequest(key, text, ANY_TRAIT)
+        raise exceptions.InvalidInput("request", key, text, ANY_TRAIT)
     with named_by(key):
         return known_traits(told)
 
@@ -520,8 +533,8 @@ def format_traits(required: Collection[str], forbidden: Collection[str]) -> str:
 def read_aggregates(key: str, text: str) -> tuple[frozenset[str], bool]:
     """Return aggregates and whether they are forbidden.
 
-    :raises InvalidRequest: for several without ``in:``, or ``!`` before one of a list
-    :raises InvalidName: for what no aggregate is called
+    :raises InvalidInput: for several without ``in:``, or ``!`` before one of a list
+    :raises InvalidInput: for what no aggregate is called
 
     >>> read_aggregates("member_of", "!rack1")
     (frozenset({'rack1'}), True)
@@ -530,7 +543,7 @@ def read_aggregates(key: str, text: str) -> tuple[frozenset[str], bool]:
     listed = text.removeprefix("!")
     told = listed.removeprefix("in:").split(",") if listed.startswith("in:") else [listed]
     if any(not _is_plain(name) for name in told):
-        raise exceptions.InvalidRequest(key, text, AGGREGATES)
+        raise exceptions.InvalidInput("request", key, text, AGGREGATES)
     with named_by(key):
         return frozenset(map(names.aggregate_name, told)), forbidden
 
@@ -538,7 +551,7 @@ def read_aggregates(key: str, text: str) -> tuple[frozenset[str], bool]:
 def format_aggregates(key: str, some: Collection[str], *, forbidden: bool = False) -> str:
     """Return ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``.
 
-    :raises InvalidRequest: for a name that would read as something else
+    :raises InvalidInput: for a name that would read as something else
 
     >>> format_aggregates("member_of", ["rack2", "rack1"], forbidden=True)
     '!in:rack1,rack2'
@@ -548,7 +561,7 @@ def format_aggregates(key: str, some: Collection[str], *, forbidden: bool = Fals
             expected = (
                 "an aggregate without a comma in its name, that starts neither with ! nor in:"
             )
-            raise exceptions.InvalidRequest(key, name, expected)
+            raise exceptions.InvalidInput("request", key, name, expected)
     one = "in:" if len(some) > 1 else ""
     return f"{'!' if forbidden else ''}{one}{','.join(sorted(some))}"
 
@@ -561,7 +574,7 @@ def _is_plain(name: str) -> bool:
 def read_tree(key: str, text: str) -> str:
     """Return the name or uuid of a provider.
 
-    :raises InvalidName: for what no provider is called
+    :raises InvalidInput: for what no provider is called
 
     >>> read_tree("in_tree", "host0")
     'host0'
@@ -573,7 +586,7 @@ def read_tree(key: str, text: str) -> str:
 def read_suffixes(key: str, text: str) -> frozenset[str]:
     """Return the suffixes of groups.
 
-    :raises InvalidRequest: for an empty one, which is no named group
+    :raises InvalidInput: for an empty one, which is no named group
 
     >>> sorted(read_suffixes("same_subtree", "_A,_B"))
     ['_A', '_B']
@@ -581,5 +594,5 @@ def read_suffixes(key: str, text: str) -> frozenset[str]:
     told = frozenset(item.strip() for item in text.split(","))
     if "" in told:
         expected = "suffixes of named groups with commas between, such as _A,_B"
-        raise exceptions.InvalidRequest(key, text, expected)
+        raise exceptions.InvalidInput("request", key, text, expected)
     return told

@@ -79,7 +79,7 @@ class Request(base.ResourceObject, frozen=True):
     VCPU=16,MEMORY_MB=65536,PGPU=3 required=CUSTOM_H100; _NIC: SRIOV_NET_VF=1 required=CUSTOM_FAST
     >>> Request("")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidRequest: request: got '', expected an amount of something
+    resource_objects.exceptions.InvalidInput: request: got '', expected an amount of something
     """
 
     # Version 1.0: Initial version
@@ -114,13 +114,13 @@ class Request(base.ResourceObject, frozen=True):
         :param groups: the named groups
         :param of_unnamed: conditions of the group without a name, as for
             :class:`~resource_objects.requests.RequestGroup`
-        :raises InvalidRequest: for a request that contradicts itself, has more than 1000 groups, or
+        :raises InvalidInput: for a request that contradicts itself, has more than 1000 groups, or
             says more than 2**20 characters of names
-        :raises UnknownResourceClass: for a class that does not exist; so for other names
+        :raises InvalidInput: for a class that does not exist; so for other names
         """
         if "suffix" in of_unnamed:
-            raise exceptions.InvalidRequest(
-                "suffix", of_unnamed["suffix"], "none: other groups are given as groups"
+            raise exceptions.InvalidInput(
+                "request", "suffix", of_unnamed["suffix"], "none: other groups are given as groups"
             )
         super().__init__(
             groups=(RequestGroup(resources, **of_unnamed), *groups),
@@ -142,7 +142,7 @@ class Request(base.ResourceObject, frozen=True):
     def from_dict(cls, given: Any) -> Self:
         """Return the request that plain data says: text of amounts, or what :meth:`to_dict` gives.
 
-        :raises InvalidRequest: for what is no such thing, also keys that mean nothing; else as the
+        :raises InvalidInput: for what is no such thing, also keys that mean nothing; else as the
             constructor
 
         >>> asked = {"resources": {"VCPU": 2}, "groups": [{"suffix": "_A", "resources": "PGPU=1"}]}
@@ -156,7 +156,7 @@ class Request(base.ResourceObject, frozen=True):
         known = read_keys("request", given, ("resources", *_OF_GROUP, "groups", *_OF_REQUEST))
         groups = known.pop("groups", ())
         if not _is_list(groups):
-            raise exceptions.InvalidRequest("groups", groups, "a list of groups")
+            raise exceptions.InvalidInput("request", "groups", groups, "a list of groups")
         amounts = amounts_of("resources", known.pop("resources", ""))
         return cls(amounts, groups=[RequestGroup.from_dict(one) for one in groups], **known)
 
@@ -237,10 +237,13 @@ class Request(base.ResourceObject, frozen=True):
         self._check_suffixes(suffixes)
         if not any(group.resources for group in self.groups):
             told = "; ".join(str(group) for group in self.named)
-            raise exceptions.InvalidRequest("request", told, "an amount of something")
+            raise exceptions.InvalidInput("request", "request", told, "an amount of something")
         if not self.unnamed.resources and self.unnamed.has_conditions:
-            raise exceptions.InvalidRequest(
-                "request", str(self.unnamed), "an amount in the group that has conditions"
+            raise exceptions.InvalidInput(
+                "request",
+                "request",
+                str(self.unnamed),
+                "an amount in the group that has conditions",
             )
         self._check_subtrees(set(suffixes[1:]))
         self._check_sums()
@@ -250,55 +253,73 @@ class Request(base.ResourceObject, frozen=True):
     def _check_near(self) -> None:
         if self.near is None:
             if self.near_policy is not None:
-                raise exceptions.InvalidRequest(
-                    "near_policy", self.near_policy, "a level beside it, such as near='numa'"
+                raise exceptions.InvalidInput(
+                    "request",
+                    "near_policy",
+                    self.near_policy,
+                    "a level beside it, such as near='numa'",
                 )
             return
         check_level("near", self.near)
         if self.compatibility is not None:
-            raise exceptions.InvalidRequest(
-                "near", self.near, f"none by the rules of {self.compatibility}: same_subtree"
+            raise exceptions.InvalidInput(
+                "request",
+                "near",
+                self.near,
+                f"none by the rules of {self.compatibility}: same_subtree",
             )
 
     def _check_size(self) -> None:
         if len(self.groups) > MAX_GROUPS:
-            raise exceptions.InvalidRequest("groups", len(self.groups), f"at most {MAX_GROUPS}")
+            raise exceptions.InvalidInput(
+                "request", "groups", len(self.groups), f"at most {MAX_GROUPS}"
+            )
         length = sum([group._length() for group in self.groups])
         said = itertools.chain(self.root_required, self.root_forbidden, *self.same_subtree)
         length += sum(map(len, said))
         if length > MAX_LENGTH:
-            raise exceptions.InvalidRequest(
-                "request", f"{length} characters", f"at most {MAX_LENGTH} in all names"
+            raise exceptions.InvalidInput(
+                "request", "request", f"{length} characters", f"at most {MAX_LENGTH} in all names"
             )
 
     def _check_suffixes(self, suffixes: list[str]) -> None:
         if not suffixes or suffixes[0] or "" in suffixes[1:]:
-            raise exceptions.InvalidRequest(
-                "groups", suffixes, "one group without a suffix, first, and others with one"
+            raise exceptions.InvalidInput(
+                "request",
+                "groups",
+                suffixes,
+                "one group without a suffix, first, and others with one",
             )
         if len(set(suffixes)) < len(suffixes):
             twice = sorted({suffix for suffix in suffixes if suffixes.count(suffix) > 1})
-            raise exceptions.InvalidRequest("groups", twice, "each suffix once")
+            raise exceptions.InvalidInput("request", "groups", twice, "each suffix once")
 
     def _check_sums(self) -> None:
         try:
             if self.named:
                 self.resources  # noqa: B018  (the sum is what is looked at)
-        except exceptions.InvalidAmount as error:
-            raise exceptions.InvalidRequest(error.what, error.value, error.expected) from error
+        except exceptions.InvalidInput as error:
+            if not error.is_about("amount"):
+                raise
+            raise exceptions.InvalidInput(
+                "request", error.what, error.value, error.expected
+            ) from error
 
     def _check_subtrees(self, suffixes: set[str]) -> None:
         for some in self.same_subtree:
             unknown = sorted(some - suffixes)
             if unknown or not some:
-                raise exceptions.InvalidRequest(
-                    "same_subtree", unknown, f"suffixes of groups, of {sorted(suffixes)}"
+                raise exceptions.InvalidInput(
+                    "request", "same_subtree", unknown, f"suffixes of groups, of {sorted(suffixes)}"
                 )
         in_some = frozenset[str]().union(*self.same_subtree)
         for group in self.named:
             if not group.resources and group.suffix not in in_some:
-                raise exceptions.InvalidRequest(
-                    f"group {group.suffix}", "nothing", "an amount, or its suffix in same_subtree"
+                raise exceptions.InvalidInput(
+                    "request",
+                    f"group {group.suffix}",
+                    "nothing",
+                    "an amount, or its suffix in same_subtree",
                 )
 
     def __str__(self) -> str:
@@ -346,33 +367,35 @@ def trait_of_level(level: str) -> str:
 def check_level(what: str, given: object) -> None:
     """Raise for what is no level.
 
-    :raises InvalidRequest: for what is neither ``numa`` nor a trait that there is
+    :raises InvalidInput: for what is neither ``numa`` nor a trait that there is
 
     >>> check_level("near", "socket")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidRequest: near: got 'socket', expected numa, or the trait ...
+    resource_objects.exceptions.InvalidInput: near: got 'socket', expected numa, or the trait ...
     """
     try:
         known_traits([trait_of_level(given)] if isinstance(given, str) else given)  # type: ignore
     except exceptions.InvalidInput as error:
         expected = "numa, or the trait of who stands for such a place, such as CUSTOM_SOCKET"
-        raise exceptions.InvalidRequest(what, given, expected) from error
+        raise exceptions.InvalidInput("request", what, given, expected) from error
 
 
 def _choice(what: str, value: object, known: tuple[str, ...]) -> Any:
     if value is not None and value not in known:
-        raise exceptions.InvalidRequest(what, value, f"{' or '.join(map(repr, known))}, or None")
+        raise exceptions.InvalidInput(
+            "request", what, value, f"{' or '.join(map(repr, known))}, or None"
+        )
     return value
 
 
 def _subtrees(given: object) -> tuple[frozenset[str], ...]:
     expected = "a list of lists of suffixes"
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise exceptions.InvalidRequest("same_subtree", given, expected)
+        raise exceptions.InvalidInput("request", "same_subtree", given, expected)
     found: dict[frozenset[str], None] = {}
     for some in given:
         if isinstance(some, str | bytes) or not isinstance(some, Iterable):
-            raise exceptions.InvalidRequest("same_subtree", some, expected)
+            raise exceptions.InvalidInput("request", "same_subtree", some, expected)
         found[frozenset(map(str, some))] = None
     return tuple(sorted(found, key=sorted))
 
@@ -443,7 +466,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
     _A: VCPU=2 any_of=CUSTOM_A|CUSTOM_B member_of=rack1 in_tree=host0
     >>> RequestGroup("VCPU=2", required=["CUSTOM_A"], forbidden=["CUSTOM_A"])
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidRequest: forbidden: got ['CUSTOM_A'], expected traits ...
+    resource_objects.exceptions.InvalidInput: forbidden: got ['CUSTOM_A'], expected traits ...
     """
 
     # Version 1.0: Initial version
@@ -489,12 +512,12 @@ class RequestGroup(base.ResourceObject, frozen=True):
     def from_dict(cls, given: Any) -> Self:
         """Return the named group that plain data says, as :meth:`to_dict` gives it.
 
-        :raises InvalidRequest: for what is no such thing, also keys that mean nothing
+        :raises InvalidInput: for what is no such thing, also keys that mean nothing
         """
         known = read_keys("group", given, ("suffix", "resources", *_OF_GROUP))
         suffix = known.pop("suffix", "")
         if not isinstance(suffix, str) or not suffix:
-            raise exceptions.InvalidRequest("suffix", suffix, "the name of the group")
+            raise exceptions.InvalidInput("request", "suffix", suffix, "the name of the group")
         return cls(amounts_of("resources", known.pop("resources", "")), suffix=suffix, **known)
 
     def to_dict(self) -> dict[str, Any]:
@@ -523,8 +546,8 @@ class RequestGroup(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.suffix and not _SUFFIX.fullmatch(self.suffix):
-            raise exceptions.InvalidRequest(
-                "suffix", self.suffix, "1 to 64 of A-Z, a-z, 0-9, _ and -, or nothing"
+            raise exceptions.InvalidInput(
+                "request", "suffix", self.suffix, "1 to 64 of A-Z, a-z, 0-9, _ and -, or nothing"
             )
         where = f"group {self.suffix}: " if self.suffix else ""
         self._check_amounts(where)
@@ -535,16 +558,23 @@ class RequestGroup(base.ResourceObject, frozen=True):
     def _check_amounts(self, where: str) -> None:
         for kind, amount in self.resources.items():
             if amount.is_negative:
-                raise exceptions.InvalidRequest(f"{where}{kind.name}", amount, "an amount above 0")
+                raise exceptions.InvalidInput(
+                    "request", f"{where}{kind.name}", amount, "an amount above 0"
+                )
             if self.suffix and (amount.locates or kind.is_located):
-                raise exceptions.InvalidRequest(
-                    f"{where}{kind.name}", amount, "a count: what says where it goes has no name"
+                raise exceptions.InvalidInput(
+                    "request",
+                    f"{where}{kind.name}",
+                    amount,
+                    "a count: what says where it goes has no name",
                 )
         try:
             self.resources.counted()
-        except exceptions.InvalidAmount as error:
-            raise exceptions.InvalidRequest(
-                where + error.what, error.value, error.expected
+        except exceptions.InvalidInput as error:
+            if not error.is_about("amount"):
+                raise
+            raise exceptions.InvalidInput(
+                "request", where + error.what, error.value, error.expected
             ) from error
 
     def _check_classes(self, where: str) -> None:
@@ -552,8 +582,11 @@ class RequestGroup(base.ResourceObject, frozen=True):
         seen: set[str] = set()
         for name, required, forbidden in self.traits_of:
             if resource(name).name not in classes or name in seen:
-                raise exceptions.InvalidRequest(
-                    f"{where}traits_of", name, "classes that the group asks for, each once"
+                raise exceptions.InvalidInput(
+                    "request",
+                    f"{where}traits_of",
+                    name,
+                    "classes that the group asks for, each once",
                 )
             seen.add(name)
             check_traits(f"{where}{name}: ", required, forbidden)
@@ -561,8 +594,11 @@ class RequestGroup(base.ResourceObject, frozen=True):
             if self.suffix:  # one provider gives all of it
                 both += sorted(forbidden & self.required)
             if both:
-                raise exceptions.InvalidRequest(
-                    f"{where}traits_of {name}", both, "traits that do not contradict the group's"
+                raise exceptions.InvalidInput(
+                    "request",
+                    f"{where}traits_of {name}",
+                    both,
+                    "traits that do not contradict the group's",
                 )
 
     def __str__(self) -> str:
@@ -617,10 +653,12 @@ class RequestGroup(base.ResourceObject, frozen=True):
 def read_keys(what: str, given: object, known: tuple[str, ...]) -> dict[str, Any]:
     """Return a mapping of plain data, or raise for what is none or says what means nothing."""
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidRequest(what, given, f"a mapping with {', '.join(known)}")
+        raise exceptions.InvalidInput("request", what, given, f"a mapping with {', '.join(known)}")
     for key in given:
         if key not in known:
-            raise exceptions.InvalidRequest(f"{what}: key", key, f"one of {', '.join(known)}")
+            raise exceptions.InvalidInput(
+                "request", f"{what}: key", key, f"one of {', '.join(known)}"
+            )
     return dict(given)
 
 
@@ -629,7 +667,9 @@ def amounts_of(what: str, given: object) -> Amounts:
     if isinstance(given, str):
         return Amounts.parse(given)
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidRequest(what, given, "text such as VCPU=2, or {class: amount}")
+        raise exceptions.InvalidInput(
+            "request", what, given, "text such as VCPU=2, or {class: amount}"
+        )
     return Amounts(
         {
             name: resource(name).parse_amount(value) if isinstance(value, str) else value
@@ -645,17 +685,17 @@ def read_traits(what: str, given: object) -> frozenset[str]:
     ['CUSTOM_A', 'CUSTOM_B']
     """
     if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
-        raise exceptions.InvalidTrait(what, given, "a list of trait names")
+        raise exceptions.InvalidInput("trait", what, given, "a list of trait names")
     return known_traits(given)
 
 
 def read_any_of(given: object) -> tuple[frozenset[str], ...]:
     """Return sets of traits of which one each is enough, each set once, in a fixed order.
 
-    :raises InvalidRequest: for what is no list of lists, or a set of nothing
+    :raises InvalidInput: for what is no list of lists, or a set of nothing
     """
     if not _is_list(given):
-        raise exceptions.InvalidRequest("any_of", given, "a list of lists of traits")
+        raise exceptions.InvalidInput("request", "any_of", given, "a list of lists of traits")
     return _ordered(read_traits("any_of", some) for some in given)  # type: ignore[attr-defined]
 
 
@@ -667,11 +707,11 @@ def read_member_of(given: object) -> tuple[frozenset[str], ...]:
     """
     expected = "a list of aggregates, or of lists of those of which one is enough"
     if not _is_list(given):
-        raise exceptions.InvalidRequest("member_of", given, expected)
+        raise exceptions.InvalidInput("request", "member_of", given, expected)
     found = []
     for one in given:  # type: ignore[attr-defined]
         if not isinstance(one, str) and not _is_list(one):
-            raise exceptions.InvalidRequest("member_of", one, expected)
+            raise exceptions.InvalidInput("request", "member_of", one, expected)
         found.append(frozenset(map(names.aggregate_name, [one] if isinstance(one, str) else one)))
     return _ordered(found)
 
@@ -679,7 +719,7 @@ def read_member_of(given: object) -> tuple[frozenset[str], ...]:
 def read_aggregates(what: str, given: object) -> frozenset[str]:
     """Return aggregates, or raise for what is no list of them."""
     if not _is_list(given):
-        raise exceptions.InvalidRequest(what, given, "a list of aggregates")
+        raise exceptions.InvalidInput("request", what, given, "a list of aggregates")
     return frozenset(map(names.aggregate_name, given))  # type: ignore[call-overload]
 
 
@@ -695,13 +735,13 @@ def read_traits_of(given: object) -> tuple[TraitsOf, ...]:
         return given
     if not isinstance(given, Mapping):
         expected = "a mapping of resource classes to lists of traits"
-        raise exceptions.InvalidRequest("traits_of", given, expected)
+        raise exceptions.InvalidInput("request", "traits_of", given, expected)
     return tuple(_of_class(name, some) for name, some in sorted(given.items()))
 
 
 def _of_class(name: object, given: object) -> TraitsOf:
     if not _is_list(given) or not given:
-        raise exceptions.InvalidRequest(f"traits_of {name}", given, "a list of traits")
+        raise exceptions.InvalidInput("request", f"traits_of {name}", given, "a list of traits")
     told = [str(trait) for trait in given]  # type: ignore[attr-defined]
     required = [trait for trait in told if not trait.startswith("!")]
     forbidden = [trait[1:] for trait in told if trait.startswith("!")]
@@ -716,20 +756,23 @@ def check_traits(
 ) -> None:
     """Raise for traits that contradict each other, or that do not exist.
 
-    :raises InvalidRequest: naming those that are required and forbidden
-    :raises UnknownTrait: naming one that is neither standard nor custom
+    :raises InvalidInput: naming those that are required and forbidden
+    :raises InvalidInput: naming one that is neither standard nor custom
     """
     for some in (required, forbidden, *any_of):
         known_traits(some)
     both = sorted(required & forbidden)
     if both:
-        raise exceptions.InvalidRequest(
-            f"{where}forbidden", both, "traits that are not required too"
+        raise exceptions.InvalidInput(
+            "request", f"{where}forbidden", both, "traits that are not required too"
         )
     for some in any_of:
         if not some - forbidden:
-            raise exceptions.InvalidRequest(
-                f"{where}any_of", sorted(some), "at least one trait that is not forbidden"
+            raise exceptions.InvalidInput(
+                "request",
+                f"{where}any_of",
+                sorted(some),
+                "at least one trait that is not forbidden",
             )
 
 
@@ -738,12 +781,12 @@ def check_aggregates(
 ) -> None:
     """Raise for aggregates that contradict each other.
 
-    :raises InvalidRequest: naming those that one has to be in and must not be in
+    :raises InvalidInput: naming those that one has to be in and must not be in
     """
     for some in member_of:
         if not some - not_member_of:
             expected = "at least one aggregate that is not excluded"
-            raise exceptions.InvalidRequest(f"{where}member_of", sorted(some), expected)
+            raise exceptions.InvalidInput("request", f"{where}member_of", sorted(some), expected)
 
 
 def _is_list(given: object) -> bool:

@@ -177,7 +177,7 @@ class Inventory(base.ResourceObject, abc.ABC):
 
         :param limit: a total set from outside for this one claim; None is no bound
         :param context: what else binds the decision, where more is decided than this inventory
-        :raises WrongAmountKind: (a ``ValueError``) for an amount of another kind
+        :raises InvalidInput: (a ``ValueError``) for an amount of another kind
         :raises CapacityException: if used would go below zero, or the change increases use
             beyond min(capacity, limit) or breaks a unit rule; with ``Rule.AFFINITY`` alone if only
             ``context.near`` stands against it
@@ -203,7 +203,9 @@ class Inventory(base.ResourceObject, abc.ABC):
             (``NegativeAmount``)
         """
         if isinstance(amount, Amount) and amount.is_negative:
-            raise exceptions.NegativeAmount("amount", amount, "one that asks; give back by consume")
+            raise exceptions.InvalidInput(
+                "negative amount", "amount", amount, "one that asks; give back by consume"
+            )
         try:
             self.fit(amount, limit)
         except exceptions.CapacityException:

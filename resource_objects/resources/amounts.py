@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import base, exceptions, fields
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import text
 from resource_objects.resources.abstract import Amount, Resource
 from resource_objects.resources.catalog import ByResource, by_name, load_kinds, resource
@@ -40,7 +40,9 @@ def _limit_of(resource: Resource, value: Any) -> Amount:
 
 def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
     if not isinstance(amount, kind):
-        raise exceptions.WrongAmountKind(resource.name, amount, f"of the kind {kind.__name__}")
+        raise exceptions.InvalidInput(
+            "kind of amount", resource.name, amount, f"of the kind {kind.__name__}"
+        )
     return amount
 
 
@@ -57,7 +59,9 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
 
     def __init__(self, given: AmountsLike = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
-            raise exceptions.DuplicateKey(self._WHAT, given, "either a mapping or keywords")
+            raise exceptions.InvalidInput(
+                "repetition", self._WHAT, given, "either a mapping or keywords"
+            )
         self._fill({"by_class": self._read(named or given)})
 
     @classmethod
@@ -69,11 +73,13 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     def parse(cls, text_form: str) -> Self:
         """Return what the text form says; :func:`str` gives it back.
 
-        :raises InvalidText: if it does not parse
-        :raises DuplicateKey: for a class named twice
+        :raises InvalidInput: if it does not parse
+        :raises InvalidInput: for a class named twice
         """
         if not isinstance(text_form, str):
-            raise exceptions.InvalidText(cls._WHAT, text_form, "text such as VCPU=2,MEMORY_MB=4096")
+            raise exceptions.InvalidInput(
+                "text", cls._WHAT, text_form, "text such as VCPU=2,MEMORY_MB=4096"
+            )
         return cls(text_form)
 
     def _read(self, given: Any) -> dict[str, Amount]:
@@ -82,7 +88,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
             return by_name(pairs, self._parsed, self._WHAT)
         if isinstance(given, Mapping):
             return by_name(given, self._value_of, self._WHAT)
-        raise exceptions.InvalidAmount(self._WHAT, given, "a mapping of resources or text")
+        raise exceptions.InvalidInput("amount", self._WHAT, given, "a mapping of resources or text")
 
     def _parsed(self, resource: Resource, text_form: str) -> Amount:
         return resource.parse_amount(text_form)
@@ -156,7 +162,7 @@ class Amounts(_AmountMapping):
         then know which counts stand beside them (:attr:`Amount.beside`) and do not take these too,
         so that whoever takes one amount after the other comes to the same in any order.
 
-        :raises InvalidAmount: if a count does not agree with what locates it
+        :raises InvalidInput: if a count does not agree with what locates it
 
         >>> asked = Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").counted()
         >>> print(asked, *sorted(asked["NUMA_TOPOLOGY"].beside))
@@ -176,7 +182,7 @@ class Amounts(_AmountMapping):
     ) -> Amounts:
         """Combine class by class; a kind without ``+`` works where only one side has it.
 
-        :raises WrongAmountKind: where both sides say where something is
+        :raises InvalidInput: where both sides say where something is
         """
         if not isinstance(other, Amounts):
             return typing.cast(Amounts, NotImplemented)
@@ -184,7 +190,7 @@ class Amounts(_AmountMapping):
         for name, theirs in other.by_name():
             mine = combined.get(name)
             if mine is not None and mine.locates:
-                raise exceptions.WrongAmountKind(name, theirs, "amounts that add up")
+                raise exceptions.InvalidInput("kind of amount", name, theirs, "amounts that add up")
             combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
 
@@ -221,7 +227,9 @@ class Limits(_AmountMapping):
         super()._validate()
         for name, amount in self.by_name():
             if amount.is_negative:
-                raise exceptions.NegativeAmount(f"limit of {name}", amount, "0 or more")
+                raise exceptions.InvalidInput(
+                    "negative amount", f"limit of {name}", amount, "0 or more"
+                )
 
 
 # --- counts and what locates them (D1) ------------------------------------------------------------
@@ -249,7 +257,7 @@ class Joint:
 def split(amounts: Amounts) -> Joint | None:
     """Return amounts, sorted; None if nothing says where anything is.
 
-    :raises InvalidAmount: if a count does not agree with what locates it
+    :raises InvalidInput: if a count does not agree with what locates it
     """
     located = {name: amount for name, amount in amounts.by_name() if amount.locates}
     if not located:
@@ -258,7 +266,9 @@ def split(amounts: Amounts) -> Joint | None:
     for name, amount in located.items():
         for kind, possible in _possible(amount).items():
             if kind in counts:
-                raise exceptions.InvalidAmount(kind, name, "to be located by one amount only")
+                raise exceptions.InvalidInput(
+                    "amount", kind, name, "to be located by one amount only"
+                )
             counts[kind] = name, possible
     others: dict[str, Amount] = {}
     for name, amount in amounts.by_name():
@@ -297,7 +307,7 @@ def _possible(amount: Amount) -> dict[str, set[int]]:
 def _check(name: str, amount: Amount, by: str, possible: set[int]) -> None:
     if not isinstance(amount, IntegerAmount) or int(amount) not in possible:
         expected = " or ".join(map(str, sorted(possible - {0} or possible)))
-        raise exceptions.InvalidAmount(name, amount, f"{expected}, as {by} says")
+        raise exceptions.InvalidInput("amount", name, amount, f"{expected}, as {by} says")
 
 
 def said(joint: Joint) -> Iterator[tuple[str, Amount]]:

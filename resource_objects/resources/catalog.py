@@ -61,15 +61,15 @@ def resource(name: str | Resource) -> Resource:
 
     Cost: a dict look-up after the first time.
 
-    :raises InvalidResourceClass: for a name no class can have
-    :raises UnknownResourceClass: for a name that is not standard, custom or a plug-in's
+    :raises InvalidInput: for a name no class can have
+    :raises InvalidInput: for a name that is not standard, custom or a plug-in's
     :raises PluginError: if the plug-in that describes it cannot be loaded
 
     >>> resource("MEMORY_MB").units
     'MiB'
     >>> resource("MEMORY")
     Traceback (most recent call last):
-    resource_objects.exceptions.UnknownResourceClass: resource class: got 'MEMORY', expected a ...
+    resource_objects.exceptions.InvalidInput: resource class: got 'MEMORY', expected a ...
     """
     if isinstance(name, str):  # asked first: of an abstract class it takes longer
         return _by_name(name)
@@ -116,12 +116,12 @@ def _from_plugin(name: str) -> Resource:
     return found
 
 
-def _unknown(name: str) -> exceptions.UnknownResourceClass:
+def _unknown(name: str) -> exceptions.InvalidInput:
     known = [*os_resource_classes.STANDARDS, *plugins.names(PLUGIN_NAMESPACE)]
     custom = f"{names.CUSTOM_PREFIX}{name}"
     close = difflib.get_close_matches(name, [*known, custom], n=2, cutoff=0.5) or [custom]
     expected = names.such_as("a standard or CUSTOM_ class", close)
-    return exceptions.UnknownResourceClass("resource class", name, expected)
+    return exceptions.InvalidInput("unknown resource class", "resource class", name, expected)
 
 
 def forget() -> None:
@@ -145,14 +145,14 @@ def by_name(
 ) -> dict[str, _T]:
     """Return ``{name: make(resource, value)}``, each class once.
 
-    :raises UnknownResourceClass: for a name the catalog does not know
-    :raises DuplicateKey: if a resource and its name are both given
+    :raises InvalidInput: for a name the catalog does not know
+    :raises InvalidInput: if a resource and its name are both given
     """
     found: dict[str, _T] = {}
     for key, value in given.items():
         kind = resource(key)
         if kind.name in found:
-            raise exceptions.DuplicateKey(what, kind.name, "each resource once")
+            raise exceptions.InvalidInput("repetition", what, kind.name, "each resource once")
         found[kind.name] = make(kind, value)
     return found
 
@@ -175,7 +175,7 @@ class ByResource(Mapping[Resource, _T]):
     def __getitem__(self, key: Resource | str) -> Any:
         name = key_name(key)
         if name is None:
-            raise exceptions.InvalidResourceClass("key", key, "a resource or its name")
+            raise exceptions.InvalidInput("resource class", "key", key, "a resource or its name")
         return self._obj_by_class[name]
 
     def __contains__(self, key: object) -> bool:

@@ -32,7 +32,7 @@ class ChosenCells:
 
     def __init__(self, cells: CellMap, ids: Iterable[int] = ()) -> None:
         if not isinstance(cells, CellMap):
-            raise exceptions.InvalidInput("host cells", cells, "a CellMap")
+            raise exceptions.InvalidInput("value", "host cells", cells, "a CellMap")
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "ids", _ids("chosen", ids))
 
@@ -128,4 +128,4 @@ def _ids(what: str, given: Any) -> frozenset[int]:
     is_plain = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping)
     if is_plain and all(type(one) is int for one in given):
         return frozenset(given)
-    raise exceptions.InvalidInput(what, given, "a collection of ids")
+    raise exceptions.InvalidInput("value", what, given, "a collection of ids")

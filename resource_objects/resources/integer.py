@@ -16,8 +16,8 @@ from decimal import Decimal
 from typing import Any, Final, NoReturn, Self, final
 
 from resource_objects import base, exceptions, fields, ratio
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import abstract, text
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.context import ANYWHERE, Context
@@ -43,7 +43,7 @@ class IntegerAmount(abstract.Amount):
     IntegerAmount(3)
     >>> IntegerAmount(2.0)
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidAmount: amount: got 2.0, expected an integer within ±...
+    resource_objects.exceptions.InvalidInput: amount: got 2.0, expected an integer within ±...
     """
 
     # Version 1.0: Initial version
@@ -134,8 +134,8 @@ class IntegerAmount(abstract.Amount):
 _set_value = IntegerAmount.__dict__["_obj_value"].__set__
 
 
-def _not_an_amount(value: object) -> exceptions.InvalidAmount:
-    return exceptions.InvalidAmount("amount", value, f"an integer within ±{MAX_AMOUNT}")
+def _not_an_amount(value: object) -> exceptions.InvalidInput:
+    return exceptions.InvalidInput("amount", "amount", value, f"an integer within ±{MAX_AMOUNT}")
 
 
 @base.register
@@ -247,7 +247,9 @@ class IntegerInventory(abstract.Inventory):
             raise _wrong_kind(amount)
         requested = amount._obj_value
         if requested < 0:
-            raise exceptions.NegativeAmount("amount", requested, "0 or more; give back by consume")
+            raise exceptions.InvalidInput(
+                "negative amount", "amount", requested, "0 or more; give back by consume"
+            )
         bound = self.ceiling if limit is None else self._bound(limit)
         return self._broken_rule(requested, bound) is None
 
@@ -264,7 +266,7 @@ class IntegerInventory(abstract.Inventory):
     ) -> abstract.Amount:
         """Return ``amount`` itself, if it fits: a counted unit has no place of its own.
 
-        :raises WrongAmountKind: for an amount of another kind
+        :raises InvalidInput: for an amount of another kind
         :raises CapacityException: naming the rule it breaks
         """
         if amount.__class__ is not IntegerAmount:
@@ -276,7 +278,7 @@ class IntegerInventory(abstract.Inventory):
         else:
             rule = self._broken_total(requested, bound)
         if rule is not None:
-            raise exceptions.CapacityException.of([self._reason(rule, requested, bound)])
+            raise exceptions.CapacityException([self._reason(rule, requested, bound)])
         return amount
 
     def take(self, assigned: abstract.Amount) -> None:
@@ -355,16 +357,16 @@ def _value_of(amount: object) -> int:
     return amount._obj_value
 
 
-def _wrong_kind(amount: object) -> exceptions.WrongAmountKind:
-    return exceptions.WrongAmountKind("amount", amount, "an IntegerAmount")
+def _wrong_kind(amount: object) -> exceptions.InvalidInput:
+    return exceptions.InvalidInput("kind of amount", "amount", amount, "an IntegerAmount")
 
 
 def _limit_of(limit: object) -> int:
     if limit.__class__ is not IntegerAmount:
-        raise exceptions.WrongAmountKind("limit", limit, "an IntegerAmount or None")
+        raise exceptions.InvalidInput("kind of amount", "limit", limit, "an IntegerAmount or None")
     value = limit._obj_value
     if value < 0:
-        raise exceptions.NegativeAmount("limit", value, "0 or more")
+        raise exceptions.InvalidInput("negative amount", "limit", value, "0 or more")
     return value
 
 
@@ -530,9 +532,11 @@ def _inventory_of_figures(resource: Any, total: int, figures: dict[str, Any]) ->
         return IntegerInventory(total, **figures)
     try:
         return IntegerInventory(total, **{"resource_class": resource.name, **figures})
-    except (exceptions.InvalidField, exceptions.InvalidRatio) as error:
+    except exceptions.InvalidInput as error:
+        if not error.is_about("field", "ratio"):
+            raise
         field = error.what.removeprefix("IntegerInventory.")
-        raise type(error)(f"{resource.name} {field}", error.value, error.expected) from error
+        raise error.renamed(f"{resource.name} {field}", error.value) from error
 
 
 def _inventory_of_records(records: Sequence[InventoryRecord]) -> IntegerInventory:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import base, exceptions, fields
-from resource_objects.exceptions import Reason
+from resource_objects.reasons import Reason
 from resource_objects.resources import catalog, text
 from resource_objects.resources.abstract import Amount, Inventory, Resource
 from resource_objects.resources.amounts import Amounts, AmountsLike, Joint, Limits, absent, split
@@ -92,7 +92,9 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     def __init__(self, given: InventoriesLike = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
-            raise exceptions.DuplicateKey("inventories", given, "either a mapping or keywords")
+            raise exceptions.InvalidInput(
+                "repetition", "inventories", given, "either a mapping or keywords"
+            )
         super().__init__(by_class=_present(_read(named or given)))
 
     @classmethod
@@ -115,7 +117,9 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         'VCPU=8:reserved=1,CUSTOM_FPGA=2'
         """
         if not isinstance(text_form, str):
-            raise exceptions.InvalidText("inventories", text_form, "text such as VCPU=8,DISK_GB=9")
+            raise exceptions.InvalidInput(
+                "text", "inventories", text_form, "text such as VCPU=8,DISK_GB=9"
+            )
         return cls(text_form)
 
     def amended(self, given: InventoriesLike) -> Self:
@@ -165,11 +169,11 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
         Its class depends on the resource: an :class:`IntegerInventory` of ``VCPU``.
 
-        :raises UnknownResourceClass: for a word that is no class name
+        :raises InvalidInput: for a word that is no class name
         """
         name = key_name(key)
         if name is None:
-            raise exceptions.InvalidResourceClass("key", key, "a resource or its name")
+            raise exceptions.InvalidInput("resource class", "key", key, "a resource or its name")
         found = self._obj_by_class.get(name)
         return catalog.resource(key).make_empty() if found is None else found
 
@@ -226,13 +230,15 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
         :param amounts: :class:`Amounts`, or what one is made from
         :param limits: :class:`Limits`, or what they are made from
-        :raises NegativeAmount: for an amount that gives back
-        :raises WrongAmountKind: for an amount of another kind than its inventory
+        :raises InvalidInput: for an amount that gives back
+        :raises InvalidInput: for an amount of another kind than its inventory
         """
         wanted = Amounts.of(amounts)
         for name, amount in wanted.by_name():
             if amount.is_negative:
-                raise exceptions.NegativeAmount(name, amount, "0 or more; give back by consume")
+                raise exceptions.InvalidInput(
+                    "negative amount", name, amount, "0 or more; give back by consume"
+                )
         return not self.refusals(wanted, limits)
 
     def fit(self, amounts: AmountsLike, limits: Limits | AmountsLike | None = None) -> Amounts:
@@ -242,7 +248,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         """
         assigned, reasons = self._decide(amounts, limits)
         if reasons:
-            raise exceptions.CapacityException.of(reasons)
+            raise exceptions.CapacityException(reasons)
         return Amounts(assigned)
 
     def consume(self, amounts: AmountsLike, limits: Limits | AmountsLike | None = None) -> Amounts:

@@ -20,13 +20,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from resource_objects import fields
-from resource_objects.exceptions import (
-    CapacityException,
-    Reason,
-    Rule,
-    SearchLimitReached,
-    Undetermined,
-)
+from resource_objects.exceptions import CapacityException, SearchLimitReached, Undetermined
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.abstract import Amount, Inventory
 from resource_objects.resources.amounts import absent
 from resource_objects.resources.context import (
@@ -98,7 +93,7 @@ class Located(_Kind, Generic[_A]):
             assigned = self._fit(amount, limit, context)
         except CapacityException as refusal:
             told = [self._with_figures(reason, amount) for reason in refusal.reasons]
-            raise CapacityException.of(told) from refusal
+            raise CapacityException(told) from refusal
         for count, drawn in self._drawn(assigned):
             count.fit(drawn, None, IN_PART)
         return assigned
@@ -184,7 +179,7 @@ class Located(_Kind, Generic[_A]):
     def to_allocations(self, assigned: Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
         """Return what an assigned amount takes of each part: the part's place, and records.
 
-        :raises NotAssigned: if it does not say where it is
+        :raises InvalidInput: if it does not say where it is
         :raises ForeignAmount: if it is on what is not here
         """
 
@@ -434,7 +429,7 @@ class _Place(NamedTuple):
 
     def fit_alone(self, name: str, amount: Amount) -> Amount:
         if name not in self.inventories:
-            raise CapacityException.of([absent(name, amount)])
+            raise CapacityException([absent(name, amount)])
         return self._fit(name, amount, room=self._room_of(amount))
 
     def fit_cells(self, name: str, amount: Amount, near: Iterable[AffinityConstraint]) -> Amount:
@@ -478,7 +473,7 @@ class _JointFit(NamedTuple):
         try:
             found = self._among(nears.values())
         except CapacityException as refusal:
-            raise CapacityException.of(self._reasons(nears, refusal)) from refusal
+            raise CapacityException(self._reasons(nears, refusal)) from refusal
         except _UNKNOWN:
             self._check_each()
             raise
@@ -516,7 +511,7 @@ class _JointFit(NamedTuple):
             with answers:
                 self.place.fit_alone(name, amount)
         if answers.reasons:
-            raise CapacityException.of(answers.reasons)
+            raise CapacityException(answers.reasons)
 
     def _reasons(
         self, nears: Mapping[str, AffinityConstraint], refusal: CapacityException
@@ -590,7 +585,7 @@ class _Answers:
     def check(self) -> None:
         """Raise if there was a no, or no answer."""
         if self.reasons:
-            raise CapacityException.of(self.reasons)
+            raise CapacityException(self.reasons)
         if self._unknown is not None:
             raise self._unknown
 

@@ -27,17 +27,17 @@ def pairs(text: object, what: str) -> dict[str, str]:
     {'VCPU': '2', 'MEMORY_MB': '4096'}
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise exceptions.InvalidText(what, text, "text such as VCPU=2,MEMORY_MB=4096")
+        raise exceptions.InvalidInput("text", what, text, "text such as VCPU=2,MEMORY_MB=4096")
     found: dict[str, str] = {}
     if not text.strip():
         return found
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
-            raise exceptions.InvalidText(what, item, "NAME=VALUE such as VCPU=2")
+            raise exceptions.InvalidInput("text", what, item, "NAME=VALUE such as VCPU=2")
         name = names.resource_class_name(name)
         if name in found:
-            raise exceptions.DuplicateKey(what, name, "each resource class once")
+            raise exceptions.InvalidInput("repetition", what, name, "each resource class once")
         found[name] = value
     return found
 
@@ -49,9 +49,9 @@ def integer(text: object, what: str) -> int:
     -3
     """
     if not isinstance(text, str) or not _INTEGER.match(text):
-        raise exceptions.InvalidText(what, text, "a whole number in decimal digits")
+        raise exceptions.InvalidInput("text", what, text, "a whole number in decimal digits")
     if len(text.lstrip("+-")) > len(str(MAX_AMOUNT)):
-        raise exceptions.InvalidText(what, text, f"a whole number within ±{MAX_AMOUNT}")
+        raise exceptions.InvalidInput("text", what, text, f"a whole number within ±{MAX_AMOUNT}")
     return int(text)
 
 
@@ -64,15 +64,17 @@ def total_and_options(
     ('8', {'reserved': '1'})
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise exceptions.InvalidText(what, text, "text such as 8:reserved=1")
+        raise exceptions.InvalidInput("text", what, text, "text such as 8:reserved=1")
     total, *rest = (part.strip() for part in text.split(":"))
     options: dict[str, str] = {}
     for item in rest:
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or name not in known:
-            raise exceptions.InvalidText(what, item, f"option=value, options: {', '.join(known)}")
+            raise exceptions.InvalidInput(
+                "text", what, item, f"option=value, options: {', '.join(known)}"
+            )
         if name in options:
-            raise exceptions.DuplicateKey(what, name, "each option once")
+            raise exceptions.InvalidInput("repetition", what, name, "each option once")
         options[name] = value
     return total, options
 
@@ -80,10 +82,10 @@ def total_and_options(
 def flag(text: str, what: str) -> bool:
     """Return whether a word says yes.
 
-    :raises InvalidText: if it is neither ``yes`` nor ``no``
+    :raises InvalidInput: if it is neither ``yes`` nor ``no``
     """
     if text not in ("yes", "no"):
-        raise exceptions.InvalidText(what, text, "yes or no")
+        raise exceptions.InvalidInput("text", what, text, "yes or no")
     return text == "yes"
 
 
@@ -112,9 +114,9 @@ def quoted(name: str, also: str = "") -> str:
 def unquoted(text: str, what: str) -> str:
     """Return the name that :func:`quoted` made.
 
-    :raises InvalidText: for codes of no letter
+    :raises InvalidInput: for codes of no letter
     """
     try:
         return parse.unquote(text, errors="surrogatepass")
     except UnicodeDecodeError as error:
-        raise exceptions.InvalidText(what, text, "codes of letters in UTF-8") from error
+        raise exceptions.InvalidInput("text", what, text, "codes of letters in UTF-8") from error

@@ -20,22 +20,22 @@ def standard_traits() -> frozenset[str]:
 def known_traits(given: Iterable[str]) -> frozenset[str]:
     """Return the traits as a set, or raise for one that does not exist.
 
-    :raises InvalidTrait: for a name no trait can have
-    :raises UnknownTrait: for a name that is neither standard nor custom
+    :raises InvalidInput: for a name no trait can have
+    :raises InvalidInput: for a name that is neither standard nor custom
 
     >>> sorted(known_traits(["CUSTOM_SSD", "HW_CPU_X86_AVX2"]))
     ['CUSTOM_SSD', 'HW_CPU_X86_AVX2']
     >>> known_traits(["HW_CPU_X86_AVX9"])
     Traceback (most recent call last):
-    resource_objects.exceptions.UnknownTrait: trait: got 'HW_CPU_X86_AVX9', expected a ...
+    resource_objects.exceptions.InvalidInput: trait: got 'HW_CPU_X86_AVX9', expected a ...
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise exceptions.InvalidTrait("traits", given, "a list of trait names")
+        raise exceptions.InvalidInput("trait", "traits", given, "a list of trait names")
     checked = frozenset(names.trait_name(trait) for trait in given)
     for trait in checked:
         if not trait.startswith(names.CUSTOM_PREFIX) and trait not in standard_traits():
             close = difflib.get_close_matches(trait, sorted(standard_traits()), n=2, cutoff=0.6)
             close = close or [f"{names.CUSTOM_PREFIX}{trait}"]
             expected = names.such_as("a standard or CUSTOM_ trait", close)
-            raise exceptions.UnknownTrait("trait", trait, expected)
+            raise exceptions.InvalidInput("unknown trait", "trait", trait, expected)
     return checked

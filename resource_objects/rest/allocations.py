@@ -10,7 +10,6 @@ from typing import Any
 import webob
 
 from resource_objects import exceptions, names
-from resource_objects.exceptions import Rule
 from resource_objects.ledger.store import pages_of
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.listing import ConsumerFilter
@@ -23,6 +22,7 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
+from resource_objects.reasons import Rule, sentences
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.rest import errors, kept, schemas
 from resource_objects.rest.asked import Asked, is_uuid, uuid_text
@@ -115,7 +115,9 @@ def delete(asked: Asked) -> webob.Response:
         asked.ledger.backend.commit(
             Write(kept.operation(asked.ledger), "release", order.consumer, orders=(order,))
         )
-    except exceptions.ConsumerNotFound as error:
+    except exceptions.NotFound as error:
+        if not error.is_about("consumer"):
+            raise
         raise missing from error
     return asked.reply(204, cached=False)
 
@@ -150,20 +152,21 @@ def write(
             doing = Write(kept.operation(asked.ledger), "replace", subject, orders=orders)
         asked.ledger.backend.commit(doing)
 
-    faster = () if asked.since(28) else (exceptions.StaleConsumer, exceptions.ConsumerExists)
+    faster = () if asked.since(28) else ("StaleConsumer", "ConsumerExists")
     try:
         asked.ledger.retries.retry(attempt, *faster)
-    except (exceptions.StaleConsumer, exceptions.ConsumerExists) as error:
-        raise errors.conflict(
-            f"consumer generation conflict - {error}", errors.CONCURRENT_UPDATE
-        ) from error
     except exceptions.CapacityException as error:
         places = kept.by_uuid(asked.ledger, {u.provider_uuid for u in _all_uses(given)})
         uuids = {one.name: one.uuid for one in places.values()}
         raise native.with_reasons(asked, _refused(error, uuids), error) from error
-    except exceptions.ProviderNotFound as error:
+    except exceptions.LedgerError as error:
+        if error.matches("StaleConsumer", "ConsumerExists"):
+            text = f"consumer generation conflict - {error}"
+            raise errors.conflict(text, errors.CONCURRENT_UPDATE) from error
+        if not error.matches("ProviderNotFound"):
+            raise
         raise errors.bad(
-            f"Allocation for resource provider '{error.subject}' that does not exist."
+            f"Allocation for resource provider '{error.name}' that does not exist."
         ) from error
     except exceptions.InvalidInput as error:
         raise errors.bad(f"Unable to allocate inventory: {error}") from error
@@ -194,10 +197,15 @@ def _is_claimed(asked: Asked, given: Mapping[str, Mapping[str, Any]]) -> bool:
         )
     except (
         exceptions.CapacityException,
-        exceptions.ConsumerExists,
+        exceptions.AlreadyExists,
         exceptions.InvalidInput,
-        exceptions.ProviderNotFound,
-    ):
+        exceptions.NotFound,
+    ) as error:
+        if not error.matches(
+            *(exceptions.CapacityException, "ConsumerExists"),
+            *(exceptions.InvalidInput, "ProviderNotFound"),
+        ):
+            raise
         return False
     return True
 
@@ -338,16 +346,16 @@ def _refused(error: exceptions.CapacityException, uuids: Mapping[str, str]) -> e
 
     :param uuids: of providers by name
     """
-    reasons = "; ".join(exceptions.sentences(error.reasons)) or str(error)
+    reasons = "; ".join(sentences(error.reasons)) or str(error)
     names = sorted({str(reason.where) for reason in error.reasons})
     where = ", ".join(uuids.get(name, name) for name in names)
     classes = ", ".join(sorted({str(reason.resource) for reason in error.reasons}))
     cannot = "Unable to allocate inventory:"
     of_class = f"'{classes}' on resource provider '{where}'"
-    if isinstance(error, exceptions.InventoryNotFound):
+    if error.code == "InventoryNotFound":
         return errors.conflict(f"{cannot} Inventory for {of_class} invalid. {reasons}")
     cannot += f" Unable to create allocation for {of_class}."
-    if isinstance(error, exceptions.UnitRuleViolated):
+    if error.code == "UnitRuleViolated":
         cannot += " The requested amount would violate inventory constraints."
     elif any(reason.rule is Rule.CAPACITY for reason in error.reasons):
         cannot += " The requested amount would exceed the capacity."

@@ -125,7 +125,7 @@ class HTTPBasic:
     ) -> None:
         """Read both files.
 
-        :raises InvalidField: for one that is not there, or for a line that cannot be
+        :raises InvalidInput: for one that is not there, or for a line that cannot be
         """
         self._passwords = Reread("password_file", password_file, passwords)
         self._roles = Reread("roles_file", roles_file, roles)
@@ -227,14 +227,14 @@ def identify_by(
 ) -> Identify:
     """Return how to find out who asks.
 
-    :raises InvalidField: for a way that there is not; for files that it needs or does not take
+    :raises InvalidInput: for a way that there is not; for files that it needs or does not take
     """
     if auth not in METHODS:
-        raise exceptions.InvalidField("auth", auth, f"one of {', '.join(METHODS)}")
+        raise exceptions.InvalidInput("field", "auth", auth, f"one of {', '.join(METHODS)}")
     for name, given in (("password_file", password_file), ("roles_file", roles_file)):
         if (given is not None) != (auth == "http_basic"):
             expected = "a file with auth http_basic, and none without"
-            raise exceptions.InvalidField(name, given, expected)
+            raise exceptions.InvalidInput("field", name, given, expected)
     if password_file is not None and roles_file is not None:
         return HTTPBasic(password_file, roles_file)
     return noauth2 if auth == "noauth2" else keystone
@@ -258,7 +258,7 @@ class BehindKeystone:
         :param options: those of ``[keystone_authtoken]``, such as ``auth_url``
         :param file: with a section ``[keystone_authtoken]``, such as Placement's own configuration;
             ``options`` go before it
-        :raises InvalidField: for a file that cannot be read, or an option of the wrong type
+        :raises InvalidInput: for a file that cannot be read, or an option of the wrong type
         """
         from keystonemiddleware import auth_token
         from keystonemiddleware import exceptions as refusals
@@ -269,7 +269,9 @@ class BehindKeystone:
             files = [] if file is None else [os.fspath(file)]
             conf([], "placement", default_config_files=files, default_config_dirs=[])
         except cfg.Error as error:
-            raise exceptions.InvalidField("keystone_file", file, f"a file; {error}") from error
+            raise exceptions.InvalidInput(
+                "field", "keystone_file", file, f"a file; {error}"
+            ) from error
         given = {**(options or {}), "delay_auth_decision": False, "oslo_config_config": conf}
         self._application = application
         try:
@@ -277,7 +279,9 @@ class BehindKeystone:
                 self._believed, given
             )
         except (refusals.ConfigurationError, cfg.Error) as error:
-            raise exceptions.InvalidField("keystone", sorted(options or {}), str(error)) from error
+            raise exceptions.InvalidInput(
+                "field", "keystone", sorted(options or {}), str(error)
+            ) from error
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") in OPEN:

@@ -68,7 +68,9 @@ def _found(snapshot: Snapshot, request: Request, limit: int) -> tuple[list[Candi
     try:
         found = snapshot.candidates(request, limit=limit, budget=BUDGET)
         return list(found), found.explain
-    except exceptions.ProviderNotFound:
+    except exceptions.NotFound as error:
+        if not error.is_about("provider"):
+            raise
         return [], None
     except exceptions.SearchLimitReached as error:
         raise errors.Refused(503, f"The search was cut short, neither yes nor no: {error}") from (

@@ -139,7 +139,7 @@ def no_answer(
 ) -> webob.exc.HTTPException:
     """Return the response where the ledger does not answer; the log alone tells where it is."""
     LOG.warning("%s: %s", environ.get(REQUEST_ID), error)
-    code = type(error).__name__ if is_native(environ) else UNDEFINED
+    code = error.code if is_native(environ) else UNDEFINED
     return Refused(503, "The ledger does not answer; the log tells why.", code).response(environ)
 
 

@@ -24,7 +24,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from resource_objects import exceptions, names
+from resource_objects import names
 from resource_objects.ledger import Ledger
 from resource_objects.ledger.store import pages_of
 from resource_objects.providers.definition import (
@@ -142,7 +142,7 @@ def change(
             write(ledger, one.name, disabling(one), updates=(update,))
         return Changed(one, update)
 
-    return ledger.retries.retry(attempt, exceptions.StaleDefinition)
+    return ledger.retries.retry(attempt, "StaleDefinition")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
         doing = Write(operation(ledger), "reparent", uuid, changes, unchanged=made.unchanged)
         ledger.backend.commit(doing)
 
-    ledger.retries.retry(attempt, exceptions.StaleDefinition)
+    ledger.retries.retry(attempt, "StaleDefinition")
 
 
 def _called(definition: ProviderDefinition, uuid: str, name: str) -> ProviderDefinition:

@@ -53,12 +53,14 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 def hook_of(given: Hook | str | None) -> Hook | None:
     """Return a hook, which may be given by the name of its entry point.
 
-    :raises PluginNotFound, PluginError: if there is none of that name, or it does not load
-    :raises InvalidField: for what cannot be called
+    :raises PluginError: if there is none of that name, or it does not load
+    :raises InvalidInput: for what cannot be called
     """
     found: Any = plugins.load(NAMESPACE, given) if isinstance(given, str) else given
     if found is not None and not callable(found):
-        raise exceptions.InvalidField("metrics", given, "what can be called with a request")
+        raise exceptions.InvalidInput(
+            "field", "metrics", given, "what can be called with a request"
+        )
     hook: Hook | None = found
     return hook
 

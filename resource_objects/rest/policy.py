@@ -82,7 +82,7 @@ class Policy:
         """Read a policy.
 
         :param given: one of :data:`NAMES`, or the path of a file, which is read again when changed
-        :raises InvalidField: for a file that is not there, or a rule that cannot be, with its line
+        :raises InvalidInput: for a file that is not there, or a rule that cannot be, with its line
         """
         self._may: Callable[[str, _Facts, _Facts], bool]
         if given in NAMES:
@@ -91,7 +91,9 @@ class Policy:
             # roles and projects and ask nobody, as one of a file may, which is asked each time
             self._may = functools.lru_cache(_KEPT)(functools.partial(_may, lambda: made))
         elif not Path(given).is_file():
-            raise exceptions.InvalidField("policy", given, f"one of {', '.join(NAMES)}, or a file")
+            raise exceptions.InvalidInput(
+                "field", "policy", given, f"one of {', '.join(NAMES)}, or a file"
+            )
         else:
             self._may = functools.partial(_may, Reread("policy", given, _parsed).said)
 

@@ -56,7 +56,9 @@ def _known_names(name: str) -> frozenset[str]:
     """Return a name that is asked for as it may be kept; nothing if nobody can be called so."""
     try:
         return frozenset([names.provider_name(name), kept.kept_name(name, "")])
-    except exceptions.InvalidName:
+    except exceptions.InvalidInput as error:
+        if not error.is_about("name"):
+            raise
         return frozenset()
 
 
@@ -83,9 +85,13 @@ def create(asked: Asked) -> webob.Response:
     made = ProviderDefinition(uuid, kept_as, above, (), frozenset())
     try:
         kept.write(ledger, kept_as, creates=(made,))
-    except exceptions.ProviderExists as error:
+    except exceptions.AlreadyExists as error:
+        if not error.is_about("provider"):
+            raise
         raise _exists(asked, name, uuid) from error
-    except exceptions.StaleDefinition as error:
+    except exceptions.Stale as error:
+        if not error.is_about("provider"):
+            raise
         raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}") from error
     except exceptions.InvalidInput as error:
         raise errors.bad(f"{cannot}: {error}") from error
@@ -99,7 +105,9 @@ def _kept_name(name: str, uuid: str, cannot: str) -> str:
     """Return a name as it is kept, or refuse one that cannot be printed."""
     try:
         return names.provider_name(kept.kept_name(name, uuid))
-    except exceptions.InvalidName as error:
+    except exceptions.InvalidInput as error:
+        if not error.is_about("name"):
+            raise
         raise errors.bad(f"{cannot}: {error}") from error
 
 
@@ -123,7 +131,9 @@ def put(asked: Asked) -> webob.Response:
         if "parent_provider_uuid" in given:
             _move(asked, one, given["parent_provider_uuid"], kept_as, cannot)
         kept.change(ledger, uuid, lambda now: _named(now, kept_as))
-    except exceptions.ProviderExists as error:
+    except exceptions.AlreadyExists as error:
+        if not error.is_about("provider"):
+            raise
         raise errors.conflict(
             f"Conflicting resource provider {name} already exists.", errors.DUPLICATE_NAME
         ) from error
@@ -170,8 +180,10 @@ def delete(asked: Asked) -> webob.Response:
         kept.remove(ledger, one)
 
     try:
-        ledger.retries.retry(attempt, exceptions.StaleDefinition)
-    except exceptions.ProviderInUse as error:
+        ledger.retries.retry(attempt, "StaleDefinition")
+    except exceptions.InUse as error:
+        if not error.is_about("provider"):
+            raise
         raise errors.conflict(cannot, errors.PROVIDER_IN_USE) from error
     return asked.reply(204, cached=False)
 

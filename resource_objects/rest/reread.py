@@ -30,14 +30,16 @@ class Reread(Generic[_T]):
 
         :param what: what errors call it
         :param parse: makes of the text what it says; raises ``ValueError`` with the line
-        :raises InvalidField: if it is not there, or says what cannot be
+        :raises InvalidInput: if it is not there, or says what cannot be
         """
         self._what, self._path, self._parse = what, Path(path).absolute(), parse
         self._lock = threading.Lock()
         try:
             self._seen, self._said = self._read()
         except (OSError, ValueError) as error:
-            raise exceptions.InvalidField(what, str(path), f"a file; {_why(error)}") from error
+            raise exceptions.InvalidInput(
+                "field", what, str(path), f"a file; {_why(error)}"
+            ) from error
         self._wrong: str | None = None
 
     def said(self) -> _T:

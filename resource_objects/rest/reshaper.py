@@ -43,11 +43,15 @@ def reshape(asked: Asked) -> webob.Response:
     changes = DefinitionChanges(updates[0].definition.name, updates=updates)
     try:
         allocations.write(asked, consumers, "malformed reshaper data:", changes)
-    except exceptions.InventoryInUse as error:
+    except exceptions.InUse as error:
+        if not error.is_about("inventory"):
+            raise
         uuids = {one.name: one.uuid for one in there.values()}
-        uuid = uuids.get(error.subject, error.subject)
+        uuid = uuids.get(error.name, error.name)
         raise inventories.in_use(uuid, [error.detail]) from error
-    except exceptions.StaleDefinition as error:
+    except exceptions.Stale as error:
+        if not error.is_about("provider"):
+            raise
         raise errors.conflict(
             f"resource provider generation conflict: {error}", errors.CONCURRENT_UPDATE
         ) from error

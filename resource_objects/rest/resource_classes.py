@@ -56,9 +56,13 @@ def _rename(asked: Asked) -> webob.Response:
     name = _there(asked)
     try:
         asked.ledger.names.classes.rename(name, new)
-    except exceptions.StandardName as error:
+    except exceptions.NotSupported as error:
+        if not error.is_about("standard name"):
+            raise
         raise errors.bad(f"Cannot update standard resource class {name}") from error
-    except exceptions.NameExists as error:
+    except exceptions.AlreadyExists as error:
+        if not error.is_about("name"):
+            raise
         raise errors.conflict(f"Resource class already exists: {new}") from error
     return asked.reply(json=_told(asked, new))
 
@@ -68,16 +72,22 @@ def delete(asked: Asked) -> webob.Response:
     name = _there(asked)
     try:
         asked.ledger.names.classes.remove(name)
-    except exceptions.StandardName as error:
+    except exceptions.NotSupported as error:
+        if not error.is_about("standard name"):
+            raise
         raise errors.bad(
             f"Error in delete resource class: Cannot delete standard resource class {name}."
         ) from error
-    except exceptions.ClassInUse as error:
+    except exceptions.InUse as error:
+        if not error.is_about("resource class"):
+            raise
         raise errors.conflict(
             f"Error in delete resource class: Cannot delete resource class {name}. "
             "Class is in use in inventory."
         ) from error
-    except exceptions.ClassNotFound as error:
+    except exceptions.NotFound as error:
+        if not error.is_about("resource class"):
+            raise
         raise errors.not_found(f"No such resource class {name}.") from error
     return asked.reply(204, cached=False)
 

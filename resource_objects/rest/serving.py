@@ -51,21 +51,21 @@ def serve(
     :param workers: how many processes
     :param statsd: ``host:port`` to which gunicorn sends its counts
     :param said: as for :func:`~resource_objects.rest.wsgi.application`
-    :raises InvalidField: if whatever a token says would be believed (``noauth2``) where others than
+    :raises InvalidInput: if whatever a token says would be believed (``noauth2``) where others than
         this machine can ask, or at a socket that systemd hands over; for a number of workers below
         1; for a ledger in memory, of which each worker would have its own; else as for the
         application
-    :raises DatabaseUnavailable, SchemaTooOld: before anything is served
+    :raises DatabaseError: before anything is served
     """
     if type(workers) is not int or workers < 1:
-        raise exceptions.InvalidField("workers", workers, "an integer from 1")
+        raise exceptions.InvalidInput("field", "workers", workers, "an integer from 1")
     if statsd is not None and not re.fullmatch(r".+:[0-9]{1,5}", statsd):
-        raise exceptions.InvalidField("statsd", statsd, "an address, as 127.0.0.1:8125")
+        raise exceptions.InvalidInput("field", "statsd", statsd, "an address, as 127.0.0.1:8125")
     if database_url.startswith("memory:"):
-        raise exceptions.InvalidField("database", database_url, "one that processes share")
+        raise exceptions.InvalidInput("field", "database", database_url, "one that processes share")
     if auth == "noauth2" and not (reaches_only_itself(bind) and _binds_itself()):
         expected = "a loopback address, as nobody is asked who he is: 127.0.0.1:8778"
-        raise exceptions.InvalidField("bind", bind, expected)
+        raise exceptions.InvalidInput("field", "bind", bind, expected)
     application(
         database_url, auth=auth, **said
     ).close()  # what is wrong is told here, not by each worker

@@ -73,11 +73,17 @@ def delete(asked: Asked) -> webob.Response:
     name = _there(asked)
     try:
         asked.ledger.names.traits.remove(name)
-    except exceptions.StandardName as error:
+    except exceptions.NotSupported as error:
+        if not error.is_about("standard name"):
+            raise
         raise errors.bad(f"Cannot delete standard trait {name}.") from error
-    except exceptions.TraitInUse as error:
+    except exceptions.InUse as error:
+        if not error.is_about("trait"):
+            raise
         raise errors.conflict(f"The trait {name} is in use by a resource provider.") from error
-    except exceptions.TraitNotFound as error:
+    except exceptions.NotFound as error:
+        if not error.is_about("trait"):
+            raise
         raise errors.not_found(f"No such trait(s): {name}.") from error
     return asked.reply(204, cached=False)
 

@@ -98,9 +98,9 @@ def application(
         name of its entry point
     :param threads: how many the server runs in this process: of requests that wait (the feed of
         :mod:`resource_objects.rest.native`) there is at any time at least one fewer
-    :raises InvalidField: for a way of authentication, or a policy, that there is not; for a file
+    :raises InvalidInput: for a way of authentication, or a policy, that there is not; for a file
         that is not there, or says what cannot be, with the line
-    :raises InvalidURL, DatabaseUnavailable, SchemaTooOld: as for ``connect``
+    :raises InvalidURL, DatabaseError: as for ``connect``
 
     >>> app = application("memory://", auth="noauth2", policy="legacy")
     >>> webob.Request.blank("/").get_response(app).json["versions"][0]["max_version"]
@@ -109,7 +109,7 @@ def application(
     identify = authentication.identify_by(auth, password_file, roles_file)
     rules, hook = Policy(policy), metering.hook_of(metrics)
     if auth != "keystone" and (keystone or keystone_file is not None):
-        raise exceptions.InvalidField("keystone", auth, "auth keystone with options of it")
+        raise exceptions.InvalidInput("field", "keystone", auth, "auth keystone with options of it")
     ledger = connect(database_url, actor="rest")
     try:
         service = Service(ledger, identify, rules)
@@ -227,10 +227,10 @@ class Service:
             response = self._answer(webob.Request(environ))
         except errors.Refused as refused:
             response = refused.response(environ)
-        except exceptions.StaleDefinition as error:  # others were faster each time it was tried
+        except exceptions.Stale as error:  # other writers won each time that it was tried
             conflict = errors.conflict(f"update conflict: {error}", errors.CONCURRENT_UPDATE)
             response = conflict.response(environ)
-        except exceptions.DATABASE_ERRORS as error:
+        except exceptions.DatabaseError as error:
             response = errors.no_answer(environ, error)
         except Exception:  # whatever it is, who asks is told of it in JSON, and the log of why
             LOG.exception("%s failed", environ.get(errors.REQUEST_ID))
@@ -263,7 +263,9 @@ class Service:
         user = creds.get("user_id")
         try:
             return self._ledger.acting(user) if user else self._ledger
-        except exceptions.InvalidName:  # nothing that the feed can tell
+        except exceptions.InvalidInput as error:  # nothing that the feed can tell
+            if not error.is_about("name"):
+                raise
             return self._ledger
 
     def _route(self, path: str) -> tuple[str, Mapping[str, str], Mapping[str, Action]]:

@@ -99,7 +99,7 @@ class Scheduler:
         traits and how many of the best are shuffled
     :param reports_for: for how many seconds what agents told is used again, where filters or
         weighers ask for it; 0: each request reads it
-    :raises InvalidField: if a pipeline is given and parts of one, too
+    :raises InvalidInput: if a pipeline is given and parts of one, too
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class Scheduler:
             are computed when they are read; only then are filters asked why they refuse a host
         :raises SearchLimitReached: if the search was cut short before it knew
         :raises FilterFailed: if a filter or weigher failed itself
-        :raises InvalidField: for a count below 1, or one that is not that of the consumers
-        :raises ConsumerExists: if a consumer holds something already
-        :raises ServerGroupNotFound: if it names a server group that the ledger does not keep
+        :raises InvalidInput: for a count below 1, or one that is not that of the consumers
+        :raises AlreadyExists: if a consumer holds something already
+        :raises NotFound: if it names a server group that the ledger does not keep
         """
         named = _named(consumers)
         wanted = _count(count, named)
@@ -172,7 +172,7 @@ class Scheduler:
 
         :param spec, seed: as there
         :raises FilterFailed: if a filter or weigher failed itself, when candidates are looked at
-        :raises ServerGroupNotFound: if it names a server group that the ledger does not keep
+        :raises NotFound: if it names a server group that the ledger does not keep
         """
         run, snapshot = self._run(spec, 0, seed), self._ledger.snapshot()
         run.belong(())
@@ -231,17 +231,19 @@ class Scheduler:
 
 def _named(given: Iterable[str]) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise exceptions.InvalidName("consumers", given, "a list of names")
+        raise exceptions.InvalidInput("name", "consumers", given, "a list of names")
     found = tuple(map(names.consumer_name, given))
     if len(set(found)) < len(found):
-        raise exceptions.DuplicateKey("consumers", sorted(found), "each once")
+        raise exceptions.InvalidInput("repetition", "consumers", sorted(found), "each once")
     return found
 
 
 def _count(given: int | None, consumers: Sequence[str]) -> int:
     number = max(1, len(consumers)) if given is None else _number("count", given, 1)
     if consumers and number != len(consumers):
-        raise exceptions.InvalidField("count", given, f"{len(consumers)}, one for each consumer")
+        raise exceptions.InvalidInput(
+            "field", "count", given, f"{len(consumers)}, one for each consumer"
+        )
     return number
 
 
@@ -249,13 +251,15 @@ def _least(given: int | None, count: int) -> int:
     if given is None:
         return count
     if _number("at_least", given, 0) > count:
-        raise exceptions.InvalidField("at_least", given, f"at most {count}, as many as are asked")
+        raise exceptions.InvalidInput(
+            "field", "at_least", given, f"at most {count}, as many as are asked"
+        )
     return given
 
 
 def _number(what: str, given: Any, least: int) -> int:
     if type(given) is not int or given < least:
-        raise exceptions.InvalidField(what, given, f"an integer of {least} or more")
+        raise exceptions.InvalidInput("field", what, given, f"an integer of {least} or more")
     return given
 
 
@@ -468,10 +472,9 @@ class _Run:
             if one.consumer != but:
                 try:
                     self._ledger.release(one.consumer)
-                except exceptions.ConsumerNotFound:
-                    continue  # the host has released it already
                 except exceptions.ResourceObjectsError as error:
-                    errors.append(error)
+                    if not error.matches("ConsumerNotFound"):  # the host has released it already
+                        errors.append(error)
         if errors:
             raise errors[0]
 
@@ -596,7 +599,7 @@ class _Run:
 def _known(ledger: Ledger, spec: RequestSpec) -> RequestSpec:
     """Return a request with its server group as the ledger keeps it. Cost: one query, if named.
 
-    :raises ServerGroupNotFound: if the ledger does not keep it
+    :raises NotFound: if the ledger does not keep it
     """
     return (
         spec.replace(group=ledger.groups.get(spec.group)) if isinstance(spec.group, str) else spec

@@ -87,8 +87,8 @@ def place_gang(
     :param said: of all claims, as for ``ledger.claim_all``: project, user, group, expires_in
     :raises NoCandidates: if none of them fits, with what each lacks
     :raises SearchLimitReached: if the budget ends before it is known whether one fits
-    :raises ConsumerExists: if one of the consumers holds something already
-    :raises InvalidRequest: for no gang, and for levels that are none
+    :raises AlreadyExists: if one of the consumers holds something already
+    :raises InvalidInput: for no gang, and for levels that are none
 
     >>> import resource_objects as ro
     >>> from resource_objects.requests import Member
@@ -147,7 +147,7 @@ _Fit: TypeAlias = "Callable[[Snapshot, Gang], tuple[GangFit, Limited]]"
 def _several(gangs: Gang | Sequence[Gang]) -> list[Gang]:
     wanted = [gangs] if isinstance(gangs, Gang) else list(gangs)
     if not wanted:
-        raise exceptions.InvalidRequest("gangs", gangs, "at least one gang")
+        raise exceptions.InvalidInput("request", "gangs", gangs, "at least one gang")
     return wanted
 
 
@@ -314,7 +314,9 @@ def retried(ledger: Ledger, claimed: Callable[[Snapshot], T]) -> T:
             return claimed(snapshot)
         except NoCandidates:
             raise
-        except (CapacityException, exceptions.StaleDefinition, exceptions.ProviderNotFound):
+        except (CapacityException, exceptions.Stale, exceptions.NotFound) as error:
+            if not error.matches(CapacityException, "StaleDefinition", "ProviderNotFound"):
+                raise
             nobody_was_faster = ledger.feed.is_fresh(snapshot)
             if nobody_was_faster or next(afresh, None) is None:
                 raise

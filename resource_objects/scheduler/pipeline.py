@@ -66,7 +66,7 @@ class Pipeline:
     ['hosts', 'zones', 'tenants', 'isolated', 'affinity', 'capabilities']
     >>> Pipeline.of(filters=["no_such_filter"])
     Traceback (most recent call last):
-    resource_objects.exceptions.PluginNotFound: plug-in 'no_such_filter' of resource_objects...
+    resource_objects.exceptions.PluginError: plug-in 'no_such_filter' of resource_objects...
     """
 
     filters: tuple[NamedFilter, ...]
@@ -92,18 +92,20 @@ class Pipeline:
             may be a multiplier alone, and have one as ``multiplier``
         :param on_error: ``fail``: a filter that fails fails the request; ``skip``: the request goes
             on without it, and the answer says so
-        :raises DuplicateKey: for two filters of one name
-        :raises PluginNotFound: for a name that is not installed
+        :raises InvalidInput: for two filters of one name
+        :raises PluginError: for a name that is not installed
         :raises PluginError: for one that cannot be used
-        :raises InvalidField: for settings that it does not take, or another policy
+        :raises InvalidInput: for settings that it does not take, or another policy
         """
         if on_error not in POLICIES:
-            raise exceptions.InvalidField("on_error", on_error, f"one of {', '.join(POLICIES)}")
+            raise exceptions.InvalidInput(
+                "field", "on_error", on_error, f"one of {', '.join(POLICIES)}"
+            )
         given: dict[str, NamedFilter] = {}
         for one in map(_filter, _entries(filters)):
             if one.name in given:
                 expected = "each name once; NamedFilter(name, filter) gives one another name"
-                raise exceptions.DuplicateKey("filters", one.name, expected)
+                raise exceptions.InvalidInput("repetition", "filters", one.name, expected)
             given[one.name] = one
         weighing = tuple(map(_weigher, _entries(weighers)))
         idle = {one.name: IDLE_FILTER for one in given.values() if is_idle(one.filter)}
@@ -127,7 +129,9 @@ def _entries(given: Filters) -> Iterable[tuple[Any, Any]]:
     if isinstance(given, Mapping):
         return list(given.items())
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise exceptions.InvalidField("filters or weighers", given, "a list of names, or a mapping")
+        raise exceptions.InvalidInput(
+            "field", "filters or weighers", given, "a list of names, or a mapping"
+        )
     return [one if isinstance(one, tuple) and len(one) == 2 else (one, {}) for one in given]
 
 
@@ -164,13 +168,15 @@ def _mapping(name: object, settings: Any) -> Mapping[str, Any]:
     if settings is None:
         return {}
     if not isinstance(settings, Mapping):
-        raise exceptions.InvalidField(f"settings of {name}", settings, "a mapping")
+        raise exceptions.InvalidInput("field", f"settings of {name}", settings, "a mapping")
     return settings
 
 
 def _require(what: Any, method: str) -> None:
     if isinstance(what, type) or not callable(getattr(what, method, None)):
-        raise exceptions.InvalidField("filter or weigher", what, f"an object with {method}()")
+        raise exceptions.InvalidInput(
+            "field", "filter or weigher", what, f"an object with {method}()"
+        )
 
 
 def group_filters(
@@ -182,7 +188,7 @@ def group_filters(
     is read now, and again with each search that is done again after a lost race.
 
     :param consumer: for whom is searched: where it is already does not count
-    :raises ServerGroupNotFound: if it is not there
+    :raises NotFound: if it is not there
     """
 
     def known() -> RequestSpec:
@@ -260,7 +266,9 @@ class Asked:
             for kind, bound in most.items():
                 if bound.shape != (len(hosts),):
                     expected = f"{len(hosts)} numbers"
-                    raise exceptions.InvalidField(f"limits of {kind}", bound.shape, expected)
+                    raise exceptions.InvalidInput(
+                        "field", f"limits of {kind}", bound.shape, expected
+                    )
             return most
         except Exception as error:  # a bound that is not known must not be none
             raise exceptions.FilterFailed(name, None, error) from error

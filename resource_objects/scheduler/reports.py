@@ -54,12 +54,12 @@ class Reports:
     def require_reported(self, name: str) -> None:
         """Raise unless some host reports a statistic: a name that no host reports is misspelled.
 
-        :raises InvalidField: if no host reports it
+        :raises InvalidInput: if no host reports it
         """
         if not self.of(name):
             known = ", ".join(sorted({one for some in self.statistics.values() for one in some}))
             expected = f"one that a host reports: {known or 'none'}"
-            raise exceptions.InvalidField("statistic", name, expected)
+            raise exceptions.InvalidInput("field", "statistic", name, expected)
 
     @functools.cached_property
     def silence(self) -> Mapping[str, float]:

@@ -32,9 +32,9 @@ class RequestSpec:
     :param group: the server group it belongs to: the name of one that the ledger keeps, of which
         the scheduler reads policy and members, and which the claims are made members of; or one
         that the caller keeps (:class:`~resource_objects.providers.ServerGroup`), with its members
-    :raises InvalidRequest: for a request that cannot be
-    :raises InvalidName: for what are no names of hosts, or of a server group
-    :raises UnknownTrait: for a trait that there is not
+    :raises InvalidInput: for a request that cannot be
+    :raises InvalidInput: for what are no names of hosts, or of a server group
+    :raises InvalidInput: for a trait that there is not
 
     >>> spec = RequestSpec("VCPU=2,MEMORY_MB=4096", project="lab", zone="north")
     >>> for resource, amount in spec.resources.items():
@@ -121,7 +121,7 @@ class RequestSpec:
 
 def _several(given: object) -> Iterable[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise exceptions.InvalidName("names", given, "a list of names")
+        raise exceptions.InvalidInput("name", "names", given, "a list of names")
     return given
 
 
@@ -135,8 +135,8 @@ def _label(what: str, given: str | None) -> str | None:
 
 def _texts(what: str, given: object) -> FrozenDict:
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidField(what, given, "a mapping of keys to texts")
+        raise exceptions.InvalidInput("field", what, given, "a mapping of keys to texts")
     for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise exceptions.InvalidField(f"{what} {key}", value, "a text")
+            raise exceptions.InvalidInput("field", f"{what} {key}", value, "a text")
     return FrozenDict(given)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.base import Cut, sums
 from resource_objects.search.conditions.disabled import disabled_for

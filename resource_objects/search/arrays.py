@@ -84,7 +84,7 @@ class PlaceIndex:
     def of(self, ids: Sequence[int]) -> Integers:
         """Return the places of some providers.
 
-        :raises InvalidRow: if one of them is not there
+        :raises InvalidInput: if one of them is not there
         """
         wanted = integers(ids)
         at = np.searchsorted(self._ids, wanted)
@@ -92,8 +92,8 @@ class PlaceIndex:
             not len(self._ids)
             or bool(np.any(self._ids[np.minimum(at, len(self._ids) - 1)] != wanted))
         ):
-            raise exceptions.InvalidRow(
-                "provider_id", "a number", "one of a provider in the columns"
+            raise exceptions.InvalidInput(
+                "row", "provider_id", "a number", "one of a provider in the columns"
             )
         return self._place[at]
 

@@ -166,19 +166,23 @@ class Bundle:
         """Return the bundle that JSON text says.
 
         :param open_: makes a snapshot: ``Snapshot.load`` gives its own
-        :raises InvalidText: if it is no JSON, or not what a bundle says
+        :raises InvalidInput: if it is no JSON, or not what a bundle says
         :raises UnsupportedVersion: if it is of another version
-        :raises InvalidRow, InvalidTree: if the tables do not belong together
+        :raises InvalidInput, InvalidTree: if the tables do not belong together
         """
         given = plain.versioned(plain.from_json(_without_head(text), "bundle"), "bundle", VERSION)
         for key in given:
             if key not in _KEYS:
-                raise exceptions.UnknownField("bundle", key, f"one of {', '.join(_KEYS)}")
+                raise exceptions.InvalidInput(
+                    "field name", "bundle", key, f"one of {', '.join(_KEYS)}"
+                )
         listed = given.get("tables")
         if isinstance(listed, Mapping) and listed.get(_FORMER) == {}:
             listed = {name: table for name, table in listed.items() if name != _FORMER}
         if not isinstance(listed, Mapping) or set(listed) != set(_TABLES):
-            raise exceptions.InvalidText("bundle.tables", listed, f"tables {', '.join(_TABLES)}")
+            raise exceptions.InvalidInput(
+                "text", "bundle.tables", listed, f"tables {', '.join(_TABLES)}"
+            )
         columns = Columns(
             **{name: _read_table(name, listed[name]) for name in _TABLES},
             now=_moment(given.get("now")),
@@ -186,8 +190,8 @@ class Bundle:
         try:
             request = Request.obj_from_primitive(given.get("request"))
         except (ValueError, TypeError, AttributeError) as error:
-            raise exceptions.InvalidText(
-                "bundle.request", given.get("request"), "the wire form of a request"
+            raise exceptions.InvalidInput(
+                "text", "bundle.request", given.get("request"), "the wire form of a request"
             ) from error
         options = _options(given.get("options"))
         found = cls(columns, request, options, given.get("at"), open_, given.get("answer"))
@@ -376,12 +380,14 @@ def _read_table(name: str, data: Any) -> Any:
     kind = _TABLES[name]
     if not isinstance(data, Mapping) or not set(data) <= set(kind._fields):
         said = ", ".join(kind._fields)
-        raise exceptions.InvalidText(f"bundle.{name}", data, f"an object of columns {said}")
+        raise exceptions.InvalidInput(
+            "text", f"bundle.{name}", data, f"an object of columns {said}"
+        )
     found: dict[str, Sequence[Any]] = {}
     for column, values in data.items():
         where = f"bundle.{name}.{column}"
         if not isinstance(values, list):
-            raise exceptions.InvalidText(where, values, "a list")
+            raise exceptions.InvalidInput("text", where, values, "a list")
         found[column] = [_value(where, column, value) for value in values]
     return kind(**found)
 
@@ -399,14 +405,16 @@ def _value(where: str, column: str, value: Any) -> Any:
             return value
     elif type(value) is int and abs(value) < 2**63:
         return value
-    raise exceptions.InvalidText(where, value, "text" if column in _TEXT else "an integer")
+    raise exceptions.InvalidInput("text", where, value, "text" if column in _TEXT else "an integer")
 
 
 def _object(where: str, value: Any) -> Disabled:
     try:
         found: Disabled = Disabled.obj_from_primitive(value)
     except (ValueError, TypeError, AttributeError) as error:
-        raise exceptions.InvalidText(where, value, "why something is out of service") from error
+        raise exceptions.InvalidInput(
+            "text", where, value, "why something is out of service"
+        ) from error
     return found
 
 
@@ -416,19 +424,19 @@ def _moment(value: Any) -> datetime.datetime | None:
     try:
         return datetime.datetime.fromisoformat(value).astimezone(datetime.UTC)
     except (ValueError, TypeError) as error:
-        raise exceptions.InvalidText("bundle.now", value, "a moment") from error
+        raise exceptions.InvalidInput("text", "bundle.now", value, "a moment") from error
 
 
 def _options(data: Any) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise exceptions.InvalidText("bundle.options", data, "an object")
+        raise exceptions.InvalidInput("text", "bundle.options", data, "an object")
     return checked_options(data.items())
 
 
 def checked_options(given: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
     """Return options of a search that a file may say.
 
-    :raises InvalidText: for another one
+    :raises InvalidInput: for another one
     """
     found: dict[str, Any] = {}
     for name, value in given:
@@ -437,7 +445,9 @@ def checked_options(given: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
         if name == "order" and isinstance(value, Order):
             value = _told_order(value)
         elif value is not None and not is_right:
-            raise exceptions.InvalidText(f"bundle.{name}", value, f"options {', '.join(OPTIONS)}")
+            raise exceptions.InvalidInput(
+                "text", f"bundle.{name}", value, f"options {', '.join(OPTIONS)}"
+            )
         elif name == "order" and isinstance(value, Mapping):
             value = _told_order(_order(value))
         elif name == "limits" and value is not None:
@@ -449,14 +459,16 @@ def checked_options(given: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
 def _order(given: Mapping[str, Any]) -> Order:
     unknown = [key for key in given if key not in _ORDER]
     if unknown:
-        raise exceptions.UnknownField("bundle.order", unknown[0], f"one of {', '.join(_ORDER)}")
+        raise exceptions.InvalidInput(
+            "field name", "bundle.order", unknown[0], f"one of {', '.join(_ORDER)}"
+        )
     return Order(**given)
 
 
 def _told_order(order: Order) -> str | dict[str, Any]:
     """Return an order as plain data: its name, if that says all."""
     if order.weigh is not None:
-        raise exceptions.InvalidText("bundle.order", order, "an order that a file can say")
+        raise exceptions.InvalidInput("text", "bundle.order", order, "an order that a file can say")
     if order == Order(order.by):
         return order.by
     said = {name: getattr(order, name) for name in _ORDER}

@@ -87,16 +87,20 @@ class Candidate(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if not self.allocations:
-            raise exceptions.InvalidField("Candidate.allocations", (), "at least one allocation")
+            raise exceptions.InvalidInput(
+                "field", "Candidate.allocations", (), "at least one allocation"
+            )
         seen: set[tuple[str, str]] = set()
         for taken in self.allocations:
             if taken.amount.is_negative or taken.amount.is_zero:
-                raise exceptions.InvalidField(
-                    "Candidate.allocations", str(taken), "amounts above 0"
+                raise exceptions.InvalidInput(
+                    "field", "Candidate.allocations", str(taken), "amounts above 0"
                 )
             key = taken.provider, taken.resource_class
             if key in seen:
-                raise exceptions.DuplicateKey("Candidate.allocations", key, "each only once")
+                raise exceptions.InvalidInput(
+                    "repetition", "Candidate.allocations", key, "each only once"
+                )
             seen.add(key)
 
     @property
@@ -115,15 +119,15 @@ class Candidate(base.ResourceObject, frozen=True):
         :raises InvalidInput: for what is no such thing
         """
         if not isinstance(given, Mapping):
-            raise exceptions.InvalidField("candidate", given, "a mapping")
+            raise exceptions.InvalidInput("field", "candidate", given, "a mapping")
         said = dict(given)
         allocations = said.pop("allocations", None)
         if not isinstance(allocations, list | tuple):
-            raise exceptions.InvalidField("candidate.allocations", allocations, "a list")
+            raise exceptions.InvalidInput("field", "candidate.allocations", allocations, "a list")
         text, assigned = said.pop("located", {}), said.pop("assigned", None)
         if text and assigned is None:
-            raise exceptions.InvalidField(
-                "candidate.assigned", None, f"what says that it is {text}"
+            raise exceptions.InvalidInput(
+                "field", "candidate.assigned", None, f"what says that it is {text}"
             )
         if assigned is not None:
             said["located"] = Amounts.obj_from_primitive(assigned)

@@ -147,7 +147,7 @@ def rehearse(
     :param scenario: it stays as it is
     :param requests: what consumers were made for; where nobody says, the counts they hold
     :param options: as for ``snapshot.candidates``, the budget among them
-    :raises ProviderNotFound: if one of them is not there
+    :raises NotFound: if one of them is not there
     """
     return _Drain(scenario, tuple(dict.fromkeys(providers)), requests, options).answer()
 

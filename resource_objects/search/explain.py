@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import Shared
 from resource_objects.names import in_natural_order
+from resource_objects.reasons import Reason, Rule, sentences
 from resource_objects.search.answer import answer, most_together
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import Cut
@@ -132,10 +132,10 @@ class Explanation(Shared):
         so the missing amount counts it already. Of more than 200 hosts that are decided one by one,
         only those are looked at that fail by the fewest parts of the request.
 
-        :raises InvalidRequest: for a count below 1
+        :raises InvalidInput: for a count below 1
         """
         if type(count) is not int or count < 1:
-            raise exceptions.InvalidRequest("nearest", count, "an integer of 1 or more")
+            raise exceptions.InvalidInput("request", "nearest", count, "an integer of 1 or more")
         found: list[HostTold] = []
         never: list[_Ranked] = []
         rest: Iterator[_Ranked] = iter(())
@@ -318,7 +318,7 @@ def _line(host: str, reasons: tuple[Reason, ...]) -> str:
         dataclasses.replace(reason, where=None) if reason.where == host else reason
         for reason in reasons
     ]
-    return f"{host}: {'; '.join(exceptions.sentences(parts))}"
+    return f"{host}: {'; '.join(sentences(parts))}"
 
 
 def _more(count: int) -> str:

@@ -23,12 +23,12 @@ import numpy as np
 import os_traits
 
 from resource_objects import clock, exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.fields import MAX_AMOUNT, Shared
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import by_amount
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.holders import Blocked, who_has
+from resource_objects.reasons import Rule
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
     Booleans,
@@ -849,12 +849,12 @@ class FleetShares:
 def read_shares(given: ShareColumns, place: PlaceIndex, find: Find) -> FleetShares:
     """Return the shares that columns tell.
 
-    :raises InvalidRow: if one is not between inventories of the columns
+    :raises InvalidInput: if one is not between inventories of the columns
     """
     source = find(place.of(given.provider_id), tuple(given.resource_class))
     target = find(place.of(given.of_id), tuple(given.of_class))
     if bool((source < 0).any()) or bool((target < 0).any()):
-        raise exceptions.InvalidRow("ShareColumns", "a share", "one between inventories")
+        raise exceptions.InvalidInput("row", "ShareColumns", "a share", "one between inventories")
     return FleetShares(source, target, integers(given.factor))
 
 

@@ -37,9 +37,9 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
 
     Cost: linear but for sorting the names, about 2 microseconds per provider and per inventory.
 
-    :raises InvalidRow: if the columns do not belong together
+    :raises InvalidInput: if the columns do not belong together
     :raises InvalidTree: if the parents of some provider never end
-    :raises ProviderNotFound: if ``at`` is not there
+    :raises NotFound: if ``at`` is not there
     """
     _check(columns)
     given = columns.providers
@@ -127,7 +127,9 @@ def _check(columns: Columns) -> None:
     tables += [columns.aggregates, columns.shares, columns.units, columns.kinds]
     for table in tables:
         if len({len(column) for column in table}) > 1:
-            raise exceptions.InvalidRow(type(table).__name__, "columns", "all of one length")
+            raise exceptions.InvalidInput(
+                "row", type(table).__name__, "columns", "all of one length"
+            )
 
 
 def _parents(given: ProviderColumns) -> list[int]:
@@ -142,7 +144,7 @@ def _cut(given: ProviderColumns, parent: Integers, at: str | None) -> tuple[int 
     rows = zip(given.name, given.uuid, strict=True)
     found = [row for row, keys in enumerate(rows) if at in keys]
     if not found:
-        raise exceptions.ProviderNotFound(at)
+        raise exceptions.NotFound("provider", at)
     top = row = found[0]
     above: list[int] = []
     while parent[row] != row and len(above) < len(parent):  # a circle is found later

@@ -358,7 +358,7 @@ class BindingSet:
 def places_of_level(levels: Levels, level: str, fleet: Fleet) -> dict[str, Integers]:
     """Return the hosts of each place of a level.
 
-    :raises InvalidRequest: if there is none, or some host is in two
+    :raises InvalidInput: if there is none, or some host is in two
     """
     is_host = np.ones(len(fleet.hosts), dtype=np.bool_)
     is_host[list(fleet.pools.trees)] = False  # a pool may serve several places
@@ -368,16 +368,16 @@ def places_of_level(levels: Levels, level: str, fleet: Fleet) -> dict[str, Integ
         if is_host[trees].any():
             found[name] = trees[is_host[trees]]
     if not found:
-        raise exceptions.InvalidRequest(
-            "level", level, "one that aggregates with hosts in them have"
+        raise exceptions.InvalidInput(
+            "request", "level", level, "one that aggregates with hosts in them have"
         )
     place = np.full(len(fleet.hosts), -1)
     for number, (name, trees) in enumerate(found.items()):
         twice = trees[place[trees] >= 0]
         if len(twice):
             host, other = fleet.hosts[int(twice[0])], list(found)[int(place[twice[0]])]
-            raise exceptions.InvalidRequest(
-                level, f"{host} in {other} and in {name}", f"each host in one {level}"
+            raise exceptions.InvalidInput(
+                "request", level, f"{host} in {other} and in {name}", f"each host in one {level}"
             )
         place[trees] = number
     return found
@@ -389,7 +389,7 @@ def within_each_other(some: Iterable[BindingSet], hosts: int) -> list[BindingSet
     A set that crosses another is left out, where it is not of a level: what a pool has is looked at
     again when it is taken.
 
-    :raises InvalidRequest: if places of levels cross
+    :raises InvalidInput: if places of levels cross
     """
     some = list(some)
     owner = np.full(hosts, -1)
@@ -403,8 +403,8 @@ def within_each_other(some: Iterable[BindingSet], hosts: int) -> list[BindingSet
                 return within_each_other([s for s in some if id(s.trees) not in names], hosts)
             if one.is_of_level:
                 crossed = f"{one.name} across {found[int(around[-1])].name}"
-                raise exceptions.InvalidRequest(
-                    "levels", crossed, "places that lie within each other"
+                raise exceptions.InvalidInput(
+                    "request", "levels", crossed, "places that lie within each other"
                 )
             continue
         owner[one.trees] = len(found)

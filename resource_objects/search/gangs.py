@@ -139,7 +139,7 @@ def fit_gang(scenario: Scenario[Any], gang: Gang, levels: Levels, options: Optio
     :param scenario: a fork of what is asked, in which members may be tried; left as it was
     :param levels: the aggregates of each level that the gang names
     :param options: of the search: order, seed, budget, limits and filters
-    :raises InvalidRequest: for a level without places, one with a host in two of its places, or
+    :raises InvalidInput: for a level without places, one with a host in two of its places, or
         levels that do not lie within each other
     :raises SearchLimitReached: if the budget is spent before it is known
     """

@@ -98,7 +98,9 @@ class HostUsage:
         for one in self.classes:
             if one.resource_class == resource_class:
                 return one
-        raise exceptions.InvalidName("host usage", resource_class, f"a class of {self.host}")
+        raise exceptions.InvalidInput(
+            "name", "host usage", resource_class, f"a class of {self.host}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

@@ -170,7 +170,7 @@ class HowMany:
 def mix_of(given: Gang | RequestLike) -> Gang:
     """Return a mix of what one is made from: a gang as it is, or a request as its only member.
 
-    :raises InvalidRequest: for what is no request, or members that are bound to places: how often
+    :raises InvalidInput: for what is no request, or members that are bound to places: how often
         these fit is not asked here
 
     >>> print(mix_of("VCPU=2"))
@@ -181,7 +181,7 @@ def mix_of(given: Gang | RequestLike) -> Gang:
     every: tuple[Gang | Member, ...] = (given, *given.members)
     bound = [one for one in every if one.together is not None or one.at_most]
     if bound:
-        raise exceptions.InvalidRequest("mix", str(bound[0]), "members without places")
+        raise exceptions.InvalidInput("request", "mix", str(bound[0]), "members without places")
     return given
 
 

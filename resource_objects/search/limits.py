@@ -23,13 +23,13 @@ from resource_objects.search.fleet import Fleet, with_capacity
 def uuids_in(fleet: Fleet, keys: Iterable[str]) -> dict[str, str]:
     """Return the uuids of providers that are named by name or uuid.
 
-    :raises ProviderNotFound: if one is not there
+    :raises NotFound: if one is not there
     """
     found: dict[str, str] = {}
     for key in keys:
         place = fleet.place_by_key.get(key)
         if place is None:
-            raise exceptions.ProviderNotFound(key)
+            raise exceptions.NotFound("provider", key)
         found[key] = fleet.uuids[place]
     return found
 

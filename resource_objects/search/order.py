@@ -49,13 +49,13 @@ class Order:
     :param among: with a seed, so many of the best are shuffled, then the next so many, so that
         many who ask at once do not all take the same host
 
-    :raises InvalidRequest: for what is no such thing
+    :raises InvalidInput: for what is no such thing
 
     >>> Order("pack", weights={"VCPU": 2}, preferred={"CUSTOM_SSD": 1})
     Order(by='pack', weights={'VCPU': 2.0}, preferred={'CUSTOM_SSD': 1.0}, among=None)
     >>> Order("best")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidRequest: order: got 'best', expected one of name, pack, ...
+    resource_objects.exceptions.InvalidInput: order: got 'best', expected one of name, pack, ...
     """
 
     by: str = "name"
@@ -66,7 +66,9 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.by not in ORDERS:
-            raise exceptions.InvalidRequest("order", self.by, f"one of {', '.join(ORDERS)}")
+            raise exceptions.InvalidInput(
+                "request", "order", self.by, f"one of {', '.join(ORDERS)}"
+            )
         object.__setattr__(self, "weights", _figures("weights", self.weights, 0))
         object.__setattr__(self, "preferred", _figures("preferred", self.preferred, -MOST))
         for name in self.weights:
@@ -74,7 +76,7 @@ class Order:
         if self.preferred:
             known_traits(list(self.preferred))
         if self.among is not None and (type(self.among) is not int or self.among < 1):
-            raise exceptions.InvalidRequest("among", self.among, "an integer of 1 or more")
+            raise exceptions.InvalidInput("request", "among", self.among, "an integer of 1 or more")
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -103,20 +105,20 @@ def _orders(cls: type[Order]) -> dict[str, Any]:
 
 
 def check_seed(seed: object) -> int | None:
-    """Return a seed, or raise ``InvalidRequest``."""
+    """Return a seed, or raise ``InvalidInput``."""
     if seed is not None and (type(seed) is not int or seed < 0):
-        raise exceptions.InvalidRequest("seed", seed, "an integer of 0 or more, or None")
+        raise exceptions.InvalidInput("request", "seed", seed, "an integer of 0 or more, or None")
     return seed
 
 
 def _figures(what: str, given: object, least: float) -> FrozenDict:
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidRequest(what, given, "a mapping of names to numbers")
+        raise exceptions.InvalidInput("request", what, given, "a mapping of names to numbers")
     for name, value in given.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not least <= value <= MOST:
             expected = f"a number from {least:.0f} to {MOST:.0f}"
-            raise exceptions.InvalidRequest(f"{what} {name}", value, expected)
+            raise exceptions.InvalidInput("request", f"{what} {name}", value, expected)
     return FrozenDict({name: float(value) for name, value in given.items()})
 
 

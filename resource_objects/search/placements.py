@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, frozen
 from resource_objects.search.fleet import Fleet
 

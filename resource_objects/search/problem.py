@@ -141,10 +141,10 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     """Return a request laid over a fleet. Cost: one pass per class and condition, vectorised.
 
     :param filters: what else hosts have to meet
-    :raises WrongAmountKind: for an amount that is not kept as counts
-    :raises InvalidRequest: if a count does not agree with what locates it, or an affinity means
+    :raises InvalidInput: for an amount that is not kept as counts
+    :raises InvalidInput: if a count does not agree with what locates it, or an affinity means
         nothing because no host cells are asked for
-    :raises ProviderNotFound: for a tree that is not there
+    :raises NotFound: for a tree that is not there
     """
     rules = semantics_of(request)
     amounts_of = located_of(request)
@@ -436,7 +436,7 @@ def _check_affinity(amounts_of: Mapping[str, Amount], near: str | None) -> None:
             if all(one is None for one in cells):
                 instead = "" if near else "near='numa' in the request (--near numa) instead, "
                 expected = f"no affinity, {instead}or a topology beside it to be near to"
-                raise exceptions.InvalidRequest(name, str(amount), expected)
+                raise exceptions.InvalidInput("request", name, str(amount), expected)
 
 
 def wanted(request: Request) -> tuple[Wanted, ...]:
@@ -446,8 +446,8 @@ def wanted(request: Request) -> tuple[Wanted, ...]:
     amount that is kept in the same class in one place ask for the same thing, which the latter
     locates; they have to agree.
 
-    :raises WrongAmountKind: for an amount that is kept as nothing, or not as counts above 0
-    :raises InvalidRequest: if a count does not agree with what locates it
+    :raises InvalidInput: for an amount that is kept as nothing, or not as counts above 0
+    :raises InvalidInput: if a count does not agree with what locates it
     """
     counted: dict[str, Wanted] = {}
     kept: dict[str, Wanted] = {}
@@ -461,8 +461,11 @@ def wanted(request: Request) -> tuple[Wanted, ...]:
                 _add(kept, record)
     for name, part in kept.items():
         if name in counted and counted[name].amount != part.amount:
-            raise exceptions.InvalidRequest(
-                name, counted[name].amount, f"{part.amount}, as the amount that locates it says"
+            raise exceptions.InvalidInput(
+                "request",
+                name,
+                counted[name].amount,
+                f"{part.amount}, as the amount that locates it says",
             )
     return tuple({**counted, **kept}.values())
 
@@ -483,14 +486,18 @@ def _is_located(name: str) -> bool:
 def _check_records(name: str, amount: Amount, records: Iterable[AmountRecord]) -> None:
     found = [record.amount for record in records]
     if not found or min(found) < 1:
-        raise exceptions.WrongAmountKind(name, amount, "one that is kept as counts above 0")
+        raise exceptions.InvalidInput(
+            "kind of amount", name, amount, "one that is kept as counts above 0"
+        )
 
 
 def _add(kept: dict[str, Wanted], record: AmountRecord) -> None:
     before = kept.get(record.resource_class, Wanted(record.resource_class, 0))
     amount = before.amount + record.amount
     if amount > MAX_AMOUNT:
-        raise exceptions.InvalidRequest(record.resource_class, amount, f"at most {MAX_AMOUNT}")
+        raise exceptions.InvalidInput(
+            "request", record.resource_class, amount, f"at most {MAX_AMOUNT}"
+        )
     kept[record.resource_class] = dataclasses.replace(
         before, amount=amount, units=(*before.units, *record.units)
     )

@@ -41,9 +41,9 @@ def redefine(fleet: Fleet, columns: Columns, plan: Plan) -> Redefinition:
     Cost: linear in these trees, and copies of all columns: a few milliseconds for 10,000 hosts.
 
     :param columns: the trees that the plan is about, of the fleet
-    :raises ProviderExists: if a name or uuid is taken, in whichever tree
-    :raises CountedTwice: if a pool gives a class to a tree that would count it
-    :raises ProviderInUse, InventoryInUse, InvalidTree, InvalidPlan: as a ledger does
+    :raises AlreadyExists: if a name or uuid is taken, in whichever tree
+    :raises Conflict: if a pool gives a class to a tree that would count it
+    :raises InUse, InvalidTree, InvalidPlan: as a ledger does
     """
     if plan.definitions is not None:
         _check_names(fleet, plan.definitions, columns)
@@ -51,7 +51,7 @@ def redefine(fleet: Fleet, columns: Columns, plan: Plan) -> Redefinition:
         for changed in check_consistent(kept, plan.definitions):
             for where, name, unit, consumer in conflicting_holders(changed, columns, ()):
                 said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
-                raise exceptions.InventoryInUse(where, said)
+                raise exceptions.InUse("inventory", where, said)
         _check_pools(fleet, kept, plan.definitions)
     now = columns.now or clock.now()
     rehearse(plan, columns, {}, now)
@@ -91,7 +91,7 @@ def _check_names(fleet: Fleet, changes: DefinitionChanges, columns: Columns) -> 
         for key in (one.name, one.uuid):
             place = fleet.place_by_key.get(key)
             if place is not None and fleet.uuids[place] not in here:
-                raise exceptions.ProviderExists(key)
+                raise exceptions.AlreadyExists("provider", key)
 
 
 def _check_pools(fleet: Fleet, kept: StoredDefinitions, changes: DefinitionChanges) -> None:

@@ -102,7 +102,7 @@ class Following:
         Cost: what reading the trees takes, and copies of columns, without looking at them: for
         100,000 providers a millisecond or two if only their use changed, else some ten.
 
-        :raises InvalidRow: if the columns do not belong together
+        :raises InvalidInput: if the columns do not belong together
         """
         old, columns = self.snapshot._fleet, changed.columns
         assert columns is not None, "the trees were read"

@@ -181,20 +181,22 @@ def asked_of(
 ) -> Asked:
     """Return what is looked for, checked.
 
-    :raises InvalidRequest: naming what cannot be
+    :raises InvalidInput: naming what cannot be
     """
     for what, value in (("k", k), ("tries", tries)):
         if type(value) is not int or value < 1:
-            raise exceptions.InvalidRequest(what, value, "an integer of 1 or more")
+            raise exceptions.InvalidInput("request", what, value, "an integer of 1 or more")
     weights = _weights(costs or {})
     for kind in kinds or ():
         if kind not in COSTS:
-            raise exceptions.InvalidRequest("kinds", kind, f"some of {', '.join(COSTS)}")
+            raise exceptions.InvalidInput("request", "kinds", kind, f"some of {', '.join(COSTS)}")
     for name, priority in priorities.items():
         if type(priority) is not int or priority < 0:
-            raise exceptions.InvalidRequest(f"priority of {name}", priority, "an integer >= 0")
+            raise exceptions.InvalidInput(
+                "request", f"priority of {name}", priority, "an integer >= 0"
+            )
     if isinstance(protected, str):
-        raise exceptions.InvalidRequest("protected", protected, "a list of names")
+        raise exceptions.InvalidInput("request", "protected", protected, "a list of names")
     return Asked(
         k,  # type: ignore[arg-type]
         weights,
@@ -212,9 +214,11 @@ def _weights(costs: Mapping[str, Any]) -> Mapping[str, Fraction]:
     weights = dict(COSTS)
     for kind, cost in costs.items():
         if kind not in COSTS:
-            raise exceptions.InvalidRequest("costs", kind, f"kinds of {', '.join(COSTS)}")
+            raise exceptions.InvalidInput("request", "costs", kind, f"kinds of {', '.join(COSTS)}")
         if isinstance(cost, bool) or not isinstance(cost, int | Fraction) or cost <= 0:
-            raise exceptions.InvalidRequest(f"cost of {kind}", cost, "an integer or fraction > 0")
+            raise exceptions.InvalidInput(
+                "request", f"cost of {kind}", cost, "an integer or fraction > 0"
+            )
         weights[kind] = Fraction(cost)
     return weights
 
@@ -715,7 +719,9 @@ def _added(looking: _Looking) -> Iterator[Relaxation]:
             change = Change("add", (name, "like", host))
             try:
                 change.apply(scenario)
-            except exceptions.CountedTwice:  # it would be given what the other one's pool has
+            except exceptions.Conflict as error:  # it would be given what the other one's pool has
+                if not error.is_about("pool"):
+                    raise
                 return None
             found = looking.found(scenario, looking.request)
             told = f"one more host like {host}"

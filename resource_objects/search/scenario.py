@@ -194,8 +194,8 @@ class Scenario(Generic[P]):
         :raises NoCandidates: if the search found nothing
         :raises SearchLimitReached: if it was cut short before it found anything
         :raises CapacityException: if nothing of what was found is free (any more)
-        :raises ConsumerExists: if the consumer holds something already
-        :raises InvalidAmount: if it is nothing that a search found
+        :raises AlreadyExists: if the consumer holds something already
+        :raises InvalidInput: if it is nothing that a search found
         """
         return self._take(consumer_name(consumer), found, ConsumerOrder.claim, limits)
 
@@ -222,11 +222,11 @@ class Scenario(Generic[P]):
         Errors are those of :meth:`claim`, but for ``ConsumerExists``.
 
         :returns: what it holds now
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         name = consumer_name(consumer)
         if self._kept(name) is None:
-            raise exceptions.ConsumerNotFound(name)
+            raise exceptions.NotFound("consumer", name)
         return self._take(name, found, ConsumerOrder.replace, limits)
 
     def _take(
@@ -280,7 +280,7 @@ class Scenario(Generic[P]):
     def release(self, consumer: str) -> tuple[Allocation, ...]:
         """Give back all that a consumer holds; return what that was.
 
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         name = consumer_name(consumer)
         kept = self._kept(name)
@@ -309,7 +309,7 @@ class Scenario(Generic[P]):
         :returns: by the name of each that moved, what it holds now
         :raises NoCandidates: naming who finds no other place, and why
         :raises SearchLimitReached: if it is not known whether all find one
-        :raises ProviderNotFound: if one of the providers is not there
+        :raises NotFound: if one of the providers is not there
         """
         done = self.rehearse_drain(*providers, requests=requests, **options)
         done.require()
@@ -335,17 +335,17 @@ class Scenario(Generic[P]):
     def held(self, consumer: str) -> ConsumerRecord:
         """Return what a consumer holds now, and of one that took it here the request.
 
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         kept = self._kept(consumer_name(consumer))
         if kept is None:
-            raise exceptions.ConsumerNotFound(consumer)
+            raise exceptions.NotFound("consumer", consumer)
         return kept
 
     def tree(self, provider: str) -> Provider:
         """Return the whole tree of a provider (name or uuid) as it is now, its root.
 
-        :raises ProviderNotFound: if it is not there
+        :raises NotFound: if it is not there
         """
         return self._tree_of(provider)[1]
 
@@ -356,17 +356,17 @@ class Scenario(Generic[P]):
 
         :param below: the provider (name or uuid) that they are to be children of; None: they are
             hosts, or pools
-        :raises ProviderExists: if a name or uuid is taken
+        :raises AlreadyExists: if a name or uuid is taken
         :raises InvalidTree: if they are no trees
-        :raises CountedTwice: if a pool would give a class to a tree that counts it
-        :raises ProviderNotFound: if ``below`` is not there
+        :raises Conflict: if a pool would give a class to a tree that counts it
+        :raises NotFound: if ``below`` is not there
         """
         for root in roots:
             if not isinstance(root, Provider):
                 raise exceptions.InvalidTree("add", root, "providers, each the root of a tree")
             for key in (key for one in root.walk() for key in (one.name, one.uuid)):
                 if key is not None and key in self._fleet.place_by_key:
-                    raise exceptions.ProviderExists(key)
+                    raise exceptions.AlreadyExists("provider", key)
         if below is None:
             every = [diff(None, root) for root in roots]
             self._redefine(Columns(), Plan(merge_changes("", every)))
@@ -379,8 +379,8 @@ class Scenario(Generic[P]):
     def remove(self, provider: str) -> None:
         """Remove a provider (by name or uuid) and all below it.
 
-        :raises ProviderNotFound: if it is not there
-        :raises ProviderInUse: if it or one below has allocations
+        :raises NotFound: if it is not there
+        :raises InUse: if it or one below has allocations
         :raises InvalidTree: if what stays of its tree has shares of it
         """
         place = self._place(provider)
@@ -419,7 +419,7 @@ class Scenario(Generic[P]):
         Less than is used may be said: free is negative then, until enough is released.
 
         :param inventories: ``"VCPU=16"``, or what :class:`Inventories` are made of
-        :raises ProviderNotFound: if it is not there
+        :raises NotFound: if it is not there
         """
         _, _, one = self._tree_of(provider)
         self.change(provider, inventories=one.inventories.amended(inventories))
@@ -448,7 +448,7 @@ class Scenario(Generic[P]):
     def enable(self, provider: str) -> None:
         """Enable a provider.
 
-        :raises ProviderNotFound: if it is not there
+        :raises NotFound: if it is not there
         """
         self._serve(provider, None, None)
 
@@ -460,7 +460,7 @@ class Scenario(Generic[P]):
     def _place(self, provider: str) -> int:
         place = self._fleet.place_by_key.get(provider_key(provider))
         if place is None:
-            raise exceptions.ProviderNotFound(provider)
+            raise exceptions.NotFound("provider", provider)
         return place
 
     def _tree_of(self, provider: str) -> tuple[Columns, Provider, Provider]:
@@ -492,7 +492,7 @@ class Scenario(Generic[P]):
 
         :param since: a snapshot, or a scenario as it is now; None: what this one was forked from
         :returns: an empty plan where nothing differs
-        :raises InvalidField: for a picture of another ledger
+        :raises InvalidInput: for a picture of another ledger
 
         Cost: linear in the trees that were touched; from another picture, in all.
         """
@@ -532,14 +532,18 @@ class Scenario(Generic[P]):
         """Go back to before the last change, or to when there were so many.
 
         :param to: what ``len(scenario)`` was then
-        :raises InvalidField: if nothing was changed, or all is undone, or there were never so many
+        :raises InvalidInput: if nothing was changed, or all is undone, or there were never so many
         """
         if to is None:
             if not self._steps:
-                raise exceptions.InvalidField("undo", "nothing", "a change that was made before")
+                raise exceptions.InvalidInput(
+                    "field", "undo", "nothing", "a change that was made before"
+                )
             to = len(self._steps) - 1
         if type(to) is not int or not 0 <= to <= len(self._steps):
-            raise exceptions.InvalidField("undo", to, f"an integer from 0 to {len(self._steps)}")
+            raise exceptions.InvalidInput(
+                "field", "undo", to, f"an integer from 0 to {len(self._steps)}"
+            )
         while len(self._steps) > to:
             self._undo_one()
 
@@ -602,12 +606,12 @@ class Scenario(Generic[P]):
 def fleet_of(picture: object) -> Fleet:
     """Return the fleet, with all units, of a snapshot or of a scenario as it is now.
 
-    :raises InvalidField: for anything else
+    :raises InvalidInput: for anything else
     """
     found = picture.snapshot if isinstance(picture, Scenario) else picture
     fleet = getattr(found, "_fleet", None)
     if not isinstance(fleet, Fleet):
-        raise exceptions.InvalidField("diff", picture, "a snapshot or a scenario")
+        raise exceptions.InvalidInput("field", "diff", picture, "a snapshot or a scenario")
     return fleet
 
 
@@ -624,12 +628,12 @@ def plan_between(
     """Return the plan that leads from one picture to another one. Cost: linear in all rows.
 
     :param requests: what consumers were made for in the other one, as far as known
-    :raises InvalidField: for what is no picture, or one of another ledger
+    :raises InvalidInput: for what is no picture, or one of another ledger
     """
     fleets = fleet_of(before), fleet_of(after)
     ledgers = {ledger_of(before), ledger_of(after)} - {0}
     if len(ledgers) > 1:
-        raise exceptions.InvalidField("diff", after, "a picture of the same ledger")
+        raise exceptions.InvalidInput("field", "diff", after, "a picture of the same ledger")
     return difference(*fleets, None, requests, ledger=max(ledgers, default=0))
 
 
@@ -640,7 +644,7 @@ def _found(roots: Iterable[Provider], key: str) -> tuple[Provider, Provider]:
         for one in root.walk():
             if wanted in (one.name, one.uuid):
                 return root, one
-    raise exceptions.ProviderNotFound(key)
+    raise exceptions.NotFound("provider", key)
 
 
 def _inverse(one: Change) -> Change:
@@ -658,15 +662,17 @@ def _ways(found: Any) -> Iterator[Sequence[Allocation]]:
     elif isinstance(found, Candidates | list | tuple):
         for one in found:
             if not isinstance(one, Candidate):
-                raise exceptions.InvalidAmount("claim", one, "a candidate")
+                raise exceptions.InvalidInput("amount", "claim", one, "a candidate")
             yield one.allocations
     else:
-        raise exceptions.InvalidAmount("claim", found, "candidates or allocations")
+        raise exceptions.InvalidInput("amount", "claim", found, "candidates or allocations")
 
 
 def _uses(one: Allocation) -> Iterator[Use]:
     if one.provider_uuid is None:
-        raise exceptions.InvalidAmount("claim", str(one), "an allocation that a search found")
+        raise exceptions.InvalidInput(
+            "amount", "claim", str(one), "an allocation that a search found"
+        )
     for record in one.amount.to_records(one.resource_class):
         units = record.units or one.units
         yield Use(one.provider_uuid, record.resource_class, record.amount, units, one.provider)

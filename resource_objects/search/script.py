@@ -37,6 +37,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers import Provider
 from resource_objects.providers.orders import StoredRequest
 from resource_objects.providers.provider import Share
+from resource_objects.reasons import sentences
 from resource_objects.requests import Request, query
 from resource_objects.resources import Amounts
 from resource_objects.search.candidates import Chosen
@@ -57,7 +58,7 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 class Change:
     """One line of a script: a verb and its words.
 
-    :raises InvalidText: if it is no change
+    :raises InvalidInput: if it is no change
 
     >>> Change.parse("resize host0 VCPU=16")
     Change(verb='resize', words=('host0', 'VCPU=16'))
@@ -71,9 +72,9 @@ class Change:
     def __post_init__(self) -> None:
         one = VERBS.get(self.verb)
         if one is None:
-            raise exceptions.InvalidText("change", str(self), f"one of {', '.join(VERBS)}")
+            raise exceptions.InvalidInput("text", "change", str(self), f"one of {', '.join(VERBS)}")
         if not one.least <= len(self.words) <= one.most or not one.is_said(self.words):
-            raise exceptions.InvalidText("change", str(self), f"{self.verb} {one.told}")
+            raise exceptions.InvalidInput("text", "change", str(self), f"{self.verb} {one.told}")
 
     @classmethod
     def parse(cls, line: str) -> Change:
@@ -81,7 +82,7 @@ class Change:
         try:
             verb, *words = shlex.split(_COMMENT.sub("", line)) or [""]
         except ValueError:
-            raise exceptions.InvalidText("change", line, "quotes that end") from None
+            raise exceptions.InvalidInput("text", "change", line, "quotes that end") from None
         return cls(verb, tuple(words))
 
     def __str__(self) -> str:
@@ -98,7 +99,7 @@ class Change:
 def read_script(text: str | Iterable[str]) -> tuple[Change, ...]:
     """Return the changes that a script says.
 
-    :raises InvalidText: naming the line that is none
+    :raises InvalidInput: naming the line that is none
 
     >>> [str(one) for one in read_script("release job-1  # for a day\\n\\nenable host0")]
     ['release job-1', 'enable host0']
@@ -109,9 +110,11 @@ def read_script(text: str | Iterable[str]) -> tuple[Change, ...]:
         if _COMMENT.sub("", line).strip():
             try:
                 found.append(Change.parse(line))
-            except exceptions.InvalidText as error:
-                raise exceptions.InvalidText(
-                    f"line {number}", line.strip(), error.expected
+            except exceptions.InvalidInput as error:
+                if not error.is_about("text"):
+                    raise
+                raise exceptions.InvalidInput(
+                    "text", f"line {number}", line.strip(), error.expected
                 ) from None
     return tuple(found)
 
@@ -132,7 +135,7 @@ def _move(scenario: Scenario[Any], requests: Requests, name: str, host: str) -> 
     found = without(scenario, name).candidates(asked, limit=1, filters=[on_host])
     if not found:
         why = found.explain().of(root)
-        told = "; ".join(exceptions.sentences(why))
+        told = "; ".join(sentences(why))
         raise exceptions.NoCandidates(f"no candidate for {name} on {root}", told, why)
     scenario.move(name, Chosen(found[0], asked) if known else found[0])
 
@@ -223,7 +226,7 @@ def without(scenario: Scenario[Any], *consumers: str) -> Scenario[Any]:
 def made_for(scenario: Scenario[Any], requests: Requests, consumer: str) -> Request | None:
     """Return what a consumer was made for: here, or else as somebody says; None if nobody does.
 
-    :raises ConsumerNotFound: if it holds nothing
+    :raises NotFound: if it holds nothing
     :raises InvalidInput: for what is no request
     """
     kept = scenario.held(consumer).request

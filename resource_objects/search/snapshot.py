@@ -112,9 +112,9 @@ class Snapshot(Shared):
 
         Cost: linear, about 2 microseconds per provider and per inventory.
 
-        :raises InvalidRow: if the columns do not belong together
+        :raises InvalidInput: if the columns do not belong together
         :raises InvalidTree: if the parents of some provider never end
-        :raises ProviderNotFound: if ``at`` is not in the columns
+        :raises NotFound: if ``at`` is not in the columns
         """
         fleet = fleet_build.read(columns, at)
         self._set(fleet, at, columns.cursor, Refresh(0, len(fleet.hosts), "read"))
@@ -206,7 +206,7 @@ class Snapshot(Shared):
         :param filters: what else hosts have to meet, as a scheduler brings it; who searches again
             after a lost race searches with them too
         :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
-        :raises ProviderNotFound: for a request in the tree of a provider that is not there, or
+        :raises NotFound: for a request in the tree of a provider that is not there, or
             limits of one
         """
         wanted = Request.of(request)
@@ -252,7 +252,7 @@ class Snapshot(Shared):
         :param budget: at most so many steps
         :param limits: as there
         :param filters: what hosts have to meet besides, as there
-        :raises InvalidRequest: for a level without places, with a host in two of its places, or
+        :raises InvalidInput: for a level without places, with a host in two of its places, or
             levels that do not lie within each other
         :raises SearchLimitReached: if the budget ends before it is known
         """
@@ -286,7 +286,7 @@ class Snapshot(Shared):
             times all of its members fit
         :param budget: at most so many steps
         :param limits: as for :meth:`candidates`
-        :raises InvalidRequest: for a request that cannot be, or a mix that is bound to places
+        :raises InvalidInput: for a request that cannot be, or a mix that is bound to places
         """
         from resource_objects.search.how_many import how_many, mix_of  # few ask that
 
@@ -316,7 +316,7 @@ class Snapshot(Shared):
             :class:`~resource_objects.requests.gang.Gang` whose counts say how usual each is
         :param levels: the aggregates of each level, ``{"rack": ["r1", "r2"]}``
         :param budget: steps of the search for each request, where one is needed
-        :raises InvalidRequest: for a mix that cannot be, or a level without places, or with a host
+        :raises InvalidInput: for a mix that cannot be, or a level without places, or with a host
             in two of them
         """
         from resource_objects.search.capacity import CapacityReport
@@ -482,7 +482,7 @@ class Snapshot(Shared):
             the counts that it holds
         :param budget: steps of each search
         :param options: as for :meth:`candidates`
-        :raises ProviderNotFound: if one is not there
+        :raises NotFound: if one is not there
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -533,7 +533,7 @@ class Snapshot(Shared):
         need. Cost: linear in all rows.
 
         :param options: as for :meth:`candidates`, but for filters
-        :raises InvalidText: for other options, or an order that no file can say
+        :raises InvalidInput: for other options, or an order that no file can say
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -650,7 +650,7 @@ class Snapshot(Shared):
         Cost: linear in the rows of these trees.
 
         :param hosts: only these and their trees, by name; none for all
-        :raises ProviderNotFound: for one that is no root of a tree
+        :raises NotFound: for one that is no root of a tree
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -664,7 +664,7 @@ class Snapshot(Shared):
         for name in hosts:
             tree = bisect.bisect_left(fleet.hosts, name)
             if tree == len(fleet.hosts) or fleet.hosts[tree] != name:
-                raise exceptions.ProviderNotFound(name)
+                raise exceptions.NotFound("provider", name)
             trees.add(tree)
         return usage_of(columns_of(fleet, trees if hosts else None))
 
@@ -683,8 +683,8 @@ class Snapshot(Shared):
 
         :param hosts: only these, by name; none for all
         :param consumers: only what these hold, and only hosts where they hold something
-        :raises ProviderNotFound: for a name that is none of :attr:`hosts`
-        :raises InvalidName: if consumers are no names
+        :raises NotFound: for a name that is none of :attr:`hosts`
+        :raises InvalidInput: if consumers are no names
 
         >>> import resource_objects as ro
         >>> from resource_objects.providers import partitions
@@ -706,7 +706,7 @@ class Snapshot(Shared):
         known = frozenset(self.hosts) if hosts else frozenset()
         for name in hosts:
             if name not in known:
-                raise exceptions.ProviderNotFound(name)
+                raise exceptions.NotFound("provider", name)
         some = None if consumers is None else frozenset(_names_of(consumers))
         wanted = frozenset(hosts) if hosts else None
         return tuple(host_usage.host_usage(fleet, self._fleet.in_force(), wanted, some))
@@ -743,11 +743,11 @@ def _opened(columns: Columns, at: str | None) -> Snapshot:
 
 def _names_of(consumers: Iterable[str]) -> Iterator[str]:
     if isinstance(consumers, str) or not isinstance(consumers, Iterable):
-        raise exceptions.InvalidName("consumers", consumers, "a list of names")
+        raise exceptions.InvalidInput("name", "consumers", consumers, "a list of names")
     return map(consumer_name, consumers)
 
 
 def _check(what: str, value: object) -> int:
     if type(value) is not int or value < 1:
-        raise exceptions.InvalidRequest(what, value, "an integer of 1 or more")
+        raise exceptions.InvalidInput("request", what, value, "an integer of 1 or more")
     return value

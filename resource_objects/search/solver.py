@@ -22,7 +22,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from resource_objects.exceptions import Reason, SearchLimitReached
+from resource_objects.exceptions import SearchLimitReached
+from resource_objects.reasons import Reason
 from resource_objects.resources import Amount
 from resource_objects.resources.backtracking import CutShort, Solution, solutions
 from resource_objects.resources.budget import Budget

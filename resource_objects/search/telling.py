@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, Figures, Integers
 from resource_objects.search.conditions.base import Condition, Partial, Told, label_of
 from resource_objects.search.conditions.groups import Groups

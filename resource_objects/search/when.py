@@ -179,7 +179,9 @@ class _Waiting:
             self.marks.append(len(self.scenario))
             try:
                 self.scenario.release(one.consumer)
-            except exceptions.ConsumerNotFound:
+            except exceptions.NotFound as error:
+                if not error.is_about("consumer"):
+                    raise
                 continue  # it came after the picture was taken, or is not of it
 
     def _because(self, candidate: Candidate, number: int) -> tuple[End, ...]:
@@ -240,5 +242,5 @@ def _at(one: End) -> datetime.datetime:
 
 def _moment(name: str, at: object) -> datetime.datetime:
     if not isinstance(at, datetime.datetime) or at.tzinfo is None:
-        raise exceptions.InvalidInput(f"end of {name}", at, "a time with its zone")
+        raise exceptions.InvalidInput("value", f"end of {name}", at, "a time with its zone")
     return at

@@ -49,8 +49,8 @@ class DefinitionWork:
     def create_and_update(self) -> None:
         """Create and update providers and inventories, and replace shares.
 
-        :raises ProviderExists: if a name or uuid exists
-        :raises StaleDefinition: if a provider is not at the generation at which it was read
+        :raises AlreadyExists: if a name or uuid exists
+        :raises Stale: if a provider is not at the generation at which it was read
         """
         changes, rows, transaction = self.changes, self.rows, self.transaction
         self._check_names()
@@ -76,7 +76,7 @@ class DefinitionWork:
     def remove(self) -> None:
         """Remove inventories and providers that are unused, and check shares and names.
 
-        :raises ProviderInUse, InventoryInUse: if one is used. Of several the first is reported:
+        :raises InUse: if one is used. Of several the first is reported:
             providers in the order of ``removals``, then inventories in the order of ``updates``
         """
         rows, changes = self.rows, self.changes
@@ -84,11 +84,11 @@ class DefinitionWork:
         for removal in changes.removals:
             provider = rows.providers[removal.uuid]
             for name in provider.classes:
-                removed[provider.uuid, name] = exceptions.ProviderInUse(provider.name)
+                removed[provider.uuid, name] = exceptions.InUse("provider", provider.name)
         for update in changes.updates:
             provider = rows.providers[update.definition.uuid]
             for name in update.removed:
-                removed[provider.uuid, name] = exceptions.InventoryInUse(provider.name, name)
+                removed[provider.uuid, name] = exceptions.InUse("inventory", provider.name, name)
         _remove_inventories(rows, removed)
         leaving = {removal.uuid for removal in changes.removals}
         for removal in changes.removals:
@@ -105,7 +105,7 @@ class DefinitionWork:
         for definition in _stated(self.changes):
             owner = self.rows.provider_named.key.get(definition.name)
             if definition.name in taken or (owner is not None and owner not in renamed):
-                raise exceptions.ProviderExists(definition.name)
+                raise exceptions.AlreadyExists("provider", definition.name)
             taken.add(definition.name)
 
     def _at_generation(
@@ -113,7 +113,7 @@ class DefinitionWork:
     ) -> ProviderRow:
         before, provider = self._before[stated.uuid], self.rows.providers.get(stated.uuid)
         if before is None or provider is None:
-            raise exceptions.StaleDefinition(stated.name, "it is gone")
+            raise exceptions.Stale("provider", stated.name, "it is gone")
         check_generation(before, stated.name, generation)
         return provider
 
@@ -125,10 +125,10 @@ class DefinitionWork:
             uuid: str | None = definition.uuid
             while uuid is not None and uuid not in sound:
                 if uuid in seen:
-                    raise exceptions.StaleDefinition(definition.name, "it was moved below itself")
+                    raise exceptions.Stale("provider", definition.name, "it was moved below itself")
                 provider = self.rows.providers.get(uuid)
                 if provider is None:
-                    raise exceptions.StaleDefinition(definition.name, "its parent is gone")
+                    raise exceptions.Stale("provider", definition.name, "its parent is gone")
                 seen.add(uuid)
                 uuid = provider.parent_uuid
             sound |= seen
@@ -157,8 +157,8 @@ def _stated(changes: DefinitionChanges) -> Iterator[ProviderDefinition]:
 def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
     """Raise ``StaleDefinition`` unless a provider is at a generation."""
     if provider.generation != generation:
-        raise exceptions.StaleDefinition(
-            name, f"read at generation {generation}, now {provider.generation}"
+        raise exceptions.Stale(
+            "provider", name, f"read at generation {generation}, now {provider.generation}"
         )
 
 
@@ -168,9 +168,9 @@ def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
 def _create(transaction: Transaction, definition: ProviderDefinition) -> None:
     rows = transaction.rows
     if definition.uuid in rows.providers:
-        raise exceptions.ProviderExists(definition.uuid)
+        raise exceptions.AlreadyExists("provider", definition.uuid)
     if definition.parent_uuid is not None and definition.parent_uuid not in rows.providers:
-        raise exceptions.StaleDefinition(definition.name, "its parent is gone")
+        raise exceptions.Stale("provider", definition.name, "its parent is gone")
     aggregates = definition.aggregates or frozenset()
     _ensure_names(rows, definition.traits, aggregates)
     provider = ProviderRow(
@@ -195,7 +195,7 @@ def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpd
         *(name for name in update.removed if (CLASS, name) not in rows.names),
     ]
     if missing:  # the same write renamed it
-        raise exceptions.StaleDefinition(provider.name, f"{missing[0]} is gone")
+        raise exceptions.Stale("provider", provider.name, f"{missing[0]} is gone")
     for one in update.expected_use:
         inventory = rows.inventories.get((provider.uuid, one.resource_class))
         used = 0 if inventory is None else inventory.record.used
@@ -264,7 +264,7 @@ def _remove_inventories(rows: Rows, removed: Mapping[Key, exceptions.LedgerError
 
 def _remove(rows: Rows, provider: ProviderRow) -> None:
     if rows.children.of(provider.uuid):
-        raise exceptions.StaleDefinition(provider.name, "it has a child that was not known")
+        raise exceptions.Stale("provider", provider.name, "it has a child that was not known")
     rows.providers.put(provider.uuid, None)
     for key in list(rows.removed_disabled_of.of(provider.uuid)):
         rows.removed_disabled.put(key, None)
@@ -289,7 +289,7 @@ def _replace_shares(transaction: Transaction, definitions: Iterable[ProviderDefi
             by_source[definition.uuid, share.resource_class].append((target, share.factor))
         for source, shares in by_source.items():
             if source not in rows.inventories:
-                raise exceptions.StaleDefinition(definition.name, f"{source[1]} is gone")
+                raise exceptions.Stale("provider", definition.name, f"{source[1]} is gone")
             _set_shares(transaction, source, tuple(shares))
 
 
@@ -310,11 +310,11 @@ def _use_shared(transaction: Transaction, source: Key, target: Key, amount: int)
     rows = transaction.rows
     inventory = rows.inventories.get(target)
     if inventory is None:
-        raise exceptions.StaleDefinition(rows.providers[source[0]].name, f"{target[1]} is gone")
+        raise exceptions.Stale("provider", rows.providers[source[0]].name, f"{target[1]} is gone")
     if amount:
         used = inventory.record.used + amount
         if used > MAX_AMOUNT:
-            raise exceptions.InvalidAmount("used", used, f"at most {MAX_AMOUNT}")
+            raise exceptions.InvalidInput("amount", "used", used, f"at most {MAX_AMOUNT}")
         record = inventory.record.using(used)
         rows.inventories.put(target, dataclasses.replace(inventory, record=record))
         transaction.mark_changed(target[0])
@@ -335,8 +335,8 @@ def _check_shares(rows: Rows, roots: Collection[str]) -> None:
 def disable(transaction: Transaction, order: DisableOrder, write: Write) -> None:
     """Disable or enable a provider.
 
-    :raises ProviderNotFound: if the provider does not exist
-    :raises StaleDefinition: if it is not in the expected state
+    :raises NotFound: if the provider does not exist
+    :raises Stale: if it is not in the expected state
     """
     rows, uuid, by = transaction.rows, order.provider_uuid, write.operation.actor
     provider = transaction.provider(uuid)

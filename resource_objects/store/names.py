@@ -21,10 +21,10 @@ CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGR
 def change_name(transaction: Transaction, change: NameChange) -> None:
     """Carry out one change of a name.
 
-    :raises ClassNotFound, TraitNotFound, AggregateNotFound: if the name does not exist
-    :raises NameExists: if the new name exists
-    :raises StandardName: if a standard name would be renamed or deleted
-    :raises ClassInUse, TraitInUse, AggregateInUse: if a name to delete is used
+    :raises NotFound: if the name does not exist
+    :raises AlreadyExists: if the new name exists
+    :raises NotSupported: if a standard name would be renamed or deleted
+    :raises InUse: if a name to delete is used
     """
     _ACTIONS[change.action](transaction, change)
 
@@ -43,7 +43,7 @@ def _ensure(transaction: Transaction, change: NameChange) -> None:
 def _find(rows: Rows, change: NameChange) -> ListedName:
     name = rows.names.get((change.kind, change.name))
     if name is None:
-        raise NAME_RULES[change.kind].not_found(change.name)
+        raise exceptions.NotFound(NAME_RULES[change.kind].subject, change.name)
     return name
 
 
@@ -56,7 +56,7 @@ def _rename(transaction: Transaction, change: NameChange) -> None:
         return
     rules.check(new)
     if (kind, new) in rows.names:
-        raise exceptions.NameExists(new)
+        raise exceptions.AlreadyExists("name", new)
     rows.names.put((kind, name.name), None)
     rows.names.put((kind, new), dataclasses.replace(name, name=new))
     if kind is CLASS:
@@ -94,7 +94,7 @@ def _delete(transaction: Transaction, change: NameChange) -> None:
     rules.refuse_standard(change)
     _find(rows, change)
     if next(_users(rows, change), None) is not None:
-        raise rules.in_use(change.name)
+        raise exceptions.InUse(rules.subject, change.name)
     rows.names.put((change.kind, change.name), None)
     if change.kind is CLASS:
         use_over_time.remove_class(rows, change.name)
@@ -102,7 +102,9 @@ def _delete(transaction: Transaction, change: NameChange) -> None:
 
 def _set_level(transaction: Transaction, change: NameChange) -> None:
     if change.kind is not AGGREGATE:
-        raise exceptions.InvalidField("kind", change.kind, "an aggregate: only those have levels")
+        raise exceptions.InvalidInput(
+            "field", "kind", change.kind, "an aggregate: only those have levels"
+        )
     if change.to is not None:
         forms.label(change.to, "level")
     name = dataclasses.replace(_find(transaction.rows, change), level=change.to)

@@ -56,9 +56,9 @@ class Transaction:
     def provider(self, uuid: str) -> ProviderRow:
         """Return a provider.
 
-        :raises ProviderNotFound: if it does not exist
+        :raises NotFound: if it does not exist
         """
         provider = self.rows.providers.get(uuid)
         if provider is None:
-            raise exceptions.ProviderNotFound(uuid)
+            raise exceptions.NotFound("provider", uuid)
         return provider

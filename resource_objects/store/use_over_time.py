@@ -117,7 +117,7 @@ def between(
         used = {one.resource_class for one in intervals}
         for name in sorted(wanted.classes - used):
             if (NameKind.RESOURCE_CLASS, name) not in rows.names:
-                raise exceptions.ClassNotFound(name)
+                raise exceptions.NotFound("resource class", name)
     return report(summed(intervals, wanted, by, since, end), by, since, upto, known, now)
 
 

@@ -71,7 +71,7 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     for uuid, generation in write.unchanged:
         provider = transaction.rows.providers.get(uuid)
         if provider is None:
-            raise exceptions.StaleDefinition(uuid, "it is gone")
+            raise exceptions.Stale("provider", uuid, "it is gone")
         check_generation(provider, provider.name, generation)
     for name in write.names:
         change_name(transaction, name)
@@ -151,16 +151,16 @@ def _change_group(transaction: Transaction, change: GroupChange) -> None:
     group = groups.get(change.name)
     if wanted is None:
         if group is None:
-            raise exceptions.ServerGroupNotFound(change.name)
+            raise exceptions.NotFound("server group", change.name)
         if transaction.rows.members.of(change.name):
-            raise exceptions.ServerGroupInUse(change.name)
+            raise exceptions.InUse("server group", change.name)
         groups.put(change.name, None)
     elif group is None:
         uuid, number = wanted.uuid or new_id(), transaction.number
         group = dataclasses.replace(wanted, members=frozenset(), uuid=uuid, generation=number)
         groups.put(change.name, group)
     elif not wanted.is_like(group):
-        raise exceptions.ServerGroupExists(change.name, wanted.difference(group))
+        raise exceptions.AlreadyExists("server group", change.name, wanted.difference(group))
 
 
 def _group_places(
@@ -260,7 +260,7 @@ def _allocate(transaction: Transaction, settled: Settled) -> None:
     rows, claim = transaction.rows, settled.claim
     if not settled.is_gone:
         if rows.consumer_of_claim.key.get(claim.uuid, claim.consumer) != claim.consumer:
-            raise exceptions.OperationConflict(claim.uuid, "a claim of this id exists")
+            raise exceptions.Conflict("operation", claim.uuid, "a claim of this id exists")
         rows.consumers.put(claim.consumer, claim)
     if not settled.changes:
         for use in claim.held:

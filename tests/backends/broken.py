@@ -140,10 +140,12 @@ class Forgetful(SQLBackend):
         def work(connection: Connection) -> None:
             nonlocal claims
             claims = self._commit(connection, write)
-            raise exceptions.DatabaseBusy("never mind")
+            raise exceptions.DatabaseError("busy", "never mind")
 
         try:
             self._writing(work)
-        except exceptions.DatabaseBusy:
+        except exceptions.DatabaseError as error:
+            if not error.is_about("busy"):
+                raise
             return claims
         raise AssertionError("it was not rolled back")

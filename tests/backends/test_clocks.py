@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects import clock, exceptions
+from resource_objects import clock
 from resource_objects.backends.sql import feed, use_over_time
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import new_operation
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.use_over_time import UseBy, UseFilter
+from resource_objects.testing.refusals import raises_code
 from tests import conftest, databases
 
 HOUR, DAY = datetime.timedelta(hours=1), datetime.timedelta(days=1)
@@ -131,7 +132,7 @@ def test_what_was_forgotten_is_never_done_again(ahead: datetime.timedelta) -> No
     operation = Operation(f"{made >> 16:08x}-{made & 0xFFFF:04x}-7000-8000-000000000000")
     forgotten = operation.kept_from(done) + KEPT
     operation.require_known(done + HOUR, KEPT)
-    with pytest.raises(exceptions.OperationExpired):
+    with raises_code("OperationExpired"):
         operation.require_known(forgotten, KEPT)
 
 

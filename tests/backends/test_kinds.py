@@ -24,6 +24,7 @@ from resource_objects.testing.conformance.suite import (
     picture,
     release,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.support.checker import problems
 
 _PREFIX = "test_kinds"
@@ -152,7 +153,7 @@ def _check(backend: Backend) -> None:
         claim(backend, "job-2", {names["shelf"]: {TRAY: TRAY.make_amount(1, 411)}})
     define(backend, Provider("shelf", {TRAY: TRAY.make_inventory(8, 600, "blau")}))
     assert kept(backend, "shelf").inventories[TRAY].colour == "blau"
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         define(backend, Provider("shelf", "DISK_GB=9"))
     release(backend, "job")
     define(backend, Provider("shelf", "DISK_GB=9"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from resource_objects import exceptions, store
+from resource_objects import store
 from resource_objects.backends import memory
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.providers import Backend, Provider
@@ -42,6 +42,7 @@ from resource_objects.testing.conformance.suite import (
     kept,
     picture,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import some
 
 _HERE, _THERE = (str(uuids.uuid4()) for _ in range(2))
@@ -219,7 +220,7 @@ def test_an_interrupted_rollback_is_finished_by_the_next_method(apart: int) -> N
     order = ConsumerOrder.claim("job", deltas({_HERE: "VCPU=2", _THERE: "VCPU=1"}), uuid=held.uuid)
 
     def write(ledger: Backend) -> None:  # it is refused when much of it is done
-        with pytest.raises(exceptions.OperationConflict, **refused):
+        with raises_code("OperationConflict", **refused):
             ledger.claim(Operation(), order)
 
     interrupts = _Interrupts(write)

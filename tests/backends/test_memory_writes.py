@@ -39,6 +39,7 @@ from resource_objects.testing.conformance.suite import (
     release,
     updated,
 )
+from resource_objects.testing.refusals import raises_code
 
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
 VCPU, DISK, SLOT = "VCPU", "DISK_GB", "CUSTOM_SLOT"
@@ -102,23 +103,23 @@ def test_a_custom_name_is_made_renamed_and_removed(backend: MemoryBackend, kind:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (NameChange(CLASS, NameAction.DELETE, VCPU), exceptions.StandardName),
-        (NameChange(CLASS, NameAction.RENAME, VCPU, "CUSTOM_A"), exceptions.StandardName),
-        (NameChange(TRAIT, NameAction.DELETE, "HW_CPU_X86_AVX2"), exceptions.StandardName),
-        (NameChange(CLASS, NameAction.DELETE, "CUSTOM_NO"), exceptions.ClassNotFound),
-        (NameChange(TRAIT, NameAction.RENAME, "CUSTOM_NO", "CUSTOM_A"), exceptions.TraitNotFound),
-        (NameChange(AGGREGATE, NameAction.SET_LEVEL, "no", "x"), exceptions.AggregateNotFound),
-        (NameChange(CLASS, NameAction.SET_LEVEL, SLOT, "x"), exceptions.InvalidField),
-        (NameChange(CLASS, NameAction.DELETE, SLOT), exceptions.ClassInUse),
-        (NameChange(TRAIT, NameAction.DELETE, "CUSTOM_T"), exceptions.TraitInUse),
-        (NameChange(AGGREGATE, NameAction.DELETE, "rack"), exceptions.AggregateInUse),
-        (NameChange(CLASS, NameAction.RENAME, SLOT, VCPU), exceptions.NameExists),
-        (NameChange(CLASS, NameAction.RENAME, SLOT, "SLOT"), exceptions.UnknownResourceClass),
-        (NameChange(CLASS, NameAction.ENSURE, "SLOT"), exceptions.UnknownResourceClass),
-        (NameChange(CLASS, NameAction.ENSURE, "CUSTOM_"), exceptions.InvalidResourceClass),
-        (NameChange(TRAIT, NameAction.ENSURE, "FAST"), exceptions.UnknownTrait),
-        (NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "fast"), exceptions.InvalidTrait),
-        (NameChange(AGGREGATE, NameAction.RENAME, "rack", " "), exceptions.InvalidName),
+        (NameChange(CLASS, NameAction.DELETE, VCPU), "StandardName"),
+        (NameChange(CLASS, NameAction.RENAME, VCPU, "CUSTOM_A"), "StandardName"),
+        (NameChange(TRAIT, NameAction.DELETE, "HW_CPU_X86_AVX2"), "StandardName"),
+        (NameChange(CLASS, NameAction.DELETE, "CUSTOM_NO"), "ClassNotFound"),
+        (NameChange(TRAIT, NameAction.RENAME, "CUSTOM_NO", "CUSTOM_A"), "TraitNotFound"),
+        (NameChange(AGGREGATE, NameAction.SET_LEVEL, "no", "x"), "AggregateNotFound"),
+        (NameChange(CLASS, NameAction.SET_LEVEL, SLOT, "x"), "InvalidField"),
+        (NameChange(CLASS, NameAction.DELETE, SLOT), "ClassInUse"),
+        (NameChange(TRAIT, NameAction.DELETE, "CUSTOM_T"), "TraitInUse"),
+        (NameChange(AGGREGATE, NameAction.DELETE, "rack"), "AggregateInUse"),
+        (NameChange(CLASS, NameAction.RENAME, SLOT, VCPU), "NameExists"),
+        (NameChange(CLASS, NameAction.RENAME, SLOT, "SLOT"), "UnknownResourceClass"),
+        (NameChange(CLASS, NameAction.ENSURE, "SLOT"), "UnknownResourceClass"),
+        (NameChange(CLASS, NameAction.ENSURE, "CUSTOM_"), "InvalidResourceClass"),
+        (NameChange(TRAIT, NameAction.ENSURE, "FAST"), "UnknownTrait"),
+        (NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "fast"), "InvalidTrait"),
+        (NameChange(AGGREGATE, NameAction.RENAME, "rack", " "), "InvalidName"),
     ],
 )
 def test_a_name_that_cannot_be_changed_is_left_with_all_else_of_the_write(
@@ -126,7 +127,7 @@ def test_a_name_that_cannot_be_changed_is_left_with_all_else_of_the_write(
 ) -> None:
     define(backend, sharing())
     before = everything(backend)
-    with pytest.raises(error):
+    with raises_code(error):
         names(backend, NameChange(AGGREGATE, NameAction.ENSURE, "other"), change)
     assert everything(backend) == before
 
@@ -185,7 +186,7 @@ def test_names_are_made_when_a_definition_first_says_them(backend: MemoryBackend
 
 def test_a_level_is_a_label(backend: MemoryBackend) -> None:
     define(backend, sharing())
-    with pytest.raises(exceptions.InvalidName):
+    with raises_code("InvalidName"):
         names(backend, NameChange(AGGREGATE, NameAction.SET_LEVEL, "rack", " room"))
     names(backend, NameChange(AGGREGATE, NameAction.SET_LEVEL, "rack", "room"))
     names(backend, NameChange(AGGREGATE, NameAction.RENAME, "rack", "rack"))
@@ -199,7 +200,7 @@ def test_what_was_renamed_since_is_not_taken_away(backend: MemoryBackend) -> Non
     host.update(traits=[])
     changes = changes_to(backend, host)
     names(backend, NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U"))
-    with pytest.raises(exceptions.StaleDefinition, match=r"read at generation \d+, now \d+"):
+    with raises_code("StaleDefinition", match=r"read at generation \d+, now \d+"):
         backend.define(Operation(), changes)
     names(backend, NameChange(TRAIT, NameAction.RENAME, "CUSTOM_U", "CUSTOM_T"))
     host = kept(backend, "host")
@@ -207,7 +208,7 @@ def test_what_was_renamed_since_is_not_taken_away(backend: MemoryBackend) -> Non
     changes = changes_to(backend, host)
     again = NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U")
     write = Write(Operation(), "names", "host", changes, names=(again,))
-    with pytest.raises(exceptions.StaleDefinition, match="CUSTOM_T is gone"):
+    with raises_code("StaleDefinition", match="CUSTOM_T is gone"):
         backend.commit(write)
 
 
@@ -249,7 +250,7 @@ def test_what_is_used_through_shares_cannot_go(backend: MemoryBackend) -> None:
     changes = changes_to(backend, host)
     kept_shares = DefinitionChanges("host", updates=tuple(u for u in changes.updates if u.removed))
     before = everything(backend)
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         backend.define(Operation(), kept_shares)
     assert everything(backend) == before
     backend.define(Operation(), changes)  # without the share nothing uses it
@@ -262,7 +263,7 @@ def test_what_somebody_shares_cannot_go_unless_the_share_does(backend: MemoryBac
     host.find("host/cell").update(shares=[])
     host.update(inventories=Inventories("VCPU=1"))
     updates = tuple(u for u in changes_to(backend, host).updates if u.removed)
-    with pytest.raises(exceptions.InventoryInUse, match="host"):
+    with raises_code("InventoryInUse", match="host"):
         backend.define(Operation(), DefinitionChanges("host", updates=updates))
     backend.define(Operation(), changes_to(backend, host))
     assert picture(backend).providers["host"].inventories.keys() == {VCPU}
@@ -280,7 +281,7 @@ def test_shares_of_more_than_can_be_counted_are_refused(backend: MemoryBackend) 
     host = kept(backend, "host")
     share = Share(resource_class=SLOT, of="host", of_class=SLOT, factor=10**9)
     host.find("host/cell").update(shares=[share])
-    with pytest.raises(exceptions.InvalidAmount, match="used"):
+    with raises_code("InvalidAmount", match="used"):
         define(backend, host)
 
 
@@ -291,7 +292,7 @@ def test_a_share_of_what_is_not_there_is_refused(backend: MemoryBackend) -> None
         DefinitionChanges("host", (type(host)(host.uuid, "host", None, (), frozenset()), cell)),
         DefinitionChanges("host", (host, _without_inventories(cell))),
     ):
-        with pytest.raises(exceptions.StaleDefinition, match="CUSTOM_SLOT is gone"):
+        with raises_code("StaleDefinition", match="CUSTOM_SLOT is gone"):
             backend.define(Operation(), wrong)
     assert not backend.read().providers.name
 
@@ -323,7 +324,7 @@ def test_units_pass_from_one_consumer_to_another_in_one_write(backend: MemoryBac
     backend.commit(Write(Operation(), "swap", "a and b", orders=swap))
     assert picture(backend).units == {("host", "s0"): (SLOT, "b"), ("host", "s1"): (SLOT, "a")}
     before = everything(backend)
-    with pytest.raises(exceptions.UnitTaken):
+    with raises_code("UnitTaken"):
         taking = ConsumerOrder.replace("a", (Use(uuid, SLOT, 1, ("s0",)),))
         backend.commit(Write(Operation(), "replace", "a", orders=(taking,)))
     assert everything(backend) == before
@@ -338,7 +339,7 @@ def test_the_id_of_a_claim_is_one_claims(backend: MemoryBackend) -> None:
     order = ConsumerOrder.claim("a", (Use(uuids["host"], SLOT, 1),), uuid=uuids["host"])
     again = ConsumerOrder.claim("b", order.uses, uuid=order.uuid)
     backend.claim(Operation(), order)
-    with pytest.raises(exceptions.OperationConflict, match=order.uuid):
+    with raises_code("OperationConflict", match=order.uuid):
         backend.claim(Operation(), again)
     backend.commit(
         Write(Operation(), "pass", "a and b", orders=(again, ConsumerOrder.release("a")))
@@ -385,7 +386,7 @@ def test_inventories_and_providers_go_after_the_orders(backend: MemoryBackend) -
     host = kept(backend, "host")
     host.update(children=[])
     changes = changes_to(backend, host)
-    with pytest.raises(exceptions.ProviderInUse, match="host/cell"):
+    with raises_code("ProviderInUse", match="host/cell"):
         backend.define(Operation(), changes)
     move = ConsumerOrder.replace("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
     backend.commit(Write(Operation(), "reshape", "host", changes, (move,)))
@@ -399,10 +400,10 @@ def test_a_decision_on_a_definition_that_changed_is_refused(backend: MemoryBacke
     orders = (ConsumerOrder.claim("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"})),)
     before, at = everything(backend), kept(backend, "host").generation or 0
     for unchanged in ((uuids["host"], at + 1), ("nobody", 0)):
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             write = Write(Operation(), "claim", "job", orders=orders, unchanged=(unchanged,))
             backend.commit(write)
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         backend.commit(Write(Operation(), "claim", "job", orders=orders, reported=("nobody",)))
     assert everything(backend) == before
     write = Write(Operation(), "c", "job", orders=orders, unchanged=((uuids["host"], at),))
@@ -433,7 +434,7 @@ def test_a_sharer_does_not_move_away_from_what_it_shares(backend: MemoryBackend)
     uuids = define(backend, sharing("one"), Provider("two", "VCPU=1"))
     before = everything(backend)
     for to in (uuids["two"], None):
-        with pytest.raises(exceptions.StaleDefinition, match=r"one/cell.*the same tree"):
+        with raises_code("StaleDefinition", match=r"one/cell.*the same tree"):
             backend.define(Operation(), moved(backend, "one/cell", to))
     assert everything(backend) == before
 
@@ -470,7 +471,7 @@ def test_pruning_keeps_the_last_operation_of_a_shard_and_expires_cursors(
     assert backend.claim(first, order) == record
     assert backend.prune(change.at) == Pruned(operations=3, changes=3)
     assert backend.outcome(first) is None and backend.outcome(second) is None
-    with pytest.raises(exceptions.CursorExpired):
+    with raises_code("CursorExpired"):
         backend.changes(start, 10)
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=1)
     assert backend.prune(later) == Pruned(0, 0)  # the last one tells which history it is
@@ -479,7 +480,7 @@ def test_pruning_keeps_the_last_operation_of_a_shard_and_expires_cursors(
     assert backend.cursor() == end and backend.changes(end, 10) == ()
     assert backend.changes(Cursor(start.moved(told[:-1]).heads), 10) == (change,)
     ahead = Cursor(tuple(head + 1 for head in end.heads))
-    with pytest.raises(exceptions.CursorExpired):
+    with raises_code("CursorExpired"):
         backend.changes(ahead, 10)
 
 

@@ -123,7 +123,7 @@ def test_what_cannot_be_kept_is_refused_by_name_and_nothing_is_sent(
 ) -> None:
     with pytest.raises(exceptions.NotSupported) as refused:
         REFUSED[ability](ledger)
-    assert refused.value.subject == ability.value
+    assert refused.value.name == ability.value
     assert ability in ledger.backend.lacks
     assert not [one for one in transport.asked if one[0] != "GET"]
 
@@ -260,7 +260,7 @@ def test_every_field_of_a_write_is_kept_or_refused(
     for name, (ability, wanted) in refused.items():
         with pytest.raises(exceptions.NotSupported) as error:
             ledger.backend.commit(wanted)
-        assert error.value.subject == ability.value, name
+        assert error.value.name == ability.value, name
     assert not [one for one in transport.asked if one[0] != "GET"]
 
 

@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.backends.conftest import ask
 from tests.private_servers import Missing, private_server, run_client, standby
@@ -54,15 +54,15 @@ class Remembered:
         """Check that nothing of what is lost is believed."""
         ledger = self.ledger
         assert ledger.snapshot().used("VCPU") == used
-        with pytest.raises(exceptions.CursorExpired):
+        with raises_code("CursorExpired"):
             ledger.feed.changes(self.cursor)
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             ledger.sync(self.tree)
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             ledger.change("host0", traits=[], generation=self.tree.generation)
-        with pytest.raises(exceptions.StaleConsumer):
+        with raises_code("StaleConsumer"):
             ledger.adjust("kept", {"host0": "VCPU=1"}, generation=self.claim.generation)
-        with pytest.raises(exceptions.ConsumerNotFound):
+        with raises_code("ConsumerNotFound"):
             ledger.held("lost")
         ledger.claim("lost", {"host0": "VCPU=1"})
         with ro.connect(url) as fresh:

@@ -16,12 +16,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.pool import NullPool
 
-from resource_objects import exceptions
 from resource_objects.backends.sql import migrations, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.statistics import Statistic, StatisticsOrder
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import claim, define, host, picture
+from resource_objects.testing.refusals import raises_code
 from tests.backends.conftest import ask, ask_all
 
 
@@ -260,7 +260,7 @@ def test_tables_of_an_unreleased_version_are_refused_by_name(database_url: str) 
 
 def _check_refused_as_unreleased(url: str) -> None:
     for use in (SQLBackend.open, SQLBackend.upgrade_database):
-        with pytest.raises(exceptions.DatabaseUnavailable, match="unreleased version"):
+        with raises_code("DatabaseUnavailable", match="unreleased version"):
             use(url)
     assert "unreleased version" in SQLBackend.database_status(url)["status"]
 
@@ -288,7 +288,7 @@ def test_the_same_tables_without_a_fingerprint_are_upgraded(
     if database_kind == "sqlite":  # which opening does
         SQLBackend.open(database_url).close()
     else:
-        with pytest.raises(exceptions.SchemaTooOld, match="db upgrade"):
+        with raises_code("SchemaTooOld", match="db upgrade"):
             SQLBackend.open(database_url)
         assert len(SQLBackend.upgrade_database(database_url)) == 1
     assert SQLBackend.upgrade_database(database_url) == []
@@ -312,7 +312,7 @@ def test_a_newer_database_that_shuts_it_out_is_left_alone(database_url: str) -> 
     for version in ("0007", "a17be"):
         _run(database_url, f"UPDATE {migrations.VERSION_TABLE} SET version_num = '{version}'")
         for use in (SQLBackend.open, SQLBackend.upgrade_database):
-            with pytest.raises(exceptions.SchemaTooNew):
+            with raises_code("SchemaTooNew"):
                 use(database_url)
 
 
@@ -322,7 +322,7 @@ def test_an_older_database_needs_an_upgrade(database_kind: str, database_url: st
     if database_kind == "sqlite":  # which opening does
         SQLBackend.open(database_url).close()
     else:
-        with pytest.raises(exceptions.SchemaTooOld, match="db upgrade"):
+        with raises_code("SchemaTooOld", match="db upgrade"):
             SQLBackend.open(database_url)
         assert len(SQLBackend.upgrade_database(database_url)) == 1
     assert SQLBackend.upgrade_database(database_url) == []
@@ -333,7 +333,7 @@ def test_a_database_of_before_is_refused_by_name(database_url: str) -> None:
     _run(database_url, f"CREATE TABLE {migrations.VERSION_TABLE} (version_num VARCHAR(32))")
     _run(database_url, f"INSERT INTO {migrations.VERSION_TABLE} VALUES ('0002')")
     for use in (SQLBackend.open, SQLBackend.upgrade_database):
-        with pytest.raises(exceptions.DatabaseUnavailable, match=r"before 0\.1\.0"):
+        with raises_code("DatabaseUnavailable", match=r"before 0\.1\.0"):
             use(database_url)
 
 
@@ -351,6 +351,6 @@ def test_the_alembic_command_makes_what_the_library_makes(
 def test_tables_of_another_program_are_left_alone(database_url: str) -> None:
     _run(database_url, "CREATE TABLE resource_providers (id INTEGER, name VARCHAR(10))")
     for use in (SQLBackend.open, SQLBackend.upgrade_database):
-        with pytest.raises(exceptions.DatabaseUnavailable, match="not those of a ledger"):
+        with raises_code("DatabaseUnavailable", match="not those of a ledger"):
             use(database_url)
     _run(database_url, "INSERT INTO resource_providers VALUES (1, 'mine')")

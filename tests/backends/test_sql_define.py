@@ -40,6 +40,7 @@ from resource_objects.testing.conformance.suite import (
     release,
     updated,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.backends.conftest import ask, ask_all
 
 pytestmark = pytest.mark.usefixtures("nobody_forgets")  # some count statements
@@ -164,7 +165,7 @@ def test_a_share_of_what_is_gone_meanwhile_is_refused(ledger: SQLBackend, ledger
         shares=[Share(resource_class="VCPU", of="host0", of_class="MEMORY_MB")]
     )
     redefine(ledger, lambda root: root.inventories.__delitem__("MEMORY_MB"))
-    with pytest.raises(exceptions.StaleDefinition, match="MEMORY_MB is gone"):
+    with raises_code("StaleDefinition", match="MEMORY_MB is gone"):
         ledger.define(Operation(), diff(before, wanted))
     assert ("host0", "MEMORY_MB") not in used(ledger_url)
 
@@ -181,7 +182,7 @@ def test_a_share_of_a_class_that_is_gone_meanwhile_is_refused(ledger: SQLBackend
     names = (NameChange(NameKind.RESOURCE_CLASS, NameAction.DELETE, "CUSTOM_SLOT"),)
     ledger.commit(Write(Operation(), "delete", "CUSTOM_SLOT", names=names))
     kept_before = kept(ledger)
-    with pytest.raises(exceptions.StaleDefinition, match="CUSTOM_SLOT is gone"):
+    with raises_code("StaleDefinition", match="CUSTOM_SLOT is gone"):
         ledger.define(Operation(), diff(before, wanted))
     assert kept(ledger) == kept_before
 
@@ -195,7 +196,7 @@ def test_more_than_can_be_counted_is_refused(ledger: SQLBackend, ledger_url: str
     for number in range(3999):
         if number in (0, 3998):
             claim(ledger, f"b{number}", {names["cell"]: {"VCPU": most}})
-    with pytest.raises(exceptions.InvalidAmount):
+    with raises_code("InvalidAmount"):
         redefine(ledger, lambda root: root.find("cell").update(shares=[vcpu("host0", most)]))
     assert used(ledger_url)["host0", "VCPU"] == 0
 
@@ -207,9 +208,7 @@ def test_random_definitions_and_claims_keep_the_sums(ledger: SQLBackend, ledger_
     held: list[str] = []
     for step in range(60):
         action = chance.choice(["claim", "release", "share", "share", "cells"])
-        with contextlib.suppress(
-            exceptions.CapacityException, exceptions.ProviderInUse, exceptions.InventoryInUse
-        ):
+        with contextlib.suppress(exceptions.CapacityException, exceptions.InUse):
             if action == "claim":
                 places = chance.sample([p.uuid or "" for p in kept(ledger).walk()], 2)
                 claim(
@@ -282,9 +281,9 @@ def test_what_is_used_stays(ledger: SQLBackend, ledger_url: str) -> None:
     names = define(ledger, numa())
     claim(ledger, "a", {names["host0/cell0"]: "VCPU=3"})
     before = used(ledger_url)
-    with pytest.raises(exceptions.ProviderInUse, match="host0/cell0"):
+    with raises_code("ProviderInUse", match="host0/cell0"):
         redefine(ledger, lambda root: root.update(children=root.children[1:]))
-    with pytest.raises(exceptions.InventoryInUse, match="host0/cell0"):
+    with raises_code("InventoryInUse", match="host0/cell0"):
         redefine(ledger, lambda root: root.children[0].update(inventories=Inventories(), shares=()))
     assert used(ledger_url) == before
     redefine(ledger, lambda root: root.update(children=root.children[:1]))
@@ -297,7 +296,7 @@ def test_what_others_use_by_a_share_stays(ledger: SQLBackend, ledger_url: str) -
     del wanted.inventories["VCPU"]
     changes = diff(before, wanted)
     define(ledger, numa())  # which does not change the host itself
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         ledger.define(Operation(), changes)
     assert ("host0", "VCPU") in used(ledger_url)
 
@@ -422,7 +421,7 @@ def test_a_subtree_that_moves_is_told_in_both_trees(ledger: SQLBackend, ledger_u
         "a2": {"a1", "b"},
     }
     assert _roots(ledger_url) == {"a": "a", "a1": "a1", "a2": "a1", "b": "b"}
-    with pytest.raises(exceptions.StaleDefinition, match="below itself"):
+    with raises_code("StaleDefinition", match="below itself"):
         _define_in(ledger, _reparented(ledger, "a1", "a2"))
 
 
@@ -436,7 +435,7 @@ def _roots(url: str) -> dict[str, str]:
 
 def test_a_share_never_leaves_its_tree(ledger: SQLBackend, ledger_url: str) -> None:
     define(ledger, numa(), Provider("b", "VCPU=1"))
-    with pytest.raises(exceptions.StaleDefinition, match="the same tree"):
+    with raises_code("StaleDefinition", match="the same tree"):
         _define_in(ledger, _reparented(ledger, "host0/cell0", "b"))
     assert _roots(ledger_url)["host0/cell0"] == "host0"
 
@@ -468,7 +467,7 @@ def test_what_was_renamed_meanwhile_is_noticed(ledger: SQLBackend) -> None:
         Provider("host0", "CUSTOM_A=1", uuid=before.uuid),
         Provider("host0", "CUSTOM_A=1", traits=["CUSTOM_T"], uuid=before.uuid, aggregates=[]),
     ):
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             ledger.define(Operation(), diff(before, wanted))
     assert kept(ledger) == again
 
@@ -496,23 +495,23 @@ def test_names_are_listed_by_code_points_and_by_pages(ledger: SQLBackend) -> Non
 @pytest.mark.parametrize(
     ("kind", "action", "name", "to", "error"),
     [
-        (CLASS, NameAction.RENAME, "VCPU", "CUSTOM_V", exceptions.StandardName),
-        (TRAIT, NameAction.DELETE, "HW_CPU_X86_AVX2", None, exceptions.StandardName),
-        (CLASS, NameAction.DELETE, "CUSTOM_NONE", None, exceptions.ClassNotFound),
-        (TRAIT, NameAction.RENAME, "CUSTOM_NONE", "CUSTOM_N", exceptions.TraitNotFound),
-        (AGGREGATE, NameAction.SET_LEVEL, "none", "rack", exceptions.AggregateNotFound),
-        (CLASS, NameAction.DELETE, "CUSTOM_USED", None, exceptions.ClassInUse),
-        (TRAIT, NameAction.DELETE, "CUSTOM_USED", None, exceptions.TraitInUse),
-        (AGGREGATE, NameAction.DELETE, "used", None, exceptions.AggregateInUse),
-        (CLASS, NameAction.RENAME, "CUSTOM_USED", "VCPU", exceptions.NameExists),
-        (TRAIT, NameAction.RENAME, "CUSTOM_USED", "CUSTOM_OTHER", exceptions.NameExists),
-        (AGGREGATE, NameAction.RENAME, "used", "other", exceptions.NameExists),
-        (CLASS, NameAction.RENAME, "CUSTOM_USED", "USED", exceptions.UnknownResourceClass),
-        (CLASS, NameAction.ENSURE, "OWN", None, exceptions.UnknownResourceClass),
-        (TRAIT, NameAction.ENSURE, "CUSTOM_low", None, exceptions.InvalidTrait),
-        (TRAIT, NameAction.RENAME, "CUSTOM_USED", "OWN", exceptions.UnknownTrait),
-        (TRAIT, NameAction.SET_LEVEL, "CUSTOM_USED", "rack", exceptions.InvalidField),
-        (AGGREGATE, NameAction.ENSURE, " ", None, exceptions.InvalidName),
+        (CLASS, NameAction.RENAME, "VCPU", "CUSTOM_V", "StandardName"),
+        (TRAIT, NameAction.DELETE, "HW_CPU_X86_AVX2", None, "StandardName"),
+        (CLASS, NameAction.DELETE, "CUSTOM_NONE", None, "ClassNotFound"),
+        (TRAIT, NameAction.RENAME, "CUSTOM_NONE", "CUSTOM_N", "TraitNotFound"),
+        (AGGREGATE, NameAction.SET_LEVEL, "none", "rack", "AggregateNotFound"),
+        (CLASS, NameAction.DELETE, "CUSTOM_USED", None, "ClassInUse"),
+        (TRAIT, NameAction.DELETE, "CUSTOM_USED", None, "TraitInUse"),
+        (AGGREGATE, NameAction.DELETE, "used", None, "AggregateInUse"),
+        (CLASS, NameAction.RENAME, "CUSTOM_USED", "VCPU", "NameExists"),
+        (TRAIT, NameAction.RENAME, "CUSTOM_USED", "CUSTOM_OTHER", "NameExists"),
+        (AGGREGATE, NameAction.RENAME, "used", "other", "NameExists"),
+        (CLASS, NameAction.RENAME, "CUSTOM_USED", "USED", "UnknownResourceClass"),
+        (CLASS, NameAction.ENSURE, "OWN", None, "UnknownResourceClass"),
+        (TRAIT, NameAction.ENSURE, "CUSTOM_low", None, "InvalidTrait"),
+        (TRAIT, NameAction.RENAME, "CUSTOM_USED", "OWN", "UnknownTrait"),
+        (TRAIT, NameAction.SET_LEVEL, "CUSTOM_USED", "rack", "InvalidField"),
+        (AGGREGATE, NameAction.ENSURE, " ", None, "InvalidName"),
     ],
 )
 def test_names_are_refused_for_a_reason(
@@ -521,7 +520,7 @@ def test_names_are_refused_for_a_reason(
     action: NameAction,
     name: str,
     to: str | None,
-    error: type[Exception],
+    error: type[Exception] | str,
 ) -> None:
     define(
         ledger,
@@ -534,7 +533,7 @@ def test_names_are_refused_for_a_reason(
     )
     before = [_names(ledger, one) for one in NameKind]
     new = NameChange(AGGREGATE, NameAction.ENSURE, "new")
-    with pytest.raises(error):
+    with raises_code(error):
         _change(ledger, new, NameChange(kind, action, name, to))
     assert [_names(ledger, one) for one in NameKind] == before
 

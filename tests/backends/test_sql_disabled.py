@@ -17,10 +17,10 @@ from tests.support.checker import problems
 
 #: What a definition or a claim is refused by that another one was faster than, or that is disabled.
 REFUSED = (
-    exceptions.StaleDefinition,
-    exceptions.ProviderExists,
-    exceptions.ProviderInUse,
-    exceptions.ProviderNotFound,
+    "StaleDefinition",
+    "ProviderExists",
+    "ProviderInUse",
+    "ProviderNotFound",
     exceptions.CapacityException,
 )
 

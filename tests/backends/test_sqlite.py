@@ -19,13 +19,13 @@ import hypothesis.stateful
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql import engine
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.testing.conformance import BackendConformance, state_machine
 from resource_objects.testing.conformance.races import define_and_claim, together
 from resource_objects.testing.conformance.suite import claim, define, host, picture, release
+from resource_objects.testing.refusals import raises_code
 from tests.support.checker import problems
 from tests.support.lengths import examples
 
@@ -78,13 +78,13 @@ def test_reading_creates_no_file(tmp_path: Path) -> None:
         assert not ledger.snapshot().candidates("VCPU=1")
         before = ledger.feed.cursor()
         assert not ledger.audit()
-        with pytest.raises(exceptions.ProviderNotFound):
+        with raises_code("ProviderNotFound"):
             ledger.claim("job", {"host0": "VCPU=1"})
         assert _files(tmp_path) == {}
         ledger.sync(ro.Provider("host0", "VCPU=8"))
         assert (tmp_path / "labb.db").is_file()
         assert ledger.claim("job", ledger.snapshot().candidates("VCPU=1"))
-        with pytest.raises(exceptions.CursorExpired):
+        with raises_code("CursorExpired"):
             list(ledger.feed.changes(before))
 
 
@@ -111,7 +111,7 @@ def test_a_file_that_is_created_is_upgraded_and_one_that_is_foreign_is_refused(
         other.close()
         before = _files(tmp_path)
         for act in (lambda: list(ledger.providers()), lambda: ledger.sync(ro.Provider("host0"))):
-            with pytest.raises(exceptions.DatabaseUnavailable):
+            with raises_code("DatabaseUnavailable"):
                 act()
         assert _files(tmp_path) == before
 
@@ -126,7 +126,7 @@ def test_a_directory_that_may_not_be_searched_is_an_unavailable_database(
     path = f"{tmp_path}/ledger.db"
     expected = f"^{path} cannot be opened: Permission denied$"
     for act in (SQLBackend.open, SQLBackend.upgrade_database, SQLBackend.database_status):
-        with pytest.raises(exceptions.DatabaseUnavailable, match=expected):
+        with raises_code("DatabaseUnavailable", match=expected):
             act(f"sqlite:///{path}")
 
 
@@ -134,7 +134,7 @@ def test_a_directory_that_may_not_be_searched_is_an_unavailable_database(
 def test_what_is_no_regular_file_is_an_unavailable_database(tmp_path: Path, name: str) -> None:
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(exceptions.DatabaseUnavailable, match=r"directory$|regular file$"):
+    with raises_code("DatabaseUnavailable", match=r"directory$|regular file$"):
         SQLBackend.open(f"sqlite:///{tmp_path}/{name}")
 
 
@@ -167,9 +167,9 @@ def test_what_cannot_be_opened_is_named_and_left_alone(tmp_path: Path, name: str
     other.execute("CREATE TABLE resource_providers (mine INTEGER)")
     other.close()
     before = _files(tmp_path)
-    with pytest.raises(exceptions.DatabaseUnavailable) as refused:
+    with raises_code("DatabaseUnavailable") as refused:
         SQLBackend.open(f"sqlite:///{tmp_path}/{name}")
-    assert refused.value.subject == f"{tmp_path}/{name}"
+    assert refused.value.name == f"{tmp_path}/{name}"
     assert _files(tmp_path) == before
 
 
@@ -190,8 +190,8 @@ def test_a_file_cut_short_is_no_ledger(
         finally:
             backend.close()
 
-    refusals = (exceptions.DatabaseDamaged, exceptions.DatabaseUnavailable)
-    with pytest.raises(refusals, match=r"malformed|not a database"):
+    refusals = ("DatabaseDamaged", "DatabaseUnavailable")
+    with raises_code(refusals, match=r"malformed|not a database"):
         use()
 
 
@@ -311,7 +311,7 @@ def test_a_writer_waits_for_another_and_then_says_busy(
     names = define(backend, host())
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(exceptions.DatabaseBusy):
+    with raises_code("DatabaseBusy"):
         claim(backend, "job", {names["host0"]: "VCPU=1"})
     assert backend.held("job") is None  # readers do not wait
     other.execute("ROLLBACK")
@@ -353,10 +353,10 @@ def test_a_file_that_goes_away_under_an_open_ledger_is_noticed(
     names = define(backend, host())
     claim(backend, "job-1", {names["host0"]: "VCPU=1"})
     spoil(tmp_path / "ledger.db")
-    with pytest.raises(exceptions.DatabaseReplaced) as refused:
+    with raises_code("DatabaseReplaced") as refused:
         claim(backend, "job-2", {names["host0"]: "VCPU=1"})
     assert str(tmp_path / "ledger.db") in str(refused.value)
-    with pytest.raises(exceptions.DatabaseReplaced):
+    with raises_code("DatabaseReplaced"):
         backend.held("job-1")
     backend.close()
 
@@ -383,7 +383,7 @@ def test_a_full_disk_is_said_and_nothing_is_done(sqlite_url: Callable[[str], str
     with backend._database.reading() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(exceptions.DatabaseFull, match="is full"):
+    with raises_code("DatabaseFull", match="is full"):
         define(backend, *(host(f"host{n}") for n in range(500)))
     backend.close()
     assert problems(url) == []
@@ -420,7 +420,7 @@ def test_a_network_file_system_is_refused_by_name_unless_the_url_insists(
     monkeypatch.setattr(engine, "_MOUNTS", mounts)
     (tmp_path / "shared files").mkdir()
     url = f"sqlite:///{tmp_path}/shared files/ledger.db"
-    with pytest.raises(exceptions.DatabaseUnavailable, match=kind):
+    with raises_code("DatabaseUnavailable", match=kind):
         SQLBackend.open(url)
     SQLBackend.open(f"{url}?network=yes").close()
     if kind == "cifs":
@@ -523,7 +523,7 @@ def test_a_file_that_may_not_be_written_is_refused(
     folder.chmod(folder_mode)
 
     def child() -> None:
-        with pytest.raises(exceptions.ReadOnlyDatabase, match="may not write it"):
+        with raises_code("ReadOnlyDatabase", match="may not write it"):
             SQLBackend.open(f"sqlite:///{path}")
 
     assert _without_rights(child) == 0
@@ -536,7 +536,7 @@ def test_nothing_is_made_where_nothing_may_be(folder: Path) -> None:
     folder.chmod(0o555)
 
     def child() -> None:
-        with pytest.raises(exceptions.DatabaseUnavailable, match="cannot be written"):
+        with raises_code("DatabaseUnavailable", match="cannot be written"):
             SQLBackend.open(f"sqlite:///{folder}/ledger.db")
 
     assert _without_rights(child) == 0

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from resource_objects import exceptions
 from resource_objects.backends.memory.backend import MemoryBackend
 from resource_objects.backends.sql import tables, use_over_time
 from resource_objects.backends.sql.backend import SQLBackend
@@ -25,6 +24,7 @@ from resource_objects.testing.conformance.suite import (
     order,
     release,
 )
+from resource_objects.testing.refusals import raises_code
 
 DAY = datetime.timedelta(days=1)
 
@@ -88,8 +88,8 @@ def test_a_filter_of_too_many_names_is_refused(sqlite: SQLBackend) -> None:
     many = [f"job-{number}" for number in range(30_000)]
     assert len(sqlite.use_between(since, None, UseFilter(consumers=frozenset(many)), ())) == 1
     wanted = UseFilter(consumers=frozenset([*many, "another"]))
-    with pytest.raises(exceptions.InvalidField, match="got 30001, expected at most 30000 names"):
+    with raises_code("InvalidField", match="got 30001, expected at most 30000 names"):
         sqlite.use_between(since, None, wanted, ())
     classes = frozenset(f"CUSTOM_{number}" for number in range(30_000))
-    with pytest.raises(exceptions.ClassNotFound):
+    with raises_code("ClassNotFound"):
         sqlite.use_between(since, None, UseFilter(classes=classes), ())

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from resource_objects import exceptions
 from resource_objects.cli.base import COMMANDS_THAT_NEED_A_FILE, database_url, default_path
 from resource_objects.cli.main import BUILT_IN
+from resource_objects.testing.refusals import raises_code
 
 _NOBODY = 65534
 
@@ -146,7 +146,7 @@ def test_a_user_without_a_home_is_told_what_to_do(monkeypatch):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(pathlib.Path, "home", homeless)
-    with pytest.raises(exceptions.DatabaseUnavailable) as refused:
+    with raises_code("DatabaseUnavailable") as refused:
         default_path({})
     assert str(refused.value) == (
         "the ledger of this user cannot be opened: no home; "

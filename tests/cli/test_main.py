@@ -182,10 +182,10 @@ def test_a_plug_in_that_fails_to_load_is_named_with_its_reason(run, plugin):
     assert run("provider", "tree").status == 0
 
 
-@pytest.mark.parametrize("error", exceptions.DATABASE_ERRORS)
-def test_what_is_wrong_with_the_database_is_told_from_a_refusal(run, monkeypatch, error):
+@pytest.mark.parametrize("condition", exceptions.DatabaseError.CASES)
+def test_what_is_wrong_with_the_database_is_told_from_a_refusal(run, monkeypatch, condition):
     def connect(*_: object, **__: object) -> None:
-        raise error("lab.db")
+        raise exceptions.DatabaseError(condition, "lab.db")
 
     monkeypatch.setattr("resource_objects.ledger.ledger.backend_for", connect)
     done = run("provider", "tree")
@@ -271,7 +271,7 @@ def test_an_unexpected_error_is_one_line_that_names_its_type(run, monkeypatch):
 
 def test_an_error_of_several_lines_is_said_in_one(run, monkeypatch):
     def broken(*arguments, **options):
-        raise exceptions.DatabaseUnavailable("lab.db", "first\n  second\n")
+        raise exceptions.DatabaseError("unavailable", "lab.db", "first\n  second\n")
 
     monkeypatch.setattr("resource_objects.ledger.connect", broken)
     done = run("usage")

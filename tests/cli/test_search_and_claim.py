@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.cli import consumer
+from resource_objects.testing.refusals import raises_code
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -23,7 +23,7 @@ def ledger(request, sqlite_url):
 
 
 def test_a_provider_that_is_not_there_is_named(ledger):
-    with pytest.raises(exceptions.ProviderNotFound, match="nowhere is not a provider"):
+    with raises_code("ProviderNotFound", match="nowhere is not a provider"):
         consumer.search_at(ledger, ro.Request("VCPU=1"), "nowhere")
 
 

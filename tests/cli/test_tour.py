@@ -286,7 +286,7 @@ def test_a_machine_that_somebody_else_keeps_meanwhile_stays(run, url, monkeypatc
     def provider(self, name):
         monkeypatch.setattr(Ledger, "provider", real)
         self.sync(ro.Provider("box", "VCPU=8"))
-        raise exceptions.ProviderNotFound(name)  # as it was a moment ago
+        raise exceptions.NotFound("provider", name)  # as it was a moment ago
 
     monkeypatch.setattr(Ledger, "provider", provider)
     done = run("tour", "--database", url)
@@ -303,7 +303,7 @@ def test_a_machine_that_somebody_else_keeps_meanwhile_stays(run, url, monkeypatc
     some(
         [
             (KeyboardInterrupt, 130, "interrupted"),
-            (exceptions.DatabaseBusy("lab.db"), 70, "lab.db is busy"),
+            (exceptions.DatabaseError("busy", "lab.db"), 70, "lab.db is busy"),
             (BrokenPipeError, 141, ""),
             (SystemExit(143), 143, ""),
             (RuntimeError("boom"), 70, "RuntimeError: boom (unexpected; --debug shows where)"),

@@ -8,7 +8,6 @@ import json
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.host.status import CellHolder, HostCells, read_cells
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Write
@@ -19,6 +18,7 @@ from resource_objects.resources.numa import (
     PagePool,
     numa,
 )
+from resource_objects.testing.refusals import raises_code
 
 NUMA = "NUMA_TOPOLOGY"
 
@@ -131,7 +131,7 @@ def test_any_provider_of_the_tree_names_the_host(lab, name):
 
 def test_a_host_without_cells_has_none_and_one_that_is_not_kept_is_refused(lab):
     assert read_cells(lab, "plain") is None
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         read_cells(lab, "nobody")
 
 

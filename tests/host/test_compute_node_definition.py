@@ -11,8 +11,9 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.reasons import Rule
+from resource_objects.testing.refusals import raises_code
 from tests.host.views import held, used
 
 # --- saving the definition ----------------------------------------------------------------------
@@ -72,7 +73,7 @@ def test_what_is_used_is_not_taken_away(ledger):
     ledger.claim("job-1", {"host0": "MEMORY_MB=1"})
     node = ComputeNode.load(ledger, "host0")
     node.update_inventories({"MEMORY_MB": None})
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         node.save()
     assert used(ledger, "MEMORY_MB") == 1
 
@@ -108,7 +109,7 @@ def test_one_figure_changed_by_two_views_is_a_conflict(connect, ledger):
     one.save()
     other.inventories["VCPU"].total = 12
     before = copy.deepcopy(other)
-    with pytest.raises(exceptions.StaleDefinition, match="VCPU total was 8, is 16 now"):
+    with raises_code("StaleDefinition", match="VCPU total was 8, is 16 now"):
         other.save()
     assert other == before and ledger.provider("host0").inventories["VCPU"].total == 16
     other.reload()
@@ -132,7 +133,7 @@ def test_a_class_that_somebody_took_away_does_not_come_back(connect, ledger):
     del host.inventories["MEMORY_MB"]
     ledger.sync(host)
     node.inventories["MEMORY_MB"].reserved = 0
-    with pytest.raises(exceptions.StaleDefinition, match="MEMORY_MB reserved"):
+    with raises_code("StaleDefinition", match="MEMORY_MB reserved"):
         node.save()
 
 
@@ -187,10 +188,10 @@ def test_races_lost_for_ever_end(ledger, monkeypatch):
     node.inventories["VCPU"].total = 16
 
     def always_stale(*_args):
-        raise exceptions.StaleDefinition("host0")
+        raise exceptions.Stale("provider", "host0")
 
     monkeypatch.setattr(ledger.backend, "commit", always_stale)
-    with pytest.raises(exceptions.StaleDefinition):
+    with raises_code("StaleDefinition"):
         node.save()
     assert node.vcpus == 16
 
@@ -278,7 +279,7 @@ ROW = {
 def test_an_unbound_node_does_not_save():
     node = ComputeNode.from_row(ROW)
     for use in (node.save, node.reload, lambda: node.consumer):
-        with pytest.raises(exceptions.NotBound, match=r"host0 is not bound to a ledger; use bind"):
+        with raises_code("NotBound", match=r"host0 is not bound to a ledger; use bind"):
             use()
     with pytest.raises(exceptions.LedgerError, match="compute node is not bound"):
         ComputeNode().save()
@@ -354,7 +355,7 @@ def test_usage_that_will_not_fit_does_not_make_the_host(connect):
     node.update_inventories({"VCPU": ro.IntegerInventory(4, used=6)})  # 5 are used already
     with pytest.raises(ro.CapacityException, match="VCPU asked 1, free -1 of 4"):
         node.save()
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         ledger.provider("host0")
 
 
@@ -378,10 +379,10 @@ def test_a_host_is_known_by_its_uuid_too(ledger):
     other = "7f5c3b7e-3a4b-4c59-9d0e-0d6f1a2b3c4d"
     node = ComputeNode.from_row({**ROW, "uuid": other})
     before = copy.deepcopy(node)
-    with pytest.raises(exceptions.ProviderExists, match=f"not {other}"):
+    with raises_code("ProviderExists", match=f"not {other}"):
         node.bind(ledger)
     assert node == before
-    with pytest.raises(exceptions.NotBound):
+    with raises_code("NotBound"):
         node.save()
 
 
@@ -393,7 +394,7 @@ def test_names_that_cannot_be_are_refused(ledger):
         (ComputeNode(host="host0"), None, "\n"),
         (ComputeNode(host="host0", uuid="7f5c"), None, None),
     ):
-        with pytest.raises(exceptions.InvalidName):
+        with raises_code("InvalidName"):
             node.bind(ledger, consumer, provider)
     assert ComputeNode(host="other").bind(ledger, provider="host0").vcpus == 8
 
@@ -439,7 +440,7 @@ def test_a_copy_is_a_view_of_the_same_ledger_and_a_pickle_of_none(ledger):
     node.inventories.consume("VCPU=1")
     wire = json.loads(json.dumps(node.obj_to_primitive()))
     for twin in (pickle.loads(pickle.dumps(node)), ComputeNode.obj_from_primitive(wire)):
-        with pytest.raises(exceptions.NotBound):
+        with raises_code("NotBound"):
             twin.save()
         twin.bind(ledger)
         assert twin.pending == ro.Amounts(VCPU=1)

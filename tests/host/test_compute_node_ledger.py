@@ -9,6 +9,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode, unattributed
+from resource_objects.testing.refusals import raises_code
 from tests.host.takers import taken_by
 from tests.host.views import held, used
 
@@ -44,7 +45,7 @@ def test_load_takes_a_uuid_too(ledger):
 
 
 def test_load_of_an_unknown_host_is_refused(ledger):
-    with pytest.raises(exceptions.ProviderNotFound, match="host9"):
+    with raises_code("ProviderNotFound", match="host9"):
         ComputeNode.load(ledger, "host9")
 
 
@@ -118,11 +119,11 @@ def test_a_machine_that_is_gone_is_named_and_its_successor_untouched(connect, le
     node.inventories["VCPU"].total = total
     node.inventories.consume("VCPU=2")
     kept = copy.deepcopy(node)
-    with pytest.raises(exceptions.ProviderNotFound, match=r"^host0 is not a provider"):
+    with raises_code("ProviderNotFound", match=r"^host0 is not a provider"):
         node.save()
     assert node == kept and ledger.provider("host0") == before
     assert held(ledger, "job-1") == "nothing"
-    with pytest.raises(exceptions.ProviderNotFound, match=r"^host0 is not a provider"):
+    with raises_code("ProviderNotFound", match=r"^host0 is not a provider"):
         node.reload()
     assert node == kept
 
@@ -142,7 +143,7 @@ def test_a_name_taken_by_another_uuid_since_it_was_bound_is_refused(connect, led
     node = ComputeNode(uuid=uuid, hypervisor_hostname="host1", vcpus=4, vcpus_used=0).bind(ledger)
     connect().sync(ro.Provider("host1", "VCPU=2"))
     before = ledger.provider("host1")
-    with pytest.raises(exceptions.ProviderExists, match="with the uuid"):
+    with raises_code("ProviderExists", match="with the uuid"):
         node.save()
     assert ledger.provider("host1") == before
 
@@ -153,11 +154,11 @@ def test_a_definition_is_merged_as_often_as_the_ledger_tries(ledger, monkeypatch
 
     def define(write):
         tries.append(write.definitions)
-        raise exceptions.StaleDefinition("host0", "always")
+        raise exceptions.Stale("provider", "host0", "always")
 
     monkeypatch.setattr(ledger.backend, "commit", define)
     node.inventories["VCPU"].total = 16
-    with pytest.raises(exceptions.StaleDefinition, match="always"):
+    with raises_code("StaleDefinition", match="always"):
         node.save()
     assert len(tries) == 1 + ledger.retries.definitions
 
@@ -278,14 +279,14 @@ def test_all_that_the_consumer_holds_is_bound_by_the_unit_rules(ledger):
     node.inventories.consume("VCPU=3")  # one by one, nobody sees what it has in all
     before = node.pending, node.to_row()
     for refused in (node.check_save, node.save):
-        with pytest.raises(exceptions.UnitRuleViolated, match="one claim takes at most 8"):
+        with raises_code("UnitRuleViolated", match="one claim takes at most 8"):
             refused()
         assert (node.pending, node.to_row()) == before and used(ledger) == 0
     node.inventories.consume("VCPU=-3")
     node.save()
     again = ComputeNode.load(ledger, "host0", "job-0")
     again.inventories.consume("VCPU=3")
-    with pytest.raises(exceptions.UnitRuleViolated):
+    with raises_code("UnitRuleViolated"):
         again.check_save()
     node.inventories.consume("VCPU=2")
     node.check_save()
@@ -305,7 +306,7 @@ def test_a_definition_is_not_saved_for_what_the_unit_rules_refuse_then(ledger):
     node.save()
     node.inventories["VCPU"].total = 9
     node.update_inventories({"VCPU": ro.IntegerInventory(9, allocation_ratio=2, used=7)})
-    with pytest.raises(exceptions.UnitRuleViolated, match="asked 7, one claim takes at most 6"):
+    with raises_code("UnitRuleViolated", match="asked 7, one claim takes at most 6"):
         node.save()
     assert ledger.provider("host0").inventories["VCPU"].total == 8 and used(ledger) == 6
 
@@ -317,7 +318,7 @@ def test_the_unattributed_consumer_stands_for_many_and_may_overcommit(ledger):
     node = ComputeNode.load(ledger, "host0")
     node.inventories.consume("VCPU=8")
     node.inventories.consume("VCPU=6")
-    with pytest.raises(exceptions.UnitRuleViolated, match="asked 9, one claim takes at most 8"):
+    with raises_code("UnitRuleViolated", match="asked 9, one claim takes at most 8"):
         node.inventories.consume("VCPU=9")
     node.save()
     assert used(ledger) == 14
@@ -370,13 +371,13 @@ def test_a_host_that_is_gone_is_said_to_be(ledger):
     node = ComputeNode.load(ledger, "host0")
     node.inventories.consume("VCPU=1")
     ledger.remove("host0")
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         node.save()
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         node.reload()
     assert node.pending == ro.Amounts(VCPU=1)
     node.inventories["VCPU"].total = 9
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         node.save()
 
 
@@ -478,7 +479,7 @@ def test_an_operation_of_one_s_own_is_done_once(connect, ledger):
     first.save(operation=operation)
     again.save(operation=operation)
     assert used(ledger) == 2
-    with pytest.raises(exceptions.InvalidName):
+    with raises_code("InvalidName"):
         again.save(operation="again")
 
 
@@ -490,7 +491,7 @@ def test_one_operation_is_not_for_two_changes(ledger, monkeypatch):
     with pytest.raises(exceptions.LostConnection):
         node.save(operation=operation)
     node.inventories.consume("VCPU=1")
-    with pytest.raises(exceptions.OperationConflict):
+    with raises_code("OperationConflict"):
         node.save(operation=operation)
     node.save()
     assert used(ledger) == 3
@@ -541,6 +542,6 @@ def test_a_class_that_a_pool_gives_is_not_counted_at_the_node_too(ledger):
     ledger.pools.share("nfs", hosts=["host9"])
     node = ComputeNode.load(ledger, "host9")
     node.update_inventories({"DISK_GB": ro.IntegerInventory(100)})
-    with pytest.raises(exceptions.CountedTwice, match="DISK_GB"):
+    with raises_code("CountedTwice", match="DISK_GB"):
         node.save()
     assert "DISK_GB" not in ledger.provider("host9").inventories

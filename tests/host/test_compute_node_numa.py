@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import InvalidRow
 from resource_objects.host import located_columns
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop.nova import dump_host_numa_topology, load_host_numa_topology
@@ -26,6 +25,7 @@ from resource_objects.resources.numa import (
     PagePool,
     numa,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.host.views import pending_topologies
 from tests.interop.nova import documents
 from tests.support.numa_strategies import numa_questions
@@ -124,7 +124,7 @@ def test_a_column_that_cannot_be_read_is_named(raw: object, expected: str) -> No
         compute_node.get_inventories,
         lambda: compute_node.update_inventories({NUMA: cells()}),
     ):
-        with pytest.raises(InvalidRow, match=expected) as refusal:
+        with raises_code("InvalidRow", match=expected) as refusal:
             ask()
         assert refusal.value.what == "numa_topology"
     assert str(compute_node).startswith("node0: numa_topology: ")
@@ -132,7 +132,7 @@ def test_a_column_that_cannot_be_read_is_named(raw: object, expected: str) -> No
 
 
 def test_where_in_the_column_is_told() -> None:
-    with pytest.raises(InvalidRow, match=r"numa_topology: got -1, .*\(cells\[0\]\.memory\)"):
+    with raises_code("InvalidRow", match=r"numa_topology: got -1, .*\(cells\[0\]\.memory\)"):
         node(numa_topology=TEXT.replace('"memory": 8192', '"memory": -1')).inventories  # noqa: B018
 
 
@@ -179,7 +179,7 @@ def test_a_node_made_by_hand_takes_text_or_an_inventory() -> None:
         ComputeNode().numa_topology  # noqa: B018
     with pytest.raises(exceptions.InvalidInventory, match="taken by number only"):
         ComputeNode(numa_topology=NUMATopologyInventory([cell(0)], usage=[CellUsage(0, loose=1)]))
-    with pytest.raises(exceptions.InvalidField, match="numa_topology"):
+    with raises_code("InvalidField", match="numa_topology"):
         ComputeNode(numa_topology=json.loads(TEXT))
 
 
@@ -292,7 +292,7 @@ def test_what_is_taken_together_is_taken_all_or_nothing() -> None:
         compute_node.inventories.consume({"PCPU": 9, NUMA: topology})
     with pytest.raises(ro.CapacityException, match="host cells"):
         compute_node.inventories.consume({"PCPU": 1, NUMA: numa(cells=3, shared=3)})
-    with pytest.raises(exceptions.InvalidAmount, match="VCPU"):
+    with raises_code("InvalidAmount", match="VCPU"):
         compute_node.inventories.consume({"VCPU": 8, NUMA: topology})
     assert compute_node == node() and compute_node.inventories == node().inventories
 
@@ -343,7 +343,7 @@ def test_an_amount_of_another_host_changes_nothing() -> None:
     mine = compute_node.inventories[NUMA].fit(numa(dedicated=1))
     with pytest.raises(ro.CapacityException, match="gives back"):
         compute_node.inventories[NUMA].consume(-mine)
-    with pytest.raises(exceptions.WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         compute_node.inventories[NUMA].consume(ro.IntegerAmount(1))
     assert compute_node == node()
 

@@ -21,6 +21,7 @@ from resource_objects.resources.numa import (
     PagePool,
     numa,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.host.takers import taken_by
 from tests.host.views import held, pending_topologies
 from tests.support.lengths import some
@@ -218,14 +219,14 @@ def test_a_consumer_with_a_name_has_one_topology(host) -> None:
     first = place(node, dedicated=1)
     place(node, dedicated=1)
     view = copy.deepcopy(node)
-    with pytest.raises(exceptions.InvalidAmount, match=r"topologies of job-1.*a consumer for each"):
+    with raises_code("InvalidAmount", match=r"topologies of job-1.*a consumer for each"):
         node.save()
     assert node == view and held(host, "job-1") == "nothing"
     node.inventories.consume(-ro.Amounts({NUMA: first}).counted())
     node.save()
     place(node, dedicated=1)
     view = copy.deepcopy(node)
-    with pytest.raises(exceptions.InvalidAmount, match="job-1 holds one already"):
+    with raises_code("InvalidAmount", match="job-1 holds one already"):
         node.save()
     assert node == view and used(host)["PCPU"] == 1
 
@@ -557,7 +558,7 @@ def test_cpus_that_serve_either_way_are_kept_by_no_ledger(connect) -> None:
     node = record(numa_topology=ComputeNode(numa_topology=either).numa_topology).bind(ledger)
     with pytest.raises(exceptions.InvalidInventory, match="each shared or dedicated"):
         node.save()
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         ledger.provider("host1")
 
 
@@ -596,14 +597,14 @@ def test_a_view_that_is_pickled_says_the_same_without_the_ledger(host) -> None:
     assert twin.inventories[NUMA] == node.inventories[NUMA]
     used_there = {str(k): i.used for k, i in node.inventories.items() if str(k) != NUMA}
     assert {str(k): i.used for k, i in twin.inventories.items() if str(k) != NUMA} == used_there
-    with pytest.raises(exceptions.NotBound):
+    with raises_code("NotBound"):
         twin.save()
 
 
 def test_an_unreadable_column_is_named_when_it_is_bound(connect) -> None:
     node = record(numa_topology="nothing")
     kept = copy.deepcopy(node)
-    with pytest.raises(exceptions.InvalidRow, match="numa_topology"):
+    with raises_code("InvalidRow", match="numa_topology"):
         node.bind(connect())
     assert node == kept
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import InvalidRow
 from resource_objects.host import located_columns
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop.nova.pci_pools import dump_pci_pools, load_pci_pools
+from resource_objects.reasons import Rule
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.resources.pci import (
     Device,
@@ -29,6 +29,7 @@ from resource_objects.resources.pci import (
     devices,
 )
 from resource_objects.resources.pci.usage import only
+from resource_objects.testing.refusals import raises_code
 from tests.host.views import pending_devices
 from tests.support.lengths import some
 from tests.support.pci_strategies import JointQuestion, PCIQuestion, joint_questions, pci_questions
@@ -156,7 +157,7 @@ def test_a_column_that_cannot_be_read_is_named(raw: object, expected: str) -> No
         compute_node.get_inventories,
         lambda: compute_node.update_inventories({PCI: lab()}),
     ):
-        with pytest.raises(InvalidRow, match=expected) as refusal:
+        with raises_code("InvalidRow", match=expected) as refusal:
             ask()
         assert refusal.value.what == "pci_stats"
     assert str(compute_node).startswith("node0: pci_stats: ")
@@ -202,9 +203,9 @@ def test_pools_that_do_not_tell_say_so() -> None:
 def test_nothing_is_taken_of_pools_and_nothing_else_with_it() -> None:
     compute_node = node()
     inventories = compute_node.inventories
-    with pytest.raises(exceptions.NotAssigned, match="devices"):
+    with raises_code("NotAssigned", match="devices"):
         inventories[PCI].consume(GPU)
-    with pytest.raises(exceptions.NotAssigned, match="devices"):
+    with raises_code("NotAssigned", match="devices"):
         inventories.consume({"VCPU": 2, "MEMORY_MB": 512, PCI: GPU})
     assert compute_node == node() and inventories == node().inventories
     assert compute_node.changes() == {} and not compute_node.pending
@@ -263,7 +264,7 @@ def test_devices_add_nothing_to_counts() -> None:
     together.inventories.consume({"PGPU": 2, PCI: devices("PGPU", 2)})
     alone.inventories.consume({PCI: devices("PGPU", 2)})
     assert together == alone and not together.pending
-    with pytest.raises(exceptions.InvalidAmount, match=r"PGPU: got .*1.*, expected 2"):
+    with raises_code("InvalidAmount", match=r"PGPU: got .*1.*, expected 2"):
         agent().inventories.consume({"PGPU": 1, PCI: devices("PGPU", 2)})
 
 
@@ -352,9 +353,9 @@ def test_an_amount_of_another_host_changes_nothing() -> None:
     mine = compute_node.inventories[PCI].fit(devices("PGPU"))
     with pytest.raises(ro.CapacityException, match="gives back"):
         compute_node.inventories[PCI].consume(-mine)
-    with pytest.raises(exceptions.WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         compute_node.inventories[PCI].consume(ro.IntegerAmount(1))
-    with pytest.raises(exceptions.WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         compute_node.inventories[PCI].fit(devices("PGPU"), ro.IntegerAmount(1))
     assert compute_node == agent()
 
@@ -372,7 +373,7 @@ def test_a_required_affinity_chooses_the_cells() -> None:
     assert taken[NUMA].host_cells == {1} and addresses(taken) == ("0000:5e:00.0",)
     assert not live.can_provide(near)
     (reason,) = live.refusals({NUMA: numa(dedicated=1), PCI: near[PCI]})
-    assert reason.rule is exceptions.Rule.AFFINITY
+    assert reason.rule is Rule.AFFINITY
     assert live.can_provide({NUMA: numa(dedicated=4), PCI: devices("PGPU", affinity="preferred")})
     live.consume(-taken)
     assert live.consume(near)[NUMA].host_cells == {1}
@@ -456,7 +457,7 @@ def test_a_node_made_by_hand_takes_text_or_an_inventory() -> None:
     assert known.inventories[PCI] == lab()
     with pytest.raises(exceptions.FieldNotSet, match="pci_stats is not set"):
         ComputeNode().pci_stats  # noqa: B018
-    with pytest.raises(exceptions.InvalidField, match="text, bytes"):
+    with raises_code("InvalidField", match="text, bytes"):
         ComputeNode(pci_stats=POOLS)
 
 
@@ -528,7 +529,7 @@ def test_none_says_that_there_are_no_devices_any_more() -> None:
         assert compute_node.update_inventories({PCI: None}) is True
         assert compute_node.pci_stats is None and PCI not in compute_node.inventories
         assert not live.can_provide(GPU)
-        with pytest.raises((ro.CapacityException, exceptions.NotAssigned)):
+        with raises_code(ro.CapacityException, "NotAssigned"):
             live.consume(GPU)
         assert compute_node.update_inventories({PCI: None}) is False
     assert ComputeNode().update_inventories({PCI: None}) is False

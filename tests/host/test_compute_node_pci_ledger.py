@@ -24,6 +24,7 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.host.takers import taken_by
 from tests.host.test_compute_node_pci import (
     NUMA,
@@ -253,7 +254,7 @@ def test_a_consumer_with_a_name_is_told_one_amount(host: ro.Ledger) -> None:
     assert told.of("a") == ("0000:3b:00.0",) and told.count == 2
     view = copy.deepcopy(node)
     take(node, devices("PGPU"))
-    with pytest.raises(exceptions.InvalidAmount, match="job-1 holds one already"):
+    with raises_code("InvalidAmount", match="job-1 holds one already"):
         node.save()
     node.reload()
     assert node == view
@@ -749,7 +750,7 @@ def test_a_view_that_is_pickled_says_the_same_without_the_ledger(host: ro.Ledger
     ):
         assert twin == node and twin.to_row() == node.to_row()
         assert twin.inventories[PCI] == node.inventories[PCI]
-        with pytest.raises(exceptions.NotBound):
+        with raises_code("NotBound"):
             twin.save()
         with pytest.raises(exceptions.InvalidInventory, match="a sync of the host changes them"):
             twin.update_inventories({PCI: None})

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.host.facts import Core, Machine
 from resource_objects.host.numa import CPUSplit, cpu_sets
+from resource_objects.testing.refusals import raises_code
 
 MACHINE = Machine(
     cpus=(0, 1, 2, 3, 5),
@@ -48,9 +49,9 @@ def test_cpus_serve_what_the_sets_say_and_all_are_shared_if_there_are_none(given
             exceptions.InvalidInventory,
             "dedicated CPUs: got '1-2', expected CPUs that are not shared too",
         ),
-        ({"dedicated": ""}, exceptions.InvalidText, "dedicated CPUs: got ''"),
-        ({"shared": "0-3,^0-3"}, exceptions.InvalidText, "shared CPUs: got '0-3,^0-3'"),
-        ({"shared": "3-1"}, exceptions.InvalidText, "shared CPUs: got '3-1'"),
+        ({"dedicated": ""}, "InvalidText", "dedicated CPUs: got ''"),
+        ({"shared": "0-3,^0-3"}, "InvalidText", "shared CPUs: got '0-3,^0-3'"),
+        ({"shared": "3-1"}, "InvalidText", "shared CPUs: got '3-1'"),
         ({"dedicated": []}, exceptions.InvalidInput, "dedicated CPUs: got []"),
         ({"dedicated": [True]}, exceptions.InvalidInput, "dedicated CPUs: got [True]"),
         ({"dedicated": [-1]}, exceptions.InvalidInput, "dedicated CPUs: got [-1]"),
@@ -59,7 +60,7 @@ def test_cpus_serve_what_the_sets_say_and_all_are_shared_if_there_are_none(given
     ],
 )
 def test_what_is_no_set_of_online_cpus_is_refused_by_name(given, error, message):
-    with pytest.raises(error) as refused:
+    with raises_code(error) as refused:
         cpu_sets(MACHINE, **given)
     assert message in str(refused.value)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import InvalidInput, InvalidRule
+from resource_objects.exceptions import InvalidInput
 from resource_objects.host.devices import MachineDevices, machine_devices
 from resource_objects.host.facts import (
     Core,
@@ -20,6 +20,7 @@ from resource_objects.host.facts import (
 )
 from resource_objects.host.rules import DeviceRule
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
+from resource_objects.testing.refusals import raises_code
 
 GPU = PCIDevice("0000:3b:00.0", "10de", "2330", "030200", numa_node=1, driver="nvidia")
 PF = PCIDevice(
@@ -219,7 +220,7 @@ def test_what_is_taken_is_always_an_inventory_and_nothing_is_lost(rules, devices
 def test_what_is_no_machine_or_no_rule_is_refused():
     with pytest.raises(InvalidInput, match="machine: got None"):
         machine_devices(None)
-    with pytest.raises(InvalidRule):
+    with raises_code("InvalidRule"):
         found(["nvidia=PGPU"], GPU)
     with pytest.raises(InvalidInput, match="device rules"):
         found("10de:*=PGPU", GPU)

@@ -20,6 +20,7 @@ from resource_objects.host import (
 from resource_objects.host.facts import MIB, Core, Machine, NUMACell, PCIDevice
 from resource_objects.host.site import Site, apply_site
 from resource_objects.providers import partitions
+from resource_objects.testing.refusals import raises_code
 
 NVIDIA, AMD = ("10de", "2330", "030200"), ("1002", "74a1", "120000")
 UUID = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
@@ -166,7 +167,7 @@ def test_a_trait_says_that_plain_gpus_are_amds(ledger, claimed, trait):
 
 def test_gpus_that_are_counted_at_their_host_have_no_numbers_unless_all_are_held(ledger, claimed):
     ledger.sync(ro.Provider("lab-0", "VCPU=64,PGPU=4"))
-    with pytest.raises(exceptions.DeviceUnknown, match=r"job .*PGPU=3 of lab-0, of 4"):
+    with raises_code("DeviceUnknown", match=r"job .*PGPU=3 of lab-0, of 4"):
         claimed("PGPU=3")
     ledger.release("job")
     assert claimed("PGPU=4")["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
@@ -174,7 +175,7 @@ def test_gpus_that_are_counted_at_their_host_have_no_numbers_unless_all_are_held
 
 def test_gpus_of_which_some_have_addresses_cannot_be_numbered(ledger, claimed):
     ledger.sync(plain("0000:03:00.0", "gpu1"))
-    with pytest.raises(exceptions.DeviceUnknown, match="lab-0/gpu1: no address"):
+    with raises_code("DeviceUnknown", match="lab-0/gpu1: no address"):
         claimed({"lab-0/0000:03:00.0": "PGPU=1"})
 
 
@@ -278,7 +279,7 @@ def test_a_mig_instance_of_one_of_several_gpus_is_refused_by_name(ledger, claime
     host = ro.Provider("lab-0", "VCPU=8")
     host.add("lab-0/gpus", "PGPU=2,CUSTOM_MIG_1G=14")
     ledger.sync(host)
-    with pytest.raises(exceptions.DeviceUnknown, match="CUSTOM_MIG_1G=1 of lab-0/gpus: no UUID"):
+    with raises_code("DeviceUnknown", match="CUSTOM_MIG_1G=1 of lab-0/gpus: no UUID"):
         claimed("CUSTOM_MIG_1G=1")
 
 
@@ -288,7 +289,7 @@ def test_a_mig_instance_beside_a_gpu_without_uuid_is_refused(ledger, claimed):
     name = f"lab-0/gpu0/{MIG.format(0)}"
     partitions.add_partition(gpu, name, "CUSTOM_MIG_3G", {"CUSTOM_GPU_SLICE": 3})
     ledger.sync(host)
-    with pytest.raises(exceptions.DeviceUnknown, match="lab-0/gpu1: no UUID"):
+    with raises_code("DeviceUnknown", match="lab-0/gpu1: no UUID"):
         claimed({name: "CUSTOM_MIG_3G=1", "lab-0/gpu1": "PGPU=1"})
 
 
@@ -345,7 +346,7 @@ def test_a_pool_of_disks_is_no_host(ledger):
 
 
 def test_who_holds_nothing_has_no_environment(ledger):
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         read_environment(ledger, "job")
 
 

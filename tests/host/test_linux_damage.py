@@ -45,7 +45,7 @@ def test_what_must_be_there_is_named_when_missing(path, tree, tmp_path):
     remove(tmp_path / path)
     with pytest.raises(DiscoveryError) as caught:
         read_machine(tmp_path, strict=True)
-    named = caught.value.subject.replace("bus/pci/devices", "devices/pci0000:00")
+    named = caught.value.name.replace("bus/pci/devices", "devices/pci0000:00")
     assert named.startswith(str(tmp_path / path))
     assert "expected" in caught.value.detail
 
@@ -176,7 +176,7 @@ def test_nonsense_is_refused_and_named(path, text, detail, tree, tmp_path):
     with pytest.raises(DiscoveryError) as caught:
         read_machine(tmp_path, strict=True)
     assert detail in str(caught.value)
-    assert caught.value.subject.startswith(str(tmp_path))
+    assert caught.value.name.startswith(str(tmp_path))
 
 
 @pytest.mark.parametrize(("path", "text", "detail"), GARBLED)
@@ -337,7 +337,7 @@ def assert_reads_or_refuses(root: pathlib.Path) -> None:
         try:
             machine = read_machine(root, within_cgroup=within_cgroup, strict=strict)
         except DiscoveryError as error:
-            assert error.subject.startswith(str(root)), error
+            assert error.name.startswith(str(root)), error
             assert "expected" in error.detail
         else:
             assert machine == dataclasses.replace(machine)  # every rule of facts is checked again

@@ -125,7 +125,7 @@ def test_an_address_that_is_none_is_refused_and_named(card, text):
     (card / DEVICES / PF / "net/enp96s0/address").write_text(text)
     with pytest.raises(DiscoveryError, match="expected a MAC address") as refused:
         devices(card)
-    assert refused.value.subject.endswith("net/enp96s0/address")
+    assert refused.value.name.endswith("net/enp96s0/address")
 
 
 # --- mediated devices ---------------------------------------------------------------------------

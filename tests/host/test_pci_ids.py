@@ -167,7 +167,7 @@ def test_the_first_line_that_is_wrong_is_named(tmp_path, line, number):
     names = written(tmp_path, f"{line}\n8086  Intel\n")
     with pytest.raises(DiscoveryError, match="expected an id, spaces and a name") as refused:
         names.vendor("8086")
-    assert refused.value.subject == f"{names.path}:{number}"
+    assert refused.value.name == f"{names.path}:{number}"
 
 
 def test_a_file_that_is_cut_in_the_middle_of_a_line_is_damaged(tmp_path):
@@ -184,7 +184,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(DiscoveryError, match="expected a list of PCI ids") as refused:
         PCINames(tmp_path).vendor("10de")
-    assert refused.value.subject == str(tmp_path)
+    assert refused.value.name == str(tmp_path)
 
 
 def test_a_file_that_is_far_too_large_is_refused(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from resource_objects.host.site import (
 from resource_objects.host.site.patterns import Patterns
 from resource_objects.providers import Provider, Share, partitions
 from resource_objects.resources.pci import DEVICES, PCIInventory
+from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import examples
 from tests.support.pci_strategies import pci_devices
 from tests.support.strategies import inventories, labels, provider_names
@@ -339,7 +340,7 @@ def test_prune_by_a_file_without_machines_is_refused(ledger, text):
     before = export_site(ledger)
     site = Site.parse(text, file="lab.yaml")
     for do in (apply_site, plan_site):
-        with pytest.raises(exceptions.InvalidSite, match=r"lab\.yaml, machines: got 0, expected 1"):
+        with raises_code("InvalidSite", match=r"lab\.yaml, machines: got 0, expected 1"):
             do(ledger, site, prune=True)
     assert export_site(ledger) == before
     apply_site(ledger, site)  # what is not named is left alone
@@ -381,7 +382,7 @@ def test_what_is_held_stays_held(ledger):
     apply_site(ledger, Site.parse(LAB))
     ledger.claim("job-1", ledger.snapshot().candidates("PGPU=8"))
     where = ledger.held("job-1").allocations[0].provider.partition("/")[0]
-    with pytest.raises(exceptions.ProviderInUse):
+    with raises_code("ProviderInUse"):
         apply_site(ledger, Site.parse(f"machines: {{{where}: {{}}}}"), prune=True)
     apply_site(ledger, Site.parse(LAB.replace("VCPU=64", "VCPU=32")))
     assert len(ledger.held("job-1").allocations) == 8
@@ -391,10 +392,10 @@ def test_batches_before_an_error_are_done(ledger):
     ledger.sync(Provider("rack", children=[Provider("lab-2")]))
     site = Site.parse("machines: {'lab-[0-2]': {inventories: VCPU=1}}")
     told = []
-    with pytest.raises(exceptions.ProviderExists):
+    with raises_code("ProviderExists"):
         apply_site(ledger, site, batch=1, progress=lambda *how_far: told.append(how_far))
     assert told == [(1, 3), (2, 3)]
-    with pytest.raises(exceptions.ProviderExists):
+    with raises_code("ProviderExists"):
         apply_site(ledger, Site.parse("machines: {'lab-[2-4]': {}}"), batch=None)
     assert [one.name for one in ledger.trees()] == ["rack", "lab-0", "lab-1"]
 
@@ -631,7 +632,7 @@ def test_a_machine_may_have_nothing_of_any_resource(ledger):
     ],
 )  # fmt: skip
 def test_fault_is_named_by_line(text, line, said):
-    with pytest.raises(exceptions.InvalidSite) as caught:
+    with raises_code("InvalidSite") as caught:
         Site.parse(text, file="lab.yaml")
     assert str(caught.value).startswith(f"lab.yaml, line {line}")
     assert said in str(caught.value)
@@ -640,7 +641,7 @@ def test_fault_is_named_by_line(text, line, said):
 def test_fault_beside_what_is_kept_is_named_by_line(ledger):
     ledger.sync(Provider("lab-0", "VCPU=1"))
     said = "machines:\n  lab-0:\n    shares: [VCPU uses 1 PCPU of /]"
-    with pytest.raises(exceptions.InvalidSite, match="line 2"):
+    with raises_code("InvalidSite", match="line 2"):
         apply_site(ledger, Site.parse(said))
 
 
@@ -665,7 +666,7 @@ def test_uuid_of_a_provider_is_no_name_of_another(ledger, form, line, called, pr
     for text in (uuid, uuid.upper()):
         said = Site.parse(form.format(text), file="lab.yaml")
         for do in (plan_site, apply_site):
-            with pytest.raises(exceptions.InvalidSite) as refused:
+            with raises_code("InvalidSite") as refused:
                 do(ledger, said, prune=prune)
             assert str(refused.value) == (
                 f"lab.yaml, {line}, name: got {text!r}, expected a name of its own: "

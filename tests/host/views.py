@@ -12,7 +12,9 @@ HOST = "VCPU=8:allocation_ratio=2,MEMORY_MB=16384:reserved=512,CUSTOM_SEATS=3"
 def held(ledger: ro.Ledger, consumer: str) -> str:
     try:
         return str(ledger.held(consumer).amounts)
-    except exceptions.ConsumerNotFound:
+    except exceptions.NotFound as error:
+        if not error.is_about("consumer"):
+            raise
         return "nothing"
 
 

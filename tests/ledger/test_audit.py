@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.providers import Allocation, Provider, Share
 from resource_objects.providers.audit import Audit, FindingKind, audit, spread
 from resource_objects.providers.columns import (
@@ -24,6 +23,7 @@ from resource_objects.providers.columns import (
     TraitColumns,
     UnitColumns,
 )
+from resource_objects.testing.refusals import raises_code
 
 HOUR = datetime.timedelta(hours=1)
 NOW = datetime.datetime.now(datetime.UTC)
@@ -109,7 +109,7 @@ def test_a_pool_that_nobody_heard_of_is_found(ledger: ro.Ledger) -> None:
 
 def test_what_to_judge_by_is_checked(ledger: ro.Ledger) -> None:
     for bad in ({"now": NOW.replace(tzinfo=None)}, {"older_than": -HOUR}, {"older_than": 7}):
-        with pytest.raises(exceptions.InvalidField):
+        with raises_code("InvalidField"):
             ledger.audit(**bad)  # type: ignore[arg-type]
 
 

@@ -27,6 +27,7 @@ from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
 from resource_objects.providers.statistics import Statistic
+from resource_objects.testing.refusals import raises_code
 
 HOUR = datetime.timedelta(hours=1)
 LOAD = functools.partial(Statistic, "cpu.percent")
@@ -261,13 +262,13 @@ def test_what_cannot_be_is_refused_and_changes_nothing(kept: ro.Ledger, method: 
     ],
 )
 def test_the_error_names_the_value(kept: ro.Ledger, ask: Callable[[ro.Ledger], Any]) -> None:
-    with pytest.raises(exceptions.InvalidField, match=r"got .*, expected "):
+    with raises_code("InvalidField", match=r"got .*, expected "):
         ask(kept)
 
 
 @pytest.mark.parametrize("room", ["VCPU=-1", {"VCPU": -1}, {"VCPU": 1, "MEMORY_MB": -1}])
 def test_room_is_not_less_than_nothing(kept: ro.Ledger, room: Any) -> None:
-    with pytest.raises(exceptions.NegativeAmount, match="-1"):
+    with raises_code("NegativeAmount", match="-1"):
         kept.providers(room=room)
 
 
@@ -283,8 +284,8 @@ def test_a_generation_is_a_whole_number(kept: ro.Ledger, method: str) -> None:
     before = state(kept)
     for wrong in (-1, True, False, 1.0, "1", 2**63, [1]):
         got = rf"got {re.escape(repr(wrong))}.*from 0 to"
-        with pytest.raises(exceptions.InvalidField, match=f"generation: {got}"):
+        with raises_code("InvalidField", match=f"generation: {got}"):
             call(kept, method, "generation", wrong)
-        with pytest.raises(exceptions.InvalidField, match=f"if_generation: {got}"):
+        with raises_code("InvalidField", match=f"if_generation: {got}"):
             kept.claim("new", {"host0": "VCPU=1"}, if_generation={"host0": wrong})
     assert state(kept) == before

@@ -15,6 +15,7 @@ from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.ledger.feed import snapshot_in_place, snapshot_without
 from resource_objects.providers import Allocation, Claim, Provider, partitions
 from resource_objects.providers.orders import Write
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import by_consumer, paged
 
 HOUR = datetime.timedelta(hours=1)
@@ -101,7 +102,7 @@ def test_what_cannot_be_said_of_a_claim_is_refused(ledger: ro.Ledger, bad: Any) 
     hosts(ledger)
     with pytest.raises(exceptions.InvalidInput):
         ledger.claim("job", {"host0": "VCPU=1"}, **bad)
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         ledger.held("job")
 
 
@@ -109,7 +110,7 @@ def test_allocations_are_taken_with_their_units(ledger: ro.Ledger) -> None:
     hosts(ledger, 1, "PGPU=2,VCPU=4")
     ledger.claim("job", [taken("host0", "PGPU", 1, "gpu1"), taken("host0", "VCPU", 2)])
     assert [one.units for one in ledger.held("job").allocations] == [("gpu1",), ()]
-    with pytest.raises(exceptions.UnitTaken, match="gpu1, which is taken"):
+    with raises_code("UnitTaken", match="gpu1, which is taken"):
         ledger.claim("other", [taken("host0", "PGPU", 1, "gpu1")])
     ledger.release("job")
     assert ledger.claim("other", [taken("host0", "PGPU", 1, "gpu1")])
@@ -139,7 +140,7 @@ def test_a_candidate_may_demand_the_definitions_it_was_found_at(ledger: ro.Ledge
     ledger.change("host0", traits=["CUSTOM_BROKEN"])
     assert places(ledger.claim("calm", old[0])) == ["host0"]
     ledger.release("calm")
-    with pytest.raises(exceptions.StaleDefinition):
+    with raises_code("StaleDefinition"):
         ledger.claim("job", old[0], if_generation=True)
     # of several, the next one; of a search, one that is found afresh
     assert places(ledger.claim("job", old, if_generation=True)) == ["host1"]
@@ -153,7 +154,7 @@ def test_traits_of_who_is_above_count_too(ledger: ro.Ledger) -> None:
     ledger.sync(host)
     old = ledger.snapshot().candidates(ro.Request("PGPU=1", required=["CUSTOM_A"]))
     ledger.change("host0", traits=[])
-    with pytest.raises(exceptions.StaleDefinition, match="host0"):
+    with raises_code("StaleDefinition", match="host0"):
         ledger.claim("job", old[0], if_generation=True)
 
 
@@ -163,9 +164,9 @@ def test_whoever_decides_elsewhere_says_which_definitions(ledger: ro.Ledger) -> 
     assert ledger.claim("job", {"host0": "VCPU=1"}, if_generation={"host0": host.generation or 0})
     ledger.change("host0", traits=["CUSTOM_A"])
     for key in ("host0", host.uuid):
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             ledger.claim("x", {"host1": "VCPU=1"}, if_generation={key: host.generation or 0})  # type: ignore[dict-item]
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         ledger.claim("x", {"host1": "VCPU=1"}, if_generation={"host9": 0})
 
 
@@ -207,7 +208,7 @@ def test_several_take_together_or_none_does(ledger: ro.Ledger) -> None:
     with pytest.raises(exceptions.CapacityException):
         ledger.claim_all({"a": {"host0": "VCPU=3"}, "b": {"host0": "VCPU=2"}})
     ledger.claim("job-1", {"host1": "VCPU=1"})
-    with pytest.raises(exceptions.ConsumerExists, match="job-1"):
+    with raises_code("ConsumerExists", match="job-1"):
         ledger.claim_all({"job-0": found(ledger), "job-1": found(ledger)})
     ledger.release("job-1")
     assert ledger.usage() == before
@@ -220,7 +221,7 @@ def test_a_gang_goes_around_who_is_gone_or_changed(ledger: ro.Ledger) -> None:
     ledger.change("host1", traits=["CUSTOM_A"])
     claims = by_consumer(ledger.claim_all({"a": old}, if_generation=True))
     assert places(claims["a"]) == ["host2"]
-    with pytest.raises((exceptions.StaleDefinition, exceptions.ProviderNotFound)):
+    with raises_code("StaleDefinition", "ProviderNotFound"):
         ledger.claim_all({"b": old[:2]}, if_generation=True)
 
 
@@ -322,7 +323,7 @@ def test_units_of_a_gang_are_its_own(ledger: ro.Ledger, monkeypatch: pytest.Monk
         ("cpu3",),
     ]
     assert len(seen) <= 4
-    with pytest.raises(exceptions.UnitTaken):
+    with raises_code("UnitTaken"):
         ledger.release_all(["a", "b"])
         ledger.claim_all(dict.fromkeys("ab", ways(("host0", 1, "cpu1"))))
 
@@ -362,7 +363,7 @@ def test_a_generation_that_is_demanded_is_not_asked_for_again(
     ledger.change("host2", traits=["CUSTOM_A"])
     seen = committing(ledger, monkeypatch, "claim" if take == "claim_all" else take)
     given: Any = ("held", found(ledger)) if take == "move" else ("job", found(ledger))
-    with pytest.raises(exceptions.StaleDefinition, match="host2"):
+    with raises_code("StaleDefinition", match="host2"):
         if take == "claim_all":
             ledger.claim_all({"job": found(ledger)}, if_generation={"host2": 0})
         else:
@@ -373,7 +374,7 @@ def test_a_generation_that_is_demanded_is_not_asked_for_again(
 def test_a_gang_that_is_none_is_refused(ledger: ro.Ledger) -> None:
     hosts(ledger)
     for bad in ({}, [found(ledger)], None):
-        with pytest.raises(exceptions.InvalidAmount):
+        with raises_code("InvalidAmount"):
             ledger.claim_all(bad)  # type: ignore[arg-type]
     with pytest.raises(exceptions.NoCandidates, match="big"):
         ledger.claim_all({"small": found(ledger), "big": found(ledger, "VCPU=9")})
@@ -390,7 +391,7 @@ def test_a_repeated_gang_takes_once(ledger: ro.Ledger) -> None:
         ledger.claim_all({"b": found(ledger), "a": found(ledger)}, operation=operation)
     )
     assert again == first
-    with pytest.raises(exceptions.OperationConflict):
+    with raises_code("OperationConflict"):
         ledger.claim_all({"a": found(ledger)}, operation=operation)
 
 
@@ -402,7 +403,7 @@ def test_a_change_may_demand_the_consumer_it_was_made_for(ledger: ro.Ledger) -> 
     old = ledger.claim("job", {"host0": "VCPU=1"})
     ledger.adjust("job", {"host0": "VCPU=1"}, generation=old.generation)
     for change in (ledger.adjust, ledger.replace):
-        with pytest.raises(exceptions.StaleConsumer, match="read at generation"):
+        with raises_code("StaleConsumer", match="read at generation"):
             change("job", {"host0": "VCPU=1"}, generation=old.generation)
     assert str(ledger.held("job")) == "job holds VCPU=2 of host0"
 
@@ -412,7 +413,7 @@ def test_a_later_life_is_not_the_one_that_was_read(ledger: ro.Ledger) -> None:
     old = ledger.claim("job", {"host0": "VCPU=1"})
     ledger.release("job")
     ledger.claim("job", {"host0": "VCPU=1"})
-    with pytest.raises(exceptions.StaleConsumer):
+    with raises_code("StaleConsumer"):
         ledger.replace("job", {"host1": "VCPU=1"}, generation=old.generation)
 
 
@@ -421,7 +422,7 @@ def test_units_are_given_back_by_name(ledger: ro.Ledger) -> None:
     ledger.claim("job", [taken("host0", "PGPU", 2, "a", "b")])
     ledger.adjust("job", [taken("host0", "PGPU", -1, "a")])
     assert ledger.held("job").allocations[0].units == ("b",)
-    with pytest.raises(exceptions.UnitNotHeld, match="a is not a unit"):
+    with raises_code("UnitNotHeld", match="a is not a unit"):
         ledger.adjust("job", [taken("host0", "PGPU", -1, "a")])
 
 
@@ -538,7 +539,7 @@ def _verdict(attempt: Callable[[], object]) -> str:
     try:
         attempt()
     except exceptions.CapacityException as refusal:
-        return f"{type(refusal).__name__}: {refusal}"
+        return f"{refusal.code}: {refusal}"
     return "done"
 
 
@@ -741,13 +742,13 @@ def test_a_move_within_a_host_needs_only_what_is_more(ledger: ro.Ledger) -> None
 
 def test_who_holds_nothing_cannot_move(ledger: ro.Ledger) -> None:
     hosts(ledger)
-    with pytest.raises(exceptions.ConsumerNotFound, match="job"):
+    with raises_code("ConsumerNotFound", match="job"):
         ledger.move("job", {"host0": "VCPU=1"})
     ledger.claim("job", {"host0": "VCPU=1"})
     ledger.claim("other", {"host0": "VCPU=1"})
-    with pytest.raises(exceptions.ConsumerExists, match="other"):
+    with raises_code("ConsumerExists", match="other"):
         ledger.move("job", {"host1": "VCPU=1"}, source_consumer="other")
-    with pytest.raises(exceptions.DuplicateKey):
+    with raises_code("DuplicateKey"):
         ledger.move("job", {"host1": "VCPU=1"}, source_consumer="job")
 
 
@@ -763,7 +764,7 @@ def test_a_repeated_move_moves_once(ledger: ro.Ledger) -> None:
         "job", {"host1": "VCPU=1"}, source_consumer="migration", operation=operation
     )
     assert again == first
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         ledger.held("migration")
 
 
@@ -813,9 +814,9 @@ def test_a_swap_reads_again_what_somebody_changed(
 def test_a_swap_is_of_two_that_hold_something(ledger: ro.Ledger) -> None:
     hosts(ledger)
     ledger.claim("a", {"host0": "VCPU=1"})
-    with pytest.raises(exceptions.ConsumerNotFound, match="b holds nothing"):
+    with raises_code("ConsumerNotFound", match="b holds nothing"):
         ledger.swap("a", "b")
-    with pytest.raises(exceptions.DuplicateKey):
+    with raises_code("DuplicateKey"):
         ledger.swap("a", "a")
 
 
@@ -840,7 +841,7 @@ def test_it_is_not_read_again_for_ever(url: str, monkeypatch: pytest.MonkeyPatch
             ledger.adjust("a", {"host0": "VCPU=1"})
 
         seen = committing(ledger, monkeypatch, "swap", change, change, change)
-        with pytest.raises(exceptions.StaleConsumer):
+        with raises_code("StaleConsumer"):
             ledger.swap("a", "b")
         assert len(seen) == 2
 
@@ -876,12 +877,12 @@ def test_another_life_of_the_name_is_not_confirmed_or_renewed(ledger: ro.Ledger)
     mine = ledger.claim("job", {"host0": "VCPU=1"}, expires_in=HOUR)
     ledger.release("job")
     for late in (ledger.confirm, lambda name, claim: ledger.renew(name, expires_in=HOUR)):
-        with pytest.raises(exceptions.ConsumerNotFound):
+        with raises_code("ConsumerNotFound"):
             late("job", claim=mine.id)
     theirs = ledger.claim("job", {"host0": "VCPU=1"})
-    with pytest.raises(exceptions.StaleConsumer, match="its claim is"):
+    with raises_code("StaleConsumer", match="its claim is"):
         ledger.confirm("job", claim=mine.id)
-    with pytest.raises(exceptions.StaleConsumer, match="its claim is"):
+    with raises_code("StaleConsumer", match="its claim is"):
         ledger.renew("job", expires_in=HOUR, claim=mine.id)
     assert ledger.held("job") == theirs
 
@@ -894,7 +895,7 @@ def test_a_renewal_says_until_when(ledger: ro.Ledger) -> None:
         {"expires_in": HOUR, "expires_at": NOW},
         {"expires_at": NOW.replace(tzinfo=None)},
     ):
-        with pytest.raises(exceptions.InvalidField):
+        with raises_code("InvalidField"):
             ledger.renew("job", **bad)  # type: ignore[arg-type]
 
 
@@ -983,12 +984,12 @@ def test_what_was_released_is_told_though_a_later_page_fails(
         ledger.claim(f"job-{number}", {"host0": "VCPU=1"}, expires_at=NOW)
 
     def busy() -> None:
-        raise exceptions.DatabaseBusy("ledger")
+        raise exceptions.DatabaseError("busy", "ledger")
 
     committing(ledger, monkeypatch, "release", lambda: None, busy, busy)
     released = paged(ledger, 2).release_expired(NOW + HOUR)
     assert [claim.consumer for claim in released] == ["job-0", "job-1"]
-    with pytest.raises(exceptions.DatabaseBusy):
+    with raises_code("DatabaseBusy"):
         paged(ledger, 2).release_expired(NOW + HOUR)
     assert len(paged(ledger, 2).release_expired(NOW + HOUR)) == 3
     assert ledger.release_expired(NOW + HOUR) == ()
@@ -1004,18 +1005,18 @@ def test_a_moment_that_utc_does_not_have_is_refused(ledger: ro.Ledger) -> None:
     early = early.replace(tzinfo=EAST)
     for given in (late, early):
         for ask in (ledger.expired, ledger.release_expired, lambda at: ledger.audit(now=at)):
-            with pytest.raises(exceptions.InvalidField, match=r"now: got .*year 9999"):
+            with raises_code("InvalidField", match=r"now: got .*year 9999"):
                 ask(given)
-        with pytest.raises(exceptions.InvalidField, match="expires_at"):
+        with raises_code("InvalidField", match="expires_at"):
             ledger.claim("job", {"host0": "VCPU=1"}, expires_at=given)
-        with pytest.raises(exceptions.InvalidField, match="expires_at"):
+        with raises_code("InvalidField", match="expires_at"):
             ledger.renew("job", expires_at=given)
 
 
 @pytest.mark.parametrize("bad", [datetime.datetime(2030, 1, 1), "now", 7])
 def test_a_moment_has_a_time_zone(ledger: ro.Ledger, bad: Any) -> None:
     for ask in (ledger.expired, ledger.release_expired):
-        with pytest.raises(exceptions.InvalidField, match="time zone"):
+        with raises_code("InvalidField", match="time zone"):
             ask(bad)
 
 
@@ -1026,7 +1027,7 @@ def test_a_moment_has_a_time_zone(ledger: ro.Ledger, bad: Any) -> None:
 def test_several_give_back_together_or_none_does(ledger: ro.Ledger) -> None:
     hosts(ledger)
     ledger.claim_all({"a": found(ledger), "b": found(ledger)})
-    with pytest.raises(exceptions.ConsumerNotFound, match="c holds nothing"):
+    with raises_code("ConsumerNotFound", match="c holds nothing"):
         ledger.release_all(["a", "b", "c"])
     assert ledger.held("a")
     claims = ledger.release_all(["a", "b"])
@@ -1064,7 +1065,7 @@ def test_movers_and_swappers_at_once_lose_nothing(ledger: ro.Ledger) -> None:
                     ledger.swap(one, other)
                 else:
                     ledger.move(one, {f"host{n % 3}": "VCPU=3"})
-            except (exceptions.CapacityException, exceptions.StaleConsumer):
+            except (exceptions.CapacityException, exceptions.Stale):
                 pass
             except BaseException as error:
                 problems.append(error)
@@ -1083,11 +1084,11 @@ def test_several_release_together_or_not_at_all(ledger: ro.Ledger) -> None:
     hosts(ledger)
     for name in ("a", "b"):
         ledger.claim(name, {"host0": "VCPU=1"})
-    with pytest.raises(exceptions.ConsumerNotFound, match="nobody"):
+    with raises_code("ConsumerNotFound", match="nobody"):
         ledger.release_all(["a", "nobody"])
     assert set(ledger.usage().consumers) == {"a", "b"}
     assert [one.consumer for one in ledger.release_all(iter(["b", "a"]))] == ["b", "a"]
     assert not ledger.usage().consumers
     for wrong in ("a", None, 7):
-        with pytest.raises(exceptions.InvalidField, match="consumers"):
+        with raises_code("InvalidField", match="consumers"):
             ledger.release_all(wrong)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import by_consumer
 from tests.ledger.device_hosts import (
     CARD,
@@ -127,7 +128,7 @@ def test_the_count_of_a_class_that_is_located_says_the_same_once_more(lab: ro.Le
         lab.claim("job", given)
         assert sum(amount for amount, _ in taken(lab, "job").values()) == 2
         lab.release("job")
-    with pytest.raises(exceptions.InvalidRequest, match="PGPU"):
+    with raises_code("InvalidRequest", match="PGPU"):
         lab.snapshot().candidates({DEVICES: ro.devices("PGPU", 2), "PGPU": 3})
 
 
@@ -210,17 +211,17 @@ def test_what_was_changed_by_number_since_is_told_as_counts(lab: ro.Ledger) -> N
 
 
 def test_nothing_is_taken_of_a_device_beside_the_amount_that_says_which(lab: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidAmount, match="none next to DEVICES"):
+    with raises_code("InvalidAmount", match="none next to DEVICES"):
         lab.claim(
             "job", {"host0": {DEVICES: ro.devices("PGPU")}, "host0/0000:5e:00.0": {"PGPU": 1}}
         )
 
 
 def test_devices_are_asked_of_a_host(lab: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidAmount, match="a request to the host, host0"):
+    with raises_code("InvalidAmount", match="a request to the host, host0"):
         lab.claim("job", {"host0/0000:3b:00.0": {DEVICES: ro.devices("PGPU")}})
     lab.sync(ro.Provider("box", "VCPU=1"))
-    with pytest.raises(exceptions.InventoryNotFound):
+    with raises_code("InventoryNotFound"):
         lab.claim("job", {"box": {DEVICES: ro.devices("PGPU")}})
 
 

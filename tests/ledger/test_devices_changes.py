@@ -12,10 +12,11 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.ledger.definitions import Definitions
 from resource_objects.ledger.feed import snapshot_in_place
 from resource_objects.providers.audit import FindingKind
+from resource_objects.reasons import Rule
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.device_hosts import (
     CARD,
     DEVICES,
@@ -90,7 +91,7 @@ def test_a_provider_whose_device_is_held_stays_and_the_holder_is_named(
     ledger: ro.Ledger, how: str
 ) -> None:
     claimed(ledger)
-    with pytest.raises(exceptions.ProviderInUse, match=f"removed: job holds {GPU}$"):
+    with raises_code("ProviderInUse", match=f"removed: job holds {GPU}$"):
         if how == "sync":
             ledger.sync(host_of(card(1)))
         else:
@@ -104,7 +105,7 @@ def test_every_holder_of_a_card_is_named(ledger: ro.Ledger) -> None:
     claimed(ledger)
     ledger.claim("counted", {f"host0/{ONE}": {FUNCTION: 1}})
     said = f"port holds {functions(1)[0]}; counted holds 1 {FUNCTION}|counted .*; port"
-    with pytest.raises(exceptions.ProviderInUse, match=said):
+    with raises_code("ProviderInUse", match=said):
         ledger.sync(host_of([gpu(0x3B)]))
 
 
@@ -113,7 +114,7 @@ def test_what_is_no_device_is_in_use_as_ever(ledger: ro.Ledger) -> None:
     host.add("host0/nvme", "CUSTOM_NVME=1")
     ledger.sync(host)
     ledger.claim("job", {"host0/nvme": "CUSTOM_NVME=1"})
-    with pytest.raises(exceptions.ProviderInUse) as refused:
+    with raises_code("ProviderInUse") as refused:
         ledger.sync(host_of([gpu(0x3B)]))
     said = "host0/nvme has allocations and cannot be removed; used by: job"
     assert str(refused.value) == said
@@ -159,7 +160,7 @@ def test_what_is_held_is_not_given_out_in_another_way(
 ) -> None:
     claimed(ledger)
     before = states(ledger)
-    with pytest.raises(exceptions.InventoryInUse, match=OTHERWISE[change]):
+    with raises_code("InventoryInUse", match=OTHERWISE[change]):
         ledger.sync(change())
     assert states(ledger) == before
     ledger.release_all(["job", "port"])
@@ -173,7 +174,7 @@ def test_a_card_that_is_held_keeps_its_functions_where_they_are(ledger: ro.Ledge
     ledger.claim("job", {"host0": {DEVICES: ro.devices(CARD)}})
     whole, *parts = card(1)
     plain = [ro.Device(one.address, "8086", "154c", resource_class="CUSTOM_NIC") for one in parts]
-    with pytest.raises(exceptions.InventoryInUse, match=f"job holds {functions(1)[0]} of {CARD}"):
+    with raises_code("InventoryInUse", match=f"job holds {functions(1)[0]} of {CARD}"):
         ledger.sync(host_of([whole, *plain]))
 
 
@@ -192,7 +193,7 @@ def test_a_sync_that_adds_devices_does_not_read_who_holds_some(
     ledger.sync(host_of([*card(1), *card(2), gpu(0x3B), gpu(0x5E)]))
     ledger.sync(host_of([*card(1), *card(2), gpu(0x3B, node=0), gpu(0x5E)], "host1"))
     assert log == [False, False]
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         ledger.sync(_gpu_of_another_class())
     assert log == [False, False, False, True]
 
@@ -287,7 +288,7 @@ def test_a_device_that_moved_while_it_was_held_is_still_held(unguarded: ro.Ledge
         refused = unguarded.snapshot().candidates(asked)
         assert not refused
         assert refused.explain().reasons
-    with pytest.raises(exceptions.UnitTaken, match="job holds 1"):
+    with raises_code("UnitTaken", match="job holds 1"):
         unguarded.claim("other", [raw("host0/moved", "PGPU", GPU)])
     unguarded.release("job")
     assert unguarded.snapshot().candidates("PGPU=2")

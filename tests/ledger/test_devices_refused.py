@@ -8,7 +8,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from tests.ledger.device_hosts import (
     CARD,

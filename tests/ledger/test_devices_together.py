@@ -11,10 +11,11 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyAmount, NUMATopologyInventory
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.device_hosts import (
     CARD,
     DEVICES,
@@ -127,7 +128,7 @@ def test_an_affinity_without_a_topology_means_nothing_and_is_refused(
     lab: ro.Ledger, affinity: str
 ) -> None:
     asked = {"VCPU": 1, DEVICES: ro.devices("PGPU", affinity=affinity)}
-    with pytest.raises(exceptions.InvalidRequest, match="a topology beside it"):
+    with raises_code("InvalidRequest", match="a topology beside it"):
         lab.snapshot().candidates(asked)
     assert lab.snapshot().candidates({DEVICES: ro.devices("PGPU", affinity="legacy")})
     assert lab.snapshot().candidates(near(1, affinity))
@@ -209,7 +210,7 @@ def test_assigned_cells_and_devices_that_are_far_apart_are_refused(lab: ro.Ledge
         lab.claim("job", {"host0": {TOPOLOGY: cells, DEVICES: far}})
     assert {reason.rule for reason in refused.value.reasons} == {Rule.AFFINITY}
     assert not lab.snapshot().candidates({TOPOLOGY: cells, DEVICES: far})
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         lab.held("job")
 
 

@@ -11,6 +11,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import around_reads
 from tests.ledger.device_hosts import (
     CARD,
@@ -84,7 +85,7 @@ UNKNOWN = {
 @pytest.mark.parametrize("how", WRITES)
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
 def test_a_wrong_set_is_refused(lab: ro.Ledger, how: str, wrong: ro.Allocation) -> None:
-    with pytest.raises(exceptions.InvalidAmount, match=f"units of {wrong.resource_class}"):
+    with raises_code("InvalidAmount", match=f"units of {wrong.resource_class}"):
         write(lab, how, [wrong])
     assert states(lab) == {}
 
@@ -94,7 +95,7 @@ def test_a_wrong_set_is_refused(lab: ro.Ledger, how: str, wrong: ro.Allocation) 
 def test_what_is_no_device_of_a_provider_is_refused(
     lab: ro.Ledger, how: str, wrong: ro.Allocation
 ) -> None:
-    with pytest.raises(exceptions.UnitNotFound, match="is not a unit"):
+    with raises_code("UnitNotFound", match="is not a unit"):
         write(lab, how, [wrong])
     assert states(lab) == {}
 
@@ -257,7 +258,7 @@ def test_a_device_found_at_a_definition_that_changed_is_not_taken(
 ) -> None:
     (found,) = lab.snapshot("host1").candidates(asked)
     lab.sync(host_of([gpu(0x3B, tags={"slot": "left"})], "host1"))
-    with pytest.raises(exceptions.StaleDefinition):
+    with raises_code("StaleDefinition"):
         lab.claim("job", found)
     assert states(lab, "host1") == {}
     lab.claim("job", lab.snapshot("host1").candidates(asked))

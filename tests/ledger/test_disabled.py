@@ -12,9 +12,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import ProviderDisabled, Rule
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.reshape import Move, Part, Reshape
+from resource_objects.reasons import Rule
+from resource_objects.testing.refusals import is_one_of, raises_code
 
 DAY = datetime.timedelta(days=1)
 
@@ -120,7 +121,7 @@ def test_a_candidate_of_a_host_that_was_disabled_since_is_passed_over(ledger: ro
     ledger.disable("host0", reason="fan")
     claim = ledger.claim("job-1", candidates)
     assert [one.provider for one in claim.allocations] == ["host1"]
-    with pytest.raises(ProviderDisabled, match=r"host0: disabled .* by admin: fan") as refused:
+    with raises_code("ProviderDisabled", match=r"host0: disabled .* by admin: fan") as refused:
         ledger.claim("job-2", candidates[0])
     again = pickle.loads(pickle.dumps(refused.value))
     assert again.reasons == refused.value.reasons
@@ -149,7 +150,7 @@ def test_who_asks_for_the_trait_finds_what_is_disabled(ledger: ro.Ledger) -> Non
     assert found(ledger, ro.Request("VCPU=1", root_required=[TRAIT])) == {"host0"}
     assert [one.name for one in ledger.providers(required=[TRAIT])] == ["host0"]
     candidates = ledger.snapshot().candidates(ro.Request("VCPU=1", required=[TRAIT]))
-    with pytest.raises(ProviderDisabled):
+    with raises_code("ProviderDisabled"):
         ledger.claim("job-1", candidates[0])
     cursor = ledger.feed.cursor()
     ledger.claim("job-1", candidates, ignore_maintenance=True)
@@ -165,9 +166,9 @@ def test_nobody_overrides_without_a_name() -> None:
     with ro.connect("memory://") as ledger:
         ledger.sync(ro.Provider("host0", "VCPU=8"))
         for name in ("claim", "adjust", "replace", "move"):
-            with pytest.raises(exceptions.InvalidField, match=r"ignore_maintenance.*actor"):
+            with raises_code("InvalidField", match=r"ignore_maintenance.*actor"):
                 getattr(ledger, name)("job-1", {"host0": "VCPU=1"}, ignore_maintenance=True)
-        with pytest.raises(exceptions.InvalidField, match="True or False"):
+        with raises_code("InvalidField", match="True or False"):
             ledger.claim("job-1", {"host0": "VCPU=1"}, ignore_maintenance="yes")  # type: ignore[arg-type]
 
 
@@ -178,16 +179,16 @@ def test_every_verb_that_takes_may_override(ledger: ro.Ledger) -> None:
     ledger.adjust("job-1", here, ignore_maintenance=True)
     ledger.replace("job-1", {"host0": "VCPU=3"}, ignore_maintenance=True)
     ledger.claim("job-2", {"host1": "VCPU=1"})
-    with pytest.raises(ProviderDisabled):
+    with raises_code("ProviderDisabled"):
         ledger.move("job-2", here)
     ledger.move("job-2", here, ignore_maintenance=True)
     assert str(ledger.held("job-2")) == "job-2 holds VCPU=1 of host0"
 
 
 def test_the_definition_cannot_say_it(ledger: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidTrait, match="disable"):
+    with raises_code("InvalidTrait", match="disable"):
         ro.Provider("host9", traits=[TRAIT])
-    with pytest.raises(exceptions.InvalidTrait, match="disable"):
+    with raises_code("InvalidTrait", match="disable"):
         ledger.change("host0", traits=[TRAIT])
 
 
@@ -212,7 +213,7 @@ def test_who_is_still_there_is_told_until_nobody_is(ledger: ro.Ledger) -> None:
     ledger.claim("job-1", {"host0": "VCPU=1"})
     ledger.claim("job-2", {"host0/gpu0": "PGPU=1"})
     ledger.claim("job-3", {"host1": "VCPU=1"})
-    with pytest.raises(exceptions.InvalidField, match="reason"):
+    with raises_code("InvalidField", match="reason"):
         ledger.drain("host0")
     drained = ledger.drain("host0", reason="fan")
     assert [one.name for one in drained] == ["job-1", "job-2"]
@@ -241,7 +242,7 @@ def test_a_reshape_within_it_is_none_to_it(ledger: ro.Ledger) -> None:
     ledger.disable("host0", reason="fan")
     moved = Reshape(moves=(Move("host1", "VCPU", (Part("host0/gpu0"),)),))
     for dry_run in (True, False):
-        with pytest.raises(ProviderDisabled, match="host0: disabled"):
+        with raises_code("ProviderDisabled", match="host0: disabled"):
             ledger.reshape(moved, dry_run=dry_run)
     assert str(ledger.held("vm")) == "vm holds VCPU=1 of host1"
 
@@ -257,7 +258,7 @@ def test_a_pool_is_disabled_by_itself_and_not_with_a_host() -> None:
         ledger.disable("nfs", reason="disk")
         assert found(ledger, asked) == set()
         assert "nfs: disabled" in str(ledger.snapshot().candidates(asked).explain())
-        with pytest.raises(ProviderDisabled, match="nfs: disabled"):
+        with raises_code("ProviderDisabled", match="nfs: disabled"):
             ledger.claim("job-1", {"host1": "VCPU=1", "nfs": "DISK_GB=1"})
         assert found(ledger, "VCPU=1") == {"host1"}
 
@@ -299,7 +300,7 @@ def test_a_topology_goes_to_the_cells_that_are_in_service() -> None:
         short, out = refused.value.reasons
         assert (short.cell, short.bound, short.holders) == (1, 4, (("job-1", 2),))
         assert (out.where, out.disabled and out.disabled.reason) == ("host0/numa0", "dimm")
-        assert not isinstance(refused.value, ProviderDisabled)  # job-1 may go
+        assert not is_one_of(refused.value, "ProviderDisabled")  # job-1 may go
         taken = ledger.claim(
             "job-2", {"host0": "NUMA_TOPOLOGY=1:dedicated=4"}, ignore_maintenance=True
         )
@@ -323,12 +324,12 @@ def test_bad_input_is_refused(ledger: ro.Ledger) -> None:
         with pytest.raises(exceptions.InvalidInput):
             ledger.disable("host0", reason=bad)  # type: ignore[arg-type]
     for until in ("tomorrow", datetime.datetime(2030, 1, 1), ledger.backend.now() - DAY):
-        with pytest.raises(exceptions.InvalidField, match="until"):
+        with raises_code("InvalidField", match="until"):
             ledger.disable("host0", reason="fan", until=until)  # type: ignore[arg-type]
     for verb in (ledger.enable, lambda name: ledger.disable(name, reason="fan")):
-        with pytest.raises(exceptions.ProviderNotFound, match="host7"):
+        with raises_code("ProviderNotFound", match="host7"):
             verb("host7")
-    with pytest.raises(exceptions.InvalidField, match="until"):
+    with raises_code("InvalidField", match="until"):
         ledger.disable("host0", reason="fan")
         ledger.drain("host0", until=ledger.backend.now() + DAY)
 
@@ -340,7 +341,7 @@ def test_a_repeated_operation_is_done_once(ledger: ro.Ledger) -> None:
     ledger.disable("host0", reason="fan", operation=once)
     ledger.enable("host0")
     assert ledger.disable("host0", reason="fan", operation=once).disabled is None
-    with pytest.raises(exceptions.OperationConflict):
+    with raises_code("OperationConflict"):
         ledger.enable("host0", operation=once)
 
 
@@ -357,7 +358,7 @@ def test_a_compute_node_is_saved_as_it_is_and_takes_no_more() -> None:
         node.inventories["VCPU"].total = 32
         node.inventories["VCPU"].consume(ro.IntegerAmount(1))
         for refused in (node.check_save, node.save):
-            with pytest.raises(ProviderDisabled, match="host0: disabled"):
+            with raises_code("ProviderDisabled", match="host0: disabled"):
                 refused()
         assert ledger.provider("host0").inventories["VCPU"].total == 16
         node.inventories["VCPU"].consume(ro.IntegerAmount(-2))
@@ -411,7 +412,7 @@ def test_a_virtual_function_that_somebody_has_is_held_when_it_is_given_back(url:
             ro.Request("SRIOV_NET_VF=1", required=[TRAIT]), limit=None
         )
         ledger.release("job")
-        with pytest.raises(ProviderDisabled):
+        with raises_code("ProviderDisabled"):
             ledger.claim("other", before)
         again = ledger.snapshot().candidates(ro.Request(this, required=[TRAIT]))
         held = ledger.claim("out-of-service", again, ignore_maintenance=True)

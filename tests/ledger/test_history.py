@@ -8,10 +8,10 @@ import threading
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.ledger import new_operation
 from resource_objects.ledger.feed import Changes
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
+from resource_objects.testing.refusals import raises_code
 
 
 def told(ledger: ro.Ledger, after: Cursor | str) -> list[str]:
@@ -55,10 +55,10 @@ def test_a_cursor_may_be_kept_as_text(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8"))
     assert told(ledger, text) == ["define host0"]
     for wrong in ("", "0", "1.2", 7, None):
-        with pytest.raises(exceptions.InvalidText, match="cursor"):
+        with raises_code("InvalidText", match="cursor"):
             ledger.feed.changes(wrong)  # type: ignore[arg-type]
     for limit in (0, -1, "1", 10_001):
-        with pytest.raises(exceptions.InvalidField, match="limit"):
+        with raises_code("InvalidField", match="limit"):
             ledger.feed.changes(text, limit=limit)  # type: ignore[arg-type]
 
 
@@ -84,7 +84,7 @@ def test_a_change_tells_who_did_it_and_which_operation(url: str) -> None:
 
 @pytest.mark.parametrize("actor", ["", 7, "a\0b", "x" * 256])
 def test_an_actor_is_printable_text(actor: str) -> None:
-    with pytest.raises(exceptions.InvalidName, match="actor"):
+    with raises_code("InvalidName", match="actor"):
         ro.connect("memory://", actor=actor)
 
 
@@ -137,7 +137,7 @@ def test_a_write_on_several_trees_is_told_in_each_shard(ledger: ro.Ledger) -> No
 
 def test_a_cursor_of_another_ledger_has_expired(ledger: ro.Ledger) -> None:
     ahead = Cursor((5,) * SHARDS)
-    with pytest.raises(exceptions.CursorExpired):
+    with raises_code("CursorExpired"):
         ledger.feed.changes(ahead)
 
 
@@ -163,7 +163,7 @@ def test_what_is_forgotten_expires_cursors_and_nothing_else(ledger: ro.Ledger) -
     generation = ledger.held("job").generation
     pruned = ledger.backend.prune(datetime.datetime.now(datetime.UTC))
     assert (pruned.operations, pruned.changes) == (1, 1)  # not the last one
-    with pytest.raises(exceptions.CursorExpired):
+    with raises_code("CursorExpired"):
         ledger.feed.changes(start)
     now = ledger.feed.cursor()
     assert ledger.feed.changes(now) == Changes((), now)
@@ -171,7 +171,7 @@ def test_what_is_forgotten_expires_cursors_and_nothing_else(ledger: ro.Ledger) -
     ledger.release("job")
     assert told(ledger, now) == ["release job"]
     for wrong in (0, datetime.timedelta(0), datetime.timedelta(hours=1)):
-        with pytest.raises(exceptions.InvalidField, match="keep"):
+        with raises_code("InvalidField", match="keep"):
             ledger.feed.keep(wrong)  # type: ignore[arg-type]
 
 

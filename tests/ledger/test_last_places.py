@@ -14,6 +14,7 @@ from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import RetryPolicy
 from resource_objects.testing.conformance.races import together
+from resource_objects.testing.refusals import raises_code
 from tests import conftest, databases
 from tests.ledger.device_hosts import FUNCTION, card, host_of
 
@@ -153,7 +154,7 @@ def test_a_refusal_that_nobody_caused_is_not_searched_again_for_long(url: str) -
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "x", None])
 def test_a_policy_has_seconds_from_0(seconds: Any) -> None:
-    with pytest.raises(exceptions.InvalidField, match=r"RetryPolicy\.seconds"):
+    with raises_code("InvalidField", match=r"RetryPolicy\.seconds"):
         RetryPolicy(seconds=seconds)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.backends.retries import Retries, Transient
-from resource_objects.exceptions import DatabaseBusy
+from resource_objects.exceptions import DatabaseError
 
 
 def said(caplog: pytest.LogCaptureFixture, name: str, level: int) -> list[str]:
@@ -67,7 +67,7 @@ def test_an_upgrade_is_logged_once(caplog: pytest.LogCaptureFixture, tmp_path: P
 
 
 def test_a_transaction_that_is_tried_again_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    left = [Transient(DatabaseBusy("lab.db", "it is locked"))] * 2
+    left = [Transient(DatabaseError("busy", "lab.db", "it is locked"))] * 2
 
     def attempt() -> str:
         if left:

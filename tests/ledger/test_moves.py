@@ -22,6 +22,7 @@ from resource_objects.providers.orders import Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Part, Reshape, merge_moves
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
+from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.support.killing import all_or_nothing
 from tests.support.lengths import examples
@@ -291,7 +292,7 @@ def test_a_host_out_of_service_is_reshaped_as_any_other(ledger: ro.Ledger) -> No
     ledger.apply(plan, dry_run=True)
     ledger.sync(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
     assert held(ledger)["vm-3", "box/gpu1", "VGPU"] == 1
-    with pytest.raises(exceptions.ProviderDisabled):
+    with raises_code("ProviderDisabled"):
         ledger.claim("vm-9", {"box/gpu0": "VGPU=1"})
 
 
@@ -301,7 +302,7 @@ def test_nothing_goes_where_it_would_be_out_of_service(memory: ro.Ledger) -> Non
     tree.add("box/gpu0", "VGPU=1")
     memory.sync(tree)
     memory.disable("box/gpu0", reason="fan")
-    with pytest.raises(exceptions.ProviderDisabled):
+    with raises_code("ProviderDisabled"):
         memory.sync(
             with_gpus(memory.provider("box"), 8), moves=[Move("box", "VGPU", (Part("box/gpu0"),))]
         )
@@ -319,7 +320,7 @@ def test_who_stands_for_many_goes_along_whatever_the_unit_rules(ledger: ro.Ledge
     assert Plan.from_json(plan.to_json()) == plan
     ledger.apply(plan)
     assert held(ledger) == {("box", "box/cell0", "VCPU"): 10, ("vm", "box/cell0", "VCPU"): 3}
-    with pytest.raises(exceptions.UnitRuleViolated):
+    with raises_code("UnitRuleViolated"):
         ledger.adjust("vm", {"box/cell0": "VCPU=3"})
 
 
@@ -518,7 +519,7 @@ def test_units_that_are_held_keep_their_names(memory: ro.Ledger) -> None:
 @pytest.mark.parametrize("moves", [["no move"], [None], [Move("box", "VGPU", (Part("x"),)), 3]])
 def test_only_moves_are_moves(memory: ro.Ledger, moves: Any) -> None:
     glommed(memory)
-    with pytest.raises(exceptions.InvalidField):
+    with raises_code("InvalidField"):
         memory.sync(with_gpus(memory.provider("box"), 8), moves=moves)
 
 
@@ -527,9 +528,9 @@ def test_moves_of_one_place_are_one() -> None:
     one, two = to_gpus({"a": 1}, {"b": 1})
     [both] = merge_moves([one, two])
     assert both.to == (*one.to, *two.to)
-    with pytest.raises(exceptions.InvalidField):
+    with raises_code("InvalidField"):
         merge_moves([one, Move("box", "VGPU", two.to, fill=True)])
-    with pytest.raises(exceptions.DuplicateKey):
+    with raises_code("DuplicateKey"):
         merge_moves([one, one])
 
 
@@ -537,7 +538,7 @@ def test_moves_of_one_place_are_one() -> None:
 def test_owned_units_are_the_same_after_json() -> None:
     reshape = Reshape((Move("box", VF, (Part("x", owned={"net-0": ("0000:81:02.0",)}),)),))
     assert Reshape.from_json(reshape.to_json()) == reshape
-    with pytest.raises(exceptions.DuplicateKey):
+    with raises_code("DuplicateKey"):
         Part("x", owned={"a": ("m0",), "b": ("m0",)})
     data = reshape.to_dict()
     data["moves"][0]["to"][0]["owned"]["net-0"] = ["\n"]
@@ -581,7 +582,7 @@ def test_who_changes_the_tree_meanwhile_is_not_overwritten(
     glommed(memory)
     tree = with_gpus(memory.provider("box"), 4, 4)
     memory.change("box", traits=["CUSTOM_A"])
-    with pytest.raises(exceptions.StaleDefinition):
+    with raises_code("StaleDefinition"):
         memory.sync(tree, moves=EVEN_AND_ODD)
     assert memory.usage()["box", "VGPU"].used == 4
 
@@ -593,10 +594,10 @@ def test_it_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def refuse(write: Write) -> Any:
             tries.append(write)
-            raise exceptions.InventoryInUse("box")
+            raise exceptions.InUse("inventory", "box")
 
         monkeypatch.setattr(ledger.backend, "commit", refuse)
-        with pytest.raises(exceptions.InventoryInUse):
+        with raises_code("InventoryInUse"):
             ledger.sync(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
         assert len(tries) == 3
 

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.ledger import new_operation
+from resource_objects.reasons import Rule
 from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import by_consumer
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, small, topology, used
 from tests.resources.numa.hosts import located
@@ -79,9 +80,9 @@ def test_counts_that_disagree_are_refused_and_change_nothing(
 ) -> None:
     name, count = amounts.partition(",")[0].split("=")
     for write in (numa_ledger.claim, numa_ledger.adjust, numa_ledger.replace):
-        with pytest.raises(exceptions.InvalidAmount, match=rf"{name}: got .*{count}.*expected"):
+        with raises_code("InvalidAmount", match=rf"{name}: got .*{count}.*expected"):
             write("job", {"host0": amounts})
-    with pytest.raises(exceptions.InvalidAmount):
+    with raises_code("InvalidAmount"):
         numa_ledger.claim_all({"job": {"host0": amounts}})
     assert used(numa_ledger) == {}
 
@@ -122,7 +123,7 @@ def test_what_is_assigned_is_taken_as_it_is(numa_ledger: ro.Ledger) -> None:
 def test_a_cpu_that_somebody_has_is_refused_with_who_has_it(numa_ledger: ro.Ledger) -> None:
     numa_ledger.claim("first", {"host0": located("NUMA_TOPOLOGY=1:dedicated=2:on=0;0>4+1>6")})
     before = used(numa_ledger)
-    with pytest.raises(exceptions.UnitTaken) as refused:
+    with raises_code("UnitTaken") as refused:
         numa_ledger.claim("second", {"host0": located("NUMA_TOPOLOGY=1:dedicated=2:on=0;0>5+1>6")})
     [reason] = refused.value.reasons
     assert (reason.unit, reason.holders) == ("cpu6", (("first", 1),))
@@ -149,14 +150,14 @@ def test_what_is_assigned_to_another_host_is_refused(
 
 def test_a_topology_is_asked_of_a_host(numa_ledger: ro.Ledger) -> None:
     numa_ledger.sync(ro.Provider("plain", "VCPU=8"))
-    with pytest.raises(exceptions.InvalidAmount, match=r"host0/numa1.*request to the host, host0"):
+    with raises_code("InvalidAmount", match=r"host0/numa1.*request to the host, host0"):
         numa_ledger.claim("job", {"host0/numa1": "NUMA_TOPOLOGY=1:dedicated=1"})
     with pytest.raises(exceptions.CapacityException) as refused:
         numa_ledger.claim("job", {"plain": "NUMA_TOPOLOGY=1:dedicated=1"})
     assert [(r.rule, r.resource, r.where) for r in refused.value.reasons] == [
         (Rule.NO_INVENTORY, TOPOLOGY, "plain")
     ]
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         numa_ledger.claim("job", {"nobody": "NUMA_TOPOLOGY=1:dedicated=1"})
     uuid = numa_ledger.provider("host0").uuid or ""
     assert numa_ledger.claim("job", {uuid: "NUMA_TOPOLOGY=1:dedicated=1"})
@@ -164,7 +165,7 @@ def test_a_topology_is_asked_of_a_host(numa_ledger: ro.Ledger) -> None:
 
 def test_a_topology_is_of_one_host(numa_ledger: ro.Ledger) -> None:
     asked = {"host0": "NUMA_TOPOLOGY=1:dedicated=1", "host1": "NUMA_TOPOLOGY=1:dedicated=2"}
-    with pytest.raises(exceptions.InvalidAmount, match=r"host0.*host1.*claim_all"):
+    with raises_code("InvalidAmount", match=r"host0.*host1.*claim_all"):
         numa_ledger.claim("job", asked)
     done = by_consumer(
         numa_ledger.claim_all({f"job-{host}": {host: amounts} for host, amounts in asked.items()})
@@ -177,7 +178,7 @@ def test_a_topology_is_of_one_host(numa_ledger: ro.Ledger) -> None:
 
 def test_parts_are_not_said_beside_what_locates_them(numa_ledger: ro.Ledger) -> None:
     amounts = {"host0": "NUMA_TOPOLOGY=1:dedicated=1", "host0/numa1": "MEMORY_MB=5"}
-    with pytest.raises(exceptions.InvalidAmount, match=r"MEMORY_MB of host0/numa1.*NUMA_TOPOLOGY"):
+    with raises_code("InvalidAmount", match=r"MEMORY_MB of host0/numa1.*NUMA_TOPOLOGY"):
         numa_ledger.claim("job", amounts)
     assert used(numa_ledger) == {}
 
@@ -214,9 +215,9 @@ def test_a_refusal_by_the_host_as_a_whole_names_all_who_draw_on_it(
 def test_who_holds_something_already_is_told_so_whatever_is_free(numa_ledger: ro.Ledger) -> None:
     for amounts in ("NUMA_TOPOLOGY=1:dedicated=1", "NUMA_TOPOLOGY=2:dedicated=8"):
         numa_ledger.claim("job", {"host0": amounts})
-        with pytest.raises(exceptions.ConsumerExists):
+        with raises_code("ConsumerExists"):
             numa_ledger.claim("job", {"host0": amounts})
-        with pytest.raises(exceptions.ConsumerExists):
+        with raises_code("ConsumerExists"):
             numa_ledger.claim_all({"new": {"host1": amounts}, "job": {"host0": amounts}})
         numa_ledger.release("job")
 
@@ -250,7 +251,7 @@ def test_a_topology_may_be_said_as_an_allocation_of_its_host(numa_ledger: ro.Led
     asked = of_host(TOPOLOGY, numa(shared=2))
     numa_ledger.claim("job", [of_host("VCPU", ro.IntegerAmount(2)), asked])
     assert held(numa_ledger, "job") == {("host0/numa0", "VCPU"): (2, ())}
-    with pytest.raises(exceptions.InvalidAmount):
+    with raises_code("InvalidAmount"):
         numa_ledger.claim("other", [of_host("VCPU", ro.IntegerAmount(3)), asked])
 
 
@@ -429,7 +430,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 def test_a_host_is_named_once(numa_ledger: ro.Ledger) -> None:
     uuid = numa_ledger.provider("host0").uuid or ""
-    with pytest.raises(exceptions.DuplicateKey):
+    with raises_code("DuplicateKey"):
         numa_ledger.adjust(
             "job",
             {"host0": "NUMA_TOPOLOGY=1:dedicated=1", uuid: "NUMA_TOPOLOGY=1:dedicated=1"},

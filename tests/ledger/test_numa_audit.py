@@ -18,6 +18,7 @@ from resource_objects.providers.plan import Plan
 from resource_objects.resources import Inventories
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held
 
 _PAGES = [PagePool(size_kib=4, total=2048 * 256), PagePool(size_kib=2048, total=1024)]
@@ -95,9 +96,9 @@ def test_a_cpu_that_is_held_by_name_does_not_become_a_shared_one(numa_ledger: ro
     wanted = _with([5, 6, 7], [0, 1, 2, 3, 4])
     before = numa_ledger.inventories("host0")
     for declare in (numa_ledger.sync, lambda host: numa_ledger.apply(numa_ledger.diff(host))):
-        with pytest.raises(exceptions.InventoryInUse, match="a holds cpu4 of PCPU") as refused:
+        with raises_code("InventoryInUse", match="a holds cpu4 of PCPU") as refused:
             declare(wanted.obj_clone())
-        assert refused.value.subject == "host0/numa0"
+        assert refused.value.name == "host0/numa0"
     assert numa_ledger.inventories("host0") == before
     numa_ledger.sync(_with([4, 5, 7], [0, 1, 2, 3, 6]))  # nobody has that
     numa_ledger.sync(_with([5, 7], [0, 1, 2, 3, 6]))  # offline

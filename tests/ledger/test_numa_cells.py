@@ -16,6 +16,7 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
 )
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, small, topology, used
 from tests.resources.numa.hosts import located, shown
 
@@ -90,7 +91,7 @@ def test_a_cpu_that_is_numbered_to_another_cell_is_not_given_twice(ledger: ro.Le
         cells=[first.replace(dedicated=[0, 1, 4, 5]), second.replace(dedicated=[2, 3, 6, 7])]
     )
     ledger.sync(host_of("host0", inventory))
-    with pytest.raises(exceptions.UnitTaken, match=r"cpu3.*job holds 1"):
+    with raises_code("UnitTaken", match=r"cpu3.*job holds 1"):
         ledger.claim("other", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=1;0>3")})
     for name, cpus in (("other", "4-5"), ("more", "6-7")):
         ledger.claim(name, {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})
@@ -255,7 +256,7 @@ def test_a_cpu_that_becomes_shared_in_another_cell_is_refused_as_in_its_own(
         HostCell(0, dedicated=[0, 1], memory_mb=1024),
         HostCell(1, shared=[2, 3], dedicated=[4, 5, 6, 7], memory_mb=1024),
     ]
-    with pytest.raises(exceptions.InventoryInUse, match="job holds cpu2"):
+    with raises_code("InventoryInUse", match="job holds cpu2"):
         ledger.sync(host_of("host0", NUMATopologyInventory(found)))
 
 
@@ -291,7 +292,7 @@ def test_cells_come_and_go(ledger: ro.Ledger) -> None:
     assert ledger.sync(host_of("host0", two)).created == 1
     ledger.claim("more", {"host0": "NUMA_TOPOLOGY=1:dedicated=1"})
     assert topology(ledger, "more").placed[0].cell == 1
-    with pytest.raises(exceptions.ProviderInUse):
+    with raises_code("ProviderInUse"):
         ledger.sync(host_of("host0", one))
     ledger.release("more")
     assert ledger.sync(host_of("host0", one)).removed == 1

@@ -20,6 +20,7 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import around_reads, by_consumer
 from tests.ledger.numa_hosts import TOPOLOGY, cells, topology, used
 from tests.resources.numa.hosts import located, shown
@@ -101,7 +102,7 @@ def test_what_is_told_can_be_claimed_again(numa_ledger: ro.Ledger) -> None:
     told = numa_ledger.assigned("job")
     numa_ledger.release("job")
     numa_ledger.claim("filler", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})  # another place is free
-    with pytest.raises(exceptions.UnitTaken):
+    with raises_code("UnitTaken"):
         numa_ledger.claim("again", told)
     numa_ledger.release("filler")
     after = numa_ledger.claim("again", told)
@@ -118,7 +119,7 @@ def test_what_was_changed_by_counts_is_told_as_counts(numa_ledger: ro.Ledger) ->
         "host0/numa1": ro.Amounts("PCPU=1"),
         "host0": ro.Amounts("DISK_GB=1"),
     }
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         numa_ledger.assigned("nobody")
 
 
@@ -133,7 +134,7 @@ def test_a_part_tells_which_of_its_cpus_are_taken(numa_ledger: ro.Ledger) -> Non
         "DISK_GB",
         TOPOLOGY,
     }
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         numa_ledger.inventories("nobody")
 
 
@@ -163,12 +164,12 @@ def test_what_is_not_held_is_not_given_back(numa_ledger: ro.Ledger) -> None:
     before = used(numa_ledger)
     theirs = topology(numa_ledger, "other")
     for wrong in (-theirs, -numa(dedicated=3).replace(placed=_on(4, 5, 6))):
-        with pytest.raises((exceptions.UnitNotHeld, exceptions.CapacityException)):
+        with raises_code("UnitNotHeld", exceptions.CapacityException):
             numa_ledger.adjust("job", {"host0": {TOPOLOGY: wrong}})
     with pytest.raises(exceptions.CapacityException):  # of a host where it holds nothing
         numa_ledger.adjust("job", {"host1": {TOPOLOGY: -numa(shared=1).replace(placed=_on())}})
     for write in (numa_ledger.claim, numa_ledger.replace):
-        with pytest.raises(exceptions.NegativeAmount):
+        with raises_code("NegativeAmount"):
             write("new", {"host0": {TOPOLOGY: -theirs}})
     assert used(numa_ledger) == before
 
@@ -187,7 +188,7 @@ def test_a_topology_is_added_to_what_a_consumer_holds(numa_ledger: ro.Ledger) ->
         "VCPU=1,DISK_GB=6,NUMA_TOPOLOGY=2:dedicated=4"
     )
     before = used(numa_ledger)
-    with pytest.raises(exceptions.InvalidAmount, match=r"job holds one already"):
+    with raises_code("InvalidAmount", match=r"job holds one already"):
         numa_ledger.adjust("job", {"host1": "NUMA_TOPOLOGY=1:dedicated=1"})
     assert used(numa_ledger) == before
     gone = -topology(numa_ledger, "job")
@@ -382,14 +383,14 @@ def test_how_often_is_the_retry_policys(url: str, monkeypatch: pytest.MonkeyPatc
             return reading
 
         around_reads(monkeypatch, ledger, wrap)
-        with pytest.raises(exceptions.UnitTaken, match="thief-2 holds 1"):
+        with raises_code("UnitTaken", match="thief-2 holds 1"):
             ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=1"})
     assert len(slept) == 2
 
 
 @pytest.mark.parametrize("fits", [-1, True, "1", None])
 def test_how_often_is_a_count(fits: Any) -> None:
-    with pytest.raises(exceptions.InvalidField, match=r"RetryPolicy\.assignments"):
+    with raises_code("InvalidField", match=r"RetryPolicy\.assignments"):
         RetryPolicy(assignments=fits)
 
 
@@ -400,7 +401,7 @@ def test_what_is_short_for_another_reason_is_not_tried_again(
     with pytest.raises(exceptions.CapacityException, match="DISK_GB asked 101"):
         numa_ledger.claim("job", {"host0": "DISK_GB=101,NUMA_TOPOLOGY=1:dedicated=1"})
     assert reads == [2]  # the second to see that nothing had changed
-    with pytest.raises(exceptions.UnitTaken):
+    with raises_code("UnitTaken"):
         numa_ledger.claim("first", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>4")})
         numa_ledger.claim("second", {"host0": located("NUMA_TOPOLOGY=1:dedicated=1:on=0;0>4")})
     assert reads == [4]  # what is assigned has one place

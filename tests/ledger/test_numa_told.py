@@ -12,6 +12,7 @@ from resource_objects import exceptions
 from resource_objects.providers import Allocation
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, topology, used
 from tests.resources.numa.hosts import located, shown
 
@@ -166,7 +167,7 @@ def test_of_several_that_hold_something_the_first_is_named(numa_ledger: ro.Ledge
     for asked in ("DISK_GB=1", "NUMA_TOPOLOGY=1:dedicated=1", "NUMA_TOPOLOGY=2:dedicated=8"):
         for order in (names, names[::-1]):
             first = next(name for name in order if name != "mid")
-            with pytest.raises(exceptions.ConsumerExists, match=first):
+            with raises_code("ConsumerExists", match=first):
                 numa_ledger.claim_all({name: {"host0": asked} for name in order})
 
 
@@ -190,5 +191,5 @@ def test_the_names_of_all_are_looked_up_at_once(
     wanted["by uuid"] = {uuids(["host0"])["host0"]: "DISK_GB=1"}
     numa_ledger.claim_all(wanted)
     assert looks == [["host0", "host1"]]
-    with pytest.raises(exceptions.ProviderNotFound, match="nowhere"):
+    with raises_code("ProviderNotFound", match="nowhere"):
         numa_ledger.claim_all({"a": {"host0": asked}, "b": {"nowhere": asked}})

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import around_reads
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, topology, used
 from tests.resources.numa.hosts import located
@@ -61,10 +61,10 @@ def test_a_place_found_on_cells_that_changed_since_is_not_taken(
         form
     ]
     change(numa_ledger)
-    lost = exceptions.UnitNotFound if form == "allocations" else exceptions.StaleDefinition
-    with pytest.raises(lost):
+    lost = "UnitNotFound" if form == "allocations" else "StaleDefinition"
+    with raises_code(lost):
         numa_ledger.claim("mine", one)
-    with pytest.raises(lost):
+    with raises_code(lost):
         numa_ledger.claim_all({"mine": one})
     assert used(numa_ledger) == {}
 
@@ -102,7 +102,7 @@ def test_definitions_that_are_demanded_are_the_same_for_every_place(
 ) -> None:
     found = numa_ledger.snapshot().candidates(ASKED)
     monkeypatch.setattr(numa_ledger, "snapshot", None)  # nothing is searched
-    with pytest.raises(exceptions.StaleDefinition, match="host1 was changed"):
+    with raises_code("StaleDefinition", match="host1 was changed"):
         numa_ledger.claim("mine", found, if_generation={"host1": 99})
 
 
@@ -116,7 +116,7 @@ def test_a_host_that_has_more_of_something_else_is_no_other_place(numa_ledger: r
 def test_what_is_only_pages_relies_on_its_cell_too(numa_ledger: ro.Ledger) -> None:
     found = numa_ledger.snapshot("host0").candidates("NUMA_TOPOLOGY=1:memory=4:page_size=2MB")
     renumber(numa_ledger)
-    with pytest.raises(exceptions.StaleDefinition):
+    with raises_code("StaleDefinition"):
         numa_ledger.claim("mine", found[0])
 
 
@@ -151,7 +151,7 @@ def write(ledger: ro.Ledger, how: str, given: Any) -> None:
 def test_what_is_no_unit_of_a_cell_is_refused(
     numa_ledger: ro.Ledger, how: str, wrong: ro.Allocation
 ) -> None:
-    with pytest.raises(exceptions.UnitNotFound, match=rf"{wrong.units[-1]} is not a unit .*host0"):
+    with raises_code("UnitNotFound", match=rf"{wrong.units[-1]} is not a unit .*host0"):
         write(numa_ledger, how, [wrong])
     assert used(numa_ledger) == {}
 
@@ -168,7 +168,7 @@ def test_what_is_no_unit_of_a_cell_is_refused(
 def test_units_are_as_many_as_the_amount(
     numa_ledger: ro.Ledger, how: str, wrong: ro.Allocation
 ) -> None:
-    with pytest.raises(exceptions.InvalidAmount, match=r"units of PCPU at host0/numa0"):
+    with raises_code("InvalidAmount", match=r"units of PCPU at host0/numa0"):
         write(numa_ledger, how, [wrong])
     assert used(numa_ledger) == {}
 
@@ -177,7 +177,7 @@ def test_units_are_as_many_as_the_amount(
 def test_units_of_a_cell_are_taken_by_name(numa_ledger: ro.Ledger, how: str) -> None:
     write(numa_ledger, how, [raw("host0/numa1", "cpu13", "cpu15")])
     assert held(numa_ledger, "job") == {("host0/numa1", "PCPU"): (2, ("cpu13", "cpu15"))}
-    with pytest.raises(exceptions.UnitTaken):
+    with raises_code("UnitTaken"):
         numa_ledger.claim("other", [raw("host0/numa1", "cpu15")])
     numa_ledger.adjust("job", [raw("host0/numa1", "cpu13", amount=-1)])
     assert held(numa_ledger, "job") == {("host0/numa1", "PCPU"): (1, ("cpu15",))}
@@ -185,7 +185,7 @@ def test_units_of_a_cell_are_taken_by_name(numa_ledger: ro.Ledger, how: str) -> 
 
 def test_units_beside_a_topology_elsewhere_are_looked_at_too(numa_ledger: ro.Ledger) -> None:
     asked = ro.Allocation(provider="host0", resource_class=TOPOLOGY, amount=ro.numa(dedicated=1))
-    with pytest.raises(exceptions.UnitNotFound):
+    with raises_code("UnitNotFound"):
         numa_ledger.claim("job", [asked, raw("host1/numa0", "cpu0")])
     numa_ledger.claim("job", [asked, raw("host1/numa0", "cpu4")])
 
@@ -196,7 +196,7 @@ def test_a_unit_that_was_of_another_cell_when_it_was_taken_is_taken(
 ) -> None:
     numa_ledger.claim("first", [raw("host0/numa0", "cpu4")])
     renumber(numa_ledger)
-    with pytest.raises(exceptions.UnitTaken, match="first holds 1"):
+    with raises_code("UnitTaken", match="first holds 1"):
         numa_ledger.claim("second", [raw("host0/numa1", "cpu4")])
     numa_ledger.replace("first", [raw("host0/numa1", "cpu4")])  # of it itself
     assert held(numa_ledger, "first") == {("host0/numa1", "PCPU"): (1, ("cpu4",))}
@@ -208,7 +208,7 @@ def test_who_holds_a_unit_keeps_it_though_it_is_none_any_more(numa_ledger: ro.Le
     numa_ledger.replace("job", [*claim.allocations, raw("host0", kind="DISK_GB", amount=1)])
     assert used(numa_ledger)["host0 DISK_GB"] == 1
     numa_ledger.release("job")
-    with pytest.raises(exceptions.UnitNotFound, match="cpu4"):
+    with raises_code("UnitNotFound", match="cpu4"):
         numa_ledger.claim("job", claim)
 
 
@@ -263,9 +263,9 @@ def test_units_are_looked_at_again_if_the_cells_change_meanwhile(
     numa_ledger: ro.Ledger, reads: list[Any], how: str
 ) -> None:
     reads.append(lambda: share_cpu_4(numa_ledger))
-    with pytest.raises((exceptions.UnitNotFound, exceptions.StaleDefinition)) as refused:
+    with raises_code("UnitNotFound", "StaleDefinition") as refused:
         write(numa_ledger, how, [raw("host0/numa0", "cpu4")])
-    assert refused.type is exceptions.UnitNotFound or how == "claim_all"
+    assert refused.value.code == "UnitNotFound" or how == "claim_all"
     assert used(numa_ledger) == {}
 
 
@@ -298,7 +298,7 @@ def test_nothing_was_found_at_definitions_by_who_decides_elsewhere(
 ) -> None:
     if how == "move":
         numa_ledger.claim("job", {"host1": "DISK_GB=1"})
-    with pytest.raises(exceptions.InvalidField, match="if_generation"):
+    with raises_code("InvalidField", match="if_generation"):
         if how == "claim_all":
             numa_ledger.claim_all({"job": given}, if_generation=True)
         else:
@@ -306,9 +306,9 @@ def test_nothing_was_found_at_definitions_by_who_decides_elsewhere(
 
 
 def test_that_is_said_before_it_is_put_anywhere(numa_ledger: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidField, match="if_generation"):
+    with raises_code("InvalidField", match="if_generation"):
         numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=9"}, if_generation=True)
-    with pytest.raises(exceptions.InvalidField, match="if_generation"):
+    with raises_code("InvalidField", match="if_generation"):
         numa_ledger.claim_all({"job": {"host0": "NUMA_TOPOLOGY=1:dedicated=9"}}, if_generation=True)
 
 

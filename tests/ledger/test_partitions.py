@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.providers.partitions import add_partition, mediated, split, thousandths
 from resource_objects.providers.reshape import Reshape
+from resource_objects.reasons import Reason, Rule
 from resource_objects.testing.conformance.races import processes, together
+from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 from tests.support.lengths import examples
 from tests.support.naive_search import candidate_faults, hosts_that_fit
@@ -348,7 +349,7 @@ def test_another_type_is_chosen_when_nothing_of_the_first_is_held(ledger: ro.Led
 
     configure("nvidia-35")
     ledger.claim("a", {"gpu0": "CUSTOM_NVIDIA_35=1"})
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         configure("nvidia-38")
     assert told(ledger, "CUSTOM_NVIDIA_38=1") == "gpu0: CUSTOM_NVIDIA_38 asked 1, there is none"
     ledger.release("a")
@@ -523,7 +524,7 @@ def test_a_partition_that_is_held_stays(ledger: ro.Ledger) -> None:
     before = used(ledger)
     plain = ro.Provider("host0", "VCPU=64")
     plain.add("host0/gpu0", "PGPU=1")
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         ledger.sync(plain)
     with pytest.raises(exceptions.InvalidTree):  # shares refer to what would go
         ledger.change("host0/gpu0", inventories="PGPU=1")
@@ -699,7 +700,7 @@ def test_every_candidate_can_be_claimed_and_nothing_else_fits(
         assert ledger.usage() == before
 
 
-def _check_told(ledger: ro.Ledger, reasons: tuple[exceptions.Reason, ...]) -> None:
+def _check_told(ledger: ro.Ledger, reasons: tuple[Reason, ...]) -> None:
     """Each reason holds: it names somewhere less than is asked, with all who hold it."""
     assert reasons
     assert len(set(reasons)) == len(reasons)

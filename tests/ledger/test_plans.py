@@ -17,6 +17,7 @@ from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, Use
 from resource_objects.providers.plan import Plan
+from resource_objects.testing.refusals import raises_code
 
 
 def tree(name: str = "host0", inventories: str = "VCPU=8", gpus: int = 2) -> Provider:
@@ -53,11 +54,11 @@ def test_a_plan_is_refused_if_the_ledger_moved_on(ledger: ro.Ledger) -> None:
     plan = ledger.diff(tree(inventories="VCPU=16"))
     ledger.change("host0", traits=["CUSTOM_A"])
     for dry_run in (True, False):
-        with pytest.raises(exceptions.StaleDefinition, match="host0"):
+        with raises_code("StaleDefinition", match="host0"):
             ledger.apply(plan, dry_run=dry_run)
     ledger.remove("host0")
     for dry_run in (True, False):
-        with pytest.raises(exceptions.StaleDefinition, match="host0"):
+        with raises_code("StaleDefinition", match="host0"):
             ledger.apply(plan, dry_run=dry_run)
 
 
@@ -73,7 +74,7 @@ def test_a_diff_is_of_trees(ledger: ro.Ledger, bad: list[Provider]) -> None:
 def test_a_class_that_a_pool_gives_is_not_planned_at_a_host(ledger: ro.Ledger) -> None:
     ledger.sync(Provider("host0", "VCPU=1"), Provider("nfs", "DISK_GB=9"))
     ledger.pools.share("nfs", hosts=["host0"])
-    with pytest.raises(exceptions.CountedTwice):
+    with raises_code("CountedTwice"):
         ledger.diff(Provider("host0", "VCPU=1,DISK_GB=9"))
 
 
@@ -183,7 +184,7 @@ def test_a_plan_does_not_make_a_ring_of_two_or_too_deep_a_tree(
 def test_only_what_is_there_is_adopted_or_disabled(ledger: ro.Ledger, dry_run: bool) -> None:
     ledger.sync(tree())
     for plan in (Plan(adopted=(NEW,)), Plan(disabling=(DisableOrder(NEW, "fan"),))):
-        with pytest.raises(exceptions.ProviderNotFound, match=NEW):
+        with raises_code("ProviderNotFound", match=NEW):
             ledger.apply(plan, dry_run=dry_run)
     made = ledger.diff(Provider("host1", uuid=NEW))
     ledger.apply(dataclasses.replace(made, adopted=(NEW,)), dry_run=dry_run)
@@ -254,7 +255,7 @@ def test_orders_of_a_plan_happen_together(ledger: ro.Ledger) -> None:
         "a holds VCPU=3 of host0",
         "b holds VCPU=5 of host0",
     ]
-    with pytest.raises(exceptions.StaleConsumer):
+    with raises_code("StaleConsumer"):
         ledger.apply(plan)
 
 
@@ -268,17 +269,17 @@ def test_what_does_not_fit_is_refused_the_same_without_writing(
     before = ledger.usage()
     with pytest.raises(exceptions.CapacityException, match="a holds 6"):
         ledger.apply(Plan(orders=(order(ledger, "b", "host0", 3),)), dry_run=dry_run)
-    with pytest.raises(exceptions.ConsumerExists):
+    with raises_code("ConsumerExists"):
         ledger.apply(Plan(orders=(order(ledger, "a", "host0", 1),)), dry_run=dry_run)
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         ledger.apply(Plan(orders=(ConsumerOrder.release("z"),)), dry_run=dry_run)
-    with pytest.raises(exceptions.ProviderInUse):
+    with raises_code("ProviderInUse"):
         ledger.apply(ledger.diff(tree(gpus=0)), dry_run=dry_run)
-    with pytest.raises(exceptions.InventoryInUse):
+    with raises_code("InventoryInUse"):
         ledger.apply(ledger.diff(tree(inventories="FPGA=1")), dry_run=dry_run)
     plan = ledger.diff(Provider("host1", "VCPU=1"))
     ledger.sync(Provider("host1", "VCPU=1"))
-    with pytest.raises(exceptions.ProviderExists):
+    with raises_code("ProviderExists"):
         ledger.apply(plan, dry_run=dry_run)
     ledger.remove("host1")
     assert ledger.usage() == before
@@ -298,14 +299,14 @@ def test_units_and_shares_are_looked_at_too(ledger: ro.Ledger, dry_run: bool) ->
     ledger.claim("b", {"host0/cell": "VCPU=1"})
     uuid = ledger.provider("host0").uuid or ""
     plan = Plan(orders=(ConsumerOrder.claim("c", (Use(uuid, "PGPU", 1, ("gpu0",)),)),))
-    with pytest.raises(exceptions.UnitTaken, match="gpu0, which is taken"):
+    with raises_code("UnitTaken", match="gpu0, which is taken"):
         ledger.apply(plan, dry_run=dry_run)
     with pytest.raises(exceptions.CapacityException, match=r"host0: VCPU .*b holds 2"):
         ledger.apply(Plan(orders=(order(ledger, "c", "host0/cell", 2),)), dry_run=dry_run)
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         unknown = Use("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", "VCPU", 1)
         ledger.apply(Plan(orders=(ConsumerOrder.claim("c", (unknown,)),)), dry_run=dry_run)
-    with pytest.raises(exceptions.InventoryInUse):  # what is used there is used through the share
+    with raises_code("InventoryInUse"):  # what is used there is used through the share
         wanted = ledger.provider("host0")
         wanted.children[0].update(shares=[])
         del wanted.inventories["VCPU"]
@@ -322,7 +323,7 @@ def test_a_parent_that_is_gone_is_noticed(ledger: ro.Ledger, dry_run: bool) -> N
     assert changes is not None
     ledger.remove("host0")
     orphan = DefinitionChanges("host0", creates=changes.creates)
-    with pytest.raises(exceptions.StaleDefinition, match="parent is gone"):
+    with raises_code("StaleDefinition", match="parent is gone"):
         ledger.apply(Plan(orphan), dry_run=dry_run)
 
 
@@ -333,7 +334,7 @@ def test_a_repeated_operation_applies_once(ledger: ro.Ledger) -> None:
     first = ledger.apply(plan, operation=operation)
     assert ledger.apply(Plan.from_json(plan.to_json()), operation=operation) == first
     assert ledger.usage()["host0", "VCPU"].used == 3
-    with pytest.raises(exceptions.OperationConflict):
+    with raises_code("OperationConflict"):
         ledger.apply(Plan(orders=(ConsumerOrder.release("b"),)), operation=operation)
 
 
@@ -341,5 +342,5 @@ def test_a_plan_of_nothing_does_nothing(ledger: ro.Ledger) -> None:
     at = ledger.backend.cursor()
     assert ledger.apply(Plan()) == ()
     assert ledger.backend.cursor() == at
-    with pytest.raises(exceptions.InvalidField, match="a Plan"):
+    with raises_code("InvalidField", match="a Plan"):
         ledger.apply("plan.json")  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from resource_objects.providers.listing import By, Total
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.provider import Share
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import paged
 
 HOUR = datetime.timedelta(hours=1)
@@ -108,7 +109,7 @@ def test_some_trees_are_read_by_any_of_their_providers(fleet: ro.Ledger) -> None
     given = ("host3/cell", uuid, "host0", "host0/gpu", "host2")
     for page in (1, 2, 100):
         assert named(paged(fleet, page).trees(*given)) == ["host3", "host2", "host0"]
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         list(fleet.trees("host0", "nobody"))
 
 
@@ -125,14 +126,14 @@ def test_a_provider_is_read_by_name_and_uuid_with_what_is_below(fleet: ro.Ledger
     assert [one.name for one in found.walk()] == ["host0", "host0/gpu"]
     assert fleet.provider(found.uuid or "") == found
     assert [one.name for one in fleet.provider("host0/gpu").walk()] == ["host0/gpu"]
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         fleet.provider("nobody")
 
 
 def test_a_snapshot_is_of_everything_or_of_a_part(fleet: ro.Ledger) -> None:
     assert fleet.snapshot().hosts == ("host0", "host1", "host2", "host3")
     assert fleet.snapshot("host0").hosts == ("host0",)
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         fleet.snapshot("nobody")
 
 
@@ -352,7 +353,7 @@ def test_totals_are_summed_by_whatever_one_likes(busy: ro.Ledger) -> None:
     ]
     assert list(busy.totals(project="nobody")) == []
     for wrong in ("", "rack", None, 7):
-        with pytest.raises(exceptions.InvalidField, match="totals by"):
+        with raises_code("InvalidField", match="totals by"):
             busy.totals(wrong)  # type: ignore[arg-type]
 
 
@@ -414,9 +415,9 @@ def test_what_is_over_full_is_listed_with_who_holds_it(busy: ro.Ledger) -> None:
 
 def test_reading_the_usage_of_what_is_not_there_says_so(ledger: ro.Ledger) -> None:
     assert list(ledger.usage()) == []
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         ledger.usage("nobody")
-    with pytest.raises(exceptions.ConsumerNotFound, match="nobody"):
+    with raises_code("ConsumerNotFound", match="nobody"):
         ledger.held("nobody")
 
 
@@ -489,7 +490,7 @@ def test_a_list_goes_on_after_a_provider_that_is_there(many: ro.Ledger, listed: 
     ask, _ = LISTS[listed]
     uuid = many.provider("nfs3").uuid
     assert named(ask(many, after=uuid)) == named(ask(many, after="nfs3"))
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         list(ask(many, after="nobody"))
 
 
@@ -497,7 +498,7 @@ def test_a_list_goes_on_after_a_provider_that_is_there(many: ro.Ledger, listed: 
 def test_a_limit_is_a_count_from_one(many: ro.Ledger, listed: str) -> None:
     wrong: Any
     for wrong in (0, -1, True, "3", 1.0):
-        with pytest.raises(exceptions.InvalidField, match="limit"):
+        with raises_code("InvalidField", match="limit"):
             LISTS[listed][0](many, limit=wrong)
 
 
@@ -507,7 +508,7 @@ def test_expired_claims_are_released_as_many_as_one_likes(many: ro.Ledger) -> No
 
 
 def test_trees_that_are_named_are_not_bounded_as_well(many: ro.Ledger) -> None:
-    with pytest.raises(exceptions.InvalidField, match="trees"):
+    with raises_code("InvalidField", match="trees"):
         list(many.trees("host0", limit=1))
 
 

@@ -22,6 +22,7 @@ from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.orders import Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, NewProvider, NewShare, Part, Reshape
+from resource_objects.testing.refusals import raises_code
 
 
 def taken(provider: str, kind: str, amount: int, *units: str) -> Allocation:
@@ -352,7 +353,7 @@ def test_what_was_read_at_two_moments_is_not_used() -> None:
         glommed(ledger)
         columns = ledger.backend.read()
         claims = ledger.backend.held_by(["job-1", "job-2"])
-    with pytest.raises(exceptions.StaleConsumer, match="job-2"):
+    with raises_code("StaleConsumer", match="job-2"):
         compile_reshape(split(), columns, {"job-1": claims["job-1"]})
     assert concerned(split(), columns) == ("job-1", "job-2")
 
@@ -394,12 +395,12 @@ def test_providers_are_made_below_each_other_and_beside(ledger: ro.Ledger) -> No
 @pytest.mark.parametrize(
     ("reshape", "error"),
     [
-        (Reshape(create=(NewProvider("host0"),)), exceptions.ProviderExists),
-        (Reshape(create=(NewProvider("host1", "host9"),)), exceptions.ProviderNotFound),
-        (Reshape((Move("host9", "VCPU", (Part("host0"),)),)), exceptions.ProviderNotFound),
-        (Reshape((Move("host0", "VCPU", (Part("host9"),)),)), exceptions.ProviderNotFound),
-        (Reshape(remove=("host9",)), exceptions.ProviderNotFound),
-        (Reshape(remove=("host0/gpu",)), exceptions.ProviderInUse),
+        (Reshape(create=(NewProvider("host0"),)), "ProviderExists"),
+        (Reshape(create=(NewProvider("host1", "host9"),)), "ProviderNotFound"),
+        (Reshape((Move("host9", "VCPU", (Part("host0"),)),)), "ProviderNotFound"),
+        (Reshape((Move("host0", "VCPU", (Part("host9"),)),)), "ProviderNotFound"),
+        (Reshape(remove=("host9",)), "ProviderNotFound"),
+        (Reshape(remove=("host0/gpu",)), "ProviderInUse"),
         (Reshape(remove=("host0",)), exceptions.InvalidPlan),
         (
             Reshape(create=(NewProvider("x", "host0/gpu"),), remove=("host0/gpu",)),
@@ -408,7 +409,7 @@ def test_providers_are_made_below_each_other_and_beside(ledger: ro.Ledger) -> No
     ],
 )
 def test_providers_that_cannot_be_made_or_removed(
-    ledger: ro.Ledger, reshape: Reshape, error: type[Exception]
+    ledger: ro.Ledger, reshape: Reshape, error: type[Exception] | str
 ) -> None:
     host = Provider("host0", "VCPU=1")
     host.add("host0/gpu", "PGPU=1")
@@ -416,7 +417,7 @@ def test_providers_that_cannot_be_made_or_removed(
     ledger.claim("a", {"host0/gpu": "PGPU=1"})
     before = ledger.usage()
     for dry_run in (True, False):
-        with pytest.raises(error):
+        with raises_code(error):
             ledger.reshape(reshape, dry_run=dry_run)
     assert ledger.usage() == before
 
@@ -455,7 +456,7 @@ def test_a_plan_that_was_kept_is_applied_later(ledger: ro.Ledger) -> None:
     kept = ledger.reshape(split(), dry_run=True).to_json()
     claims = ledger.apply(Plan.from_json(kept))
     assert [claim.consumer for claim in claims] == ["job-1", "job-2"]
-    with pytest.raises((exceptions.StaleDefinition, exceptions.ProviderExists)):
+    with raises_code("StaleDefinition", "ProviderExists"):
         ledger.apply(Plan.from_json(kept))
 
 
@@ -467,13 +468,13 @@ def test_a_repeated_operation_reshapes_once(ledger: ro.Ledger) -> None:
     operation = new_operation()
     assert ledger.reshape(Reshape.from_dict(text), operation=operation)
     assert not ledger.reshape(Reshape.from_dict(text), operation=operation)
-    with pytest.raises(exceptions.OperationConflict):
+    with raises_code("OperationConflict"):
         ledger.reshape(split(2), operation=operation)
 
 
 def test_nothing_to_reshape_is_nothing_done(ledger: ro.Ledger) -> None:
     assert not ledger.reshape(Reshape())
-    with pytest.raises(exceptions.InvalidField):
+    with raises_code("InvalidField"):
         ledger.reshape({})  # type: ignore[arg-type]
 
 
@@ -548,7 +549,7 @@ def test_a_plan_that_was_kept_is_refused_once_somebody_takes_of_what_moves(
     ledger.sync(Provider("host0", "VCPU=8,PGPU=4"))
     plan = Plan.from_json(ledger.reshape(split(2), dry_run=True).to_json())
     ledger.claim("late", [taken("host0", "PGPU", 1, "gpu0")])
-    with pytest.raises(ro.exceptions.StaleDefinition, match="PGPU"):
+    with raises_code("StaleDefinition", match="PGPU"):
         ledger.apply(plan)
     ledger.release("late")
     ledger.apply(plan)
@@ -562,10 +563,10 @@ def test_it_is_not_tried_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> 
 
         def refuse(write: Write) -> Any:
             tries.append(write)
-            raise exceptions.StaleConsumer("job-1")
+            raise exceptions.Stale("consumer", "job-1")
 
         monkeypatch.setattr(ledger.backend, "commit", refuse)
-        with pytest.raises(exceptions.StaleConsumer):
+        with raises_code("StaleConsumer"):
             ledger.reshape(split())
         assert len(tries) == 3
 
@@ -583,7 +584,7 @@ def test_reshapes_and_claims_at_once_lose_nothing(ledger: ro.Ledger) -> None:
                 ledger.claim(f"job-{n}", {f"host{n % 2}": "VCPU=1"})
                 if n % 3:
                     ledger.release(f"job-{n}")
-            except (exceptions.CapacityException, exceptions.ProviderNotFound):
+            except (exceptions.CapacityException, exceptions.NotFound):
                 pass
             except BaseException as error:
                 problems.append(error)
@@ -661,35 +662,35 @@ def _with(**changes: Any) -> dict[str, Any]:
     ("change", "error", "said"),
     [
         ({"version": 2}, exceptions.UnsupportedVersion, "version 2"),
-        ({"move": []}, exceptions.UnknownField, "'move'"),
-        ({"moves": {}}, exceptions.InvalidField, "reshape.moves: got {}"),
-        ({"moves__0__from": 7}, exceptions.InvalidField, r"reshape.moves\[0\].from: got 7"),
-        ({"moves__0__to": []}, exceptions.InvalidField, "at least one"),
-        ({"moves__0__too": 1}, exceptions.UnknownField, "'too'"),
-        ({"moves__0__fill": 1}, exceptions.InvalidField, "true or false"),
-        ({"moves__0__total": -1}, exceptions.InvalidField, "from 0"),
-        ({"moves__0__to__0__total": "1"}, exceptions.InvalidField, r"to\[0\].total"),
-        ({"moves__0__to__1__units": ["gpu0"]}, exceptions.DuplicateKey, "gpu0"),
-        ({"moves__0__to__1__provider": "a"}, exceptions.DuplicateKey, "each once"),
-        ({"moves__1__to__0__consumers": {"j": 0}}, exceptions.InvalidField, "from 1"),
-        ({"moves__1__to__0__consumers": {"j": "1"}}, exceptions.InvalidField, "an integer"),
-        ({"moves__1__to__0__consumers": ["j"]}, exceptions.InvalidField, "an object"),
+        ({"move": []}, "UnknownField", "'move'"),
+        ({"moves": {}}, "InvalidField", "reshape.moves: got {}"),
+        ({"moves__0__from": 7}, "InvalidField", r"reshape.moves\[0\].from: got 7"),
+        ({"moves__0__to": []}, "InvalidField", "at least one"),
+        ({"moves__0__too": 1}, "UnknownField", "'too'"),
+        ({"moves__0__fill": 1}, "InvalidField", "true or false"),
+        ({"moves__0__total": -1}, "InvalidField", "from 0"),
+        ({"moves__0__to__0__total": "1"}, "InvalidField", r"to\[0\].total"),
+        ({"moves__0__to__1__units": ["gpu0"]}, "DuplicateKey", "gpu0"),
+        ({"moves__0__to__1__provider": "a"}, "DuplicateKey", "each once"),
+        ({"moves__1__to__0__consumers": {"j": 0}}, "InvalidField", "from 1"),
+        ({"moves__1__to__0__consumers": {"j": "1"}}, "InvalidField", "an integer"),
+        ({"moves__1__to__0__consumers": ["j"]}, "InvalidField", "an object"),
         (
             {"moves__1__from": "host0", "moves__1__resource_class": "PGPU"},
-            exceptions.DuplicateKey,
+            "DuplicateKey",
             "PGPU",
         ),
-        ({"moves__0__resource_class": "GPU"}, exceptions.UnknownResourceClass, "GPU"),
-        ({"create__0__inventories": "VCPU=x"}, exceptions.InvalidText, "whole number"),
-        ({"create__0__traits": ["HW_NO"]}, exceptions.UnknownTrait, "HW_NO"),
-        ({"create__1__name": "a"}, exceptions.DuplicateKey, "'a'"),
-        ({"remove": ["old", "old"]}, exceptions.DuplicateKey, "old"),
+        ({"moves__0__resource_class": "GPU"}, "UnknownResourceClass", "GPU"),
+        ({"create__0__inventories": "VCPU=x"}, "InvalidText", "whole number"),
+        ({"create__0__traits": ["HW_NO"]}, "UnknownTrait", "HW_NO"),
+        ({"create__1__name": "a"}, "DuplicateKey", "'a'"),
+        ({"remove": ["old", "old"]}, "DuplicateKey", "old"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(
-    change: dict[str, Any], error: type[Exception], said: str
+    change: dict[str, Any], error: type[Exception] | str, said: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with raises_code(error, match=said):
         Reshape.from_dict(_with(**change))
 
 
@@ -753,7 +754,9 @@ def test_a_reshape_keeps_what_everybody_holds(jobs: Any, moves: Any) -> None:
         held, before = _sums(ledger), ledger.usage()
         try:
             reshape = _reshape(moves)
-        except exceptions.DuplicateKey:
+        except exceptions.InvalidInput as error:
+            if not error.is_about("repetition"):
+                raise
             hypothesis.reject()
         columns = ledger.backend.read()
         claims = ledger.backend.held_by(list(held))

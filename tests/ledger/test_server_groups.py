@@ -13,6 +13,7 @@ from resource_objects.providers import Claim, Consumer, ServerGroup
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.requests import Gang, Member
 from resource_objects.scheduler import RequestSpec, Scheduler
+from resource_objects.testing.refusals import raises_code
 
 pytestmark = pytest.mark.law(4)
 
@@ -73,7 +74,7 @@ def test_a_repetition_makes_and_removes_once(lab):
     assert lab.groups.ensure("new", "affinity", operation=made) == first
     lab.groups.remove("new", operation=gone)
     lab.groups.remove("new", operation=gone)
-    with pytest.raises(exceptions.OperationConflict):
+    with raises_code("OperationConflict"):
         lab.groups.ensure("new", "affinity", operation=gone)
 
 
@@ -86,8 +87,8 @@ def test_what_a_group_asks_is_kept_wherever_its_members_go(lab):
         lambda: lab.adjust("db-1", {"h1": "VCPU=1"}),
         lambda: lab.claim("db-3", {"h1": "VCPU=1"}, group="db"),
     ):
-        with pytest.raises(
-            exceptions.ServerGroupViolated, match=r"^h1: group db: at most 1 of it on a host, db-2"
+        with raises_code(
+            "ServerGroupViolated", match=r"^h1: group db: at most 1 of it on a host, db-2"
         ):
             work()
     lab.swap("db-1", "db-2")
@@ -104,7 +105,7 @@ def test_who_holds_the_old_place_of_a_move_is_no_member(lab):
     assert lab.held("web-1/old").group is None
     assert lab.groups.get("web").members == {"web-1"}
     lab.replace("web-2", {"h1": "VCPU=1"}, group="web")
-    with pytest.raises(exceptions.ServerGroupViolated, match="web-2 is on h1"):
+    with raises_code("ServerGroupViolated", match="web-2 is on h1"):
         lab.swap("web-1", "web-1/old")  # back to where the other one is not
     lab.release("web-2")
     lab.swap("web-1", "web-1/old")
@@ -118,7 +119,7 @@ def test_candidates_are_taken_in_turn_and_searched_again_until_one_may_be(lab):
     lab.claim("db-2", found, group="db")
     assert where(lab, "db-2") == ["h1"]
     lab.claim("db-3", lab.snapshot().candidates("VCPU=1", limit=3), group="db")
-    with pytest.raises(exceptions.ServerGroupViolated):
+    with raises_code("ServerGroupViolated"):
         lab.claim("db-4", lab.snapshot().candidates("VCPU=1", limit=3), group="db")
     assert lab.groups.get("db").members == {"db-1", "db-2", "db-3"}
 
@@ -134,7 +135,7 @@ def test_all_or_none_goes_elsewhere_where_the_group_refuses(lab):
 def test_expired_members_are_released_where_they_are_in_the_way(lab):
     over = lab.now() - datetime.timedelta(seconds=1)
     lab.claim("db-1", {"h0": "VCPU=1"}, group="db", expires_at=over)
-    with pytest.raises(exceptions.ServerGroupViolated):
+    with raises_code("ServerGroupViolated"):
         lab.claim("db-2", {"h0": "VCPU=1"}, group="db")
     lab.release_expired(tree="h0")
     lab.claim("db-2", {"h0": "VCPU=1"}, group="db")
@@ -168,7 +169,7 @@ def test_a_group_that_is_not_there_is_told(lab):
         lambda: Scheduler(lab).select_destinations(RequestSpec("VCPU=1", group="no")),
         lambda: Scheduler(lab).candidates(RequestSpec("VCPU=1", group="no")),
     ):
-        with pytest.raises(exceptions.ServerGroupNotFound, match=r"^no is not a server group"):
+        with raises_code("ServerGroupNotFound", match=r"^no is not a server group"):
             work()
 
 
@@ -181,14 +182,14 @@ def test_who_says_what_is_in_use_already_joins_a_group_that_there_is_whatever_it
         order = ConsumerOrder.claim(consumer, uses, adopts=True, group=group)
         return lab.backend.commit(Write(Operation(), "adopt", consumer, orders=(order,)))
 
-    with pytest.raises(exceptions.ServerGroupNotFound, match=r"^no is not a server group"):
+    with raises_code("ServerGroupNotFound", match=r"^no is not a server group"):
         adopted("db-2", "no")
     adopted("db-2", "db")
     assert lab.groups.get("db").members == {"db-1", "db-2"}
 
 
 def test_a_group_that_is_kept_otherwise_says_how(lab):
-    with pytest.raises(exceptions.ServerGroupExists) as refused:
+    with raises_code("ServerGroupExists") as refused:
         lab.groups.ensure("db", "anti-affinity", 2)
     assert str(refused.value) == (
         "db is a server group that is kept otherwise: "

@@ -26,6 +26,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.search import Snapshot
 from resource_objects.testing.conformance.races import processes
+from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.ledger.fleet_pictures import picture_of
 from tests.support.patience import PATIENCE
@@ -118,16 +119,16 @@ def test_a_closed_ledger_has_no_snapshot(ledger: ro.Ledger) -> None:
     hosts(ledger).snapshot()
     ledger.close()
     for _ in range(2):
-        with pytest.raises(exceptions.LedgerClosed):
+        with raises_code("LedgerClosed"):
             ledger.snapshot()
-        with pytest.raises(exceptions.LedgerClosed):
+        with raises_code("LedgerClosed"):
             ledger.snapshot(at="host0")
     assert ledger._snapshots._kept is None, "nothing of it stays in memory"
 
 
 def test_a_closed_ledger_never_had_one(ledger: ro.Ledger) -> None:
     ledger.close()
-    with pytest.raises(exceptions.LedgerClosed):
+    with raises_code("LedgerClosed"):
         ledger.snapshot()
 
 
@@ -156,11 +157,11 @@ def test_a_database_that_fails_leaves_the_snapshot_that_was() -> None:
     ledger.claim("job", {"host0": "VCPU=1"})
 
     def fail() -> None:
-        raise exceptions.DatabaseBusy("ledger", "of a test")
+        raise exceptions.DatabaseError("busy", "ledger", "of a test")
 
     for what in ("cursor", "read_changed"):
         backend.before[what] = fail
-        with pytest.raises(exceptions.DatabaseBusy):
+        with raises_code("DatabaseBusy"):
             ledger.snapshot()
     assert first.used("VCPU") == 0
     found = ledger.snapshot()

@@ -9,8 +9,8 @@ import uuid
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.providers.statistics import Statistic
+from resource_objects.testing.refusals import raises_code
 
 LOAD = functools.partial(Statistic, "cpu.percent")
 BUILDS = functools.partial(Statistic, "failed_builds")
@@ -66,15 +66,15 @@ def test_an_order_of_nothing_asks_nobody(lab: ro.Ledger, monkeypatch: pytest.Mon
 @pytest.mark.law(2, 8)
 def test_one_host_that_is_not_there_refuses_all(lab: ro.Ledger) -> None:
     for nobody in ("nobody", str(uuid.uuid4())):
-        with pytest.raises(exceptions.ProviderNotFound, match=nobody):
+        with raises_code("ProviderNotFound", match=nobody):
             lab.statistics.put({"a": [LOAD(1)], nobody: [LOAD(1)]})
-        with pytest.raises(exceptions.ProviderNotFound, match=nobody):
+        with raises_code("ProviderNotFound", match=nobody):
             lab.statistics.put({"a": [LOAD(1)]}, reported=[nobody])
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         lab.statistics.read("nobody")
     twice = {"a": [LOAD(1)], lab.provider("a").uuid or "": [LOAD(1)]}
-    with pytest.raises(exceptions.DuplicateKey, match="each host once"):
+    with raises_code("DuplicateKey", match="each host once"):
         lab.statistics.put(twice)
-    with pytest.raises(exceptions.InvalidField, match="hosts, or names of statistics"):
+    with raises_code("InvalidField", match="hosts, or names of statistics"):
         lab.statistics.forget()
     assert lab.statistics.read() == {}

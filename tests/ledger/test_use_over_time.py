@@ -12,6 +12,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import clock, exceptions
 from resource_objects.ledger import new_operation
+from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import examples
 
 HOUR = datetime.timedelta(hours=1)
@@ -152,11 +153,11 @@ def test_switched_off_it_says_how_to_switch_it_on(lab: ro.Ledger, time: Time) ->
     time.passes()
     [row] = lab.use_over_time.between(START)
     assert row.hours == 1.0
-    with pytest.raises(exceptions.UseNotRecorded, match="usage record --keep"):
+    with raises_code("UseNotRecorded", match="usage record --keep"):
         lab.use_over_time.between(START + HOUR)
     with ro.connect() as other:
         assert other.use_over_time.recording() is None and other.use_over_time.record(None) is None
-        with pytest.raises(exceptions.UseNotRecorded, match=r"ledger\.use_over_time\.record"):
+        with raises_code("UseNotRecorded", match=r"ledger\.use_over_time\.record"):
             other.use_over_time.between(START)
 
 
@@ -181,7 +182,7 @@ def test_what_cannot_be_asked(lab: ro.Ledger, time: Time, asked: dict[str, Any],
 
 @pytest.mark.parametrize("keep", [HOUR, -HOUR, 400, "400d", datetime.timedelta.max])
 def test_how_long_it_cannot_be_kept(lab: ro.Ledger, keep: Any) -> None:
-    with pytest.raises(exceptions.InvalidField, match="keep"):
+    with raises_code("InvalidField", match="keep"):
         lab.use_over_time.record(keep)
     recording = lab.use_over_time.recording()
     assert recording is not None and recording.keep == LONG
@@ -189,7 +190,7 @@ def test_how_long_it_cannot_be_kept(lab: ro.Ledger, keep: Any) -> None:
 
 def test_a_class_that_nobody_knows(lab: ro.Ledger, time: Time) -> None:
     time.passes()
-    with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_NONE"):
+    with raises_code("ClassNotFound", match="CUSTOM_NONE"):
         lab.use_over_time.between(START, resource_class="CUSTOM_NONE")
 
 

@@ -22,6 +22,7 @@ from resource_objects.ledger.queue import Queue
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.search.candidates import Candidates
 from resource_objects.testing.conformance.races import processes
+from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.support.patience import PATIENCE, until
 
@@ -147,7 +148,7 @@ def test_a_wait_that_is_interrupted_leaves_nothing(
         raise error
 
     clock.then = then
-    with pytest.raises(error):
+    with raises_code(error):
         lab.claim("job", found(lab, "PGPU=1"), wait=HOUR)
     assert waiting(lab) == []
 
@@ -207,7 +208,7 @@ def test_who_waits_for_what_is_gone_does_not_hold_back_the_others(
     lab.claim("other", {"lab-1": "PGPU=4"})
     asked = found(lab, "PGPU=3", at="lab-1")
     clock.then = lambda: lab.release("other") and lab.remove("lab-1")
-    with pytest.raises(exceptions.ProviderNotFound, match="lab-1"):
+    with raises_code("ProviderNotFound", match="lab-1"):
         lab.claim("job", asked, wait=HOUR)
     assert clock.now < 10
     assert waiting(lab) == []
@@ -259,11 +260,11 @@ def test_several_ways_none_of_which_can_be_any_more_end_a_wait(lab: ro.Ledger, c
             disabled.append(clock.now)
 
     clock.then = then
-    with pytest.raises(exceptions.ProviderDisabled):
+    with raises_code("ProviderDisabled"):
         lab.claim("job", ways, wait=HOUR)
     assert len(disabled) == 2 and clock.now < disabled[1] + 10
     assert waiting(lab) == []
-    with pytest.raises(exceptions.ProviderDisabled):
+    with raises_code("ProviderDisabled"):
         lab.claim("job", ways, wait=HOUR)
     assert clock.now < disabled[1] + 10
 
@@ -273,14 +274,14 @@ def test_busy_and_never_are_told_apart(lab: ro.Ledger) -> None:
     assert not found(lab, "PGPU=4") and lab.is_satisfiable(found(lab, "PGPU=4"))
     assert not lab.is_satisfiable(found(lab, "PGPU=5"))
     assert not lab.is_satisfiable(found(lab, "PGPU=5", at="lab-0"))
-    with pytest.raises(exceptions.InvalidField, match="is_satisfiable"):
+    with raises_code("InvalidField", match="is_satisfiable"):
         lab.is_satisfiable("PGPU=4")  # type: ignore[arg-type]
 
 
 def test_who_holds_something_does_not_wait_to_claim(lab: ro.Ledger, clock: Time) -> None:
     fill(lab, "lab-0")
     stand(lab, "first")
-    with pytest.raises(exceptions.ConsumerExists):
+    with raises_code("ConsumerExists"):
         lab.claim("all-of-lab-0", found(lab, "PGPU=1"), wait=HOUR)
     assert clock.now == 0
 
@@ -319,14 +320,14 @@ def test_the_first_sees_that_a_claim_expired(lab: ro.Ledger, clock: Time) -> Non
 
 @pytest.mark.parametrize("wait", [datetime.timedelta(0), 10, "10m"])
 def test_a_time_to_wait_is_a_time(lab: ro.Ledger, wait: object) -> None:
-    with pytest.raises(exceptions.InvalidField, match="wait"):
+    with raises_code("InvalidField", match="wait"):
         lab.claim("job", found(lab, "PGPU=1"), wait=wait)  # type: ignore[arg-type]
     assert list(lab.consumers()) == []
 
 
 @pytest.mark.parametrize("lease", [0, -1, float("nan"), "30", 10**9])
 def test_a_lease_is_a_time(lease: object) -> None:
-    with pytest.raises(exceptions.InvalidField, match="lease"):
+    with raises_code("InvalidField", match="lease"):
         RetryPolicy(lease=lease)  # type: ignore[arg-type]
 
 

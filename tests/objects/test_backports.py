@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from resource_objects import base, exceptions, fields
 from resource_objects._ovo import exception as ovo_exception
 from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, Inventories
+from resource_objects.testing.refusals import raises_code
 from tests.objects.versions import (
     PREFIX,
     V10,
@@ -114,9 +115,9 @@ def test_a_version_that_is_newer_or_none_is_refused() -> None:
     with pytest.raises(exceptions.UnsupportedVersion, match=r"2\.1 of test_versions\.Disk"):
         Disk(size_mb=1).obj_to_primitive("2.1")
     for version in ("", "x", "1.x", "one.two", 1.0, ()):
-        with pytest.raises(exceptions.InvalidPrimitive, match="version"):
+        with raises_code("InvalidPrimitive", match="version"):
             Disk(size_mb=1).obj_to_primitive(version)  # type: ignore[arg-type]
-    with pytest.raises(exceptions.InvalidPrimitive, match="version"):
+    with raises_code("InvalidPrimitive", match="version"):
         Shelf(main=Disk(size_mb=1024)).obj_to_primitive("1.2", {f"{PREFIX}.Disk": "old"})
 
 

@@ -57,7 +57,7 @@ for bad in ({"total": 0}, {"total": 8, "colour": 1}, {}, {"total": 8, "reserved"
     try:
         said["errors"].append(repr(base.ResourceObject.obj_from_primitive(primitive)))
     except exceptions.ResourceObjectsError as error:
-        said["errors"].append([type(error).__name__, str(error)])
+        said["errors"].append([error.code, str(error)])
     try:
         said["errors"].append(repr(inventory.replace(**bad)))
     except AttributeError as error:

@@ -19,6 +19,7 @@ from resource_objects import base, exceptions, fields
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, Inventories
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
+from resource_objects.testing.refusals import raises_code
 from tests.objects.versions import PREFIX, Disk, Shelf, Tape
 
 UTC = datetime.UTC
@@ -214,7 +215,7 @@ def test_nullable_is_said_in_words() -> None:
 
 
 def test_a_default_is_not_given_for_none() -> None:
-    with pytest.raises(exceptions.InvalidField, match="got None"):
+    with raises_code("InvalidField", match="got None"):
         IntegerInventory(8, reserved=None)  # type: ignore[arg-type]
     assert IntegerInventory(8, max_unit=None).max_unit is None
 

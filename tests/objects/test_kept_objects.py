@@ -23,6 +23,7 @@ from resource_objects.providers import (
     Trait,
 )
 from resource_objects.resources import IntegerAmount
+from resource_objects.testing.refusals import raises_code
 
 pytestmark = pytest.mark.law(10)
 
@@ -218,14 +219,14 @@ def test_a_first_version_from_before_is_refused_by_name(
     """Their 1.0 is not ours: it lacks a field."""
     primitive = made.obj_to_primitive()
     del primitive["versioned_object.data"][since]
-    with pytest.raises(exceptions.InvalidPrimitive, match=f"{made.obj_name()} 1.0.*{since}"):
+    with raises_code("InvalidPrimitive", match=f"{made.obj_name()} 1.0.*{since}"):
         base.ResourceObject.obj_from_primitive(primitive)
 
 
 def test_a_field_that_its_version_never_had_is_refused_by_name() -> None:
     primitive = ALLOCATION.obj_to_primitive()
     primitive["versioned_object.data"]["colour"] = "red"
-    with pytest.raises(exceptions.InvalidPrimitive, match=r"Allocation 1\.0.*colour"):
+    with raises_code("InvalidPrimitive", match=r"Allocation 1\.0.*colour"):
         base.ResourceObject.obj_from_primitive(primitive)
 
 

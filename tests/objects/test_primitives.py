@@ -24,6 +24,7 @@ from resource_objects.resources import (
     Resource,
     SlotResource,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.objects.versions import Disk, Label, Shelf, Tape
 from tests.support import strategies
 
@@ -151,12 +152,12 @@ def test_inventories_come_back_with_every_figure(inventories: Inventories) -> No
 
 def test_a_class_reads_its_own_kind_and_derived_ones_only() -> None:
     amount = IntegerAmount(1).obj_to_primitive()
-    with pytest.raises(exceptions.InvalidPrimitive, match=r"expected a resource_objects\.Amounts"):
+    with raises_code("InvalidPrimitive", match=r"expected a resource_objects\.Amounts"):
         Amounts.obj_from_primitive(amount)
-    with pytest.raises(exceptions.InvalidPrimitive, match="expected a"):
+    with raises_code("InvalidPrimitive", match="expected a"):
         IntegerInventory.obj_from_primitive(amount)
     slot = SlotResource("CUSTOM_SLOT")
-    with pytest.raises(exceptions.InvalidPrimitive, match="expected a"):
+    with raises_code("InvalidPrimitive", match="expected a"):
         IntegerResource.obj_from_primitive(slot.obj_to_primitive())
     assert Resource.obj_from_primitive(slot.obj_to_primitive()) == slot
 
@@ -197,7 +198,7 @@ VALID: list[base.ResourceObject] = [*(ours for ours, _ in PINNED), SHELF]
 
 @pytest.mark.parametrize("bad", [None, 1, "x", [], (), {}, {"versioned_object.name": "x"}, b"{}"])
 def test_what_is_not_shaped_like_a_primitive_is_refused(bad: Any) -> None:
-    with pytest.raises(exceptions.InvalidPrimitive):
+    with raises_code("InvalidPrimitive"):
         base.ResourceObject.obj_from_primitive(bad)
 
 
@@ -206,10 +207,10 @@ def test_what_is_not_shaped_like_a_primitive_is_refused(bad: Any) -> None:
 def test_each_part_of_the_header_must_be_there_and_right(part: str, bad: Any) -> None:
     key = f"versioned_object.{part}"
     primitive = IntegerAmount(1).obj_to_primitive()
-    with pytest.raises(exceptions.InvalidPrimitive, match=part):
+    with raises_code("InvalidPrimitive", match=part):
         IntegerAmount.obj_from_primitive({**primitive, key: bad})
     del primitive[key]
-    with pytest.raises(exceptions.InvalidPrimitive, match=part):
+    with raises_code("InvalidPrimitive", match=part):
         IntegerAmount.obj_from_primitive(primitive)
 
 
@@ -224,7 +225,7 @@ def test_an_unknown_name_is_refused_without_a_word_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     primitive = IntegerAmount(1).obj_to_primitive() | {"versioned_object.name": "IntegerAmount"}
-    with caplog.at_level(logging.DEBUG), pytest.raises(exceptions.InvalidPrimitive):
+    with caplog.at_level(logging.DEBUG), raises_code("InvalidPrimitive"):
         base.ResourceObject.obj_from_primitive(primitive)
     assert caplog.records == []
 
@@ -235,7 +236,7 @@ def test_too_deep_a_primitive_is_refused() -> None:
         outer = Label(text="x").obj_to_primitive()
         outer["versioned_object.data"]["inner"] = [primitive]
         primitive = outer
-    with pytest.raises(exceptions.InvalidPrimitive):
+    with raises_code("InvalidPrimitive"):
         base.ResourceObject.obj_from_primitive(primitive)
 
 

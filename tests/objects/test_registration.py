@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, fields
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.resources import (
@@ -22,6 +22,7 @@ from resource_objects.resources import (
     Inventory,
     Resource,
 )
+from resource_objects.testing.refusals import raises_code
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +54,7 @@ def test_another_class_of_a_taken_name_and_version_is_refused() -> None:
             WIRE_PREFIX = "test_registration"
             fields = {"a": fields.integer()}
 
-    with pytest.raises(
-        exceptions.InvalidName, match=r"test_registration\.Thing 1\.0.*First\.Thing"
-    ):
+    with raises_code("InvalidName", match=r"test_registration\.Thing 1\.0.*First\.Thing"):
 
         @base.register
         class Thing(base.ResourceObject, frozen=True):
@@ -95,7 +94,7 @@ def test_several_versions_of_one_class_stand_side_by_side_newest_first(
 
 
 def test_a_class_of_another_distribution_needs_a_prefix_of_its_own() -> None:
-    with pytest.raises(exceptions.InvalidName, match="a WIRE_PREFIX of its own"):
+    with raises_code("InvalidName", match="a WIRE_PREFIX of its own"):
 
         @base.register
         class Intruder(Amount):
@@ -105,7 +104,7 @@ def test_a_class_of_another_distribution_needs_a_prefix_of_its_own() -> None:
 
 
 def test_an_entity_keeps_no_field_in_slots_because_a_refused_update_could_not_undo_it() -> None:
-    with pytest.raises(exceptions.InvalidName, match="only a value may keep fields in slots"):
+    with raises_code("InvalidName", match="only a value may keep fields in slots"):
 
         @base.register
         class Slotted(base.ResourceObject):
@@ -165,7 +164,7 @@ def test_a_foreign_class_is_not_made_from_a_primitive_of_our_namespace() -> None
     foreign = type("Resource", (ovo.VersionedObject,), {"__init__": remember})
     ovo.VersionedObjectRegistry.register(foreign)
     primitive = IntegerAmount(1).obj_to_primitive() | {"versioned_object.name": "Resource"}
-    with pytest.raises(exceptions.InvalidPrimitive, match="'Resource', expected a "):
+    with raises_code("InvalidPrimitive", match="'Resource', expected a "):
         base.ResourceObject.obj_from_primitive(primitive)
     assert made == []
 
@@ -173,7 +172,7 @@ def test_a_foreign_class_is_not_made_from_a_primitive_of_our_namespace() -> None
 def test_a_foreign_object_of_our_class_name_is_no_child_of_ours() -> None:
     foreign = type("IntegerAmount", (ovo.VersionedObject,), {})
     ovo.VersionedObjectRegistry.register(foreign)
-    with pytest.raises(exceptions.InvalidField):
+    with raises_code("InvalidField"):
         Amounts().replace(by_class={"VCPU": foreign()})
 
 
@@ -201,7 +200,7 @@ def test_an_abstract_class_makes_no_object_in_any_way(abstract: type[base.Resour
         abstract()
     primitive = IntegerAmount(1).obj_to_primitive()
     primitive["versioned_object.name"] = abstract.obj_name()
-    with pytest.raises(exceptions.InvalidPrimitive):
+    with raises_code("InvalidPrimitive"):
         base.ResourceObject.obj_from_primitive(primitive)
 
 

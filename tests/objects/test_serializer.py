@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from resource_objects import base, exceptions
 from resource_objects._ovo import base as ovo
 from resource_objects.resources import Amounts, IntegerAmount, Inventories
+from resource_objects.testing.refusals import raises_code
 from tests.objects.versions import (
     PREFIX,
     V12,
@@ -77,7 +78,7 @@ def test_entities_take_the_context_of_the_reader_and_values_none() -> None:
 
 def test_what_is_no_object_of_ours_is_refused() -> None:
     primitive = SERIALIZER.serialize_entity(None, IntegerAmount(1))
-    with pytest.raises(exceptions.InvalidPrimitive, match="namespace"):
+    with raises_code("InvalidPrimitive", match="namespace"):
         SERIALIZER.deserialize_entity(None, primitive | {"versioned_object.namespace": "nova"})
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.providers.columns import trees
+from resource_objects.testing.refusals import raises_code
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -62,5 +62,5 @@ def test_trees_of_columns_are_what_was_synced(ledger: ro.Ledger) -> None:
 
 
 def test_a_provider_that_is_not_there_cannot_be_searched(ledger: ro.Ledger) -> None:
-    with pytest.raises(exceptions.ProviderNotFound, match="nowhere"):
+    with raises_code("ProviderNotFound", match="nowhere"):
         ledger.snapshot("nowhere")

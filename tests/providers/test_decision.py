@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.providers import decision
+from resource_objects.reasons import Rule
 from resource_objects.resources import IntegerInventory, SlotResource, resource
 from resource_objects.resources.records import InventoryRecord
 
@@ -32,7 +33,7 @@ def inventories(draw: st.DrawFn) -> IntegerInventory:
     return IntegerInventory(total, resource_class="VCPU", **figures)
 
 
-def refused_by(inventory: IntegerInventory, amount: int) -> list[exceptions.Rule]:
+def refused_by(inventory: IntegerInventory, amount: int) -> list[Rule]:
     """Return the rules that the inventory itself says are broken."""
     try:
         inventory.fit(resource("VCPU").make_amount(amount))

@@ -10,13 +10,13 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.holders import Blocked, who_has
 from resource_objects.providers.joint_fit import fit_together
 from resource_objects.providers.orders import Use
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import PCIInventory
@@ -254,7 +254,7 @@ def test_which_devices_are_in_the_way(asked: Any, rule: Rule, expected: set[str]
     inventory = PCIInventory([*card(), gpu(0x40)], resource_class=DEVICES)
     inventory.consume(ro.devices(CARD))
     name = DEVICES if rule is Rule.AT_ONCE else next(iter(asked.located))
-    found = inventory.blocking_units(asked, exceptions.Reason(rule, 1, 0, 0, name))
+    found = inventory.blocking_units(asked, Reason(rule, 1, 0, 0, name))
     assert _in_the_way(found) == expected
 
 
@@ -264,7 +264,7 @@ def test_what_another_request_of_the_same_amount_needs_is_not_in_the_way() -> No
     inventory.consume(ro.devices(CARD) + ro.devices("PGPU"))
     asked = ro.devices(FUNCTION) + ro.devices("PGPU")
     for name, expected in [(FUNCTION, {*PARTS}), ("PGPU", {"0000:40:00.0"})]:
-        found = inventory.blocking_units(asked, exceptions.Reason(Rule.CAPACITY, 1, 0, 0, name))
+        found = inventory.blocking_units(asked, Reason(Rule.CAPACITY, 1, 0, 0, name))
         assert _in_the_way(found) == expected
 
 
@@ -284,7 +284,7 @@ def test_a_card_is_one_device_however_many_functions_of_it_somebody_has() -> Non
     assert told == reason
 
 
-def _refused(act: Callable[[], object]) -> exceptions.Reason:
+def _refused(act: Callable[[], object]) -> Reason:
     with pytest.raises(exceptions.CapacityException) as refused:
         act()
     [reason] = refused.value.reasons

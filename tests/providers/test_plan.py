@@ -24,6 +24,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.plain import from_plain
 from resource_objects.providers.plan import Plan
+from resource_objects.testing.refusals import raises_code
 from tests.support.strategies import consumer_names, inventories, resource_class_names, uuids
 
 HOST = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
@@ -182,91 +183,91 @@ def _definition(data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        (lambda d: d.pop("version"), exceptions.InvalidField, '"version": 2'),
-        (lambda d: d.update(version=True), exceptions.InvalidField, '"version": 2'),
+        (lambda d: d.pop("version"), "InvalidField", '"version": 2'),
+        (lambda d: d.update(version=True), "InvalidField", '"version": 2'),
         (lambda d: d.update(version=3), exceptions.UnsupportedVersion, "version 3, .*1 to 2"),
-        (lambda d: d.update(order=[]), exceptions.UnknownField, "'order'"),
-        (lambda d: d.update(orders={}), exceptions.InvalidField, "plan.orders: got {}"),
-        (lambda d: d.update(names=[]), exceptions.InvalidField, "plan.names"),
-        (lambda d: d.update(names={"x": "host0"}), exceptions.InvalidName, "uuid"),
-        (lambda d: d["orders"][0].pop("order"), exceptions.InvalidField, r"orders\[0\].order"),
-        (lambda d: d["orders"][0].update(order="take"), exceptions.InvalidField, "claim, adjust"),
-        (lambda d: d["orders"][0].update(colour=1), exceptions.UnknownField, "'colour'"),
-        (lambda d: d["orders"][1].pop("consumer"), exceptions.InvalidField, r"\[1\].consumer"),
-        (lambda d: d["orders"][1].update(consumer=""), exceptions.InvalidField, r"\[1\].consumer"),
-        (lambda d: d["orders"][1].update(consumer="job-1"), exceptions.DuplicateKey, "job-1"),
-        (lambda d: d["orders"][1].update(generation="7"), exceptions.InvalidField, "an integer"),
-        (lambda d: d["orders"][1].update(generation=-1), exceptions.InvalidField, "from 0 to"),
-        (lambda d: d["orders"][1].update(generation=True), exceptions.InvalidField, "an integer"),
-        (lambda d: d["orders"][3].update(generation=2**63), exceptions.InvalidField, "from 0 to"),
+        (lambda d: d.update(order=[]), "UnknownField", "'order'"),
+        (lambda d: d.update(orders={}), "InvalidField", "plan.orders: got {}"),
+        (lambda d: d.update(names=[]), "InvalidField", "plan.names"),
+        (lambda d: d.update(names={"x": "host0"}), "InvalidName", "uuid"),
+        (lambda d: d["orders"][0].pop("order"), "InvalidField", r"orders\[0\].order"),
+        (lambda d: d["orders"][0].update(order="take"), "InvalidField", "claim, adjust"),
+        (lambda d: d["orders"][0].update(colour=1), "UnknownField", "'colour'"),
+        (lambda d: d["orders"][1].pop("consumer"), "InvalidField", r"\[1\].consumer"),
+        (lambda d: d["orders"][1].update(consumer=""), "InvalidField", r"\[1\].consumer"),
+        (lambda d: d["orders"][1].update(consumer="job-1"), "DuplicateKey", "job-1"),
+        (lambda d: d["orders"][1].update(generation="7"), "InvalidField", "an integer"),
+        (lambda d: d["orders"][1].update(generation=-1), "InvalidField", "from 0 to"),
+        (lambda d: d["orders"][1].update(generation=True), "InvalidField", "an integer"),
+        (lambda d: d["orders"][3].update(generation=2**63), "InvalidField", "from 0 to"),
         (
             lambda d: d["definitions"]["updates"][0].update(generation=-1),
-            exceptions.InvalidField,
+            "InvalidField",
             r"updates\[0\].generation: got -1",
         ),
         (
             lambda d: d["definitions"]["removals"][0].update(generation=1.0),
-            exceptions.InvalidField,
+            "InvalidField",
             r"removals\[0\].generation: got 1.0",
         ),
         (
             lambda d: d["orders"][0].update(expires_at="9999-12-31T23:00:00-05:00"),
-            exceptions.InvalidField,
+            "InvalidField",
             r"orders\[0\].expires_at: .*9999",
         ),
         (
             lambda d: d["orders"][0].update(expires_at="0001-01-01T00:00:00+05:00"),
-            exceptions.InvalidField,
+            "InvalidField",
             r"orders\[0\].expires_at",
         ),
-        (lambda d: d["orders"][1].update(aggregate=1), exceptions.InvalidField, "true or false"),
-        (lambda d: d["orders"][0].update(expires_at="soon"), exceptions.InvalidField, "date"),
+        (lambda d: d["orders"][1].update(aggregate=1), "InvalidField", "true or false"),
+        (lambda d: d["orders"][0].update(expires_at="soon"), "InvalidField", "date"),
         (
             lambda d: d["orders"][0].update(expires_at="2030-01-01T00:00:00"),
-            exceptions.InvalidField,
+            "InvalidField",
             "offset",
         ),
-        (lambda d: d["orders"][0].update(request="{}"), exceptions.InvalidField, "request"),
-        (lambda d: d["orders"][0].update(uses=[]), exceptions.InvalidAmount, "at least one"),
-        (lambda d: d["orders"][0].update(uses={}), exceptions.InvalidField, "a list"),
+        (lambda d: d["orders"][0].update(request="{}"), "InvalidField", "request"),
+        (lambda d: d["orders"][0].update(uses=[]), "InvalidAmount", "at least one"),
+        (lambda d: d["orders"][0].update(uses={}), "InvalidField", "a list"),
         (
             lambda d: d["orders"][0]["uses"][0].update(amount=1.5),
-            exceptions.InvalidField,
+            "InvalidField",
             r"orders\[0\].uses\[0\].amount: got 1.5, expected an integer",
         ),
         (
             lambda d: d["orders"][0]["uses"][0].update(amount=-1),
-            exceptions.InvalidAmount,
+            "InvalidAmount",
             "an integer from 1",
         ),
         (
             lambda d: d["orders"][0]["uses"][0].update(provider_uuid="host0"),
-            exceptions.InvalidField,
+            "InvalidField",
             "a uuid",
         ),
-        (lambda d: d.update(definitions=[]), exceptions.InvalidField, "plan.definitions"),
+        (lambda d: d.update(definitions=[]), "InvalidField", "plan.definitions"),
         (
             lambda d: d.update(adopted=[HOST, HOST.upper()]),
-            exceptions.DuplicateKey,
+            "DuplicateKey",
             "plan.adopted.*each consumer and provider once",
         ),
-        (lambda d: _definition(d).update(name=" x"), exceptions.InvalidField, "name"),
-        (lambda d: _definition(d).update(name=HOST), exceptions.InvalidName, "no uuid but its own"),
-        (lambda d: _definition(d).update(traits=["HW_NO"]), exceptions.UnknownTrait, "HW_NO"),
+        (lambda d: _definition(d).update(name=" x"), "InvalidField", "name"),
+        (lambda d: _definition(d).update(name=HOST), "InvalidName", "no uuid but its own"),
+        (lambda d: _definition(d).update(traits=["HW_NO"]), "UnknownTrait", "HW_NO"),
         (
             lambda d: _definition(d)["shares"][0].update(factor=0),
-            exceptions.InvalidField,
+            "InvalidField",
             "share factor of host0/cell0: got 0",
         ),
         (
             lambda d: _definition(d)["shares"][0].update(factor=2**31),
-            exceptions.InvalidField,
+            "InvalidField",
             "share factor",
         ),
-        (lambda d: _definition(d).update(traits=["x"]), exceptions.InvalidField, "traits"),
+        (lambda d: _definition(d).update(traits=["x"]), "InvalidField", "traits"),
         (
             lambda d: _definition(d).update(traits=["CUSTOM_A", "CUSTOM_A"]),
-            exceptions.DuplicateKey,
+            "DuplicateKey",
             "each once",
         ),
         (
@@ -281,33 +282,33 @@ def _definition(data: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             lambda d: d["definitions"]["updates"][0].update(removed=["VCPU"]),
-            exceptions.UnknownField,
+            "UnknownField",
             "'removed'",
         ),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(
-    change: Callable[[dict[str, Any]], Any], error: type[Exception], said: str
+    change: Callable[[dict[str, Any]], Any], error: type[Exception] | str, said: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with raises_code(error, match=said):
         Plan.from_dict(_broken(change))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1", "nul", b"\xff", None, 7])
 def test_what_is_no_json_is_refused(text: Any) -> None:
-    with pytest.raises(exceptions.InvalidText, match="plan"):
+    with raises_code("InvalidText", match="plan"):
         Plan.from_json(text)
 
 
 def test_a_key_that_comes_twice_is_refused() -> None:
-    with pytest.raises(exceptions.DuplicateKey, match="each key once"):
+    with raises_code("DuplicateKey", match="each key once"):
         Plan.from_json('{"version": 1, "orders": [], "orders": []}')
 
 
 @pytest.mark.law(8)
 @pytest.mark.parametrize("parts", [("changes", ()), (None, ("order",)), (None, (ConsumerOrder,))])
 def test_a_plan_is_made_of_changes_and_orders(parts: Any) -> None:
-    with pytest.raises(exceptions.InvalidField):
+    with raises_code("InvalidField"):
         Plan(*parts)
 
 
@@ -321,5 +322,5 @@ def test_a_plan_is_made_of_changes_and_orders(parts: Any) -> None:
     ],
 )
 def test_an_expiry_that_is_no_moment_in_utc_is_no_order(until: Any) -> None:
-    with pytest.raises(exceptions.InvalidField, match="expires_at: got"):
+    with raises_code("InvalidField", match="expires_at: got"):
         ConsumerOrder.claim("job", (), expires_at=until)

@@ -15,6 +15,7 @@ from resource_objects import exceptions
 from resource_objects.base import ResourceObject
 from resource_objects.providers import Provider, diff
 from resource_objects.resources.records import InventoryRecord
+from resource_objects.testing.refusals import raises_code
 
 
 def _tree() -> Provider:
@@ -170,7 +171,7 @@ def test_what_was_taken_out_or_in_counts_at_the_next_add() -> None:
 def test_a_refused_change_of_a_child_leaves_its_name_taken() -> None:
     host = _tree()
     child = host.find("host0/gpu0")
-    with pytest.raises(exceptions.InvalidName):
+    with raises_code("InvalidName"):
         child.update(name=" ")
     with pytest.raises(exceptions.InvalidTree, match="host0/gpu0"):
         host.add("host0/gpu0")
@@ -207,7 +208,7 @@ def test_a_kind_that_counts_a_class_twice_is_refused() -> None:
 
 
 def test_finding_what_is_not_there_names_it() -> None:
-    with pytest.raises(exceptions.ProviderNotFound, match=r"gpu9 .* not in the tree of host0"):
+    with raises_code("ProviderNotFound", match=r"gpu9 .* not in the tree of host0"):
         _tree().find("gpu9")
 
 
@@ -318,6 +319,6 @@ def test_a_tree_that_was_read_is_compared_at_its_generation() -> None:
     read = ledger.provider("host0")
     ledger.sync(Provider("host0", "VCPU=16"))
     read.inventories["VCPU"].total = 4
-    with pytest.raises(exceptions.StaleDefinition, match="host0"):
+    with raises_code("StaleDefinition", match="host0"):
         ledger.sync(read)
     assert ledger.usage()["host0", "VCPU"].total == 16

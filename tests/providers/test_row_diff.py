@@ -10,12 +10,12 @@ import pytest
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.providers import Allocation, Provider, Share
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import ConsumerOrder
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.row_diff import diff_rows, holdings, stored_definitions
+from resource_objects.testing.refusals import raises_code
 
 
 def logical(columns: Columns) -> Any:
@@ -109,7 +109,7 @@ def test_a_plan_demands_the_consumers_it_was_made_with() -> None:
         assert plan.orders[1] == ConsumerOrder.release("job-2", claims["job-2"].generation)
         ledger.adjust("job-2", {"host0/cell": "VCPU=1"})
         for dry_run in (True, False):
-            with pytest.raises(exceptions.StaleConsumer, match="job-2"):
+            with raises_code("StaleConsumer", match="job-2"):
                 ledger.apply(plan, dry_run=dry_run)
         assert ledger.held("job-1")
 
@@ -120,7 +120,7 @@ def test_a_plan_is_for_the_definitions_it_was_made_from() -> None:
         ledger.change("host0", traits=["CUSTOM_C"])
         plan = diff_rows(before, Columns())
         for dry_run in (True, False):
-            with pytest.raises(exceptions.StaleDefinition, match="host0"):
+            with raises_code("StaleDefinition", match="host0"):
                 ledger.apply(plan, dry_run=dry_run)
 
 

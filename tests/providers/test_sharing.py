@@ -14,6 +14,7 @@ from resource_objects.providers.dry_run import rehearse
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.provider import check_shares
+from resource_objects.testing.refusals import raises_code
 
 ROOTS = {"a": 1, "b": 1, "c": 1, "d": 2}
 
@@ -43,7 +44,7 @@ def test_flat_shares_within_a_tree_will_do(shares: tuple[str, ...]) -> None:
     ],
 )
 def test_others_will_not(shares: tuple[str, ...], why: str) -> None:
-    with pytest.raises(exceptions.StaleDefinition, match=why):
+    with raises_code("StaleDefinition", match=why):
         check(*shares)
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.statistics import (
     MAX_DECIMAL,
@@ -20,6 +19,7 @@ from resource_objects.providers.statistics import (
     StatisticsOrder,
 )
 from resource_objects.testing.conformance.statistics import BUILDS, LOAD, STATE, UP, VALUES
+from resource_objects.testing.refusals import raises_code
 
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
@@ -79,26 +79,26 @@ def test_a_number_is_exact_and_has_one_form(given: Any, value: Any) -> None:
     ],
 )
 def test_a_value_of_no_type_is_refused(value: Any) -> None:
-    with pytest.raises(exceptions.InvalidField, match=r"^cpu.percent: got .*, expected "):
+    with raises_code("InvalidField", match=r"^cpu.percent: got .*, expected "):
         LOAD(value)
 
 
 @pytest.mark.law(8)
 def test_what_is_no_statistic_is_refused() -> None:
     for name in ("", "a b", "9lives", "ä", "x" * 256, "a\n", 3, None):
-        with pytest.raises(exceptions.InvalidName, match="name of a statistic"):
+        with raises_code("InvalidName", match="name of a statistic"):
             Statistic(name, 1)  # type: ignore[arg-type]
-    with pytest.raises(exceptions.InvalidField, match=r"since of cpu.percent"):
+    with raises_code("InvalidField", match=r"since of cpu.percent"):
         LOAD(1, since=datetime.datetime(2026, 1, 1))
-    with pytest.raises(exceptions.InvalidName, match="source of a statistic"):
+    with raises_code("InvalidName", match="source of a statistic"):
         LOAD(1, source="")
 
 
 @pytest.mark.law(8)
 def test_an_order_has_each_statistic_once() -> None:
-    with pytest.raises(exceptions.DuplicateKey, match="each once"):
+    with raises_code("DuplicateKey", match="each once"):
         StatisticsOrder({"a": (LOAD(1), BUILDS(1), LOAD(2))})
-    with pytest.raises(exceptions.InvalidName, match="source of statistics"):
+    with raises_code("InvalidName", match="source of statistics"):
         StatisticsOrder(source="")
 
 

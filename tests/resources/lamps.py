@@ -13,7 +13,8 @@ from typing import Any, Self
 import pytest
 
 from resource_objects import base, fields
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Inventory, located
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
 from resource_objects.resources.located import Affine
@@ -134,7 +135,7 @@ class LampInventory(Affine, Inventory):
         counts = dict(amount.placed) or dict(self.free)
         there = sum(counts.get(cell, 0) for cell in chosen if allowed is None or cell in allowed)
         if there < amount.count:
-            raise CapacityException.of([Reason(Rule.AFFINITY, amount.count, there, 0, LAMP)])
+            raise CapacityException([Reason(Rule.AFFINITY, amount.count, there, 0, LAMP)])
         return self._fit(amount, near)
 
     def device_counts(self) -> Mapping[int, int]:
@@ -158,7 +159,7 @@ class LampInventory(Affine, Inventory):
             placed += [(cell, count)] if count else []
         if missing:
             every = sum(free.values())
-            raise CapacityException.of([Reason(Rule.CAPACITY, amount.count, every, 0, LAMP)])
+            raise CapacityException([Reason(Rule.CAPACITY, amount.count, every, 0, LAMP)])
         return amount.replace(placed=sorted(placed))
 
     def take(self, assigned: Amount) -> None:

@@ -19,6 +19,7 @@ from resource_objects.resources import (
     resource,
 )
 from resource_objects.resources.records import AmountRecord
+from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
 modest = strategies.amounts(-(2**61), 2**61)
@@ -92,30 +93,30 @@ def test_the_text_form_is_read_and_shown_in_one_way(text: str, shown: str) -> No
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("VCPU", exceptions.InvalidText),
-        ("VCPU=", exceptions.InvalidText),
-        ("=2", exceptions.InvalidResourceClass),
-        ("VCPU=2,", exceptions.InvalidText),
-        (",", exceptions.InvalidText),
-        ("VCPU=two", exceptions.InvalidText),
-        ("VCPU=2.0", exceptions.InvalidText),
-        ("VCPU=1e3", exceptions.InvalidText),
-        ("VCPU=1_000", exceptions.InvalidText),
-        ("VCPU=- 2", exceptions.InvalidText),
-        ("VCPU=\N{FULLWIDTH DIGIT TWO}", exceptions.InvalidText),
-        ("VCPU=9223372036854775808", exceptions.InvalidAmount),
-        ("VCPU=" + "9" * 20, exceptions.InvalidText),
-        ("vcpu=2", exceptions.InvalidResourceClass),
-        ("VCPU=2;DISK_GB=1", exceptions.InvalidText),
-        ("MEMORY=2", exceptions.UnknownResourceClass),
-        ("VCPU=1,VCPU=2", exceptions.DuplicateKey),
-        ("VCPU=1,VCPU=1", exceptions.DuplicateKey),
-        ("VCPU=1," * 10000 + "DISK_GB=1", exceptions.InvalidText),
+        ("VCPU", "InvalidText"),
+        ("VCPU=", "InvalidText"),
+        ("=2", "InvalidResourceClass"),
+        ("VCPU=2,", "InvalidText"),
+        (",", "InvalidText"),
+        ("VCPU=two", "InvalidText"),
+        ("VCPU=2.0", "InvalidText"),
+        ("VCPU=1e3", "InvalidText"),
+        ("VCPU=1_000", "InvalidText"),
+        ("VCPU=- 2", "InvalidText"),
+        ("VCPU=\N{FULLWIDTH DIGIT TWO}", "InvalidText"),
+        ("VCPU=9223372036854775808", "InvalidAmount"),
+        ("VCPU=" + "9" * 20, "InvalidText"),
+        ("vcpu=2", "InvalidResourceClass"),
+        ("VCPU=2;DISK_GB=1", "InvalidText"),
+        ("MEMORY=2", "UnknownResourceClass"),
+        ("VCPU=1,VCPU=2", "DuplicateKey"),
+        ("VCPU=1,VCPU=1", "DuplicateKey"),
+        ("VCPU=1," * 10000 + "DISK_GB=1", "InvalidText"),
     ],
 )
 def test_a_text_that_is_none_is_refused(kind: Any, text: str, error: type[Exception]) -> None:
     for read in (kind, kind.parse, kind.of):
-        with pytest.raises(error) as caught:
+        with raises_code(error) as caught:
             read(text)
         assert isinstance(caught.value, exceptions.InvalidInput)
 
@@ -135,7 +136,7 @@ def test_any_text_is_read_or_refused(kind: Any, text: str) -> None:
 @both_kinds
 @pytest.mark.parametrize("bad", [b"VCPU=1", 3, [], None, {"VCPU": 1}])
 def test_only_text_is_parsed(kind: Any, bad: Any) -> None:
-    with pytest.raises(exceptions.InvalidText):
+    with raises_code("InvalidText"):
         kind.parse(bad)
 
 
@@ -192,7 +193,7 @@ def test_what_amounts_cannot_be_made_of_is_refused(kind: Any, bad: Any) -> None:
 
 @both_kinds
 def test_a_mapping_and_keywords_together_are_refused(kind: Any) -> None:
-    with pytest.raises(exceptions.DuplicateKey):
+    with raises_code("DuplicateKey"):
         kind({"VCPU": 1}, DISK_GB=2)
 
 
@@ -210,12 +211,12 @@ def test_whatever_is_given_is_taken_or_refused(kind: Any, anything: Any) -> None
 
 @pytest.mark.parametrize("holder", [Amounts, Limits])
 def test_an_amount_of_another_kind_than_its_resource_has_is_refused(holder: Any) -> None:
-    with pytest.raises(exceptions.WrongAmountKind, match=r"VCPU: got Colour.*kind IntegerAmount"):
+    with raises_code("WrongAmountKind", match=r"VCPU: got Colour.*kind IntegerAmount"):
         holder({"VCPU": Colour(name="red")})
     primitive = holder(VCPU=1).obj_to_primitive()
     red = Colour(name="red").obj_to_primitive()
     primitive["versioned_object.data"]["by_class"]["VCPU"] = red
-    with pytest.raises(exceptions.WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         holder.obj_from_primitive(primitive)
 
 
@@ -241,7 +242,7 @@ def test_an_absent_limit_is_no_bound_and_zero_is_one() -> None:
 
 
 def test_a_limit_is_not_negative() -> None:
-    with pytest.raises(exceptions.NegativeAmount, match="limit of VCPU"):
+    with raises_code("NegativeAmount", match="limit of VCPU"):
         Limits("VCPU=-1")
 
 
@@ -272,7 +273,7 @@ def test_what_is_not_there_is_a_key_error_and_what_is_no_key_says_so() -> None:
             amounts[key]
     for key in (3, None, ("VCPU",)):
         assert key not in amounts
-        with pytest.raises(exceptions.InvalidResourceClass, match="a resource or its name"):
+        with raises_code("InvalidResourceClass", match="a resource or its name"):
             amounts[key]  # type: ignore[index]
 
 

@@ -26,6 +26,7 @@ from resource_objects.resources import (
     resource,
 )
 from resource_objects.resources.traits import known_traits
+from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
 pytestmark = pytest.mark.law(8)
@@ -171,5 +172,5 @@ def test_a_comparison_is_an_answer_and_never_an_error(one: Any, other: Any) -> N
 @pytest.mark.parametrize("digits", [str(2**64), f"-{2**64}", "9" * 5000, "0" * 5000])
 def test_too_large_a_number_is_told_its_bound(digits: str) -> None:
     for text in (f"VCPU={digits}", f"VCPU=8:reserved={digits}"):
-        with pytest.raises(exceptions.InvalidText, match=f"a whole number within ±{2**63 - 1}"):
+        with raises_code("InvalidText", match=f"a whole number within ±{2**63 - 1}"):
             Inventories(text)

@@ -21,6 +21,7 @@ from resource_objects.resources import (
     standard_resources,
 )
 from resource_objects.resources.traits import known_traits
+from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
 
@@ -53,7 +54,7 @@ def test_a_class_of_a_newer_release_is_there_before_it_is_described(
     assert standard_resources()[-1].name == "QUBIT"
     monkeypatch.undo()
     catalog.forget()
-    with pytest.raises(exceptions.UnknownResourceClass):
+    with raises_code("UnknownResourceClass"):
         resource("QUBIT")
 
 
@@ -76,24 +77,24 @@ def test_any_custom_class_is_there(name: str) -> None:
     ],
 )
 def test_an_unknown_class_suggests_known_ones(name: str, suggested: list[str]) -> None:
-    with pytest.raises(exceptions.UnknownResourceClass) as caught:
+    with raises_code("UnknownResourceClass") as caught:
         resource(name)
     assert caught.value.value == name
     assert any(close in caught.value.expected for close in suggested)
 
 
 def test_where_no_name_is_close_the_custom_name_is_suggested() -> None:
-    with pytest.raises(exceptions.UnknownResourceClass) as of_class:
+    with raises_code("UnknownResourceClass") as of_class:
         resource("Q")
     assert of_class.value.expected == "a standard or CUSTOM_ class, such as CUSTOM_Q"
-    with pytest.raises(exceptions.UnknownTrait) as of_trait:
+    with raises_code("UnknownTrait") as of_trait:
         known_traits(["Q"])
     assert of_trait.value.expected == "a standard or CUSTOM_ trait, such as CUSTOM_Q"
 
 
 @pytest.mark.parametrize("bad", ["", "vcpu", "CUSTOM_", "CUSTOM_a", "A" * 256, 3, None, b"VCPU"])
 def test_a_name_no_class_can_have_is_refused(bad: Any) -> None:
-    with pytest.raises(exceptions.InvalidResourceClass):
+    with raises_code("InvalidResourceClass"):
         resource(bad)
 
 
@@ -160,5 +161,5 @@ def test_only_its_own_kind_is_formatted() -> None:
     vcpu = resource("VCPU")
     with pytest.raises(exceptions.InvalidInventory, match="an IntegerInventory"):
         vcpu.format_inventory(IntegerAmount(1))  # type: ignore[arg-type]
-    with pytest.raises(exceptions.WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         vcpu.format_amount(IntegerInventory(1))  # type: ignore[arg-type]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.resources import Amount, IntegerAmount
 from resource_objects.resources.records import AmountRecord
+from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
 amounts = strategies.integer_amounts(-(2**61), 2**61)
@@ -75,7 +75,7 @@ def test_arithmetic_stays_in_range_or_refuses(a: IntegerAmount, b: IntegerAmount
         if abs(exact) <= MAX_AMOUNT:
             assert operate(a, b).value == exact
         else:
-            with pytest.raises(exceptions.InvalidAmount, match="expected an integer within ±"):
+            with raises_code("InvalidAmount", match="expected an integer within ±"):
                 operate(a, b)
 
 
@@ -84,7 +84,7 @@ def test_the_range_is_symmetric_so_that_every_amount_can_be_given_back() -> None
     smallest = -largest
     assert -smallest == largest
     for outside in (MAX_AMOUNT + 1, -(2**63), 10**100):
-        with pytest.raises(exceptions.InvalidAmount):
+        with raises_code("InvalidAmount"):
             IntegerAmount(outside)
 
 
@@ -92,7 +92,7 @@ def test_the_range_is_symmetric_so_that_every_amount_can_be_given_back() -> None
     "bad", [True, False, 1.0, "1", None, Decimal(1), Fraction(1), 1j, [1], b"1", IntegerAmount(1)]
 )
 def test_what_only_looks_like_a_whole_number_is_refused(bad: Any) -> None:
-    with pytest.raises(exceptions.InvalidAmount) as caught:
+    with raises_code("InvalidAmount") as caught:
         IntegerAmount(bad)
     assert caught.value.value is bad
     assert isinstance(caught.value, ValueError)
@@ -104,7 +104,7 @@ def test_nothing_else_makes_an_amount(anything: Any) -> None:
     if type(anything) is int and abs(anything) <= MAX_AMOUNT:
         assert IntegerAmount(anything).value == anything
     else:
-        with pytest.raises(exceptions.InvalidAmount):
+        with raises_code("InvalidAmount"):
             IntegerAmount(anything)
 
 

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import IntegerAmount, IntegerInventory, IntegerResource
+from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
 
@@ -102,7 +104,7 @@ def test_can_provide_fit_and_consume_agree_and_the_first_two_change_nothing(
     except CapacityException as error:
         refusal = error
     if amount < 0:
-        with pytest.raises(exceptions.NegativeAmount):
+        with raises_code("NegativeAmount"):
             inventory.can_provide(asked, bound)
     else:
         assert inventory.can_provide(asked, bound) is (refusal is None)

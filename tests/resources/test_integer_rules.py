@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, Reason, Rule, UnitRuleViolated
+from resource_objects.exceptions import CapacityException
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, SlotResource
+from resource_objects.testing.refusals import raises_code
 
 
 def fits(inventory: IntegerInventory, amount: int, limit: int | None = None) -> bool:
@@ -104,7 +106,7 @@ def test_unit_rules_bind_what_is_asked_and_not_what_is_given_back(
     inventory = IntegerInventory(16, resource_class="VCPU", **figures)
     assert fits(inventory, amount) is (broken is None)
     if broken is not None:
-        with pytest.raises(UnitRuleViolated) as caught:
+        with raises_code("UnitRuleViolated") as caught:
             inventory.fit(IntegerAmount(amount))
         rule, bound = broken
         assert caught.value.reasons == (Reason(rule, amount, bound, 0, "VCPU"),)
@@ -131,7 +133,7 @@ def test_more_than_is_used_cannot_be_given_back(used: int, amount: int, fitting:
 
 @pytest.mark.parametrize("amount", [-1, -MAX_AMOUNT])
 def test_asking_whether_a_negative_amount_can_be_provided_is_an_error(amount: int) -> None:
-    with pytest.raises(exceptions.NegativeAmount) as caught:
+    with raises_code("NegativeAmount") as caught:
         IntegerInventory(8, used=8).can_provide(IntegerAmount(amount))
     assert isinstance(caught.value, ValueError)
 
@@ -219,9 +221,9 @@ def test_a_refusal_by_limit_says_so() -> None:
 @pytest.mark.parametrize("limit", [4, "4", True, Amounts(), 4.0])
 def test_a_limit_of_another_kind_is_refused(limit: Any) -> None:
     for ask in (IntegerInventory(8).fit, IntegerInventory(8).can_provide):
-        with pytest.raises(exceptions.WrongAmountKind, match="limit"):
+        with raises_code("WrongAmountKind", match="limit"):
             ask(IntegerAmount(1), limit)
-    with pytest.raises(exceptions.NegativeAmount, match="limit"):
+    with raises_code("NegativeAmount", match="limit"):
         IntegerInventory(8).fit(IntegerAmount(1), IntegerAmount(-1))
 
 
@@ -229,7 +231,7 @@ def test_a_limit_of_another_kind_is_refused(limit: Any) -> None:
 def test_an_amount_of_another_kind_is_refused(amount: Any) -> None:
     inventory = IntegerInventory(8)
     for ask in (inventory.fit, inventory.can_provide, inventory.consume):
-        with pytest.raises(exceptions.WrongAmountKind) as caught:
+        with raises_code("WrongAmountKind") as caught:
             ask(amount)
         assert isinstance(caught.value, ValueError)
     assert inventory.used == 0

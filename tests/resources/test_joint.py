@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects import exceptions
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources.numa import NUMATopologyLimit
+from resource_objects.testing.refusals import raises_code
 
 BASE = ro.PagePool(size_kib=4, total=1048576)
 
@@ -83,12 +83,10 @@ def test_all_at_once_is_the_same_as_one_after_the_other(text: str) -> None:
 
 
 def test_a_count_that_disagrees_is_an_error_of_who_asks() -> None:
-    with pytest.raises(
-        exceptions.InvalidRequest, match=r"^PCPU: got IntegerAmount\(8\), expected 4"
-    ):
+    with raises_code("InvalidRequest", match=r"^PCPU: got IntegerAmount\(8\), expected 4"):
         ro.Request("PCPU=8,NUMA_TOPOLOGY=1:dedicated=4")
     inventories = host()
-    with pytest.raises(exceptions.InvalidAmount, match="expected 4, as NUMA_TOPOLOGY says"):
+    with raises_code("InvalidAmount", match="expected 4, as NUMA_TOPOLOGY says"):
         inventories.consume("PCPU=8,NUMA_TOPOLOGY=1:dedicated=4")
     assert inventories == host()
 
@@ -164,7 +162,7 @@ def test_a_limit_on_the_counts_binds_a_topology_too() -> None:
     assert not inventories.can_provide("NUMA_TOPOLOGY=1:shared=2", {"VCPU": 1})
     per_cell = NUMATopologyLimit(vcpus={0: 1, 1: 1})
     assert not inventories.can_provide("NUMA_TOPOLOGY=1:shared=2", {"NUMA_TOPOLOGY": per_cell})
-    with pytest.raises(exceptions.WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         ro.Limits({"NUMA_TOPOLOGY": ro.numa(shared=1)})
 
 
@@ -241,5 +239,5 @@ def test_limits_of_a_topology_have_a_text_form(text: str) -> None:
 def test_two_topologies_do_not_add_up() -> None:
     one = ro.Amounts("NUMA_TOPOLOGY=1:shared=1")
     assert one + ro.Amounts("VCPU=1") == ro.Amounts("VCPU=1,NUMA_TOPOLOGY=1:shared=1")
-    with pytest.raises(exceptions.WrongAmountKind, match="expected amounts that add up"):
+    with raises_code("WrongAmountKind", match="expected amounts that add up"):
         one + one

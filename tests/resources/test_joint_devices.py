@@ -16,12 +16,10 @@ import resource_objects as ro
 from resource_objects.exceptions import (
     CapacityException,
     ForeignAmount,
-    InvalidAmount,
-    Reason,
-    Rule,
     SearchLimitReached,
     Undetermined,
 )
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import located
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
@@ -32,6 +30,7 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import gpu, nic
 from tests.support.numa_reference import has_placement
 from tests.support.pci_reference import fits_together, has_assignment, joint_faults
@@ -285,7 +284,7 @@ def test_counts_bind_both_and_are_taken_once() -> None:
     assert refused(inventories, ask("required")) == ["PCPU asked 1, free 0 of 2"]
     inventories.consume(-assigned)
     assert inventories == place([0, 0, 3], PCPU=2)
-    with pytest.raises(InvalidAmount, match="expected 2, as DEVICES says"):
+    with raises_code("InvalidAmount", match="expected 2, as DEVICES says"):
         inventories.fit({**asked, "PGPU": 3})
 
 

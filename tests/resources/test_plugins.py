@@ -15,6 +15,7 @@ import pytest
 
 from resource_objects import exceptions, plugins
 from resource_objects.resources import Inventories, catalog, resource
+from resource_objects.testing.refusals import raises_code
 from tests.plugin_site import Run
 
 NAMESPACE = catalog.PLUGIN_NAMESPACE
@@ -29,7 +30,7 @@ def refusal(action, *arguments):
     try:
         return repr(action(*arguments))
     except exceptions.ResourceObjectsError as error:
-        return [type(error).__name__, str(error)]
+        return [error.code, str(error)]
 
 def loaded():
     return sorted(name for name in sys.modules if name.startswith("site_plugin."))
@@ -180,7 +181,7 @@ def test_a_kind_of_its_own_goes_over_the_wire_to_a_process_that_never_named_it(r
         ],
         [],
     ]
-    with pytest.raises(exceptions.InvalidPrimitive, match=r"site_plugin\.PortsInventory"):
+    with raises_code("InvalidPrimitive", match=r"site_plugin\.PortsInventory"):
         Inventories.obj_from_primitive(sent[0])  # it is not installed here
 
 

@@ -14,11 +14,10 @@ import pytest
 from resource_objects.exceptions import (
     CapacityException,
     ForeignAmount,
-    Reason,
-    Rule,
     SearchLimitReached,
     Undetermined,
 )
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, IntegerInventory, Inventory, located
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
 from resource_objects.resources.located import cell_map_of
@@ -305,7 +304,7 @@ def test_a_kind_that_refuses_the_cells_it_was_given_is_believed() -> None:
         def fit(self, amount: Amount, limit: Any = None, context: Context = ANYWHERE) -> LampAmount:
             if context.chosen is None:
                 return super().fit(amount, limit, context)
-            raise CapacityException.of([Reason(Rule.UNIT_TAKEN, 1, 0, 1, LAMP, unit="lamp0")])
+            raise CapacityException([Reason(Rule.UNIT_TAKEN, 1, 0, 1, LAMP, unit="lamp0")])
 
     (reason,) = reasons(two_cpu_cells(2), numa(dedicated=1), Moody({0: 1}), LampAmount(1))
     assert reason.rule is Rule.UNIT_TAKEN

@@ -10,10 +10,10 @@ import bcrypt
 import pytest
 import webob
 
-from resource_objects import exceptions
 from resource_objects.rest import application
 from resource_objects.rest.auth import HTTPBasic
 from resource_objects.rest.wsgi import Application
+from resource_objects.testing.refusals import raises_code
 
 WORDS = {"root": "geheim", "ann": "p:w äöü", "bob": "b"}
 
@@ -145,7 +145,7 @@ def test_a_bad_file_of_passwords_is_refused_at_the_start(
 ) -> None:
     passwords, roles = files
     passwords.write_text(said.format(digest=digests["root"]))
-    with pytest.raises(exceptions.InvalidField, match=f"password_file.*{why}") as refused:
+    with raises_code("InvalidField", match=f"password_file.*{why}") as refused:
         HTTPBasic(passwords, roles)
     assert "geheim" not in str(refused.value)
 
@@ -154,15 +154,15 @@ def test_a_bad_file_of_passwords_is_refused_at_the_start(
 def test_a_bad_file_of_roles_is_refused_at_the_start(files: tuple[Path, Path], said: str) -> None:
     passwords, roles = files
     roles.write_text(said)
-    with pytest.raises(exceptions.InvalidField, match=r"roles_file.*line \d: expected user:role"):
+    with raises_code("InvalidField", match=r"roles_file.*line \d: expected user:role"):
         HTTPBasic(passwords, roles)
 
 
 def test_files_are_said_where_they_are_looked_at(files: tuple[Path, Path], tmp_path: Path) -> None:
     passwords, roles = files
-    with pytest.raises(exceptions.InvalidField, match="roles_file: got None"):
+    with raises_code("InvalidField", match="roles_file: got None"):
         application("memory://", auth="http_basic", password_file=passwords)
-    with pytest.raises(exceptions.InvalidField, match="password_file: got "):
+    with raises_code("InvalidField", match="password_file: got "):
         application("memory://", auth="noauth2", password_file=passwords, roles_file=roles)
-    with pytest.raises(exceptions.InvalidField, match="No such file"):
+    with raises_code("InvalidField", match="No such file"):
         HTTPBasic(tmp_path / "nowhere", roles)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import webob
 
-from resource_objects import exceptions
 from resource_objects.rest import application
 from resource_objects.rest.wsgi import Application
+from resource_objects.testing.refusals import raises_code
 from tests.support.served import served
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of what keystonemiddleware is made with
@@ -264,9 +264,9 @@ def test_what_keystone_cannot_be_asked_with_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.conf"
     wrong.write_text("auth_url\n")
     for path in (wrong, tmp_path / "nowhere.conf"):
-        with pytest.raises(exceptions.InvalidField, match="keystone_file: got "):
+        with raises_code("InvalidField", match="keystone_file: got "):
             application("memory://", auth="keystone", keystone_file=path)
-    with pytest.raises(exceptions.InvalidField, match="keystone"):
+    with raises_code("InvalidField", match="keystone"):
         application("memory://", auth="keystone", keystone={"http_connect_timeout": WORD})
-    with pytest.raises(exceptions.InvalidField, match="auth keystone"):
+    with raises_code("InvalidField", match="auth keystone"):
         application("memory://", auth="noauth2", keystone={"auth_url": "x"})

@@ -11,6 +11,7 @@ from resource_objects import exceptions, plugins
 from resource_objects.ledger import Ledger
 from resource_objects.rest import application, metrics
 from resource_objects.rest.metrics import Answered
+from resource_objects.testing.refusals import raises_code
 from tests.rest.conftest import Client
 
 HOST = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
@@ -65,9 +66,9 @@ def test_a_hook_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     hook = metrics.hook_of("lab")
     assert hook is not None
     hook(Answered("GET", "/", 200, 0.1, None, "req-1"))
-    with pytest.raises(exceptions.PluginNotFound, match="installed: lab, text"):
+    with raises_code("PluginNotFound", match="installed: lab, text"):
         application("memory://", auth="noauth2", metrics="other")
-    with pytest.raises(exceptions.InvalidField, match="metrics"):
+    with raises_code("InvalidField", match="metrics"):
         application("memory://", auth="noauth2", metrics="text")
 
 
@@ -82,7 +83,7 @@ def test_the_service_is_well_as_long_as_its_ledger_answers(
     assert set(well.json) == {"now"}
 
     def gone(ledger: Ledger) -> None:
-        raise exceptions.DatabaseUnavailable("postgresql://someone@db.example/placement")
+        raise exceptions.DatabaseError("unavailable", "postgresql://someone@db.example/placement")
 
     monkeypatch.setattr(Ledger, "now", gone)
     ill = client.ask("GET", "/health", headers={"x-auth-token": ""})

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import webob
 
-from resource_objects import exceptions
 from resource_objects.rest import application, errors
 from resource_objects.rest.policy import NAMES, RULES, Policy
 from resource_objects.rest.wsgi import Application
+from resource_objects.testing.refusals import raises_code
 
 PAGE = Path(__file__).parents[2] / "doc" / "source" / "howto" / "who_may.txt"
 
@@ -167,7 +167,7 @@ def test_a_file_replaces_the_rules_that_it_names(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_file_is_refused_at_the_start(tmp_path: Path, text: str, why: str) -> None:
-    with pytest.raises(exceptions.InvalidField, match=why):
+    with raises_code("InvalidField", match=why):
         application("memory://", auth="noauth2", policy=_file(tmp_path, text))
 
 

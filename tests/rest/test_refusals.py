@@ -251,12 +251,12 @@ def test_who_deletes_looks_again_after_a_change(
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (exceptions.DatabaseBusy("lab.db", "x"), (503, "placement.undefined_code")),
-        (exceptions.DatabaseUnavailable("lab.db", "x"), (503, "placement.undefined_code")),
+        (exceptions.DatabaseError("busy", "lab.db", "x"), (503, "placement.undefined_code")),
+        (exceptions.DatabaseError("unavailable", "lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.LostConnection("lab.db", "x"), (503, "placement.undefined_code")),
-        (exceptions.DatabaseFull("lab.db", "x"), (503, "placement.undefined_code")),
-        (exceptions.ReadOnlyDatabase("lab.db", "x"), (503, "placement.undefined_code")),
-        (exceptions.StaleDefinition("host0", "x"), (409, "placement.concurrent_update")),
+        (exceptions.DatabaseError("full", "lab.db", "x"), (503, "placement.undefined_code")),
+        (exceptions.DatabaseError("read-only", "lab.db", "x"), (503, "placement.undefined_code")),
+        (exceptions.Stale("provider", "host0", "x"), (409, "placement.concurrent_update")),
     ],
 )
 def test_what_may_go_better_soon_is_no_failure(

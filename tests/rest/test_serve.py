@@ -14,12 +14,13 @@ import sqlalchemy as sa
 import webob
 from sqlalchemy.pool import NullPool
 
-from resource_objects import clock, exceptions
+from resource_objects import clock
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.cli.main import main
 from resource_objects.rest import application, serving
 from resource_objects.rest.serving import AGAIN, Opening, serve
 from resource_objects.rest.wsgi import Application
+from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.conftest import require_server
 from tests.support.patience import until
@@ -144,16 +145,16 @@ def test_no_header_says_for_whom_or_for_which_path_somebody_asks(service: Served
 
 
 def test_who_believes_any_token_listens_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(exceptions.InvalidField, match=r"bind: got '0\.0\.0\.0:8778'"):
+    with raises_code("InvalidField", match=r"bind: got '0\.0\.0\.0:8778'"):
         serve("sqlite:///lab.db", "0.0.0.0:8778", auth="noauth2")
-    with pytest.raises(exceptions.InvalidField, match="database: got 'memory://'"):
+    with raises_code("InvalidField", match="database: got 'memory://'"):
         serve("memory://", auth="noauth2")
-    with pytest.raises(exceptions.InvalidField, match="workers: got 0"):
+    with raises_code("InvalidField", match="workers: got 0"):
         serve("sqlite:///lab.db", auth="noauth2", workers=0)
-    with pytest.raises(exceptions.InvalidField, match="statsd: got 'here'"):
+    with raises_code("InvalidField", match="statsd: got 'here'"):
         serve("sqlite:///lab.db", auth="noauth2", statsd="here")
     monkeypatch.setenv("LISTEN_PID", str(os.getpid()))  # systemd hands over sockets, of any address
-    with pytest.raises(exceptions.InvalidField, match=r"bind: got '127\.0\.0\.1:8778'"):
+    with raises_code("InvalidField", match=r"bind: got '127\.0\.0\.1:8778'"):
         serve("sqlite:///lab.db", auth="noauth2")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.exceptions import InvalidField
 from resource_objects.rest import application
+from resource_objects.testing.refusals import raises_code
 from tests.rest.conftest import Client
 
 HOST = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
@@ -80,9 +80,9 @@ def test_a_body_that_cannot_be_is_refused(client: Client, body: bytes, status: i
 
 
 def test_what_is_no_way_of_authentication_is_refused() -> None:
-    with pytest.raises(InvalidField, match="auth: got 'none', expected one of noauth2"):
+    with raises_code("InvalidField", match="auth: got 'none', expected one of noauth2"):
         application("memory://", auth="none")
-    with pytest.raises(InvalidField, match="policy: got '/no/file'"):
+    with raises_code("InvalidField", match="policy: got '/no/file'"):
         application("memory://", auth="noauth2", policy="/no/file")
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import Provider
+from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 from tests.support.drawing import Drawing, Held, draw
 from tests.support.lengths import examples
@@ -197,12 +198,12 @@ WRONG = {
 def test_a_wrong_drawing_says_where_and_what_was_expected(what: str) -> None:
     text, line, expected = WRONG[what]
     where = "lab.txt" if line is None else f"lab.txt, line {line}"
-    with pytest.raises(exceptions.InvalidText) as caught:
+    with raises_code("InvalidText") as caught:
         Drawing.parse(text, source="lab.txt")
     assert caught.value.what == where
     assert expected in caught.value.expected
 
 
 def test_what_is_held_is_of_the_trees() -> None:
-    with pytest.raises(exceptions.InvalidText, match="of a provider of the trees"):
+    with raises_code("InvalidText", match="of a provider of the trees"):
         Drawing((Provider("a", "VCPU=1"),), (Held("job-1", "b", "VCPU", 1),))

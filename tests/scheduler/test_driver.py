@@ -12,6 +12,7 @@ from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
 from resource_objects.providers import ServerGroup
 from resource_objects.scheduler import Pipeline, RequestSpec, Scheduler
+from resource_objects.testing.refusals import raises_code
 
 WEIGHERS = {"free": {"VCPU": 1}}
 
@@ -124,7 +125,7 @@ def test_what_cannot_be_asked_is_refused_by_name(lab, arguments, named):
 def test_who_holds_something_already_is_not_placed_again(lab):
     lab.claim("a", {"host0": "VCPU=1"})
     for consumers in (["a"], ["b", "a"]):
-        with pytest.raises(exceptions.ConsumerExists):
+        with raises_code("ConsumerExists"):
             Scheduler(lab).select_destinations("VCPU=1", consumers=consumers)
     assert lab.snapshot().used("VCPU") == 1
 
@@ -567,5 +568,5 @@ def test_two_filters_of_one_name_are_refused():
         def refuses(self, host, spec):
             return None
 
-    with pytest.raises(exceptions.DuplicateKey, match="Quiet"):
+    with raises_code("DuplicateKey", match="Quiet"):
         Pipeline.of([Quiet(), Quiet()])

@@ -18,6 +18,7 @@ from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.states import HostStates
+from resource_objects.testing.refusals import raises_code
 from tests.scheduler import fleets
 
 
@@ -240,7 +241,7 @@ def test_every_operator(text, met, not_met):
 
 @pytest.mark.parametrize("text", [">= five", ">=", "<or>", "<in>", "< 5", "=> 5", "== NaN"])
 def test_a_condition_that_cannot_be(text):
-    with pytest.raises(exceptions.InvalidText, match="condition"):
+    with raises_code("InvalidText", match="condition"):
         ValueCondition.parse(text)
 
 

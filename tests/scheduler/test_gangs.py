@@ -15,6 +15,7 @@ from resource_objects.providers import ServerGroup
 from resource_objects.requests import Gang, Member
 from resource_objects.scheduler import HostState, HostStates, RequestSpec, Scheduler
 from resource_objects.scheduler.gangs import PlacedGang, levels_of, place_gang
+from resource_objects.testing.refusals import raises_code
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -49,7 +50,7 @@ def test_a_gang_is_claimed_in_one_place(ledger: ro.Ledger) -> None:
     assert held == {f"job/worker-{n}": "ann" for n in range(4)}
     hosts = {one.provider for claim in placed.claims.values() for one in claim.allocations}
     assert hosts == {"r0-0", "r0-1"}
-    with pytest.raises(exceptions.ConsumerExists):
+    with raises_code("ConsumerExists"):
         place_gang(ledger, workers(2), "job")
 
 
@@ -73,9 +74,9 @@ def test_what_each_alternative_lacks_is_told(ledger: ro.Ledger) -> None:
         "worker asked 9, fits 8 (VCPU asked 18, free 16)",
         "rack r0: worker asked 5, fits 4 (VCPU asked 10, free 8)",
     ]
-    with pytest.raises(exceptions.InvalidRequest, match="at least one gang"):
+    with raises_code("InvalidRequest", match="at least one gang"):
         place_gang(ledger, [], "job")
-    with pytest.raises(exceptions.InvalidRequest, match="'row'"):
+    with raises_code("InvalidRequest", match="'row'"):
         place_gang(ledger, workers(1, together="row"), "job")
 
 
@@ -126,7 +127,7 @@ def test_a_scheduler_places_a_gang_by_its_filters(ledger: ro.Ledger) -> None:
     assert {one.project for one in ledger.consumers()} == {"p"}
     with pytest.raises(exceptions.NoCandidates):
         scheduler.place_gang(workers(5), "other", only=["r0-0", "r0-1"])
-    with pytest.raises(exceptions.InvalidRequest, match="at least one gang"):
+    with raises_code("InvalidRequest", match="at least one gang"):
         scheduler.place_gang([])
 
 

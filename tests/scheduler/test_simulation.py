@@ -32,6 +32,7 @@ from resource_objects.scheduler.simulation import (
 from resource_objects.scheduler.simulation.trace import CPU, GPU, GPU_PART, MEMORY, PARTS
 from resource_objects.scheduler.weighers.fragments import Task, Usual, fragmentation, growth
 from resource_objects.testing.conformance.races import processes
+from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.support.patience import until
 
@@ -200,29 +201,29 @@ def test_a_trace_is_hosts_with_gpus_and_jobs_with_requests(tmp_path: Path) -> No
     ],
 )
 def test_a_line_with_a_fault_is_named(tmp_path: Path, jobs: str, told: str) -> None:
-    with pytest.raises(exceptions.InvalidTrace, match=told):
+    with raises_code("InvalidTrace", match=told):
         read(tmp_path, "a,4000,8192,2,T4\n", jobs)
 
 
 def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "hosts.csv").write_text("sn,cpu_milli,gpu\n")
-    with pytest.raises(exceptions.InvalidTrace, match=r"line 1: got 'memory_mib'"):
+    with raises_code("InvalidTrace", match=r"line 1: got 'memory_mib'"):
         Trace.read(tmp_path / "hosts.csv", tmp_path / "hosts.csv")
 
 
 def test_nothing_to_pack_is_said(tmp_path: Path) -> None:
     trace = read(tmp_path, "a,4000,8192,0,\n", "j,2000,1024,0,0,5,9\n")
-    with pytest.raises(exceptions.InvalidTrace, match="no GPUs"):
+    with raises_code("InvalidTrace", match="no GPUs"):
         pack(trace, "fgd")
-    with pytest.raises(exceptions.InvalidField, match="one of random, best-fit, fgd"):
+    with raises_code("InvalidField", match="one of random, best-fit, fgd"):
         pack(trace, "worst")
     trace = Trace.generated(hosts=1, jobs=9)
     for load in (0, -1, float("nan"), float("inf"), "1"):
-        with pytest.raises(exceptions.InvalidField, match="load"):
+        with raises_code("InvalidField", match="load"):
             pack(trace, load=load)
-    with pytest.raises(exceptions.InvalidField, match="seed"):
+    with raises_code("InvalidField", match="seed"):
         pack(trace, seed=-1)
-    with pytest.raises(exceptions.InvalidTrace, match="no GPUs"):
+    with raises_code("InvalidTrace", match="no GPUs"):
         pack(Trace((), ()))
 
 
@@ -339,9 +340,9 @@ def test_jobs_are_placed_by_the_filters_and_weighers_of_a_scheduler() -> None:
 
 def test_a_share_that_is_none_is_refused() -> None:
     trace = Trace.generated(hosts=1, jobs=1)
-    with pytest.raises(exceptions.InvalidField, match="processes"):
+    with raises_code("InvalidField", match="processes"):
         replay_by_processes("memory://", trace, 0)
-    with ro.connect() as ledger, pytest.raises(exceptions.InvalidField, match="share"):
+    with ro.connect() as ledger, raises_code("InvalidField", match="share"):
         replay(ledger, trace, share=(2, 2))
 
 
@@ -359,7 +360,7 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
         done = {"pack": replay(ledger, trace)}
         plots.plot_replays(done, trace.gpu_parts, tmp_path / "held.png")
     assert (tmp_path / "held.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(exceptions.InvalidTrace, match="at least one packing"):
+    with raises_code("InvalidTrace", match="at least one packing"):
         plots.plot_packings([], tmp_path / "none.svg")
 
 

@@ -13,6 +13,7 @@ from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.states import HostStates
+from resource_objects.testing.refusals import raises_code
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_a_multiplier_below_zero_is_refused_where_it_makes_no_sense(name):
     settings = {"multiplier": -1}
     if name == "fragmentation":
         settings["workload"] = {"PGPU=1": 1}
-    with pytest.raises(exceptions.InvalidField, match=f"multiplier of {name}: got -1"):
+    with raises_code("InvalidField", match=f"multiplier of {name}: got -1"):
         Pipeline.of((), {name: settings})
 
 

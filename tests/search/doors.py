@@ -61,7 +61,7 @@ def outcome(action, *arguments, **more):
     except exceptions.CapacityException as refusal:
         return sorted({_SINCE.sub("since", str(reason)) for reason in refusal.reasons})
     except exceptions.ResourceObjectsError as error:
-        return type(error).__name__
+        return error.code
     return "done"
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.provider import Share
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.search import Snapshot

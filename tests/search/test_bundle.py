@@ -17,6 +17,7 @@ from resource_objects import exceptions
 from resource_objects.cli.what_if import bundle_text
 from resource_objects.search import Order, Snapshot
 from resource_objects.search.bundle import PARTS, answer_of, shown
+from resource_objects.testing.refusals import raises_code
 from tests.search.doors import WORLDS, Doors
 from tests.support.drawn_bundles import drawn
 from tests.support.drawn_cases import DrawnCase
@@ -156,7 +157,7 @@ def test_an_order_and_limits_are_said_in_a_file():
         assert said(again.ask()) == said(snapshot.candidates("VCPU=2", **options))
         assert "under the limit of 6 (job-1 holds 6)" in str(again.ask().explain())
         weighed = Order(weigh=lambda fleet, request, trees: trees)
-        with pytest.raises(exceptions.InvalidText, match="an order that a file can say"):
+        with raises_code("InvalidText", match="an order that a file can say"):
             snapshot.bundle("VCPU=2", order=weighed)
 
 
@@ -178,36 +179,36 @@ def _changed(data, *way, to):
     ("way", "to", "error"),
     [
         (["version"], 2, exceptions.UnsupportedVersion),
-        (["more"], 2, exceptions.UnknownField),
-        (["tables"], {}, exceptions.InvalidText),
-        (["tables", "providers", "name"], "host0", exceptions.InvalidText),
-        (["tables", "providers", "name"], [], exceptions.InvalidRow),
-        (["tables", "inventories", "total", 0], "8", exceptions.InvalidText),
-        (["tables", "inventories", "total", 0], 2**70, exceptions.InvalidText),
-        (["tables", "inventories", "provider_id", 0], 99, exceptions.InvalidRow),
-        (["tables", "traits", "trait", 0], 8, exceptions.InvalidText),
-        (["tables", "traits", "colour"], [], exceptions.InvalidText),
+        (["more"], 2, "UnknownField"),
+        (["tables"], {}, "InvalidText"),
+        (["tables", "providers", "name"], "host0", "InvalidText"),
+        (["tables", "providers", "name"], [], "InvalidRow"),
+        (["tables", "inventories", "total", 0], "8", "InvalidText"),
+        (["tables", "inventories", "total", 0], 2**70, "InvalidText"),
+        (["tables", "inventories", "provider_id", 0], 99, "InvalidRow"),
+        (["tables", "traits", "trait", 0], 8, "InvalidText"),
+        (["tables", "traits", "colour"], [], "InvalidText"),
         (["request"], "VCPU=1", exceptions.InvalidInput),
-        (["options", "budget"], "many", exceptions.InvalidText),
-        (["options", "limit"], True, exceptions.InvalidText),
-        (["options", "order"], 3, exceptions.InvalidText),
-        (["options", "order"], {"by": "best"}, exceptions.InvalidRequest),
-        (["options", "order"], {"colour": "red"}, exceptions.UnknownField),
-        (["options", "limits"], ["host0"], exceptions.InvalidText),
+        (["options", "budget"], "many", "InvalidText"),
+        (["options", "limit"], True, "InvalidText"),
+        (["options", "order"], 3, "InvalidText"),
+        (["options", "order"], {"by": "best"}, "InvalidRequest"),
+        (["options", "order"], {"colour": "red"}, "UnknownField"),
+        (["options", "limits"], ["host0"], "InvalidText"),
         (["options", "limits"], {"host0": {"VCPU": -1}}, exceptions.InvalidInput),
-        (["options"], [], exceptions.InvalidText),
-        (["now"], "yesterday", exceptions.InvalidText),
-        (["at"], "nobody", exceptions.ProviderNotFound),
+        (["options"], [], "InvalidText"),
+        (["now"], "yesterday", "InvalidText"),
+        (["at"], "nobody", "ProviderNotFound"),
     ],
 )
 def test_a_file_that_somebody_edited_is_refused_by_what_is_wrong(way, to, error):
     with lab() as ledger:
         data = json.loads(ledger.snapshot().bundle("VCPU=1").to_json())
     _changed(data, *way, to=to)
-    with pytest.raises(error):
+    with raises_code(error):
         Snapshot.load(json.dumps(data))
 
 
 def test_what_no_search_takes_is_no_option():
-    with lab() as ledger, pytest.raises(exceptions.InvalidText, match="colour"):
+    with lab() as ledger, raises_code("InvalidText", match="colour"):
         ledger.snapshot().bundle("VCPU=1", colour="red")

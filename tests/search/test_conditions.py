@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Provider
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.search.conditions.base import Partial

@@ -6,7 +6,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import PCIInventory, PCIResource

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import Columns, TraitColumns
 from resource_objects.providers.disabled import Disabled
+from resource_objects.reasons import Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.search import Snapshot
 from tests.search.test_against_reference import fleets, requests

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.testing.refusals import raises_code
 from tests.search import device_fleets, numa_fleets
 from tests.search.doors import WORLDS, counted, kept, told
 from tests.support.lengths import examples
@@ -89,7 +90,7 @@ def test_a_search_that_ends_early_is_no_no():
 def test_nobody_is_there_and_nobody_of_that_name():
     with lab(4) as ledger:
         assert str(ledger.snapshot().rehearse_drain("host0")) == "nobody is there"
-        with pytest.raises(exceptions.ProviderNotFound):
+        with raises_code("ProviderNotFound"):
             ledger.snapshot().rehearse_drain("host9")
 
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from resource_objects import exceptions
 from resource_objects.requests import Request
 from resource_objects.search.conditions import base
+from resource_objects.testing.refusals import raises_code
 from tests.search import generated
 from tests.search.compatibility_cases import CASES, Case, told, tree
 from tests.support import enumerator, fleets, naive_search
@@ -32,7 +32,7 @@ def test_every_row_of_the_table_has_a_case() -> None:
 
 def test_an_unknown_tree_is_an_error_by_ours_and_nothing_by_theirs() -> None:
     columns, request = columns_of([tree("h", "VCPU=4")]), Request("VCPU=1", in_tree="i")
-    with pytest.raises(exceptions.ProviderNotFound, match="i"):
+    with raises_code("ProviderNotFound", match="i"):
         enumerator.candidates(columns, request)
     assert enumerator.candidates(columns, request, base.PLACEMENT) == []
 

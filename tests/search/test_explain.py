@@ -11,14 +11,15 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.scheduler import Scheduler
 from resource_objects.search import Snapshot, explain
 from resource_objects.search.outlook import Outlook
 from resource_objects.search.telling import ManyTold
 from resource_objects.search.unheld import UnheldFleet
+from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 
 A, B, C = "CUSTOM_A", "CUSTOM_B", "CUSTOM_C"
@@ -635,7 +636,7 @@ def test_of_hosts_that_lack_as_much_the_first_in_natural_order_are_nearest():
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.0, "3", None])
 def test_how_many_come_nearest_is_a_number(count):
-    with pytest.raises(exceptions.InvalidRequest, match="nearest"):
+    with raises_code("InvalidRequest", match="nearest"):
         explained(host(), "VCPU=99").nearest(count)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
 from resource_objects.search.conditions.base import Cut

@@ -9,9 +9,9 @@ import inspect
 
 import pytest
 
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import Columns
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.search.outlook import Outlook

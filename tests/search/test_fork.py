@@ -8,6 +8,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.testing.refusals import raises_code
 from tests.search.doors import WORLDS, kept, outcome, told
 
 
@@ -68,10 +69,10 @@ def test_what_was_found_before_a_change_is_refused_with_who_holds_it(lab):
 
 def test_a_consumer_takes_once_and_who_holds_nothing_gives_nothing_back(lab):
     scenario = lab.snapshot().fork()
-    with pytest.raises(exceptions.ConsumerExists):
+    with raises_code("ConsumerExists"):
         scenario.claim("job-1", scenario.candidates("VCPU=1"))
     scenario.release("job-1")
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         scenario.release("job-1")
     scenario.claim("job-1", scenario.candidates("VCPU=1"))
     assert len(scenario) == 2
@@ -81,7 +82,7 @@ def test_what_is_out_of_service_is_not_taken_in_a_scenario_either(lab):
     found = list(lab.snapshot().candidates("VCPU=1"))
     lab.disable("host1", reason="fan")
     scenario = lab.snapshot().fork()
-    with pytest.raises(exceptions.ProviderDisabled, match="fan"):
+    with raises_code("ProviderDisabled", match="fan"):
         scenario.claim("job-2", found[1])
     assert not len(scenario)
 
@@ -89,7 +90,7 @@ def test_what_is_out_of_service_is_not_taken_in_a_scenario_either(lab):
 @pytest.mark.parametrize("wrong", [[], {"host0": "VCPU=1"}, "VCPU=1", None, [3]])
 def test_only_what_was_found_is_taken(lab, wrong):
     scenario = lab.snapshot().fork()
-    with pytest.raises((exceptions.InvalidAmount, exceptions.NoCandidates)):
+    with raises_code("InvalidAmount", exceptions.NoCandidates):
         scenario.claim("job-2", wrong)
     assert not len(scenario)
 
@@ -108,7 +109,7 @@ def test_limits_bind_a_claim_as_they_bound_the_search(lab):
         scenario.claim("late", one, limits={"host1": "VCPU=2"})
     with pytest.raises(exceptions.CapacityException, match="asked 2, free 1 under the limit of 2"):
         scenario.move("new-0", one, limits={"host1": "VCPU=2"})
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         scenario.claim("late", found, limits={"host9": "VCPU=2"})
     assert len(scenario) == 2
 
@@ -122,7 +123,7 @@ def test_it_goes_back_to_when_there_were_so_many_changes(lab):
     for number in range(3):
         scenario.claim(f"new-{number}", scenario.candidates("VCPU=2"))
     for wrong in (-1, 5, "1", True):
-        with pytest.raises(exceptions.InvalidField, match="undo"):
+        with raises_code("InvalidField", match="undo"):
             scenario.undo(wrong)
     scenario.undo(to=4)
     assert len(scenario) == 4
@@ -134,7 +135,7 @@ def test_it_goes_back_to_when_there_were_so_many_changes(lab):
 
 def test_there_is_nothing_to_undo_where_nothing_was_done(lab):
     scenario = lab.snapshot().fork()
-    with pytest.raises(exceptions.InvalidField, match="undo"):
+    with raises_code("InvalidField", match="undo"):
         scenario.undo()
 
 

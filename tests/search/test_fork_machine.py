@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 from resource_objects import exceptions
 from resource_objects.requests import Gang, Member
 from resource_objects.search import Snapshot
+from resource_objects.testing.refusals import raises_code
 from tests.search import device_fleets, numa_fleets
 from tests.search.doors import Blind, Doors, counted, told
 
@@ -92,7 +93,7 @@ class Forks(RuleBasedStateMachine):
         scenario, pictures = self._one(which)
         if not back or not len(scenario):
             if not len(scenario):
-                with pytest.raises(exceptions.InvalidField):
+                with raises_code("InvalidField"):
                     scenario.undo()
             return
         for number in [number for number in pictures if number > max(0, len(scenario) - back)]:

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Gang, Member, RequestGroup
 from resource_objects.resources.pci import DeviceSpec
 from resource_objects.search.conditions.base import Cut
 from resource_objects.search.gangs import GangFit
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 LEVELS = {"rack": ("r0", "r1"), "row": ("w0",)}
@@ -145,12 +147,12 @@ def test_levels_lie_within_each_other(ledger: ro.Ledger) -> None:
     )
     gang = Gang([Member("worker", "VCPU=1", count=2)], at_most={"rack": 1, "row": 1})
     crossing = {**LEVELS, "row": ["w0", "w1"]}
-    with pytest.raises(exceptions.InvalidRequest, match="row w0 across rack r0"):
+    with raises_code("InvalidRequest", match="row w0 across rack r0"):
         ledger.snapshot().fit_gang(gang, levels=crossing)
     ledger.sync(host("d", "VCPU=8", "r0", "r1"))
-    with pytest.raises(exceptions.InvalidRequest, match="d in r0 and in r1"):
+    with raises_code("InvalidRequest", match="d in r0 and in r1"):
         fit_of(ledger, Gang([Member("worker", "VCPU=1")], together="rack"))
-    with pytest.raises(exceptions.InvalidRequest, match="'room', expected one that aggregates"):
+    with raises_code("InvalidRequest", match="'room', expected one that aggregates"):
         fit_of(ledger, Gang([Member("worker", "VCPU=1")], together="room"))
 
 
@@ -431,7 +433,7 @@ class Without:
 
     def __init__(self, fleet: Any, refused: str) -> None:
         self.refused, self.fleet = fleet.hosts.index(refused), fleet
-        self.rule = exceptions.Rule.FILTER
+        self.rule = Rule.FILTER
 
     def mask(self) -> Any:
         found = np.ones(len(self.fleet.hosts), dtype=np.bool_)
@@ -447,7 +449,7 @@ class Without:
     def holds(self, tree: int) -> bool:
         return tree != self.refused
 
-    def reasons(self, host: Any) -> list[exceptions.Reason]:
+    def reasons(self, host: Any) -> list[Reason]:
         return []
 
 
@@ -501,7 +503,7 @@ def test_who_stays_together_is_told_of_its_own_place(ledger: ro.Ledger) -> None:
     ],
 )
 def test_a_gang_that_cannot_be_is_refused_at_the_door(said: Mapping[str, Any], told: str) -> None:
-    with pytest.raises(exceptions.InvalidRequest, match=told):
+    with raises_code("InvalidRequest", match=told):
         Gang.from_dict(said)
 
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.providers import partitions
+from resource_objects.reasons import Rule
+from resource_objects.testing.refusals import raises_code
 
 THOUSANDTHS = "CUSTOM_PGPU_THOUSANDTHS"
 SLICES = {"CUSTOM_SLICE": 7, "CUSTOM_MEM": 8}
@@ -86,7 +87,7 @@ def test_parts_are_what_is_left_of_a_device() -> None:
         (line,) = ledger.snapshot().host_usage()
     assert (line["PGPU"].used, line["PGPU"].parts) == (1, (Fraction(4, 7),))
     assert str(line) == ("gpu0: PGPU 1 of 1, 0 and 4/7 of one free; job-1 PGPU 3/7")
-    with pytest.raises(exceptions.InvalidName, match="VCPU"):
+    with raises_code("InvalidName", match="VCPU"):
         line["VCPU"]
 
 
@@ -113,9 +114,9 @@ def test_only_some_hosts_and_consumers() -> None:
         assert [one.host for one in kept.host_usage("host10")] == ["host10"]
         (line,) = kept.host_usage(consumers=["job-1"])
         assert (line["VCPU"].used, [one.consumer for one in line.holders]) == (3, ["job-1"])
-        with pytest.raises(exceptions.ProviderNotFound, match="nowhere"):
+        with raises_code("ProviderNotFound", match="nowhere"):
             kept.host_usage("nowhere")
-        with pytest.raises(exceptions.InvalidName):
+        with raises_code("InvalidName"):
             kept.host_usage(consumers="job-1")
 
 
@@ -125,7 +126,7 @@ def test_a_refusal_of_whole_devices_names_every_holder_with_true_figures(seed: i
     rows = list(ledger.usage())
     told = ledger.snapshot().candidates("PGPU=4", limit=None).explain()
     for host, reasons in told.by_host():
-        whole = [one for one in reasons if one.rule is exceptions.Rule.NOT_WHOLE]
+        whole = [one for one in reasons if one.rule is Rule.NOT_WHOLE]
         own = [row for row in rows if row.provider.startswith(f"{host}/gpu")]
         gpus = [row for row in own if row.resource_class == "PGPU"]
         in_parts = {

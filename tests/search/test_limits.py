@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers import Provider
+from resource_objects.reasons import Reason, Rule
 from resource_objects.search.snapshot import Snapshot
 from resource_objects.testing.conformance.suite import host_of
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.numa_hosts import cells
 from tests.search import device_fleets, generated, numa_fleets, oracle
 from tests.support import naive_search
@@ -263,16 +264,16 @@ def test_what_was_found_under_limits_is_claimed_under_them(ledger):
 @pytest.mark.parametrize(
     ("limits", "error"),
     [
-        ({"nobody": "VCPU=1"}, exceptions.ProviderNotFound),
-        ({"host0": "VCPU=-1"}, exceptions.NegativeAmount),
-        ({"host0": "VPCU=1"}, exceptions.UnknownResourceClass),
-        ({"host0": 1}, exceptions.InvalidField),
-        (ro.Limits(VCPU=1), exceptions.InvalidField),
+        ({"nobody": "VCPU=1"}, "ProviderNotFound"),
+        ({"host0": "VCPU=-1"}, "NegativeAmount"),
+        ({"host0": "VPCU=1"}, "UnknownResourceClass"),
+        ({"host0": 1}, "InvalidField"),
+        (ro.Limits(VCPU=1), "InvalidField"),
     ],
 )
 def test_what_is_no_limit_is_refused(ledger, limits, error):
     ledger.sync(Provider("host0", "VCPU=8"))
-    with pytest.raises(error):
+    with raises_code(error):
         ledger.snapshot().candidates("VCPU=1", limits=limits)
 
 

@@ -8,10 +8,11 @@ from fractions import Fraction
 import pytest
 
 import resource_objects as ro
-from resource_objects import base, exceptions, fields, plugins
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects import base, fields, plugins
+from resource_objects.exceptions import CapacityException
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, Inventory, Resource, catalog
 from resource_objects.resources.abstract import on_class_or_instance
@@ -20,6 +21,7 @@ from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
 from resource_objects.resources.weakening import Step, Weakening, stated
+from resource_objects.testing.refusals import raises_code
 
 LANE = "CUSTOM_LANE"
 
@@ -79,7 +81,7 @@ class RingInventory(Located, Inventory):
         for switch in ids:
             if self.totals[switch] - self.used[switch] >= amount.lanes:
                 return amount.replace(switch=switch)
-        raise CapacityException.of(
+        raise CapacityException(
             Reason(Rule.CAPACITY, amount.lanes, self.totals[n], self.used[n], LANE, cell=n)
             for n in ids
         )
@@ -210,7 +212,7 @@ def test_it_is_found_and_claimed():
 def test_a_count_agrees_with_it_or_is_refused():
     snapshot = kept(host(4, 8)).snapshot()
     assert len(snapshot.candidates("CUSTOM_LANE=6,CUSTOM_RING=6")) == 1
-    with pytest.raises(exceptions.InvalidRequest):
+    with raises_code("InvalidRequest"):
         snapshot.candidates("CUSTOM_LANE=7,CUSTOM_RING=6")
 
 

@@ -18,6 +18,7 @@ from resource_objects import exceptions
 from resource_objects.ledger.demand import merged_request
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
+from resource_objects.reasons import Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
@@ -385,7 +386,7 @@ def test_every_host_that_is_refused_is_told_why_and_no_other(compatibility):
         for reason in (each for reasons in told.values() for each in reasons):
             rules.add(reason.rule)
             assert set((reason.group or "").split(", ")) <= suffixes | {""}, seed
-            assert reason.rule is not exceptions.Rule.CAPACITY or reason.requested > reason.free
+            assert reason.rule is not Rule.CAPACITY or reason.requested > reason.free
     assert len(rules) > 10
 
 

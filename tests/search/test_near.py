@@ -12,11 +12,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects import exceptions, search
-from resource_objects.exceptions import Rule
+from resource_objects import search
 from resource_objects.host import read_environment
 from resource_objects.providers import partitions
 from resource_objects.providers.columns import Columns
+from resource_objects.reasons import Rule
+from resource_objects.testing.refusals import raises_code
 from tests.search import oracle
 from tests.search.compatibility_cases import tree
 from tests.support import enumerator
@@ -548,13 +549,13 @@ def test_an_affinity_without_a_topology_is_refused_with_the_word_that_was_meant(
     ledger: ro.Ledger, policy: str
 ) -> None:
     picture = ledger.snapshot()
-    with pytest.raises(exceptions.InvalidRequest) as refused:
+    with raises_code("InvalidRequest") as refused:
         picture.candidates(f"VCPU=1,DEVICES=2*PGPU@{policy}")
     assert str(refused.value) == (
         f"DEVICES: got '2*PGPU@{policy}', expected no affinity, near='numa' in the request "
         "(--near numa) instead, or a topology beside it to be near to"
     )
-    with pytest.raises(exceptions.InvalidRequest, match="expected no affinity, or a topology"):
+    with raises_code("InvalidRequest", match="expected no affinity, or a topology"):
         picture.candidates(ro.Request("DEVICES=2*PGPU@required", near="numa"))
 
 

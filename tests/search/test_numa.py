@@ -10,11 +10,11 @@ from hypothesis import given, settings
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
 from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.provider import Share
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory
 from resource_objects.resources.context import Context
@@ -26,6 +26,7 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.search import Snapshot
+from resource_objects.testing.refusals import raises_code
 from tests.search import numa_fleets
 from tests.support import naive_search
 from tests.support.lengths import examples, some
@@ -137,7 +138,7 @@ def test_the_definitions_it_was_decided_on_are_those_of_cells_and_host():
     assert {uuid for uuid, _ in found.generations} == {tree.uuid, tree.children[0].uuid}
     tree.children[0].traits = [NEAR]
     ledger.sync(tree)
-    with pytest.raises(exceptions.StaleDefinition):
+    with raises_code("StaleDefinition"):
         ledger.claim("job", found, if_generation=True)
 
 
@@ -162,7 +163,7 @@ def test_counts_that_agree_are_not_asked_for_again(counts):
 
 
 def test_counts_that_do_not_agree_are_refused():
-    with pytest.raises(exceptions.InvalidRequest, match=r"PCPU: got .*5.*, expected 4"):
+    with raises_code("InvalidRequest", match=r"PCPU: got .*5.*, expected 4"):
         kept().snapshot().candidates("PCPU=5,NUMA_TOPOLOGY=2:dedicated=4")
 
 
@@ -192,7 +193,7 @@ def test_what_is_taken_of_the_host_bounds_what_its_cells_give():
 
 def test_a_negative_topology_is_no_request():
     (found,) = kept().snapshot().candidates("NUMA_TOPOLOGY=1:dedicated=1")
-    with pytest.raises(exceptions.InvalidRequest):
+    with raises_code("InvalidRequest"):
         kept().snapshot().candidates({TOPOLOGY: -found.located[TOPOLOGY]})
 
 

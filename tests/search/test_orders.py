@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects import connect, devices, exceptions
+from resource_objects import connect, devices
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.search.order import MOST, Options, Order
+from resource_objects.testing.refusals import raises_code
 from tests.ledger.device_hosts import FUNCTION, card, host_of
 from tests.search import device_fleets, numa_fleets
 from tests.support.columns import columns_of
@@ -267,13 +268,13 @@ def test_a_limit_takes_the_first_in_any_order(order, seed, limit, case):
     ids=str,
 )
 def test_what_is_no_order_is_refused_by_name(given_, told):
-    with pytest.raises(exceptions.InvalidRequest, match=f"^{told}: "):
+    with raises_code("InvalidRequest", match=f"^{told}: "):
         Order("pack", **given_)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.0, True, "1"], ids=str)
 def test_what_is_no_seed_is_refused(seed):
-    with pytest.raises(exceptions.InvalidRequest, match="seed"):
+    with raises_code("InvalidRequest", match="seed"):
         snapshot(Provider("h", "VCPU=1")).candidates("VCPU=1", seed=seed)
 
 

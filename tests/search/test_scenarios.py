@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects import exceptions
 from resource_objects.providers import Provider
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
+from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 from tests.support.naive_search import candidate_faults, hosts_that_fit
 
@@ -302,12 +302,12 @@ def test_a_class_that_nobody_has_has_no_candidates():
 @pytest.mark.parametrize("options", [{"limit": 0}, {"limit": True}, {"limit": "3"}, {"limit": -1},
                                      {"budget": 0}, {"budget": None}, {"budget": 1.5}])  # fmt: skip
 def test_limit_and_budget_are_at_least_one(options):
-    with pytest.raises(exceptions.InvalidRequest, match=f"{next(iter(options))}: got"):
+    with raises_code("InvalidRequest", match=f"{next(iter(options))}: got"):
         Snapshot(columns_of([])).candidates("VCPU=1", **options)
 
 
 def test_a_request_that_cannot_be_is_refused_here_too():
-    with pytest.raises(exceptions.InvalidRequest):
+    with raises_code("InvalidRequest"):
         Snapshot(columns_of([])).candidates("")
-    with pytest.raises(exceptions.UnknownResourceClass):
+    with raises_code("UnknownResourceClass"):
         Snapshot(columns_of([])).candidates("CPU=1")

@@ -8,6 +8,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.resources.pci import Device
 from resource_objects.search.script import VERBS, Change, read_script
+from resource_objects.testing.refusals import raises_code
 from tests.search.doors import told
 
 
@@ -133,6 +134,6 @@ def test_names_may_have_what_shells_quote(lab):
     ],
 )
 def test_what_is_no_change_is_refused_by_its_line(line, told_of):
-    with pytest.raises(exceptions.InvalidText, match="line 2: got") as refused:
+    with raises_code("InvalidText", match="line 2: got") as refused:
         read_script(f"release job\n{line}")
     assert told_of in str(refused.value)

@@ -6,12 +6,13 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import ShareColumns
 from resource_objects.providers.provider import Share
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
+from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 from tests.support.naive_search import candidate_faults, hosts_that_fit
 
@@ -434,7 +435,7 @@ def test_confined_to_a_cell_the_host_still_binds():
 
 
 def test_a_place_that_is_not_there_is_refused():
-    with pytest.raises(exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         Snapshot(columns_of([numa()]), at="nowhere")
 
 
@@ -444,7 +445,7 @@ def test_a_place_that_is_not_there_is_refused():
 def test_a_share_of_what_is_not_there_is_refused(row):
     columns = columns_of([numa()])
     odd = ShareColumns(*([value] for value in row), [1])
-    with pytest.raises(exceptions.InvalidRow):
+    with raises_code("InvalidRow"):
         Snapshot(type(columns)(columns.providers, columns.inventories, shares=odd))
 
 

@@ -25,6 +25,7 @@ from resource_objects.providers.columns import (
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
+from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 
 
@@ -229,28 +230,28 @@ def replaced(table, **columns):
 @pytest.mark.parametrize(
     ("columns", "error"),
     [
-        (replaced("providers", name=["host0"]), exceptions.InvalidRow),
-        (replaced("inventories", provider_id=[77] * 10), exceptions.InvalidRow),
-        (replaced("traits", provider_id=[-1] * 8), exceptions.InvalidRow),
-        (replaced("providers", parent_id=[77] * 10), exceptions.InvalidRow),
+        (replaced("providers", name=["host0"]), "InvalidRow"),
+        (replaced("inventories", provider_id=[77] * 10), "InvalidRow"),
+        (replaced("traits", provider_id=[-1] * 8), "InvalidRow"),
+        (replaced("providers", parent_id=[77] * 10), "InvalidRow"),
         (replaced("providers", parent_id=[1, 0, 0, 0, 0, None, 5, 5, 5, 5]),
          exceptions.InvalidTree),
-        (Columns(traits=TraitColumns([1], ["CUSTOM_A"])), exceptions.InvalidRow),
-        (Columns(aggregates=AggregateColumns([1], ["rack"])), exceptions.InvalidRow),
-        (Columns(aggregates=AggregateColumns([1], [])), exceptions.InvalidRow),
-        (Columns(shares=ShareColumns([1], ["VCPU"], [1], ["VCPU"], [])), exceptions.InvalidRow),
-        (Columns(units=UnitColumns([1], ["cpu0"], ["VCPU"], [])), exceptions.InvalidRow),
+        (Columns(traits=TraitColumns([1], ["CUSTOM_A"])), "InvalidRow"),
+        (Columns(aggregates=AggregateColumns([1], ["rack"])), "InvalidRow"),
+        (Columns(aggregates=AggregateColumns([1], [])), "InvalidRow"),
+        (Columns(shares=ShareColumns([1], ["VCPU"], [1], ["VCPU"], [])), "InvalidRow"),
+        (Columns(units=UnitColumns([1], ["cpu0"], ["VCPU"], [])), "InvalidRow"),
     ],
 )  # fmt: skip
 def test_columns_that_do_not_belong_together_are_refused(columns, error):
-    with pytest.raises(error):
+    with raises_code(error):
         Snapshot(columns)
 
 
 def test_an_allocation_of_nobody_is_refused_when_the_holders_are_asked():
     columns = Columns(*[getattr(fleet(1), n) for n in ("providers", "inventories", "traits")],
                       AllocationColumns([99], ["PGPU"], ["job"], [1]))  # fmt: skip
-    with pytest.raises(exceptions.InvalidRow):
+    with raises_code("InvalidRow"):
         str(Snapshot(columns).candidates("PGPU=2").explain())
 
 
@@ -262,7 +263,7 @@ def test_who_does_not_say_when_it_reported_is_read_all_the_same():
     assert list(Snapshot(columns).candidates("PGPU=1")) == list(
         Snapshot(plain).candidates("PGPU=1")
     )
-    with pytest.raises(exceptions.InvalidRow):
+    with raises_code("InvalidRow"):
         Snapshot(Columns(told._replace(reported_at=[None])))
 
 

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from resource_objects import base, exceptions
+from resource_objects import base
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
 from resource_objects.requests import Request, RequestGroup
@@ -14,6 +14,7 @@ from resource_objects.resources import Amount, Amounts, IntegerAmount
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search import Snapshot, problem
 from resource_objects.search.problem import Wanted, located_of, wanted
+from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 
 
@@ -81,18 +82,18 @@ def test_what_locates_a_count_adds_nothing_to_it(ask):
 
 
 def test_a_count_that_does_not_agree_is_refused(ask):
-    with pytest.raises(exceptions.InvalidRequest, match="VCPU: got 5, expected 4, as the amount"):
+    with raises_code("InvalidRequest", match="VCPU: got 5, expected 4, as the amount"):
         wanted(ask([("VCPU", 4), ("MEMORY_MB", 1)], VCPU=5))
 
 
 @pytest.mark.parametrize("records", [[], [("VCPU", 0), ("DISK_GB", 1)], [("CUSTOM_BOX", -1)]])
 def test_an_amount_that_counts_nothing_is_refused(ask, records):
-    with pytest.raises(exceptions.WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         wanted(ask(records))
 
 
 def test_a_sum_beyond_64_bits_is_refused(ask):
-    with pytest.raises(exceptions.InvalidRequest):
+    with raises_code("InvalidRequest"):
         wanted(ask([("VCPU", 2**63 - 1), ("VCPU", 1)]))
 
 

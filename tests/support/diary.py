@@ -48,7 +48,7 @@ class Diary:
 
     def refused(self, operation: str, error: BaseException) -> None:
         """Note that it was refused: nothing may have been done."""
-        self._line(refused=operation, error=type(error).__name__)
+        self._line(refused=operation, error=getattr(error, "code", type(error).__name__))
 
     def lost(self, operation: str) -> None:
         """Note that nobody knows whether it was done."""

@@ -56,6 +56,7 @@ from resource_objects.providers.definition import merge_changes
 from resource_objects.providers.orders import Operation, Write
 from resource_objects.providers.provider import MAX_DEPTH, Share
 from resource_objects.resources import IntegerInventory, Inventories, Inventory, resource
+from resource_objects.testing.refusals import is_one_of
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -126,9 +127,9 @@ class Words:
             except ValueError as error:
                 raise self.wrong(word, "what JSON has between quotation marks") from error
 
-    def wrong(self, value: object, expected: str) -> exceptions.InvalidText:
+    def wrong(self, value: object, expected: str) -> exceptions.InvalidInput:
         """Return the error of this line."""
-        return exceptions.InvalidText(self.where, value, expected)
+        return exceptions.InvalidInput("text", self.where, value, expected)
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -166,7 +167,7 @@ def read_line(text: str, where: str) -> Line:
     """Return what a line without its branches says.
 
     :param where: what is read, for errors
-    :raises InvalidText: if it is no such line
+    :raises InvalidInput: if it is no such line
     :raises InvalidInput: for a value that cannot be, such as an unknown class or trait
     """
     words = Words(text, where)
@@ -339,7 +340,7 @@ class _Node:
 def read(text: str, source: str, first_line: int) -> tuple[tuple[Provider, ...], tuple[Held, ...]]:
     """Return the roots that are drawn, and what is held of them.
 
-    :raises InvalidText: naming the line
+    :raises InvalidInput: naming the line
     """
     tops = _tops(text, source, first_line)
     for node in tops:
@@ -350,7 +351,7 @@ def read(text: str, source: str, first_line: int) -> tuple[tuple[Provider, ...],
         for root in roots:
             root.check_shares()
     except exceptions.InvalidTree as error:
-        raise exceptions.InvalidText(source, error.value, error.expected) from error
+        raise exceptions.InvalidInput("text", source, error.value, error.expected) from error
     return roots, tuple(making.held)
 
 
@@ -364,9 +365,9 @@ def _tops(text: str, source: str, first_line: int) -> list[_Node]:
         where = f"{source}, line {number}"
         prefix, depth, rest = _branches(written.rstrip(), where)
         if depth > len(above):
-            raise exceptions.InvalidText(where, rest, "a line above it that it belongs to")
+            raise exceptions.InvalidInput("text", where, rest, "a line above it that it belongs to")
         if depth > MAX_DEPTH:
-            raise exceptions.InvalidText(where, depth, f"at most {MAX_DEPTH} levels")
+            raise exceptions.InvalidInput("text", where, depth, f"at most {MAX_DEPTH} levels")
         node = _Node(_line(rest, where), where, prefix)
         (above[depth - 1].children if depth else tops).append(node)
         above[depth:] = [node]
@@ -378,12 +379,14 @@ def _branches(written: str, where: str) -> tuple[str, int, str]:
     at = 0
     while written[at : at + 1] in _STARTS:
         if not any(written[at : at + 4] in forms for forms in _WRITTEN.values()):
-            raise exceptions.InvalidText(
-                where, written, "branches of four columns each, such as '├── ' or '+-- '"
+            raise exceptions.InvalidInput(
+                "text", where, written, "branches of four columns each, such as '├── ' or '+-- '"
             )
         at += 4
     if at and written[at - 4 : at] in (*_WRITTEN[PAST], NOTHING):
-        raise exceptions.InvalidText(where, written, "a branch before the name, or no space")
+        raise exceptions.InvalidInput(
+            "text", where, written, "a branch before the name, or no space"
+        )
     return written[:at], at // 4, written[at:]
 
 
@@ -391,9 +394,9 @@ def _line(rest: str, where: str) -> Line:
     try:
         return read_line(rest, where)
     except exceptions.InvalidInput as error:
-        if isinstance(error, exceptions.InvalidText) and error.what == where:
+        if is_one_of(error, "InvalidText") and error.what == where:
             raise
-        raise exceptions.InvalidText(where, error.value, error.expected) from error
+        raise exceptions.InvalidInput("text", where, error.value, error.expected) from error
 
 
 def _check(node: _Node, before: str = "", expected: str = "") -> None:
@@ -401,7 +404,9 @@ def _check(node: _Node, before: str = "", expected: str = "") -> None:
     parts = [expected[at : at + 4] for at in range(0, len(expected), 4)]
     for place, part in enumerate(parts):
         if node.prefix[4 * place : 4 * place + 4] not in _WRITTEN[part]:
-            raise exceptions.InvalidText(node.where, node.prefix, f"the branches {expected!r}")
+            raise exceptions.InvalidInput(
+                "text", node.where, node.prefix, f"the branches {expected!r}"
+            )
     for child in node.children:
         is_last = child is node.children[-1]
         below, branch = (NOTHING, LAST) if is_last else (PAST, MIDDLE)
@@ -419,7 +424,7 @@ class _Making:
         """Yield the providers that a line stands for, each with all below it."""
         for name in _names(node, parent):
             if name in self._names:
-                raise exceptions.InvalidText(node.where, name, "each provider once")
+                raise exceptions.InvalidInput("text", node.where, name, "each provider once")
             self._names.add(name)
             provider = self._made(node, name)
             below = [one for child in node.children for one in self.all_of(child, name)]
@@ -432,7 +437,9 @@ class _Making:
         try:
             return Provider(name, **made)
         except exceptions.InvalidInput as error:
-            raise exceptions.InvalidText(node.where, error.value, error.expected) from error
+            raise exceptions.InvalidInput(
+                "text", node.where, error.value, error.expected
+            ) from error
 
 
 def _names(node: _Node, parent: str | None) -> Iterator[str]:
@@ -443,7 +450,9 @@ def _names(node: _Node, parent: str | None) -> Iterator[str]:
         return
     if name.startswith("/"):
         if parent is None:
-            raise exceptions.InvalidText(node.where, name, "a name: there is no provider above")
+            raise exceptions.InvalidInput(
+                "text", node.where, name, "a name: there is no provider above"
+            )
         name = parent + name
     match = _RANGE.match(name)
     if match is None:
@@ -451,8 +460,8 @@ def _names(node: _Node, parent: str | None) -> Iterator[str]:
         return
     before, low, high, after = match.groups()
     if not 0 <= int(high) - int(low) < MAX_RANGE:
-        raise exceptions.InvalidText(
-            node.where, name, f"a range upwards, of at most {MAX_RANGE} names"
+        raise exceptions.InvalidInput(
+            "text", node.where, name, f"a range upwards, of at most {MAX_RANGE} names"
         )
     for number in range(int(low), int(high) + 1):
         yield f"{before}{number:0{len(low)}}{after}"
@@ -485,7 +494,9 @@ def build(ledger: Ledger, roots: Iterable[Provider], held: Iterable[Held]) -> No
 def _sync(ledger: Ledger, roots: list[Provider]) -> None:
     try:
         ledger.sync(*roots)
-    except exceptions.CountedTwice:
+    except exceptions.Conflict as error:
+        if not error.is_about("pool"):
+            raise
         kept = {
             root.name: root for root in trees(ledger.backend.read(*(one.name for one in roots)))
         }
@@ -529,7 +540,9 @@ class Drawing:
         places = {provider.name: place for place, provider in enumerate(self.walk())}
         for one in self.held:
             if one.provider not in places or one.amount < 1:
-                raise exceptions.InvalidText("drawing", one, "above 0, of a provider of the trees")
+                raise exceptions.InvalidInput(
+                    "text", "drawing", one, "above 0, of a provider of the trees"
+                )
         order = sorted(
             self.held,
             key=lambda one: (
@@ -546,7 +559,7 @@ class Drawing:
 
         :param source: where the text is from, and ``first_line`` the number of its first line, for
             errors
-        :raises InvalidText: if it is no drawing; names the line and what was expected there
+        :raises InvalidInput: if it is no drawing; names the line and what was expected there
         """
         roots, held = read(text, source, first_line)
         return cls(roots, held)
@@ -570,7 +583,7 @@ class Drawing:
 
         What is held may be more than there is, as after a shrink.
 
-        :raises ProviderExists, InvalidTree: as ``ledger.sync``
+        :raises AlreadyExists, InvalidTree: as ``ledger.sync``
         """
         build(ledger, self.roots, self.held)
 

@@ -125,13 +125,15 @@ def search_options(text: str, where: str) -> dict[str, Any]:
 def option_nodes(text: str, where: str) -> dict[str, ast.expr]:
     """Return the expressions of what is said of a search, by name.
 
-    :raises InvalidText: for what is no option
+    :raises InvalidInput: for what is no option
     """
     call = _expression(f"options({text})", where)
     assert isinstance(call, ast.Call)
     found = {word.arg: word.value for word in call.keywords if word.arg}
     if call.args or len(found) < len(call.keywords) or not set(found) <= set(_OPTIONS):
-        raise exceptions.InvalidText(where, text, f"of {', '.join(_OPTIONS)}: name=value, ...")
+        raise exceptions.InvalidInput(
+            "text", where, text, f"of {', '.join(_OPTIONS)}: name=value, ..."
+        )
     return found
 
 
@@ -139,7 +141,7 @@ def _expression(text: str, where: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise exceptions.InvalidText(where, text, "what Python reads") from error
+        raise exceptions.InvalidInput("text", where, text, "what Python reads") from error
 
 
 def _value(node: ast.expr, where: str) -> Any:
@@ -154,7 +156,7 @@ def _value(node: ast.expr, where: str) -> Any:
         return ast.literal_eval(node)
     except (ValueError, RecursionError) as error:
         expected = f"literals and {', '.join(_CALLS)}"
-        raise exceptions.InvalidText(where, _source(node), expected) from error
+        raise exceptions.InvalidInput("text", where, _source(node), expected) from error
 
 
 def _source(node: ast.expr) -> str:
@@ -211,23 +213,23 @@ def _taken(candidate: Candidate, request: Request) -> list[Taken]:
 def candidate_key(line: str, where: str) -> tuple[str, frozenset[Taken]]:
     """Return what a line says of a candidate, in whatever order it says it.
 
-    :raises InvalidText: if it is no such line
+    :raises InvalidInput: if it is no such line
 
     >>> candidate_key("host0: PGPU=1 of gpu0 (a)", "line 1")
     ('host0', frozenset({('a', 'gpu0', 'PGPU=1')}))
     """
     host, colon, rest = line.partition(": ")
     if not colon:
-        raise exceptions.InvalidText(where, line, "host: AMOUNTS of PROVIDER (GROUP), ...")
+        raise exceptions.InvalidInput("text", where, line, "host: AMOUNTS of PROVIDER (GROUP), ...")
     parts: list[Taken] = []
     for part in _NEXT.split(rest.strip()):
         match = _PART.match(part)
         if match is None or not (match["amounts"] or match["suffix"]):
-            raise exceptions.InvalidText(where, part, "AMOUNTS of PROVIDER (GROUP)")
+            raise exceptions.InvalidInput("text", where, part, "AMOUNTS of PROVIDER (GROUP)")
         amounts = str(Amounts(match["amounts"])) if match["amounts"] else ""
         parts.append((match["suffix"] or "", match["name"], amounts))
     if len(set(parts)) < len(parts):
-        raise exceptions.InvalidText(where, line, "each part once")
+        raise exceptions.InvalidInput("text", where, line, "each part once")
     return host.strip(), frozenset(parts)
 
 
@@ -235,7 +237,9 @@ def amounts_of(text: str, where: str) -> dict[str, Amounts]:
     """Return what is taken of whom: ``VCPU=1 of host0, PGPU=1 of gpu0``."""
     _, parts = candidate_key(f"somewhere: {text}", where)
     if any(suffix or not amounts for suffix, _, amounts in parts):
-        raise exceptions.InvalidText(where, text, "AMOUNTS of PROVIDER, ... without groups")
+        raise exceptions.InvalidInput(
+            "text", where, text, "AMOUNTS of PROVIDER, ... without groups"
+        )
     found: dict[str, Amounts] = {}
     for _, provider, amounts in sorted(parts):
         found[provider] = found.get(provider, Amounts()) + Amounts(amounts)
@@ -330,7 +334,7 @@ class Ask:
             found = run.ledger.snapshot().candidates(request, **options)
             lines = [told(candidate, request) for candidate in found]
         except exceptions.ResourceObjectsError as error:
-            said = f"{type(error).__name__}: {error}"
+            said = f"{error.code}: {error}"
             if answer.error is None or not _says(said, answer.error):
                 run.fail(where, [answer.error or "\n".join(answer.candidates) or "none"], [said])
             return
@@ -376,7 +380,7 @@ class Claim:
                 raise exceptions.NoCandidates("nothing was asked before")
             claim = run.ledger.claim(self.consumer, what)
         except exceptions.ResourceObjectsError as error:
-            said = f"{type(error).__name__}: {error}"
+            said = f"{error.code}: {error}"
             if self.refused is None or not _says(said, self.refused):
                 run.fail(self.where, [self.refused or "a claim"], [said])
         else:
@@ -476,7 +480,7 @@ class DrawnCase:
         """Return what a text says.
 
         :param source: where it is from, for errors
-        :raises InvalidText: naming the line and what was expected there
+        :raises InvalidInput: naming the line and what was expected there
         """
         return cls(source, **_Reader(text, source).read())
 
@@ -562,8 +566,8 @@ class _Reader:
     def _where(self, number: int) -> str:
         return f"{self._source}, line {number}"
 
-    def _wrong(self, number: int, value: str, expected: str) -> exceptions.InvalidText:
-        return exceptions.InvalidText(self._where(number), value, expected)
+    def _wrong(self, number: int, value: str, expected: str) -> exceptions.InvalidInput:
+        return exceptions.InvalidInput("text", self._where(number), value, expected)
 
     def read(self) -> dict[str, Any]:
         """Return the fields of the scenario."""

@@ -184,7 +184,7 @@ def candidates(columns: Columns, request: Request, rows: Semantics | None = None
     Cost: the product of all choices, for every tree.
 
     :param rows: the rules; None for those that the request says
-    :raises ProviderNotFound: if a group is ``in_tree`` of an unknown one, by our rules
+    :raises NotFound: if a group is ``in_tree`` of an unknown one, by our rules
 
     >>> from resource_objects.providers import Provider
     >>> from tests.support.columns import columns_of
@@ -209,7 +209,7 @@ def tree_of(kept: Kept, group: RequestGroup, rows: Semantics) -> int | None:
         return None
     number = kept.named(group.in_tree)
     if number is None and rows.refuses_unknown_trees:
-        raise exceptions.ProviderNotFound(group.in_tree, "there is no such provider")
+        raise exceptions.NotFound("provider", group.in_tree, "there is no such provider")
     return -1 if number is None else kept.root(number)
 
 

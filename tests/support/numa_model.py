@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason
 from resource_objects.ledger import Ledger
+from resource_objects.reasons import Reason
 from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyAmount,

@@ -51,7 +51,7 @@ def _claim(local: ro.Ledger, remote: ro.Ledger, roots: list[ro.Provider]) -> Non
             job, wanted = str(uuid.uuid4()), {place.name: {name: inventory.used}}
             try:
                 local.claim(job, wanted)
-            except (exceptions.CapacityException, exceptions.InvalidAmount):
+            except (exceptions.CapacityException, exceptions.InvalidInput):
                 continue
             remote.claim(job, wanted)
 
@@ -68,7 +68,7 @@ def answers(snapshot: ro.Snapshot, asked: ro.Request) -> tuple[set[Any], list[st
     try:
         found = snapshot.candidates(asked, limit=None)
     except exceptions.ResourceObjectsError as error:
-        return set(), [type(error).__name__]
+        return set(), [error.code]
     every = {
         (
             one.host,

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from fractions import Fraction
 from typing import Any
 
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import REMOVED
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.conditions.base import semantics_of
 from tests.support.columns import Kept, Place

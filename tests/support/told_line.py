@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import RequestGroup
 from tests.support.enumerator import HostReading
 from tests.support.told import LOCATED, Rows, condition_of, counts_of, words_of

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.columns import Columns
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.numa import (
     CellUsage,
     GuestCell,

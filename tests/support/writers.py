@@ -54,7 +54,7 @@ _UNITS = tuple(f"cpu{number}" for number in range(6))
 #: Consumers of its own that a writer keeps.
 _MOST_OWN = 8
 #: Nobody knows whether these did something.
-UNSURE = (exceptions.LostConnection, exceptions.DatabaseUnavailable)
+UNSURE = (exceptions.LostConnection, "DatabaseUnavailable")
 
 
 def hot_hosts() -> list[Provider]:
@@ -111,7 +111,9 @@ def _open(task: Task) -> Backend | None:
     while not Path(task.stop).exists():
         try:
             return task.backend_class.open(task.url)
-        except UNSURE:
+        except exceptions.DatabaseError as error:
+            if not error.matches(*UNSURE):
+                raise
             time.sleep(0.1)
     return None
 
@@ -147,8 +149,10 @@ class Writer:
             if not self._disk:
                 self._look()
             do()
-        except UNSURE:  # of what is read before a write
-            time.sleep(0.05)
+        except exceptions.DatabaseError as error:
+            if not error.matches(*UNSURE):
+                raise
+            time.sleep(0.05)  # it was read before a write
 
     def _look(self) -> None:
         """Find out where things are."""
@@ -174,13 +178,14 @@ class Writer:
         while True:
             try:
                 claims = self._backend.commit(write)
-            except UNSURE:
-                self._diary.lost(write.operation.id)
-                if self._chance.random() < 0.2 or Path(self._task.stop).exists():
-                    self._forget(orders)
-                    return None
-                time.sleep(self._chance.uniform(0, 0.05))
             except (exceptions.CapacityException, exceptions.LedgerError) as error:
+                if error.matches(*UNSURE):
+                    self._diary.lost(write.operation.id)
+                    if self._chance.random() < 0.2 or Path(self._task.stop).exists():
+                        self._forget(orders)
+                        return None
+                    time.sleep(self._chance.uniform(0, 0.05))
+                    continue
                 self._diary.refused(write.operation.id, error)
                 self._disk.clear()  # perhaps it is somewhere else now
                 return None

@@ -256,7 +256,7 @@ class Life(RuleBasedStateMachine):
         if host not in self.kept or is_held:
             try:
                 self.tracker.remove(host)
-            except (ro.exceptions.ProviderNotFound, ro.exceptions.ProviderInUse):
+            except (ro.exceptions.NotFound, ro.exceptions.InUse):
                 return
             raise AssertionError(f"{host} was removed")
         self.tracker.remove(host)

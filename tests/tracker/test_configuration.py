@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects.exceptions import InvalidConfiguration
+from resource_objects import exceptions
 from resource_objects.host.tracker import (
     Driver,
     FindingKind,
@@ -20,6 +20,7 @@ from resource_objects.host.tracker import (
     ResourceTracker,
 )
 from resource_objects.host.tracker.configuration import COMPUTE_NODE, ProviderEntry
+from resource_objects.testing.refusals import raises_code
 from tests.tracker.test_drivers import BOX, MachineDriver, Reading
 
 UUID = "5213b75d-9260-42a6-b236-f39b0fd10561"
@@ -310,7 +311,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_file_with_a_fault_is_refused_naming_its_line(case: str) -> None:
     text, expected = WRONG[case]
-    with pytest.raises(InvalidConfiguration) as raised:
+    with raises_code("InvalidConfiguration") as raised:
         ProviderConfiguration.parse(text, file="f.yaml")
     assert str(raised.value).startswith("f.yaml, ")
     assert expected in str(raised.value)
@@ -334,7 +335,7 @@ def test_damaged_text_is_a_configuration_or_one_error(
     for place, length, bit in changes:
         at = place % (len(text) + 1)
         text = text[:at] + bit + text[at + length :]
-    with contextlib.suppress(InvalidConfiguration):
+    with contextlib.suppress(exceptions.InvalidInput):
         found = ProviderConfiguration.parse(text)
         assert ProviderConfiguration.parse(str(found)) == found
 
@@ -357,7 +358,7 @@ def test_the_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: pa
 
 
 def test_a_provider_of_two_files_is_refused_naming_both(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InvalidConfiguration, match=r"^b.yaml, line 6, name: .* a.yaml, line 6"):
+    with raises_code("InvalidConfiguration", match=r"^b.yaml, line 6, name: .* a.yaml, line 6"):
         ProviderConfiguration.load(written(tmp_path, a_yaml=OF_NOVA, b_yaml=OF_NOVA))
 
 
@@ -365,10 +366,10 @@ def test_a_folder_without_files_says_nothing_and_none_at_all_is_refused(
     tmp_path: pathlib.Path,
 ) -> None:
     assert ProviderConfiguration.load(tmp_path) == ProviderConfiguration()
-    with pytest.raises(InvalidConfiguration, match=r"provider configuration .*/away: got 'No such"):
+    with raises_code("InvalidConfiguration", match=r"provider configuration .*/away: got 'No such"):
         ProviderConfiguration.load(tmp_path / "away")
     (tmp_path / "folder.yaml").mkdir()
-    with pytest.raises(InvalidConfiguration, match=r"folder\.yaml: got 'Is a directory'"):
+    with raises_code("InvalidConfiguration", match=r"folder\.yaml: got 'Is a directory'"):
         ProviderConfiguration.load(tmp_path)
 
 

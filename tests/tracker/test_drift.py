@@ -10,6 +10,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.host.tracker import FindingKind, MigrationKind, ResourceTracker
+from resource_objects.testing.refusals import raises_code
 from tests.tracker.agents import Agent, Word
 
 K = FindingKind
@@ -77,7 +78,7 @@ def test_a_plan_that_came_too_late_does_nothing(
     driver.running["box"] = {"vm-2": None}
     plan = tracker.drift().plan
     ledger.adjust("vm-1", {"box": "VCPU=1"})
-    with pytest.raises(ro.exceptions.StaleConsumer):
+    with raises_code("StaleConsumer"):
         ledger.apply(plan)
 
 

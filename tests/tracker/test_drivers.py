@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects.exceptions import DuplicateKey, InvalidInput, PluginError
+from resource_objects.exceptions import InvalidInput, PluginError
 from resource_objects.host import provider_tree
 from resource_objects.host.facts import (
     MIB,
@@ -40,6 +40,7 @@ from resource_objects.host.tracker.drivers.machine import put_found
 from resource_objects.host.tracker.extending import ExtendedDriver
 from resource_objects.providers import diff
 from resource_objects.providers.partitions import add_partition
+from resource_objects.testing.refusals import raises_code
 from tests.host import trees
 from tests.host.libvirt_xml import Connection
 
@@ -593,7 +594,7 @@ def test_one_wrong_node_holds_up_no_other(ledger: ro.Ledger) -> None:
         "nodes[4]": "uuid of node {'power_state'",
         "nodes[5]": "uuid of node node-5",
     }
-    with pytest.raises(DuplicateKey, match="name of a node: got 'node-6'"):
+    with raises_code("DuplicateKey", match="name of a node: got 'node-6'"):
         BareMetalDriver(wrong).get_available_resource(twice)
 
 
@@ -659,7 +660,7 @@ def test_what_are_no_nodes_is_refused(nodes: Any) -> None:
 
 
 def test_a_node_that_was_not_there_is_not_found() -> None:
-    with pytest.raises(ro.exceptions.ProviderNotFound, match="no node of this agent"):
+    with raises_code("ProviderNotFound", match="no node of this agent"):
         BareMetalDriver([node(0)]).get_available_resource("node-1")
 
 

@@ -19,6 +19,7 @@ from resource_objects.host.tracker.reconcile import CONTESTED
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.resources.pci import PCIInventory
+from resource_objects.testing.refusals import raises_code
 from tests.tracker.agents import Agent, Word
 
 pytestmark = pytest.mark.law(2)
@@ -61,7 +62,7 @@ def _takes(name: str) -> Callable[[Provider], None]:
 WRONG: dict[str, tuple[Word, FindingKind, str]] = {
     "raises": (OSError("no such node"), K.DRIVER_FAILED, "OSError: no such node"),
     "database": (
-        ro.exceptions.DatabaseUnavailable("its own"),
+        ro.exceptions.DatabaseError("unavailable", "its own"),
         K.DRIVER_FAILED,
         "its own cannot be opened",
     ),
@@ -265,7 +266,7 @@ def test_a_host_that_the_driver_does_not_name(ledger: ro.Ledger) -> None:
     report = ResourceTracker(ledger, driver).update_available_resource("lab", "bax")
     assert [(one.host, one.kind) for one in report.findings] == [("bax", K.UNKNOWN_HOST)]
     assert report.changed == ("lab",)
-    with pytest.raises(ro.exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         ResourceTracker(ledger, driver).compute_node("bax")
 
 
@@ -585,12 +586,15 @@ def test_a_ledger_that_is_gone_ends_the_look(ledger: ro.Ledger) -> None:
     tracker = ResourceTracker(ledger, driver)
     tracker.update_available_resource()
     ledger.close()
-    with pytest.raises(ro.exceptions.LedgerClosed):
+    with raises_code("LedgerClosed"):
         tracker.update_available_resource()
 
 
-class Unavailable(ro.exceptions.DatabaseUnavailable):
+class Unavailable(ro.exceptions.DatabaseError):
     """The database, gone for a moment."""
+
+    def __init__(self, name: str = "lab.db") -> None:
+        super().__init__("unavailable", name)
 
 
 def test_what_was_done_before_the_ledger_was_gone_is_told(
@@ -611,7 +615,7 @@ def test_what_was_done_before_the_ledger_was_gone_is_told(
         return commit(write)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ledger.backend, "commit", gone)
-    with pytest.raises(ro.exceptions.DatabaseUnavailable):
+    with raises_code("DatabaseUnavailable"):
         tracker.update_available_resource()
     assert told == ["box0", "box1"]
     assert tracker.update_available_resource().changed == ("box2", "box3", "box4")

@@ -16,6 +16,7 @@ from resource_objects.host.facts import Core, PCIDevice
 from resource_objects.host.tracker import Driver, ResourceTracker
 from resource_objects.host.tracker import reconcile as reconciling
 from resource_objects.providers import Provider
+from resource_objects.testing.refusals import raises_code
 from tests.tracker.agents import Agent
 
 _ASKED = ("commit", "read", "read_changed", "changes", "cursor", "list_providers", "outcome")
@@ -178,7 +179,7 @@ def test_a_feed_of_another_history_is_no_reason_to_stop(
     ledger.change("node-0", inventories="CUSTOM_X=5")
 
     def expired(*args: object) -> object:
-        raise ro.exceptions.CursorExpired("cursor", "forgotten")
+        raise ro.exceptions.Expired("cursor", "cursor", "forgotten")
 
     with monkeypatch.context() as patched:
         patched.setattr(ledger.feed, "changes", expired)
@@ -299,11 +300,11 @@ def test_a_host_is_removed_when_somebody_says_so(ledger: ro.Ledger) -> None:
     tracker.claim("server", "node-1", "CUSTOM_X=1")
     del driver.has["node-1"]
     assert not tracker.update_available_resource()
-    with pytest.raises(ro.exceptions.ProviderInUse):
+    with raises_code("ProviderInUse"):
         tracker.remove("node-1")
     ledger.release("server")
     assert tracker.remove("node-1").removed == 1
-    with pytest.raises(ro.exceptions.ProviderNotFound):
+    with raises_code("ProviderNotFound"):
         tracker.remove("node-1")
 
 

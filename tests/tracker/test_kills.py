@@ -134,7 +134,9 @@ def _live(mine: ResourceTracker, guest: str, chance: random.Random) -> None:
     asked = chance.choice(["VCPU=1", "VCPU=2,CUSTOM_FPGA=1", WHOLE])
     try:
         at = mine.claimed(guest).host
-    except exceptions.ConsumerNotFound:
+    except exceptions.NotFound as error:
+        if not error.is_about("consumer"):
+            raise
         at = None
     try:
         if at is None:

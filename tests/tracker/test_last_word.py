@@ -9,8 +9,8 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.host.tracker import HostClaim
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.numa import NUMATopologyAmount
 from resource_objects.scheduler import Destination, Scheduler
 from tests.tracker.labs import WHOLE, holdings, tracker

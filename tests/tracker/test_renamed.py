@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.host.tracker import ResourceTracker
 from resource_objects.providers.holders import unattributed
+from resource_objects.testing.refusals import raises_code
 from tests.tracker.agents import Agent
 from tests.tracker.labs import holdings, used
 
@@ -57,7 +57,7 @@ def test_what_nobody_in_particular_uses_goes_by_the_new_name(
     assert tracker.update_usage("new", "VCPU=-1").vcpus_used == 2
     everywhere.attribute("new", "vm")
     assert holdings(everywhere) == {"vm": "VCPU=2 of new"}
-    with pytest.raises(exceptions.ConsumerNotFound):
+    with raises_code("ConsumerNotFound"):
         everywhere.held(unattributed("old"))
 
 

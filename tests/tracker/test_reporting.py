@@ -17,6 +17,7 @@ from resource_objects.host.tracker.adopting import Adopter
 from resource_objects.ledger import RetryPolicy
 from resource_objects.providers import Backend
 from resource_objects.providers.statistics import Statistic, StatisticsOrder
+from resource_objects.testing.refusals import raises_code
 from tests.host.used_hosts import row
 from tests.tracker.agents import Agent
 from tests.tracker.test_adopting import Rows
@@ -169,7 +170,7 @@ def test_what_was_not_heard_of_does_not_look_alive(ledger: ro.Ledger, turned: Cl
     "every", [0, 60, MINUTE - datetime.timedelta(microseconds=1), -MINUTE, "1m", True]
 )
 def test_hosts_report_no_more_often_than_once_a_minute(ledger: ro.Ledger, every: Any) -> None:
-    with pytest.raises(exceptions.InvalidField, match=r"report_every: got .* at least a minute"):
+    with raises_code("InvalidField", match=r"report_every: got .* at least a minute"):
         ResourceTracker(ledger, Agent(), report_every=every)
 
 
@@ -204,7 +205,7 @@ def _sync(ledger: ro.Ledger) -> None:
 def _update(ledger: ro.Ledger) -> None:
     agent = Agent(host1="VCPU=16")
     ResourceTracker(ledger, agent).update_available_resource()
-    raise exceptions.StaleDefinition("host1", "it became a finding")
+    raise exceptions.Stale("provider", "host1", "it became a finding")
 
 
 def _save_definition(ledger: ro.Ledger) -> None:
@@ -231,12 +232,12 @@ def _report_statistics(ledger: ro.Ledger) -> None:
 @pytest.mark.parametrize(
     ("write", "method", "error"),
     [
-        (_sync, "commit", exceptions.StaleDefinition),
-        (_update, "commit", exceptions.StaleDefinition),
-        (_save_definition, "commit", exceptions.StaleDefinition),
-        (_adopt_record, "commit", exceptions.StaleConsumer),
-        (_adopt_host, "commit", exceptions.StaleDefinition),
-        (_report_statistics, "put_statistics", exceptions.ProviderNotFound),
+        (_sync, "commit", "StaleDefinition"),
+        (_update, "commit", "StaleDefinition"),
+        (_save_definition, "commit", "StaleDefinition"),
+        (_adopt_record, "commit", "StaleConsumer"),
+        (_adopt_host, "commit", "StaleDefinition"),
+        (_report_statistics, "put_statistics", "ProviderNotFound"),
     ],
 )
 def test_the_policy_counts_repetitions_in_each_loop(
@@ -256,6 +257,6 @@ def test_the_policy_counts_repetitions_in_each_loop(
 
     policy = RetryPolicy(definitions=repetitions)
     monkeypatch.setattr(ledger.backend, method, refused)
-    with pytest.raises(error):
+    with raises_code(error):
         write(ro.Ledger(ledger.backend, retries=policy))
     assert len(attempts) == 1 + repetitions

@@ -19,7 +19,6 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.host.tracker import (
     FindingKind,
     MigrationKind,
@@ -31,6 +30,8 @@ from resource_objects.host.tracker.moves import migration_of
 from resource_objects.interop import nova as novas
 from resource_objects.providers.feed import FeedEntry
 from resource_objects.providers.statistics import Statistic
+from resource_objects.reasons import Rule
+from resource_objects.testing.refusals import raises_code
 from tests.tracker.agents import Agent
 from tests.tracker.labs import holdings, tracker, used
 
@@ -479,9 +480,9 @@ def test_a_provider_is_found_by_either_key(everywhere: ro.Ledger) -> None:
     listed = {key: list(everywhere.providers(**{key: [getattr(by_name, key)]})) for key in KEYS}
     assert listed["name"] == listed["uuid"] != []
     for missing in ("box/shelf2", migration_of("box")):
-        with pytest.raises(exceptions.ProviderNotFound, match=missing):
+        with raises_code("ProviderNotFound", match=missing):
             everywhere.provider(missing)
-        with pytest.raises(exceptions.ProviderNotFound, match=missing):
+        with raises_code("ProviderNotFound", match=missing):
             by_name.find(missing)
 
 
@@ -535,7 +536,7 @@ def test_parents_come_first_in_all_trees_and_in_one(everywhere: ro.Ledger) -> No
 
 def test_nobody_is_left_without_a_parent(everywhere: ro.Ledger) -> None:
     ResourceTracker(everywhere, Agent(box=shelves)).update_available_resource()
-    with pytest.raises(exceptions.ProviderNotFound, match="nobody"):
+    with raises_code("ProviderNotFound", match="nobody"):
         everywhere.change("box/shelf0", parent="nobody")
     with pytest.raises(exceptions.InvalidTree):
         everywhere.change("box/shelf0", parent="box/shelf0/gpu")
@@ -556,7 +557,7 @@ def test_the_same_again_is_no_change_and_an_old_generation_is_refused(
     assert everywhere.provider("box").generation == read.generation
     assert everywhere.change("box", inventories="VCPU=4:reserved=1")
     read.update(inventories=ro.Inventories("VCPU=5"))
-    with pytest.raises(exceptions.StaleDefinition, match="box"):
+    with raises_code("StaleDefinition", match="box"):
         everywhere.sync(read)
     assert str(everywhere.provider("box").inventories["VCPU"].reserved) == "1"
 
@@ -640,7 +641,7 @@ def test_what_a_consumer_has_changes_at_its_generation(lab: ro.Ledger) -> None:
     claim = tracker(lab).claim("vm", "box-0", "VCPU=1").claim
     assert claim is not None
     lab.replace("vm", {"box-0": "VCPU=2"}, generation=claim.generation)
-    with pytest.raises(exceptions.StaleConsumer, match="vm"):
+    with raises_code("StaleConsumer", match="vm"):
         lab.replace("vm", {"box-0": "VCPU=3"}, generation=claim.generation)
     assert used(lab) == {("box-0", "VCPU"): 2}
 

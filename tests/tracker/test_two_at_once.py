@@ -28,6 +28,7 @@ from resource_objects.host.tracker import (
 from resource_objects.host.tracker.moves import migration_of
 from resource_objects.ledger import RetryPolicy
 from resource_objects.providers import Claim
+from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import some
 from tests.tracker.labs import tracker, used
 
@@ -243,7 +244,7 @@ def answer(call: Call, mine: ResourceTracker, consumer: str) -> Any:
     try:
         found = call(mine, consumer)
     except exceptions.ResourceObjectsError as error:
-        return type(error).__name__
+        return error.code
     if isinstance(found, Migration):
         ends = held(found.source), held(found.destination)
         return found.kind, found.state, found.from_host, found.to_host, *ends
@@ -381,11 +382,11 @@ def test_an_unshelving_that_is_confirmed_while_the_consumer_moves_stays_confirme
     for host, migration in (("box-1", "r"), ("box-0", "s")):
         mine.move("vm", "box-0", SMALL, kind=KIND.UNSHELVE, migration=f"u-{migration}")
         mine.move("vm", host, LARGE, migration=migration)
-        with pytest.raises(exceptions.MoveInProgress):
+        with raises_code("MoveInProgress"):
             mine.revert_move("vm", f"u-{migration}")
         assert mine.confirm_move("vm", f"u-{migration}").state is MigrationState.CONFIRMED
         assert mine.revert_move("vm", migration).state is MigrationState.REVERTED
-        with pytest.raises(exceptions.MoveConfirmed):
+        with raises_code("MoveConfirmed"):
             mine.revert_move("vm", f"u-{migration}")
         assert lab.held("vm").by_provider() == {"box-0": ro.Amounts(SMALL)}
         mine.release("vm")
@@ -396,9 +397,9 @@ def test_an_unshelved_consumer_that_moved_on_is_confirmed_for_good(lab: ro.Ledge
     mine = tracker(lab)
     mine.move("vm", "box-0", SMALL, kind=KIND.UNSHELVE, migration="u")
     mine.move("vm", "box-1", LARGE, migration="r").confirm()
-    with pytest.raises(exceptions.MoveConfirmed):
+    with raises_code("MoveConfirmed"):
         mine.revert_move("vm", "u")
     mine.move("vm", "box-0", SMALL, migration="s").confirm()
-    with pytest.raises(exceptions.MoveConfirmed):
+    with raises_code("MoveConfirmed"):
         mine.revert_move("vm", "u")
     assert lab.held("vm").by_provider() == {"box-0": ro.Amounts(SMALL)}

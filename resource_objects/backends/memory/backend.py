@@ -377,7 +377,7 @@ class MemoryBackend(Backend):
     def _open(self) -> Rows:
         """Return the rows, after finishing what an interrupt stopped."""
         if self._is_closed:
-            raise exceptions.LedgerClosed(URL)
+            raise exceptions.DatabaseError("closed", URL)
         if self._expired:
             self._delete_expired()
         if self._rows.journal:

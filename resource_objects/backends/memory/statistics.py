@@ -22,7 +22,7 @@ def put(rows: Rows, order: StatisticsOrder, now: datetime.datetime) -> int:
     providers = {uuid: rows.providers.get(uuid) for uuid in sorted(order.providers)}
     for uuid, provider in providers.items():
         if provider is None:
-            raise exceptions.ProviderNotFound(uuid)
+            raise exceptions.NotFound("provider", uuid)
         if uuid in order.reported:
             rows.providers.put(uuid, dataclasses.replace(provider, reported_at=now))
     count = 0

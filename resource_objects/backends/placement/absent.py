@@ -52,7 +52,7 @@ def refusal(ability: Ability, what: str = "") -> exceptions.NotSupported:
     a change feed cannot be kept by this ledger's backend: what changed is found there by ...
     """
     why = WHY.get(ability, "an older Placement")
-    return exceptions.NotSupported(ability.value, f"{why} ({what})" if what else why)
+    return exceptions.NotSupported("capability", ability.value, f"{why} ({what})" if what else why)
 
 
 def check(write: Write) -> None:

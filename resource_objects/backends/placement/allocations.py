@@ -33,6 +33,7 @@ from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Key, Use
 from resource_objects.providers.settle import Place, Settled, Settlement, keys_of, settle
+from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.records import InventoryRecord
 
 _NO_TYPE = CONSUMER_TYPES - 1
@@ -174,7 +175,7 @@ class Allocations:
 
         :param defined: providers as the same write defines them, by uuid
         :raises NotSupported: if one gets a type where another one has none
-        :raises InvalidAmount: for an amount of more than 31 bits
+        :raises InvalidInput: for an amount of more than 31 bits
         :raises ResourceObjectsError: as ``settle``, for what is not about room
         """
         named = tuple(
@@ -194,7 +195,9 @@ class Allocations:
         for use in (use for one in settlement.consumers for use in one.claim.held):
             if use.amount > words.MOST:
                 expected = f"at most {words.MOST}, for Placement"
-                raise exceptions.InvalidAmount(f"use of {use.resource_class}", use.amount, expected)
+                raise exceptions.InvalidInput(
+                    "amount", f"use of {use.resource_class}", use.amount, expected
+                )
         return Settling(named, kept, settlement, *self._bodies(settlement.consumers), defined)
 
     def carry_out(self, orders: Sequence[ConsumerOrder]) -> Settling:
@@ -213,11 +216,13 @@ class Allocations:
             settling = self.settle(orders)
             try:
                 self.write(settling)
-            except (exceptions.StaleConsumer, exceptions.ConsumerExists) as error:
-                if error.subject in demands:
+            except (exceptions.Stale, exceptions.AlreadyExists) as error:
+                if error.name in demands or not error.is_about("consumer"):
                     raise
-                said = f"{error.subject} is written all the time"
-                raise Transient(exceptions.DatabaseBusy(self._client.where, said)) from error
+                said = f"{error.name} is written all the time"
+                raise Transient(
+                    exceptions.DatabaseError("busy", self._client.where, said)
+                ) from error
             return settling
 
         return self._client.retries.run(attempt)
@@ -226,9 +231,9 @@ class Allocations:
         """Write what orders come to: all of it, or nothing.
 
         :raises CapacityException: if it does not fit, with who holds what
-        :raises ConsumerExists: if a consumer that must hold nothing holds something
-        :raises StaleConsumer: if one was written meanwhile
-        :raises DatabaseBusy: if others write the same providers all the time
+        :raises AlreadyExists: if a consumer that must hold nothing holds something
+        :raises Stale: if one was written meanwhile
+        :raises DatabaseError: if others write the same providers all the time
         :raises LostConnection: if no answer came and none could be found
         """
         if len(settling.bodies) == 1:
@@ -285,7 +290,7 @@ class Allocations:
                 if self._is_written(settling, error):
                     return
                 said = f"nothing was done: {error.detail}"
-                raise Transient(exceptions.LostConnection(error.subject, said)) from error
+                raise Transient(exceptions.LostConnection(error.name, said)) from error
             if answer.is_done or (lost is not None and self._is_written(settling, lost)):
                 return
             if _is_about_consumers(answer) and not is_revived:
@@ -294,7 +299,7 @@ class Allocations:
                     raise Transient(self._stale(settling, answer))
             if _is_overtaken(answer):
                 said = f"others write the same providers: {answer.detail}"
-                busy = exceptions.DatabaseBusy(self._client.where, said)
+                busy = exceptions.DatabaseError("busy", self._client.where, said)
                 # a generation that was said is not another one later
                 raise busy if "generation conflict" in answer.detail else Transient(busy)
             self._refuse(settling, answer)
@@ -376,10 +381,12 @@ class Allocations:
                 for reason in _against_rules(places[use.key], use.amount)
             ]
             if reasons:
-                raise CapacityException.of(reasons)
+                raise CapacityException(reasons)
         elif "capacity" in answer.detail and (over := list(_over_floats(settling, places))):
-            raise CapacityException.of(over)
-        refused = exceptions.RequestRefused(self._client.where, f"{answer.status}: {answer.detail}")
+            raise CapacityException(over)
+        refused = exceptions.LedgerError(
+            "request", self._client.where, f"{answer.status}: {answer.detail}"
+        )
         raise Transient(refused) if _may_pass(answer) else refused
 
     def _refuse_consumers(self, settling: Settling, answer: Answer) -> NoReturn:
@@ -387,14 +394,14 @@ class Allocations:
         for one in settling.settlement.consumers:
             name, is_now = one.claim.consumer, now.get(one.claim.consumer)
             if one.kept is None and is_now is not None:
-                raise exceptions.ConsumerExists(name)
+                raise exceptions.AlreadyExists("consumer", name)
             if (one.kept and one.kept.generation) != (is_now and is_now.generation):
-                raise exceptions.StaleConsumer(name, answer.detail)
+                raise exceptions.Stale("consumer", name, answer.detail)
         raise self._stale(settling, answer)
 
     @staticmethod
-    def _stale(settling: Settling, answer: Answer) -> exceptions.StaleConsumer:
-        return exceptions.StaleConsumer(settling.orders[0].consumer, answer.detail)
+    def _stale(settling: Settling, answer: Answer) -> exceptions.Stale:
+        return exceptions.Stale("consumer", settling.orders[0].consumer, answer.detail)
 
     def _names(self, uuids: Collection[str]) -> dict[str, str]:
         found = ((uuid, self._picture.name(uuid)) for uuid in sorted(uuids))
@@ -482,14 +489,14 @@ def _known_by(record: ConsumerRecord) -> tuple[Any, ...]:
     return record.generation, _by_provider(record.held), *said
 
 
-def _against_rules(place: Place, amount: int) -> Iterator[exceptions.Reason]:
+def _against_rules(place: Place, amount: int) -> Iterator[Reason]:
     emptied = dataclasses.replace(place.record, used=0)
     for reason in decision.refusals(emptied, amount, place.provider):
-        if reason.rule in exceptions.UNIT_RULES:
+        if reason.rule in UNIT_RULES:
             yield reason
 
 
-def _over_floats(settling: Settling, places: Mapping[Key, Place]) -> Iterator[exceptions.Reason]:
+def _over_floats(settling: Settling, places: Mapping[Key, Place]) -> Iterator[Reason]:
     """Yield what is above a capacity as Placement counts it: as a product of floats.
 
     100 * 1.15 is 114.99999999999999 there, so the 115th is not to be had.
@@ -500,8 +507,8 @@ def _over_floats(settling: Settling, places: Mapping[Key, Place]) -> Iterator[ex
             ratio = record.ratio_millionths / 1_000_000
             capacity = int((record.total - record.reserved) * ratio)
             if record.used + net > capacity:
-                yield exceptions.Reason(
-                    exceptions.Rule.CAPACITY,
+                yield Reason(
+                    Rule.CAPACITY,
                     net,
                     capacity,
                     record.used,

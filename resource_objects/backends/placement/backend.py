@@ -92,13 +92,13 @@ class PlacementBackend(Backend):
 
         :param retries: how often something is sent again that was not answered, or that Placement
             gave up
-        :raises InvalidField: if it is neither
+        :raises InvalidInput: if it is neither
         """
         client = client_of(url, session, retries)
         try:
             client.negotiate()
         except exceptions.LostConnection as error:
-            raise exceptions.DatabaseUnavailable(error.subject, error.detail) from error
+            raise exceptions.DatabaseError("unavailable", error.name, error.detail) from error
         return cls(client)
 
     @classmethod
@@ -293,7 +293,7 @@ class PlacementBackend(Backend):
         are one too (``/reshaper``). Definitions and names are several.
 
         :raises NotSupported: for what cannot be kept, before anything is sent
-        :raises PartlyWritten: if some requests were carried out, and one was refused
+        :raises LedgerError: if some requests were carried out, and one was refused
         """
         self._open()
         self._looked.is_so = False
@@ -398,5 +398,5 @@ class PlacementBackend(Backend):
 
     def _open(self) -> Picture:
         if self._closed:
-            raise exceptions.LedgerClosed(self._client.where)
+            raise exceptions.DatabaseError("closed", self._client.where)
         return self._picture

@@ -99,7 +99,7 @@ class Client:
     def negotiate(self) -> None:
         """Find the newest microversion that both speak. One request.
 
-        :raises DatabaseUnavailable: if there is no Placement, or an older one than 1.30
+        :raises DatabaseError: if there is no Placement, or an older one than 1.30
         """
         answer = self._ask("GET", "/", minor=None)
         try:
@@ -110,7 +110,7 @@ class Client:
         self.minor = min(self.minor, minor)
         if major != 1 or self.minor < OLDEST:
             said = f"it speaks microversions up to {most}, one from 1.{OLDEST} on is needed"
-            raise exceptions.DatabaseUnavailable(self.where, said)
+            raise exceptions.DatabaseError("unavailable", self.where, said)
 
     # --- reading ---
 
@@ -118,7 +118,7 @@ class Client:
         """Return the answer to a GET; one that does not come is asked for again a few times.
 
         :raises LostConnection: if none came
-        :raises DatabaseUnavailable: if it does not know who asks, or is no Placement
+        :raises DatabaseError: if it does not know who asks, or is no Placement
         """
         where = f"{path}?{urllib.parse.urlencode(query)}" if query else path
         return self._again("GET", where)
@@ -128,7 +128,7 @@ class Client:
     ) -> _T:
         """Return what is read in the answer to a GET of what is always there.
 
-        :raises RequestRefused: if it is refused
+        :raises LedgerError: if it is refused
         """
         return self.parsed(path, self.read(path, query), parse)
 
@@ -136,8 +136,8 @@ class Client:
         """Return what is read in an answer by which something was done.
 
         :param parse: of the body; it may raise what a body of another form does
-        :raises RequestRefused: with what was answered, if it was refused
-        :raises DatabaseUnavailable: if no Placement answers so
+        :raises LedgerError: with what was answered, if it was refused
+        :raises DatabaseError: if no Placement answers so
         """
         try:
             return parse(self.required(answer).body)
@@ -158,7 +158,7 @@ class Client:
     def ensure(self, path: str) -> Answer:
         """Return the answer to a PUT that says nothing but that something is there, as of a read.
 
-        :raises ReadOnlyDatabase: if who asks may not do this
+        :raises DatabaseError: if who asks may not do this
         """
         return self._allowed("PUT", path, self._again("PUT", path))
 
@@ -167,23 +167,25 @@ class Client:
 
         :param minor: of an older microversion
         :raises LostConnection: if no answer came: whether it was done is not known
-        :raises ReadOnlyDatabase: if who asks may not do this
+        :raises DatabaseError: if who asks may not do this
         """
         answer = self._ask(method, path, body, minor=self.minor if minor is None else minor)
         return self._allowed(method, path, answer)
 
     def _allowed(self, method: str, path: str, answer: Answer) -> Answer:
         if answer.status == 403:
-            raise exceptions.ReadOnlyDatabase(self.where, f"{method} {path}: 403: {answer.detail}")
+            raise exceptions.DatabaseError(
+                "read-only", self.where, f"{method} {path}: 403: {answer.detail}"
+            )
         return answer
 
     def required(self, answer: Answer) -> Answer:
         """Return an answer by which something was done.
 
-        :raises RequestRefused: with what was answered, if it was refused
+        :raises LedgerError: with what was answered, if it was refused
         """
         if not answer.is_done:
-            raise exceptions.RequestRefused(self.where, f"{answer.status}: {answer.detail}")
+            raise exceptions.LedgerError("request", self.where, f"{answer.status}: {answer.detail}")
         return answer
 
     # --- asking ---
@@ -214,7 +216,7 @@ class Client:
         except failures.ConnectionError as error:
             raise exceptions.LostConnection(self.where, _told(error)) from error
         except failures.ClientException as error:  # no endpoint, no token, no such user
-            raise exceptions.DatabaseUnavailable(self.where, _told(error)) from error
+            raise exceptions.DatabaseError("unavailable", self.where, _told(error)) from error
         return self._answer(method, path, response)
 
     def _answer(self, method: str, path: str, response: Any) -> Answer:
@@ -225,7 +227,7 @@ class Client:
             raise exceptions.LostConnection(self.where, f"{method} {path}: {status}: {detail}")
         if status == 401 or (status == 403 and method == "GET"):
             said = f"{method} {path}: {status}: {detail}"
-            raise exceptions.DatabaseUnavailable(self.where, said)
+            raise exceptions.DatabaseError("unavailable", self.where, said)
         answer = Answer(status, found, detail, code, response.headers.get("last-modified"))
         if status == 404 and not _is_error(found):  # what stands before it, and knows no such path
             raise self._is_none(path, answer)
@@ -234,9 +236,9 @@ class Client:
             raise exceptions.LostConnection(self.where, said)
         return answer
 
-    def _is_none(self, path: str, answer: Answer) -> exceptions.DatabaseUnavailable:
+    def _is_none(self, path: str, answer: Answer) -> exceptions.DatabaseError:
         said = f"{path} is answered {answer.status}, and not as by a Placement"
-        return exceptions.DatabaseUnavailable(self.where, said)
+        return exceptions.DatabaseError("unavailable", self.where, said)
 
 
 def _told(error: Exception) -> str:
@@ -360,7 +362,7 @@ def client_of(url: str, session: Any = None, retries: Retries | None = None) -> 
         as the URL says
     :raises InvalidURL: if it is none, names no endpoint and there is no session, or says what an
         adapter or a session says
-    :raises InvalidField: if the session is none
+    :raises InvalidInput: if the session is none
     """
     target = Target.of(url)
     if session is not None and (target.user, target.token) != (None, None):
@@ -382,7 +384,7 @@ def client_of(url: str, session: Any = None, retries: Retries | None = None) -> 
         adapter = _adapter(session, target)
     else:
         expected = "a Session or an Adapter of keystoneauth1"
-        raise exceptions.InvalidField("session", session, expected)
+        raise exceptions.InvalidInput("field", "session", session, expected)
     where = target.endpoint or "placement"
     return Client(adapter, where, target.options, retries or RETRIES)
 

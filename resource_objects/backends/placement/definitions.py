@@ -38,7 +38,7 @@ CLASS, TRAITS = NameKind.RESOURCE_CLASS, NameKind.TRAIT
 PATHS = {CLASS: "/resource_classes", TRAITS: "/traits"}
 
 #: Errors that tell that somebody was faster: who compares again does the rest.
-_FASTER = (exceptions.StaleDefinition, exceptions.ProviderExists, exceptions.LostConnection)
+_FASTER = ("StaleDefinition", "ProviderExists", "LostConnection")
 
 
 class Steps:
@@ -60,7 +60,7 @@ class Steps:
     def told(self) -> Iterator[None]:
         """Tell with an error what was written before it.
 
-        :raises PartlyWritten: for an error after some steps; one that the caller meets by comparing
+        :raises LedgerError: for an error after some steps; one that the caller meets by comparing
             again stays what it is, and says them too
         """
         try:
@@ -69,10 +69,12 @@ class Steps:
             if not self._done:
                 raise
             done = f"written before: {', '.join(what for what, _ in self._done)}"
-            if isinstance(error, _FASTER):
+            if isinstance(error, exceptions.LedgerError) and error.matches(*_FASTER):
                 detail = f"{error.detail}; {done}" if error.detail else done
-                raise type(error)(error.subject, detail) from error
-            raise exceptions.PartlyWritten(self._subject, f"{done}; then: {error}") from error
+                raise error.detailed(detail) from error
+            raise exceptions.LedgerError(
+                "write", self._subject, f"{done}; then: {error}"
+            ) from error
 
 
 class Definitions:
@@ -107,10 +109,10 @@ class Definitions:
     def change_name(self, change: NameChange, steps: Steps) -> None:
         """Carry out a change of a resource class or trait. One request.
 
-        :raises ClassNotFound, TraitNotFound: if it is not there
-        :raises ClassInUse, TraitInUse: if it is used and shall go
-        :raises NameExists: if the new name of a class is there
-        :raises StandardName: if a standard name shall go, or get another name
+        :raises NotFound: if it is not there
+        :raises InUse: if it is used and shall go
+        :raises AlreadyExists: if the new name of a class is there
+        :raises NotSupported: if a standard name shall go, or get another name
         """
         rule, path = NAME_RULES[change.kind], f"{PATHS[change.kind]}/{change.name}"
         if change.action is NameAction.ENSURE:
@@ -122,11 +124,11 @@ class Definitions:
         if change.action is NameAction.DELETE:
             answer = self._client.write("DELETE", path)
             if answer.status == 409:
-                raise rule.in_use(change.name)
+                raise exceptions.InUse(rule.subject, change.name)
         else:
             answer = self._rename_class(change, path)
         if answer.is_missing:
-            raise rule.not_found(change.name)
+            raise exceptions.NotFound(rule.subject, change.name)
         self._client.required(answer)
         steps.done(f"{change.action} of {change.name}")
         if change.action is NameAction.RENAME:
@@ -140,7 +142,7 @@ class Definitions:
         # microversions 1.2 to 1.6: later ones cannot
         answer = self._client.write("PUT", path, {"name": to}, minor=6)
         if answer.status == 409:
-            raise exceptions.NameExists(to)
+            raise exceptions.AlreadyExists("name", to)
         return answer
 
     def _ensure(self, kind: NameKind, wanted: Iterable[str], steps: Steps) -> None:
@@ -168,9 +170,9 @@ class Definitions:
     ) -> None:
         """Write changes of providers, with what consumers then hold.
 
-        :raises StaleDefinition: if a provider is not at its generation, or has another child
-        :raises ProviderExists: if a name or uuid is taken
-        :raises ProviderInUse, InventoryInUse: if what goes is used
+        :raises Stale: if a provider is not at its generation, or has another child
+        :raises AlreadyExists: if a name or uuid is taken
+        :raises InUse: if what goes is used
         """
         touched = {one.definition.uuid for one in changes.updates}
         touched |= {one.uuid for one in changes.creates}
@@ -286,13 +288,13 @@ class Definitions:
         told = {one.uuid: one for one in self._picture.told_of(keys)}
         for uuid, (name, generation) in expected.items():
             if uuid not in told:
-                raise exceptions.StaleDefinition(name, "it is gone")
+                raise exceptions.Stale("provider", name, "it is gone")
             if told[uuid].generation != generation:
                 said = f"read at generation {generation}, now {told[uuid].generation}"
-                raise exceptions.StaleDefinition(told[uuid].name, said)
+                raise exceptions.Stale("provider", told[uuid].name, said)
         for one in changes.creates:
             if one.parent_uuid is not None and one.parent_uuid not in {*told, *new}:
-                raise exceptions.StaleDefinition(one.name, "its parent is gone")
+                raise exceptions.Stale("provider", one.name, "its parent is gone")
         self._check_figures(changes)
         self._check_moves(changes, told)
         self._check_children(changes, told)
@@ -323,8 +325,8 @@ class Definitions:
         for one in told.values():
             parent = moved.get(one.uuid, one.parent_uuid)
             if parent in gone and one.uuid not in gone:
-                raise exceptions.StaleDefinition(
-                    told[parent].name, "it has a child that was not known"
+                raise exceptions.Stale(
+                    "provider", told[parent].name, "it has a child that was not known"
                 )
 
     def _check_names(self, changes: DefinitionChanges, told: Mapping[str, Told]) -> None:
@@ -343,7 +345,7 @@ class Definitions:
         ]
         for name in wanted:
             if wanted.count(name) > 1 or (name not in leaving and self._picture.named(name)):
-                raise exceptions.ProviderExists(name)
+                raise exceptions.AlreadyExists("provider", name)
         _in_turn(changes.updates, {uuid: one.name for uuid, one in told.items()})
 
     def _check_used(
@@ -367,7 +369,7 @@ class Definitions:
         for removal in changes.removals:
             one = found.get(removal.uuid)
             if one is not None and any(used(one, r.resource_class) for r in one.records):
-                raise exceptions.ProviderInUse(removal.name)
+                raise exceptions.InUse("provider", removal.name)
         for uuid, update in fewer.items():
             if uuid not in found:
                 continue
@@ -378,7 +380,7 @@ class Definitions:
                 update.check_expected_use(before.resource_class, is_now)
             for name in update.removed:
                 if used(found[uuid], name):
-                    raise exceptions.InventoryInUse(update.definition.name, name)
+                    raise exceptions.InUse("inventory", update.definition.name, name)
 
     # --- one request each ---
 
@@ -389,9 +391,9 @@ class Definitions:
         path = "/resource_providers"
         answer = self._client.write("POST", path, said)
         if answer.status == 409:
-            raise exceptions.ProviderExists(one.name)
+            raise exceptions.AlreadyExists("provider", one.name)
         if answer.status == 400 and "parent" in answer.detail:
-            raise exceptions.StaleDefinition(one.name, answer.detail)
+            raise exceptions.Stale("provider", one.name, answer.detail)
         generation = self._client.parsed(path, answer, lambda body: int(body["generation"]))
         steps.done(f"{one.name} created", one.name)
         return generation
@@ -413,11 +415,11 @@ class Definitions:
             said["parent_provider_uuid"] = one.parent_uuid
         answer = self._client.write("PUT", f"/resource_providers/{one.uuid}", said)
         if answer.status == 409:
-            raise exceptions.ProviderExists(one.name)
+            raise exceptions.AlreadyExists("provider", one.name)
         if answer.status in (400, 404):
             is_loop = "loop" in answer.detail
             detail = "it was moved below itself" if is_loop else answer.detail
-            raise exceptions.StaleDefinition(one.name, detail)
+            raise exceptions.Stale("provider", one.name, detail)
         self._client.required(answer)
         steps.done(f"{now.name} {'moved' if is_moved else 'renamed'}")
 
@@ -433,11 +435,11 @@ class Definitions:
             self._ensure_names([one], steps)
             answer = self._client.write("PUT", path, said)
         if answer.is_missing:
-            raise exceptions.StaleDefinition(one.name, "it is gone")
+            raise exceptions.Stale("provider", one.name, "it is gone")
         if answer.status == 409:
             if answer.code == "placement.inventory.inuse":
-                raise exceptions.InventoryInUse(one.name, answer.detail)
-            raise exceptions.StaleDefinition(one.name, answer.detail)
+                raise exceptions.InUse("inventory", one.name, answer.detail)
+            raise exceptions.Stale("provider", one.name, answer.detail)
         at[one.uuid] = self._client.parsed(path, answer, _generation_in)
         steps.done(f"{what} of {one.name}", one.name)
 
@@ -466,8 +468,12 @@ class Definitions:
         }
         try:
             self._allocations.send(settling, "POST", "/reshaper", body)
-        except exceptions.DatabaseBusy as error:
-            raise exceptions.StaleDefinition(counted[0].name, "it is written meanwhile") from error
+        except exceptions.DatabaseError as error:
+            if not error.is_about("busy"):
+                raise
+            raise exceptions.Stale(
+                "provider", counted[0].name, "it is written meanwhile"
+            ) from error
         steps.done("inventories and allocations")
 
     def _give_up_name(self, removal: ProviderRemoval, steps: Steps) -> None:
@@ -475,18 +481,20 @@ class Definitions:
         said = {"name": removal.uuid}
         answer = self._client.write("PUT", f"/resource_providers/{removal.uuid}", said)
         if answer.is_missing:
-            raise exceptions.StaleDefinition(removal.name, "it is gone")
+            raise exceptions.Stale("provider", removal.name, "it is gone")
         self._client.required(answer)
         steps.done(f"{removal.name} renamed")
 
     def _remove(self, removal: ProviderRemoval, steps: Steps) -> None:
         answer = self._client.write("DELETE", f"/resource_providers/{removal.uuid}")
         if answer.is_missing:
-            raise exceptions.StaleDefinition(removal.name, "it is gone")
+            raise exceptions.Stale("provider", removal.name, "it is gone")
         if answer.status == 409:
             if answer.code == "placement.resource_provider.cannot_delete_parent":
-                raise exceptions.StaleDefinition(removal.name, "it has a child that was not known")
-            raise exceptions.ProviderInUse(removal.name)
+                raise exceptions.Stale(
+                    "provider", removal.name, "it has a child that was not known"
+                )
+            raise exceptions.InUse("provider", removal.name)
         self._client.required(answer)
         steps.done(f"{removal.name} removed")
 
@@ -513,7 +521,7 @@ def _in_turn(
     """Return updates in an order in which each takes a name that is free by then.
 
     :param names: as they are now, by uuid; None: each has its own
-    :raises ProviderExists: if some exchange their names, which no order of requests can do
+    :raises AlreadyExists: if some exchange their names, which no order of requests can do
     """
     left = list(updates)
     now = dict(names or {})
@@ -527,7 +535,9 @@ def _in_turn(
             or now.get(one.definition.uuid, one.definition.name) == one.definition.name
         ]
         if not free:
-            raise exceptions.ProviderExists(left[0].definition.name, "they exchange their names")
+            raise exceptions.AlreadyExists(
+                "provider", left[0].definition.name, "they exchange their names"
+            )
         ordered += free
         for one in free:
             left.remove(one)

@@ -196,7 +196,7 @@ class Picture:
             if is_one:
                 return _read_of(dataclasses.replace(told, generation=at), defined, held)
         said = f"{told.name} is defined anew all the time"
-        raise exceptions.DatabaseBusy(self._client.where, said)
+        raise exceptions.DatabaseError("busy", self._client.where, said)
 
     def _definition(self, told: Told) -> tuple[list[Any] | None, set[int]]:
         """Return what defines a provider, None if it is gone, and at which generations."""
@@ -255,7 +255,7 @@ class Picture:
         with self._lock:
             now = self.cursor
             if after.epoch != now.epoch or after.heads[0] > now.heads[0]:
-                raise exceptions.CursorExpired(str(after), "it is of another picture")
+                raise exceptions.Expired("cursor", str(after), "it is of another picture")
             touched = {u for u, at in self._changed_at.items() if at > after.heads[0]}
             there = dict(self._read)
         if len(touched) > most:

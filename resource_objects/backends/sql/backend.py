@@ -170,7 +170,9 @@ class SQLBackend(Backend):
         standing = self._standing()
         if standing in (Standing.EMPTY, Standing.OLD):
             if not self._database.embedded:
-                raise exceptions.SchemaTooOld(self._database.where, standing.value)
+                raise exceptions.DatabaseError(
+                    "schema too old", self._database.where, standing.value
+                )
             self.upgrade()
         else:
             self._furnish()
@@ -179,16 +181,19 @@ class SQLBackend(Backend):
         """Make the rows that every ledger has, such as standard names, where they are missing."""
         is_furnished, self._records_use = self._reading(_look_around)
         if not is_furnished:
-            with contextlib.suppress(exceptions.ReadOnlyDatabase):  # a server may refuse writes
+            try:
                 self._writing(_furnish)
+            except exceptions.DatabaseError as error:
+                if not error.is_about("read-only"):  # a server may refuse writes
+                    raise
 
     def _standing(self) -> Standing:
         """Return what the database is to this library, of what it may use."""
         found = self._reading(migrations.standing)
         if found is Standing.TOO_NEW:
-            raise exceptions.SchemaTooNew(self._database.where, found.value)
+            raise exceptions.DatabaseError("schema too new", self._database.where, found.value)
         if found in (Standing.FOREIGN, Standing.BEFORE, Standing.UNRELEASED):
-            raise exceptions.DatabaseUnavailable(self._database.where, found.value)
+            raise exceptions.DatabaseError("unavailable", self._database.where, found.value)
         return found
 
     def upgrade(self) -> list[str]:
@@ -373,7 +378,7 @@ class SQLBackend(Backend):
         """
         try:
             done_now = self._writing(lambda connection: self._commit(connection, write))
-        except exceptions.DATABASE_ERRORS:  # asked for the outcome it would say the same
+        except exceptions.DatabaseError:  # asked for the outcome it would say the same
             raise
         except exceptions.ResourceObjectsError:
             done = self.outcome(write.operation)
@@ -578,7 +583,7 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
     Cost: nothing for one that was made within the hour.
 
     :param now: the time of the database
-    :raises OperationExpired: see ``Operation.require_known``
+    :raises Expired: see ``Operation.require_known``
     """
     made = write.operation.made_at
     if made is None or now - made < FRESH:
@@ -661,9 +666,9 @@ def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | No
     if refused == "consumers.uuid" and write.orders:
         first = write.orders[0]
         claim = first.uuid if len(write.orders) == 1 and first.uuid else write.operation.id
-        return exceptions.OperationConflict(claim, "a claim of this id exists")
+        return exceptions.Conflict("operation", claim, "a claim of this id exists")
     if refused == "consumers.name" and _is_one_claim(write):
-        return exceptions.ConsumerExists(write.orders[0].consumer)
+        return exceptions.AlreadyExists("consumer", write.orders[0].consumer)
     return None
 
 
@@ -715,11 +720,13 @@ def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, Co
     names = [order.consumer for order in write.orders]
     if _is_one_claim(write):
         if consumers.is_there(connection, names[0]):
-            raise exceptions.ConsumerExists(names[0]) from None
+            raise exceptions.AlreadyExists("consumer", names[0]) from None
         return
     is_alone = connection.dialect.name == "sqlite"
     if not is_alone and not consumers.are_unchanged(connection, names, kept):
-        raise Transient(exceptions.DatabaseBusy(names[0], "somebody else changes it all the time"))
+        raise Transient(
+            exceptions.DatabaseError("busy", names[0], "somebody else changes it all the time")
+        )
 
 
 def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
@@ -769,7 +776,7 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
     They stay so until the write ends: on servers they are locked, in a mode that several writes can
     hold at once. Cost: one statement with SQLite, else two.
 
-    :raises StaleDefinition: if one is not
+    :raises Stale: if one is not
     """
     if connection.dialect.name == "sqlite":  # whose only writer has the lock of the file
         wanted = dict(unchanged)
@@ -780,10 +787,10 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
     locked = _locked(connection, sorted({uuid for uuid, _ in unchanged}), _SHARE)
     for uuid, generation in unchanged:
         if uuid not in locked:
-            raise exceptions.StaleDefinition(uuid, "it is gone")
+            raise exceptions.Stale("provider", uuid, "it is gone")
         _, name, now = locked[uuid]
         if now != generation:
-            raise exceptions.StaleDefinition(name, f"read at generation {generation}, now {now}")
+            raise exceptions.Stale("provider", name, f"read at generation {generation}, now {now}")
 
 
 def _locked(

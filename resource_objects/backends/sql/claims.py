@@ -88,8 +88,8 @@ def pass_on(connection: Connection, kept: Iterable[ConsumerRow], number: int, qu
     for part in parts.values():
         ids = sorted(one.number for one in part)
         generations = list({one.record.generation for one in part})
-        busy = exceptions.DatabaseBusy(
-            part[0].record.consumer, "somebody else changes it all the time"
+        busy = exceptions.DatabaseError(
+            "busy", part[0].record.consumer, "somebody else changes it all the time"
         )
         query.must_match(
             connection,

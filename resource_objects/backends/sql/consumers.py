@@ -105,7 +105,9 @@ def holdings(
     for row, (amount, position) in amounts.items():
         there = places.get(row[1:])
         if there is None:  # given back since, and then removed
-            raise Transient(exceptions.DatabaseBusy("inventory", "it was removed in between"))
+            raise Transient(
+                exceptions.DatabaseError("busy", "inventory", "it was removed in between")
+            )
         uuid, name = there.key
         held = Use(uuid, name, amount, tuple(units.get(row, ())), there.provider)
         found[row[0]][there.key] = Holding(there, held, position)

@@ -98,7 +98,9 @@ class Database:
             return
         queue = self._queue
         if not queue.acquire(timeout=PATIENCE):
-            raise Transient(exceptions.DatabaseBusy(self.where, "other threads are writing"))
+            raise Transient(
+                exceptions.DatabaseError("busy", self.where, "other threads are writing")
+            )
         try:
             with self._transaction(self._writer) as connection:
                 yield connection
@@ -108,7 +110,7 @@ class Database:
     @contextlib.contextmanager
     def _transaction(self, engine: Engine) -> Iterator[Connection]:
         if self.closed:
-            raise exceptions.LedgerClosed(self.where)
+            raise exceptions.DatabaseError("closed", self.where)
         if self._file is not None:
             self._file.check()
         connection: Connection | None = None
@@ -134,7 +136,7 @@ class Database:
         except OSError as error:  # such as an invalid certificate
             if connection is not None:
                 raise
-            raise exceptions.DatabaseUnavailable(self.where, str(error)) from error
+            raise exceptions.DatabaseError("unavailable", self.where, str(error)) from error
         finally:
             errors.quiet.in_use -= 1
 
@@ -266,26 +268,26 @@ class DatabaseFile:
         self.connections = 0
 
     def check(self) -> None:
-        """Raise DatabaseReplaced unless the file and its log are those that were opened."""
+        """Raise DatabaseError unless the file and its log are those that were opened."""
         if self._seen is None:
             self._create()
         status = self._stat(self._path)
         if status is None:
             if self._seen is not None:
-                raise exceptions.DatabaseReplaced(self._path, "it was deleted")
+                raise exceptions.DatabaseError("replaced", self._path, "it was deleted")
             return  # it cannot be created: SQLite reports why
         identity = status.st_dev, status.st_ino
         if self._seen not in (None, identity):
-            raise exceptions.DatabaseReplaced(self._path, "another file has its name")
+            raise exceptions.DatabaseError("replaced", self._path, "another file has its name")
         if self._is_filled and not status.st_size:
-            raise exceptions.DatabaseReplaced(self._path, "it was emptied")
+            raise exceptions.DatabaseError("replaced", self._path, "it was emptied")
         self._seen, self._is_filled = identity, status.st_size > 0
         begun = self._seen_log
         if begun is not None:
             log = self._stat(self._log)
             is_same = log is not None and (log.st_dev, log.st_ino) == begun
             if not is_same and self._seen_log == begun:  # no last connection was closed just now
-                raise exceptions.DatabaseReplaced(self._path, f"{self._log} was deleted")
+                raise exceptions.DatabaseError("replaced", self._path, f"{self._log} was deleted")
 
     def is_missing(self) -> bool:
         """Return True if no file has the name."""
@@ -297,7 +299,7 @@ class DatabaseFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise exceptions.DatabaseUnavailable(path, str(error.strerror)) from error
+            raise exceptions.DatabaseError("unavailable", path, str(error.strerror)) from error
 
     def _create(self) -> None:
         """Create the file if it does not exist, for its owner alone; SQLite would let all read it.
@@ -361,25 +363,28 @@ def _obstacle(path: Path, exists: bool) -> str:
 def connect_file(address: Address) -> Database:
     """Return the database of a file, which need not exist yet and is not created here.
 
-    :raises DatabaseUnavailable: if its directory does not exist, the file cannot be created there,
+    :raises DatabaseError: if its directory does not exist, the file cannot be created there,
         or it is on a network file system
-    :raises ReadOnlyDatabase: if this process may not write the file
+    :raises DatabaseError: if this process may not write the file
     """
     path = Path(str(address.url.database)).absolute()  # the working directory may change later
     try:
         exists = path.exists()
         reason = _obstacle(path, exists)
     except OSError as error:  # a parent directory that this process may not search
-        raise exceptions.DatabaseUnavailable(str(path), str(error.strerror)) from error
+        raise exceptions.DatabaseError("unavailable", str(path), str(error.strerror)) from error
     if reason:
-        raise exceptions.DatabaseUnavailable(str(path), reason)
+        raise exceptions.DatabaseError("unavailable", str(path), reason)
     if exists and not _is_writable(path):
-        raise exceptions.ReadOnlyDatabase(
-            str(path), "this process may not write it, and SQLite writes next to a file to read it"
+        raise exceptions.DatabaseError(
+            "read-only",
+            str(path),
+            "this process may not write it, and SQLite writes next to a file to read it",
         )
     system = _network_system(path)
     if system is not None and not address.ours["network"]:
-        raise exceptions.DatabaseUnavailable(
+        raise exceptions.DatabaseError(
+            "unavailable",
             str(path),
             f"it is on a network file system ({system}), which does not lock as SQLite needs it; "
             "use a server, or ?network=yes if only one machine uses the file",
@@ -523,15 +528,15 @@ def connect_server(address: Address) -> Database:
     The first transaction connects, once, so a program does not hang on a server that is down. A
     caller that wants to wait for a server tries again.
 
-    :raises BackendNotFound: if the driver is not installed; names the extra that installs it
+    :raises NotFound: if the driver is not installed; names the extra that installs it
     """
     connect = {"postgresql": _postgresql, "mysql": _mysql}[address.kind]
     try:
         return connect(address)
     except ImportError as error:
         extra = DRIVERS[address.kind].extra
-        raise exceptions.BackendNotFound(
-            address.url.drivername, f"{error}; pip install 'resource_objects[{extra}]'"
+        raise exceptions.NotFound(
+            "backend", address.url.drivername, f"{error}; pip install 'resource_objects[{extra}]'"
         ) from error
 
 
@@ -669,7 +674,9 @@ def upgrading(database: Database) -> Iterator[Connection]:
         # the lock is of the server, not of the database
         name = "CONCAT('ro_upgrade_', MD5(DATABASE()))"
         if guard.scalar(sa.text(f"SELECT GET_LOCK({name}, {PATIENCE})")) != 1:
-            raise Transient(exceptions.DatabaseBusy(database.where, "another process upgrades it"))
+            raise Transient(
+                exceptions.DatabaseError("busy", database.where, "another process upgrades it")
+            )
         try:
             cluster = guard.exec_driver_sql("SHOW VARIABLES LIKE 'wsrep_on'").first()
             is_cluster = cluster is not None and cluster[1] == "ON"
@@ -711,7 +718,7 @@ def _leased(database: Database) -> Iterator[None]:
                 reason = (
                     f"another node upgrades it, or was killed during an upgrade within {_LEASE} s"
                 )
-                raise Transient(exceptions.DatabaseBusy(database.where, reason)) from error
+                raise Transient(exceptions.DatabaseError("busy", database.where, reason)) from error
         time.sleep(0.1)
     try:
         yield

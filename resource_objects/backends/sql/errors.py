@@ -101,30 +101,35 @@ def translate(
     :param lost: whether the connection is known to be gone
     """
     if isinstance(error, sqlalchemy.exc.TimeoutError):
-        return exceptions.DatabaseBusy(where, "every pooled connection is in use")
+        return exceptions.DatabaseError("busy", where, "every pooled connection is in use")
     codes = _codes(driver_error(error))
     if codes & _OVERTAKEN:
-        return Transient(exceptions.LedgerError(where, detail(error)))
+        return Transient(exceptions.LedgerError("ledger", where, detail(error)))
     if codes & _BUSY:
-        return Transient(exceptions.DatabaseBusy(where, detail(error)))
+        return Transient(exceptions.DatabaseError("busy", where, detail(error)))
     if codes & _NOT_YET or (connecting and codes & _GOING):
-        return Transient(exceptions.DatabaseUnavailable(where, detail(error)), not_yet=True)
+        return Transient(
+            exceptions.DatabaseError("unavailable", where, detail(error)), not_yet=True
+        )
     lost = lost or bool(codes & _LOST) or _is_disconnect(error)
-    return _kind(codes, lost, connecting)(where, detail(error))
+    condition = _condition(codes, connecting)
+    if condition is not None:
+        return exceptions.DatabaseError(condition, where, detail(error))
+    if lost:
+        return exceptions.LostConnection(where, detail(error))
+    return exceptions.LedgerError("ledger", where, detail(error))
 
 
-def _kind(codes: set[str], lost: bool, connecting: bool) -> type[exceptions.LedgerError]:
+def _condition(codes: set[str], connecting: bool) -> str | None:
     if _MOVED in codes:
-        return exceptions.DatabaseReplaced
+        return "replaced"
     if codes & _READ_ONLY:
-        return exceptions.ReadOnlyDatabase
+        return "read-only"
     if codes & _FULL:
-        return exceptions.DatabaseFull
+        return "full"
     if codes & _DAMAGED:
-        return exceptions.DatabaseDamaged
-    if codes & _UNAVAILABLE or connecting:
-        return exceptions.DatabaseUnavailable
-    return exceptions.LostConnection if lost else exceptions.LedgerError
+        return "damaged"
+    return "unavailable" if codes & _UNAVAILABLE or connecting else None
 
 
 def _is_disconnect(error: Exception) -> bool:

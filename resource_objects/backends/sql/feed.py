@@ -154,7 +154,7 @@ def tell(connection: Connection, operation: int, told: FeedRows, records: int) -
 def _no_head(expected: int, counted: int) -> UseSwitched:
     """Return what tells that heads are not as the write believed; at last, that they are gone."""
     missing = f"{expected - counted} of its shards have no head"
-    return UseSwitched(exceptions.DatabaseUnavailable("change feed", missing))
+    return UseSwitched(exceptions.DatabaseError("unavailable", "change feed", missing))
 
 
 _HEADS_THERE = SQL("SELECT shard, records_use FROM change_heads")
@@ -163,7 +163,7 @@ _HEADS_THERE = SQL("SELECT shard, records_use FROM change_heads")
 def records_use(connection: Connection) -> int:
     """Return ``records_use`` of the heads. Cost: one small statement.
 
-    :raises DatabaseUnavailable: if one is missing
+    :raises DatabaseError: if one is missing
     """
     missing, records = look_at_heads(connection)
     if missing:
@@ -208,7 +208,7 @@ def read_epoch(connection: Connection) -> int:
     """Return which ledger it is. Cost: one small statement."""
     for (epoch,) in _EPOCH.rows(connection):
         return int(epoch)
-    raise exceptions.DatabaseUnavailable("ledger_info", "it has no row")
+    raise exceptions.DatabaseError("unavailable", "ledger_info", "it has no row")
 
 
 def read_changes(

@@ -239,7 +239,7 @@ _MOST = int(MAX_FIGURE * MAX_RATIO)
 def is_empty(wanted: ProviderFilter | ConsumerFilter) -> bool:
     """Return whether a filter names one of nothing, which nobody is.
 
-    :raises InvalidField: if it names more than a statement takes
+    :raises InvalidInput: if it names more than a statement takes
     """
     sets = list(_sets(wanted))
     refuse_too_many(sets)

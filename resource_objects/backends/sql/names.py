@@ -85,7 +85,7 @@ class NameNumbers:
         found |= self._look(connection, missing)
         for name in missing:
             if name not in found:  # it was there when we would have inserted it
-                raise Transient(exceptions.DatabaseBusy(name, "it was removed in between"))
+                raise Transient(exceptions.DatabaseError("busy", name, "it was removed in between"))
         return found
 
     def _look(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
@@ -342,7 +342,7 @@ class _NamesChange:
         taken = self._names.find(self._connection, list(wanted.values()))
         for to in wanted.values():
             if to in taken:
-                raise exceptions.NameExists(to)
+                raise exceptions.AlreadyExists("name", to)
         self._set({numbers[name]: {"name": to} for name, to in wanted.items()})
         self._count_up(sorted(numbers[name] for name in wanted), wanted)
 
@@ -380,7 +380,7 @@ class _NamesChange:
         for part in chunks(sorted(name_of)):
             used = sa.select(self._kind.used_by).where(self._kind.used_by.in_(part)).limit(1)
             for (number,) in self._connection.execute(used):
-                raise self._rule.in_use(name_of[number])
+                raise exceptions.InUse(self._rule.subject, name_of[number])
             if self._kind.table is tables.resource_classes:
                 self._connection.execute(_keep_names(part))
             self._connection.execute(
@@ -390,7 +390,9 @@ class _NamesChange:
     def _set_level(self, changes: Sequence[NameChange]) -> None:
         if self._kind.table is not tables.aggregates:
             kind = changes[0].kind.value
-            raise exceptions.InvalidField("kind", kind, "an aggregate: only those have levels")
+            raise exceptions.InvalidInput(
+                "field", "kind", kind, "an aggregate: only those have levels"
+            )
         for one in changes:
             if one.to is not None:
                 shapes.label(one.to, "level")
@@ -412,7 +414,7 @@ class _NamesChange:
         found = self._names.find(self._connection, [one.name for one in changes])
         for one in changes:
             if one.name not in found:
-                raise self._rule.not_found(one.name)
+                raise exceptions.NotFound(self._rule.subject, one.name)
         return found
 
 

@@ -30,7 +30,9 @@ from resource_objects.providers.orders import ConsumerRecord, Mode, Outcome, Use
 class DoneBefore(exceptions.LedgerError):
     """The operation is recorded already: nothing was done now."""
 
-    problem = "is recorded already"
+    def __init__(self, operation: str) -> None:
+        super().__init__("recorded operation", operation)
+        self.args = (operation,)
 
 
 _RECORD = Insert(tables.operations, "id", "uuid", "kind", "subject", "actor", "created_at")

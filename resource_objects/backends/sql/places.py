@@ -172,7 +172,7 @@ def _take(connection: Connection, at: Places, keys: Collection[Key]) -> None:
         missing = Places()
         _look(connection, missing, [key for key in wanted if key not in at.by_key])
         if missing.by_key:
-            raise Transient(exceptions.DatabaseBusy("inventory", "it was made in between"))
+            raise Transient(exceptions.DatabaseError("busy", "inventory", "it was made in between"))
         at.names |= missing.names
         at.roots |= missing.roots
         at.now = at.now or missing.now
@@ -181,7 +181,9 @@ def _take(connection: Connection, at: Places, keys: Collection[Key]) -> None:
         target = Places().add(target_row)
         assert target is not None
         if target.inventory_id not in locked:
-            raise Transient(exceptions.DatabaseBusy(sharer.provider, "its shares were changed"))
+            raise Transient(
+                exceptions.DatabaseError("busy", sharer.provider, "its shares were changed")
+            )
         sharer.shares = (*sharer.shares, (target.key, factor))
 
 
@@ -243,7 +245,9 @@ def _lock(connection: Connection, found: Iterable[Found]) -> None:
         place.disabled_until = None if disabled is None else from_moment(disabled)
         place.record = InventoryRecord(place.record.resource_class, *figures)
         if shares != place.declared:
-            raise Transient(exceptions.DatabaseBusy(place.provider, "its shares were changed"))
+            raise Transient(
+                exceptions.DatabaseError("busy", place.provider, "its shares were changed")
+            )
 
 
 def _check_shares(connection: Connection, sharers: Iterable[Found]) -> None:
@@ -255,7 +259,9 @@ def _check_shares(connection: Connection, sharers: Iterable[Found]) -> None:
         seen[sharer.key].append((target.key, factor))
     for place in sharers:
         if place.shares != tuple(seen[place.key]):
-            raise Transient(exceptions.DatabaseBusy(place.provider, "its shares were changed"))
+            raise Transient(
+                exceptions.DatabaseError("busy", place.provider, "its shares were changed")
+            )
 
 
 def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequence[Any]]:
@@ -271,7 +277,7 @@ def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequen
     for part in chunks(sorted(numbers)):
         rows += _LOCK.rows(connection, ids=part)
     if len(rows) != len(numbers):
-        raise Transient(exceptions.DatabaseBusy("inventory", "it was removed in between"))
+        raise Transient(exceptions.DatabaseError("busy", "inventory", "it was removed in between"))
     return rows
 
 
@@ -306,7 +312,7 @@ def change_used(
 
 def _refused(written: int, changed: int) -> Transient:
     refused = f"{written - changed} inventories refused a change"
-    return Transient(exceptions.DatabaseBusy("used", refused))
+    return Transient(exceptions.DatabaseError("busy", "used", refused))
 
 
 # --- who is in the way ----------------------------------------------------------------------------

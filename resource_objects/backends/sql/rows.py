@@ -149,7 +149,7 @@ class TreeRows:
         for part in chunks(sorted(located)) if not self._is_sqlite else ():
             for root, name in _LOCK.rows(self._connection, ids=part):
                 if root not in located:
-                    raise Transient(exceptions.StaleDefinition(name, "it was moved"))
+                    raise Transient(exceptions.Stale("provider", name, "it was moved"))
         for part in chunks(sorted(located)):  # only the roots among them match
             self._trees += _TREES.rows(self._connection, roots=part)
         self._uuids = {row[0]: row[1] for row in self._trees}
@@ -352,7 +352,9 @@ class TreeRows:
             for row in _LOCK_INVENTORIES.rows(self._connection, ids=part)
         ]
         if len(locked) != len({*key_of, *others}):
-            raise Transient(exceptions.DatabaseBusy("inventory", "it was removed in between"))
+            raise Transient(
+                exceptions.DatabaseError("busy", "inventory", "it was removed in between")
+            )
         inventories = self._rows.inventories
         for number, used, writes in locked:
             if number in key_of:

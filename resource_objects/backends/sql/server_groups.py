@@ -86,15 +86,17 @@ def change_groups(connection: Connection, changes: Iterable[GroupChange], number
         kept = _LOCK.rows(connection, names=[one.name])
         if one.wanted is None:
             if not kept:
-                raise exceptions.ServerGroupNotFound(one.name)
+                raise exceptions.NotFound("server group", one.name)
             if _MEMBER.rows(connection, names=[one.name]):
-                raise exceptions.ServerGroupInUse(one.name)
+                raise exceptions.InUse("server group", one.name)
             _REMOVE.run(connection, ids=[kept[0][0]])
         elif not kept:
             said = one.wanted.policy, one.wanted.max_per_host
             _MAKE.many(connection, [(one.name, *said, one.wanted.uuid or new_id(), number)])
         elif not one.wanted.is_like(_group(kept[0][1:])):
-            raise exceptions.ServerGroupExists(one.name, one.wanted.difference(_group(kept[0][1:])))
+            raise exceptions.AlreadyExists(
+                "server group", one.name, one.wanted.difference(_group(kept[0][1:]))
+            )
 
 
 def list_groups(

@@ -522,16 +522,18 @@ _MOST_NAMES = 30_000
 def refuse_too_many(names: Iterable[Collection[Any]]) -> None:
     """Raise unless one statement takes all names of a filter.
 
-    :raises InvalidField: if there are more than 30,000
+    :raises InvalidInput: if there are more than 30,000
 
     >>> refuse_too_many([range(20_000), range(20_000)])
     Traceback (most recent call last):
         ...
-    resource_objects.exceptions.InvalidField: filter: got 40000, expected at most 30000 names in all
+    resource_objects.exceptions.InvalidInput: filter: got 40000, expected at most 30000 names in all
     """
     count = sum(map(len, names))
     if count > _MOST_NAMES:
-        raise exceptions.InvalidField("filter", count, f"at most {_MOST_NAMES} names in all")
+        raise exceptions.InvalidInput(
+            "field", "filter", count, f"at most {_MOST_NAMES} names in all"
+        )
 
 
 # --- numbers and times ----------------------------------------------------------------------------

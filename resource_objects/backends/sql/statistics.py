@@ -72,7 +72,7 @@ def is_news(connection: Connection, order: StatisticsOrder) -> bool:
 
     Cost: two queries, for thousands of providers.
 
-    :raises ProviderNotFound: as :func:`put`
+    :raises NotFound: as :func:`put`
     """
     if order.reported:
         return True
@@ -115,7 +115,7 @@ def _changes(
     """
     for uuid in sorted(order.providers):
         if uuid not in numbers:
-            raise exceptions.ProviderNotFound(uuid)
+            raise exceptions.NotFound("provider", uuid)
     changes = _Changes()
     query = _STORED if now is None else _LOCK_STORED
     stored = _stored(connection, query, [numbers[uuid] for uuid in order.values])
@@ -149,7 +149,7 @@ def _stored(
 def read(connection: Connection, wanted: StatisticFilter) -> StatisticsByProvider:
     """Return the statistics that match a filter (see the contract). Cost: one query.
 
-    :raises InvalidField: if the filter names more than a statement takes
+    :raises InvalidInput: if the filter names more than a statement takes
     """
     query = (
         sa.select(_providers.name, *_COLUMNS)

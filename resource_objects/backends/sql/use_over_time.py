@@ -399,7 +399,7 @@ def _query(
 def _of(connection: Connection, wanted: UseFilter) -> list[sa.ColumnElement[bool]]:
     """Return what a filter asks of an interval.
 
-    :raises InvalidField: if it names more than a statement takes
+    :raises InvalidInput: if it names more than a statement takes
     """
     named = (wanted.consumers, wanted.users, wanted.projects, wanted.classes)
     refuse_too_many([some for some in named if some is not None])
@@ -433,7 +433,7 @@ def _one_of(column: sa.Column[Any], some: Iterable[str | None]) -> sa.ColumnElem
 def _numbers(connection: Connection, classes: Sequence[str]) -> list[int]:
     """Return the numbers of classes that are there, or were.
 
-    :raises ClassNotFound: if one never was, as far as is known
+    :raises NotFound: if one never was, as far as is known
     """
     found = [
         row
@@ -444,7 +444,7 @@ def _numbers(connection: Connection, classes: Sequence[str]) -> list[int]:
     known = {name for _, name in found}
     for name in classes:
         if name not in known:
-            raise exceptions.ClassNotFound(name)
+            raise exceptions.NotFound("resource class", name)
     return [number for number, _ in found]
 
 

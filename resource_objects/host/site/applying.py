@@ -91,7 +91,7 @@ def export_site(
 
     :param hosts: only the trees of these providers (names or uuids)
     :param progress: is called with how many machines are done, and of how many
-    :raises ProviderNotFound: if one of them is not there
+    :raises NotFound: if one of them is not there
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -108,7 +108,7 @@ def export_site(
     known = {*given.name, *given.uuid}
     for key in keys:
         if key not in known:
-            raise exceptions.ProviderNotFound(key)
+            raise exceptions.NotFound("provider", key)
     uuid = columns.index.uuids
     out = {uuid[number]: one for number, one in columns.disabled.items()}
     definitions = (one.definition for one in stored_definitions(columns).values())
@@ -139,11 +139,11 @@ def apply_site(
     :param generations: those that providers were read at, by name: if one is at another one by
         now nothing is written. Then there is one transaction
     :param progress: is called with how many machines are done, and of how many
-    :raises InvalidSite: naming the line, if a machine cannot be as the file says beside what of it
+    :raises InvalidInput: naming the line, if a machine cannot be as the file says beside what of it
         is left alone, or is called by the uuid of a provider that has another name; if the file
         names no machine, and prune would remove something
-    :raises StaleDefinition: if a provider is not at the generation that is given
-    :raises ProviderExists, ProviderInUse, InventoryInUse, CountedTwice: as ``Ledger.sync``
+    :raises Stale: if a provider is not at the generation that is given
+    :raises AlreadyExists, InUse, Conflict: as ``Ledger.sync``
 
     >>> import resource_objects as ro
     >>> site = Site.parse("machines: {'lab-[0-5]': {inventories: VCPU=64}}")
@@ -238,18 +238,18 @@ def _check_prune(ledger: Ledger, site: Site) -> None:
         removed, stored = count_pruned(ledger, site)
         if removed:
             expected = f"1 or more: a prune would remove {removed} of {stored} providers"
-            raise exceptions.InvalidSite(f"{site.file}, machines", 0, expected)
+            raise exceptions.InvalidInput("site file", f"{site.file}, machines", 0, expected)
 
 
 def _entries(site: Site) -> list[Entry]:
     if not isinstance(site, Site):
-        raise exceptions.InvalidInput("site", site, "a Site, as Site.parse() returns")
+        raise exceptions.InvalidInput("value", "site", site, "a Site, as Site.parse() returns")
     return list(site.entries())
 
 
 def _size(batch: int | None, every: int) -> int:
     if batch is not None and (type(batch) is not int or batch < 1):
-        raise exceptions.InvalidField("batch", batch, "a number of machines, or None")
+        raise exceptions.InvalidInput("field", "batch", batch, "a number of machines, or None")
     return batch or max(every, 1)
 
 
@@ -302,7 +302,7 @@ class _Comparer:
         for name, generation in self._generations.items():
             if now.get(name) != generation:
                 said = "it is not there" if name not in now else f"it is at {now[name]}"
-                raise exceptions.StaleDefinition(name, f"{said}, not at {generation}")
+                raise exceptions.Stale("provider", name, f"{said}, not at {generation}")
 
     def _worked_out(
         self, some: Sequence[tuple[Entry, str]], columns: Columns
@@ -344,7 +344,7 @@ class _Comparer:
         for entry, name, key in called:
             if name_of.get(key, name) != name:
                 expected = f"a name of its own: it is the uuid of {name_of[key]}"
-                error = exceptions.InvalidName("name", name, expected)
+                error = exceptions.InvalidInput("name", "name", name, expected)
                 where = "" if name == entry.name else entry.name
                 raise fault_at(self._site.file, entry.part.line, error, where)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from resource_objects.exceptions import InvalidInput, InvalidSite, InvalidText
+from resource_objects.exceptions import InvalidInput
 from resource_objects.providers.plain import MAX_LENGTH
 from resource_objects.providers.provider import MAX_DEPTH
 
@@ -40,21 +40,25 @@ class Node:
         return self.kind == "text" and self.is_plain and self.value in ("", "~", "null")
 
 
-def read_nodes(text: str | bytes, file: str, refusal: type[InvalidInput] = InvalidSite) -> Node:
+def read_nodes(text: str | bytes, file: str, kind: str = "site file") -> Node:
     """Return the values of YAML text, with their lines, by the events of its parser.
 
     Values are not resolved and aliases not followed, so no text makes more than it has.
 
-    :param refusal: what is raised, with the file and the line
+    :param kind: the kind of value that errors are about; see :class:`InvalidInput`
     """
     try:
         return _read(text, file)
     except _NoYAML as error:
-        raise refusal(error.what, error.value, error.expected) from None
+        raise InvalidInput(kind, error.what, error.value, error.expected) from None
 
 
 class _NoYAML(InvalidInput):
-    """Text that cannot be read; whose it is says what is raised."""
+    """Text that cannot be read. :func:`read_nodes` raises it as of the kind of its caller."""
+
+    def __init__(self, what: str, value: object, expected: str) -> None:
+        super().__init__("YAML", what, value, expected)
+        self.args = what, value, expected
 
 
 def _read(text: str | bytes, file: str) -> Node:
@@ -120,15 +124,15 @@ def _fill(top: Node, events: Iterable[Any], file: str) -> None:
                 raise _NoYAML(where, len(open_nodes), f"at most {MAX_NESTED} levels")
 
 
-def read_data(text: str | bytes, file: str, refusal: type[InvalidInput] = InvalidText) -> Any:
+def read_data(text: str | bytes, file: str, kind: str = "text") -> Any:
     """Return YAML text as plain data: what JSON can say, each key of a mapping once.
 
-    :param refusal: what is raised, with the file and the line
+    :param kind: the kind of value that errors are about
 
     >>> read_data("moves: [{from: box, fill: true}]", "moves.yaml")
     {'moves': [{'from': 'box', 'fill': True}]}
     """
-    return NodeReader(file, refusal).data(read_nodes(text, file, refusal))
+    return NodeReader(file, kind).data(read_nodes(text, file, kind))
 
 
 # --- from values to what they mean ----------------------------------------------------------------
@@ -141,12 +145,12 @@ _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocatio
 class NodeReader:
     """Takes values apart, every fault with the file and its line.
 
-    :param refusal: what is raised
+    :param kind: the kind of value that errors are about
     """
 
-    def __init__(self, file: str, refusal: type[InvalidInput] = InvalidSite) -> None:
+    def __init__(self, file: str, kind: str = "site file") -> None:
         self._file = file
-        self._refusal = refusal
+        self._kind = kind
 
     def text(self, node: Node) -> str:
         """Return a text."""
@@ -245,13 +249,13 @@ class NodeReader:
         try:
             return read(node)
         except InvalidInput as error:
-            if isinstance(error, self._refusal) and error.what.startswith(f"{self._file}, line "):
+            if error.is_about(self._kind) and error.what.startswith(f"{self._file}, line "):
                 raise
-            raise fault_at(self._file, node.line, error, word, self._refusal) from error
+            raise fault_at(self._file, node.line, error, word, self._kind) from error
 
     def fault(self, node: Node, what: str, value: object, expected: str) -> InvalidInput:
         """Return the refusal of a value."""
-        return self._refusal(f"{self._file}, line {node.line}, {what}", value, expected)
+        return InvalidInput(self._kind, f"{self._file}, line {node.line}, {what}", value, expected)
 
 
 def fault_at(
@@ -259,10 +263,10 @@ def fault_at(
     line: int,
     error: InvalidInput,
     where: str = "",
-    refusal: type[InvalidInput] = InvalidSite,
+    kind: str = "site file",
 ) -> InvalidInput:
     """Return what was refused, with the line that it is about."""
     said = f"{file}, line {line}{', ' if where else ''}{where}"
     if where != error.what:
         said += f", {error.what}"
-    return refusal(said, error.value, error.expected)
+    return InvalidInput(kind, said, error.value, error.expected)

@@ -197,5 +197,5 @@ def _whole_of(inventories: Inventories) -> str:
 def read_share(text: str) -> tuple[str, int, str, str | None]:
     match = _SHARE.fullmatch(text)
     if match is None:
-        raise exceptions.InvalidText("share", text, "such as VCPU uses 1 VCPU of /")
+        raise exceptions.InvalidInput("text", "share", text, "such as VCPU uses 1 VCPU of /")
     return match[1], int(match[2]), match[3], match[4]

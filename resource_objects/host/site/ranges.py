@@ -60,11 +60,11 @@ def _pieces(pattern: str) -> list[Iterable[str]]:
             found.append((pattern[place + 1],))
             place += 2
         elif letter == "\\":
-            raise exceptions.InvalidText("name", pattern, r"\\ where a backslash is meant")
+            raise exceptions.InvalidInput("text", "name", pattern, r"\\ where a backslash is meant")
         elif letter == "[":
             match = _RANGE.match(pattern, place)
             if match is None:
-                raise exceptions.InvalidText("name", pattern, _HOW)
+                raise exceptions.InvalidInput("text", "name", pattern, _HOW)
             found.append(_numbers(pattern, match[1]))
             place = match.end()
         else:
@@ -82,7 +82,9 @@ def _numbers(pattern: str, text: str) -> _Numbers:
         first, _, last = part.partition("-")
         run = range(int(first), int(last or first) + 1)
         if not run:
-            raise exceptions.InvalidText("name", pattern, "a range that ends after it begins")
+            raise exceptions.InvalidInput(
+                "text", "name", pattern, "a range that ends after it begins"
+            )
         runs.append(run)
         widths.append(len(first) if first[0] == "0" else 0)
     return _Numbers(tuple(runs), tuple(widths))

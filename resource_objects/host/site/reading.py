@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from resource_objects import exceptions, names
-from resource_objects.exceptions import InvalidSite
+from resource_objects.exceptions import InvalidInput
 from resource_objects.host.rules import SPLITS
 from resource_objects.host.site.nodes import Node, NodeReader, fault_at
 from resource_objects.host.site.parts import Outage, PartInventories, SitePart, read_share
@@ -78,7 +78,7 @@ class Reader:
                 expected = "each number once in the ranges of a name"
             else:  # several parents have a child of this name
                 expected = f"/{part.name}, which names one child of each parent"
-            raise InvalidSite(f"{self._file}, line {part.line}, name", name, expected)
+            raise InvalidInput("site file", f"{self._file}, line {part.line}, name", name, expected)
         self._named[name] = part
         for child in part.below:
             for below in expanded(child.name, name):
@@ -203,13 +203,13 @@ def _moment(text: str) -> datetime.datetime | None:
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise exceptions.InvalidField("until", text, _MOMENT) from error
+        raise exceptions.InvalidInput("field", "until", text, _MOMENT) from error
     if found.utcoffset() is None:
-        raise exceptions.InvalidField("until", text, _MOMENT)
+        raise exceptions.InvalidInput("field", "until", text, _MOMENT)
     return moment("until", found)
 
 
 def _checked_share(text: str) -> None:
     of = read_share(text)[3]
     if of is not None and count_names(of) != 1:
-        raise exceptions.InvalidText("share", text, "of one provider")
+        raise exceptions.InvalidInput("text", "share", text, "of one provider")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from resource_objects.exceptions import InvalidSite
+from resource_objects.exceptions import InvalidInput
 from resource_objects.host.site.nodes import read_nodes
 from resource_objects.host.site.parts import Entry, SitePart
 from resource_objects.host.site.ranges import expanded
@@ -41,7 +41,7 @@ class Site:
         inventories: VCPU=8
     >>> Site.parse("machines:\\n  lab-0: {inventories: VCPU}", file="lab.yaml")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidSite: lab.yaml, line 2, inventories: got 'VCPU', expected ...
+    resource_objects.exceptions.InvalidInput: lab.yaml, line 2, inventories: got 'VCPU', ...
     """
 
     machines: tuple[SitePart, ...] = ()
@@ -53,7 +53,7 @@ class Site:
         """Return what the text of a file says. Cost: linear in its length.
 
         :param file: what errors call it
-        :raises InvalidSite: naming the line, for what is no site, or says something twice
+        :raises InvalidInput: naming the line, for what is no site, or says something twice
         """
         return cls(*Reader(file).read(read_nodes(text, file)), file)
 
@@ -95,7 +95,7 @@ class Site:
     def from_dict(cls, given: Mapping[str, Any], *, file: str = "site") -> Self:
         """Return what plain data says, as :meth:`to_dict` gives it.
 
-        :raises InvalidSite: for what is no site, or says something twice
+        :raises InvalidInput: for what is no site, or says something twice
 
         >>> print(Site.from_dict({"machines": {"lab-0": {"inventories": {"VCPU": 8}}}}))
         version: 1
@@ -140,6 +140,8 @@ def unlined() -> Iterator[None]:
     """Leave out the line where a site is refused that was no text: nobody has seen its lines."""
     try:
         yield
-    except InvalidSite as error:
+    except InvalidInput as error:
+        if not error.is_about("site file"):
+            raise
         what = re.sub(r", line [0-9]+", "", error.what)
-        raise InvalidSite(what, error.value, error.expected) from error
+        raise InvalidInput("site file", what, error.value, error.expected) from error

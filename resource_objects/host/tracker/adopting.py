@@ -137,11 +137,13 @@ class Adopter:
     def view(self, host: str, consumer: str | None = None) -> ComputeNode:
         """Return a host as the ledger has it, else as its record says. Nothing is written.
 
-        :raises ProviderNotFound: if neither knows it
+        :raises NotFound: if neither knows it
         """
         try:
             return ComputeNode.load(self._ledger, host, consumer)
-        except exceptions.ProviderNotFound:
+        except exceptions.NotFound as error:
+            if not error.is_about("provider"):
+                raise
             record = self._records.read(host)
             if record is None:
                 raise
@@ -186,12 +188,12 @@ class Adopter:
 
 #: What tells that somebody else wrote the host meanwhile, so that it is worked out again.
 _FASTER = (
-    exceptions.ConsumerExists,
-    exceptions.ProviderExists,
-    exceptions.ProviderNotFound,
-    exceptions.StaleConsumer,
-    exceptions.StaleDefinition,
-    exceptions.UnitTaken,
+    "ConsumerExists",
+    "ProviderExists",
+    "ProviderNotFound",
+    "StaleConsumer",
+    "StaleDefinition",
+    "UnitTaken",
 )
 
 
@@ -206,13 +208,13 @@ def adoption_plan(
     :param name: of the host in the ledger
     :param record: what ``ComputeNode.read`` takes
     :param known: who is known to run there; those who hold something of the host already keep it
-    :raises InvalidRow: if the record cannot be read
-    :raises ProviderExists: if the host has another uuid than the record
-    :raises InventoryNotFound: if a known consumer has what the host has none of
+    :raises InvalidInput: if the record cannot be read
+    :raises AlreadyExists: if the host has another uuid than the record
+    :raises CapacityException: if a known consumer has what the host has none of
     :raises ForeignAmount: if something is assigned to what the host does not have
-    :raises UnitTaken: if two of the known consumers have the same CPU or device
+    :raises CapacityException: if two of the known consumers have the same CPU or device
     :raises CapacityException: if what is not assigned fits nowhere
-    :raises DuplicateKey: if a consumer is known twice
+    :raises InvalidInput: if a consumer is known twice
 
     >>> row = {"hypervisor_hostname": "old-1", "vcpus": 8, "vcpus_used": 6}
     >>> with connect("memory://") as ledger:
@@ -253,7 +255,9 @@ def _once(known: Iterable[KnownConsumer]) -> dict[str, KnownConsumer]:
     found: dict[str, KnownConsumer] = {}
     for one in known:
         if one.consumer in found:
-            raise exceptions.DuplicateKey("consumers", one.consumer, "each consumer once")
+            raise exceptions.InvalidInput(
+                "repetition", "consumers", one.consumer, "each consumer once"
+            )
         found[one.consumer] = one
     return found
 
@@ -332,14 +336,14 @@ def _take(rehearsal: Ledger, name: str, one: KnownConsumer) -> None:
 def _located(columns: Columns, joint: Joint) -> Iterator[Use]:
     """Yield what assigned amounts take of the providers of a tree.
 
-    :raises InventoryNotFound: if nothing of their kind lies over the tree
+    :raises CapacityException: if nothing of their kind lies over the tree
     """
     (root,) = set(columns.providers.root_id)
     views = LocatedViews(columns).of_host(root)
     for kind, amount in joint.located.items():
         if kind not in views:
             where = columns.providers.name[columns.providers.provider_id.index(root)]
-            raise exceptions.InventoryNotFound([decision.absent(kind, amount.pieces, where)])
+            raise exceptions.CapacityException([decision.absent(kind, amount.pieces, where)])
         # what stands beside an amount is no part of what is kept of it
         yield from views[kind].deltas(amount.with_beside(()))
 

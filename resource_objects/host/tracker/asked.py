@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
-from resource_objects.exceptions import InvalidAmount, InvalidMove
+from resource_objects.exceptions import InvalidInput
 from resource_objects.providers import Allocation, Claim
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, Amounts
@@ -123,7 +123,7 @@ class Asked:
         """Return this with the pages that a consumer has: memory can be copied into no others.
 
         :param held: the assigned amounts that it has
-        :raises InvalidMove: if it asks for other pages
+        :raises InvalidInput: if it asks for other pages
         """
         sizes = {size for amount in held for size in _page_sizes(amount)}
         topology = _topology(self.own)
@@ -134,7 +134,7 @@ class Asked:
             return self._with_topology(topology.replace(page_size=text))
         if {topology.page_size if topology.page_size.isdigit() else ""} != sizes:
             shown = f"pages of {text} KiB" if text else "ordinary memory"
-            raise InvalidMove("page size", topology.page_size, f"{shown}, as it has")
+            raise InvalidInput("move", "page size", topology.page_size, f"{shown}, as it has")
         return self
 
     def _with_topology(self, topology: NUMATopologyAmount) -> Self:
@@ -201,7 +201,7 @@ def _without_overhead(request: Request) -> Request:
 def _own_of(found: Candidate, overhead: Overhead | None) -> Amounts:
     """Return what a candidate takes, without the overhead if whoever searched knew of it.
 
-    :raises InvalidAmount: if that is another overhead than is known here
+    :raises InvalidInput: if that is another overhead than is known here
     """
     whole = _located_of(found)
     if overhead is None or OVERHEAD not in found.mappings:
@@ -212,7 +212,7 @@ def _own_of(found: Candidate, overhead: Overhead | None) -> Amounts:
         if own + besides == whole:
             return own
         own = whole - besides
-    raise InvalidAmount("candidate", found, "one with the overhead that its host takes")
+    raise InvalidInput("amount", "candidate", found, "one with the overhead that its host takes")
 
 
 def _located_of(found: Candidate) -> Amounts:

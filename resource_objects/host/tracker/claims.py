@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from resource_objects import exceptions, names
-from resource_objects.exceptions import Rule
 from resource_objects.host.tracker.asked import (
     OVERHEAD,
     Asked,
@@ -32,6 +31,7 @@ from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.given import limits as limits_of
 from resource_objects.providers.given import tighter
 from resource_objects.providers.orders import UNLIMITED
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
 from resource_objects.search.candidates import Candidate, Candidates
@@ -122,17 +122,17 @@ class HostClaim(Revertible):
     def confirm(self) -> None:
         """Say that the consumer runs: the claim is no more on trial. Once is enough.
 
-        :raises ConsumerNotFound: if it was not taken, or given back
-        :raises StaleConsumer: if the consumer has another claim by now, or is elsewhere
+        :raises NotFound: if it was not taken, or given back
+        :raises Stale: if the consumer has another claim by now, or is elsewhere
         """
         if self.claim is None:
-            raise exceptions.ConsumerNotFound(
-                self.consumer, f"by this claim, which is {self.state}"
+            raise exceptions.NotFound(
+                "consumer", self.consumer, f"by this claim, which is {self.state}"
             )
         before, self.state = self.state, ClaimState.CONFIRMED  # also if the answer is lost
         try:
             self.claim = self._claims.moves.confirm_claim(self.claim)
-        except (exceptions.ConsumerNotFound, exceptions.StaleConsumer):
+        except (exceptions.NotFound, exceptions.Stale):
             self.state = before
             raise
 
@@ -142,8 +142,8 @@ class HostClaim(Revertible):
         What was given back already, as by a move to another host, stays given back; another claim
         of the consumer, or elsewhere, stays as it is.
 
-        :raises MoveInProgress: if a move leaves it: that decides what becomes of it
-        :raises StaleConsumer: if somebody else confirmed it, or it is for something else by now
+        :raises Conflict: if a move leaves it: that decides what becomes of it
+        :raises Stale: if somebody else confirmed it, or it is for something else by now
         """
         if self.claim is not None:
             is_confirmed = self.state is ClaimState.CONFIRMED
@@ -191,7 +191,7 @@ class HostClaims:
         said: dict[str, Any] = {**given_said}
         within = _within(host, said.get("limits"))
         said["limits"] = None if within is None else {host: within}
-        faster = exceptions.ConsumerNotFound, exceptions.StaleConsumer  # between two looks
+        faster = "ConsumerNotFound", "StaleConsumer"  # between two looks
         with self.moves.writing(name, host):
             claimed = functools.partial(self._claimed, name, host, asked, said)
             return self._made(host, self._ledger.retries.retry(claimed, *faster))
@@ -201,11 +201,15 @@ class HostClaims:
         bound = {"overrides": said.get("ignore_maintenance", False), "limits": said["limits"]}
         try:
             claim = self.place(name, host, asked, take, **bound)
-        except (exceptions.CapacityException, exceptions.ConsumerExists) as refusal:
+        except (exceptions.CapacityException, exceptions.AlreadyExists) as refusal:
+            if not refusal.matches(exceptions.CapacityException, "ConsumerExists"):
+                raise
             try:  # what it holds may be all that is in its way
                 held = self._held(name, host, asked, said)
-            except exceptions.ConsumerNotFound:
-                if isinstance(refusal, exceptions.ConsumerExists):
+            except exceptions.NotFound as error:
+                if not error.is_about("consumer"):
+                    raise
+                if isinstance(refusal, exceptions.AlreadyExists):
                     raise  # it was released meanwhile
                 raise refusal from refusal.__cause__
             return self._accepted(host, held, said)
@@ -221,10 +225,12 @@ class HostClaims:
         If another process released or moved it meanwhile, the claim is returned as it was made:
         it is not made again.
         """
-        changed = exceptions.ConsumerNotFound, exceptions.StaleConsumer
+        changed = "ConsumerNotFound", "StaleConsumer"
         try:
             return self._accepted(host, made, said)
-        except changed:
+        except (exceptions.NotFound, exceptions.Stale) as error:
+            if not error.matches(*changed):
+                raise
 
             def accept(now: Claim | None) -> Claim:
                 if now is None:
@@ -277,12 +283,14 @@ class HostClaims:
 
         if asked.found is not None:
             if asked.found.host != host:
-                raise exceptions.InvalidAmount("candidate", asked.found, f"one of {host}")
+                raise exceptions.InvalidInput("amount", "candidate", asked.found, f"one of {host}")
             return take(asked.chosen)
         if asked.is_plain:
             try:
                 return take({host: asked.amounts})
-            except (exceptions.CapacityException, exceptions.InvalidAmount) as refusal:
+            except (exceptions.CapacityException, exceptions.InvalidInput) as refusal:
+                if not refusal.matches(exceptions.CapacityException, "InvalidAmount"):
+                    raise
                 try:
                     found = search()
                 except exceptions.NoCandidates as told:
@@ -320,7 +328,7 @@ class HostClaims:
 
         If whoever claimed it did not know what the host takes besides, that is added.
 
-        :raises ConsumerExists: if it holds something else
+        :raises AlreadyExists: if it holds something else
         """
         claim = self._ledger.held(consumer)
         here = self.moves.host_of(claim)
@@ -329,8 +337,10 @@ class HostClaims:
                 return claim
             if asked.is_held_alone(claim):
                 return self._with_overhead(host, asked, claim, said)
-        raise exceptions.ConsumerExists(
-            consumer, f"{claim.request or claim.amounts} of {here}, not {asked} of {host}"
+        raise exceptions.AlreadyExists(
+            "consumer",
+            consumer,
+            f"{claim.request or claim.amounts} of {here}, not {asked} of {host}",
         )
 
     def _with_overhead(
@@ -351,14 +361,19 @@ class HostClaims:
             return claim
         held = self._ledger.assigned(claim.consumer)
         if self._ledger.held(claim.consumer).generation != claim.generation:
-            raise exceptions.StaleConsumer(claim.consumer, "it was written before it was accepted")
+            raise exceptions.Stale(
+                "consumer", claim.consumer, "it was written before it was accepted"
+            )
         refitted = self._driver.accept(host, claim.consumer, held)
         if refitted is None:
             return claim
         wanted = {name: Amounts.of(amounts) for name, amounts in refitted.items()}
         if unassigned(wanted) != unassigned(held) or page_sizes(wanted) != page_sizes(held):
-            raise exceptions.InvalidAmount(
-                f"accept of {claim.consumer}", _told(wanted), f"other units of {_told(held)}"
+            raise exceptions.InvalidInput(
+                "amount",
+                f"accept of {claim.consumer}",
+                _told(wanted),
+                f"other units of {_told(held)}",
             )
         allocations = [
             Allocation(provider=name, resource_class=kind, amount=amount)

@@ -68,11 +68,7 @@ from typing import Self
 import yaml
 
 from resource_objects import names
-from resource_objects.exceptions import (
-    InvalidConfiguration,
-    InvalidResourceClass,
-    InvalidTrait,
-)
+from resource_objects.exceptions import InvalidInput
 from resource_objects.host.site.nodes import Node, NodeReader, read_nodes
 from resource_objects.providers import Provider
 from resource_objects.resources import IntegerInventory, Inventories
@@ -148,7 +144,7 @@ class ProviderConfiguration:
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Return what the files of a folder say, those that end in ``.yaml``. None need be there.
 
-        :raises InvalidConfiguration: if the folder or a file cannot be read, or as :meth:`parse`
+        :raises InvalidInput: if the folder or a file cannot be read, or as :meth:`parse`
         """
         try:
             paths = sorted(pathlib.Path(folder).iterdir(), key=lambda path: path.name)
@@ -159,7 +155,9 @@ class ProviderConfiguration:
             ]
         except OSError as error:
             what = f"provider configuration {error.filename or folder}"
-            raise InvalidConfiguration(what, error.strerror, "what can be read") from error
+            raise InvalidInput(
+                "provider configuration", what, error.strerror, "what can be read"
+            ) from error
         return cls._of(entry for file, text in texts for entry in _entries(text, file))
 
     @classmethod
@@ -167,7 +165,7 @@ class ProviderConfiguration:
         """Return what the text of a file says. Cost: linear in its length.
 
         :param file: what errors call it
-        :raises InvalidConfiguration: naming file and line, for what is no such file
+        :raises InvalidInput: naming file and line, for what is no such file
         """
         return cls._of(_entries(text, file))
 
@@ -182,7 +180,7 @@ class ProviderConfiguration:
             elif key in found:
                 what = f"{entry.where}, {entry.by}"
                 expected = f"each provider once: {found[key].where} has it"
-                raise InvalidConfiguration(what, entry.value, expected)
+                raise InvalidInput("provider configuration", what, entry.value, expected)
             else:
                 found[key] = entry
         return cls(tuple(found.values()), tuple(ignored))
@@ -233,18 +231,18 @@ class ProviderConfiguration:
                 left = {name: one for name, one in own.items() if name not in classes}
                 provider.update(inventories=Inventories(left))
 
-    def add(self, tree: Provider) -> tuple[InvalidConfiguration, ...]:
+    def add(self, tree: Provider) -> tuple[InvalidInput, ...]:
         """Add to a tree what this says of it; return what could not be, with its file and line.
 
         Cost: linear in providers and entries.
         """
-        found: list[InvalidConfiguration] = []
+        found: list[InvalidInput] = []
         for provider in tree.walk():
             said = _about(self.entries, provider, tree)
             for entry in said[1:]:
                 what = f"{entry.where}, {entry.by}"
                 expected = f"one entry about {provider.name}: {said[0].where} is about it too"
-                found.append(InvalidConfiguration(what, entry.value, expected))
+                found.append(InvalidInput("provider configuration", what, entry.value, expected))
             for entry in said[:1]:
                 found += _added(provider, entry)
         return tuple(found)
@@ -260,12 +258,14 @@ def _about(
     return [one for one in entries if one.value == COMPUTE_NODE and one.by == "uuid"]
 
 
-def _added(provider: Provider, entry: ProviderEntry) -> Iterator[InvalidConfiguration]:
+def _added(provider: Provider, entry: ProviderEntry) -> Iterator[InvalidInput]:
     own = dict(provider.inventories.by_name())
     new = dict(Inventories(entry.inventories).by_name())
     for name in sorted(own.keys() & new.keys()):
         what = f"{entry.where}, inventory of {provider.name}"
-        yield InvalidConfiguration(what, name, "a class that the host's driver does not report")
+        yield InvalidInput(
+            "provider configuration", what, name, "a class that the host's driver does not report"
+        )
     added = {name: one for name, one in new.items() if name not in own}
     if added:
         provider.update(inventories=Inventories({**own, **added}))
@@ -291,7 +291,7 @@ class AppliedConfiguration:
         """Note that the tree of a host is kept as the configuration has it."""
         self._named[host] = self.now.named_in(tree) if self.now else frozenset()
 
-    def left(self, hosts: Collection[str]) -> tuple[InvalidConfiguration, ...]:
+    def left(self, hosts: Collection[str]) -> tuple[InvalidInput, ...]:
         """Return what names a provider that no host has, once as long as it is so.
 
         :param hosts: all of the agent; while something is wrong with one, nobody knows
@@ -307,7 +307,8 @@ class AppliedConfiguration:
         self._told = set(away)
         expected = "a provider of a host of this agent"
         return tuple(
-            InvalidConfiguration(f"{one.where}, {one.by}", one.value, expected) for one in found
+            InvalidInput("provider configuration", f"{one.where}, {one.by}", one.value, expected)
+            for one in found
         )
 
 
@@ -316,13 +317,13 @@ class AppliedConfiguration:
 
 def _entries(text: str | bytes, file: str) -> Iterator[ProviderEntry]:
     """Yield the entries of a file, also those that add nothing."""
-    return _Reader(file).read(read_nodes(text, file, InvalidConfiguration))
+    return _Reader(file).read(read_nodes(text, file, "provider configuration"))
 
 
 class _Reader:
     def __init__(self, file: str) -> None:
         self._file = file
-        self._nodes = NodeReader(file, InvalidConfiguration)
+        self._nodes = NodeReader(file, "provider configuration")
 
     def read(self, node: Node) -> Iterator[ProviderEntry]:
         said = self._keys(node, "meta and providers")
@@ -408,13 +409,13 @@ class _Reader:
 def _inventory(name: str, text: str, _: Node) -> str:
     """Return an inventory of a class as text, if it is a custom one that is counted."""
     if not names.resource_class_name(name).startswith(names.CUSTOM_PREFIX):
-        raise InvalidResourceClass(
-            "resource class", name, "one of CUSTOM_: others are the driver's"
+        raise InvalidInput(
+            "resource class", "resource class", name, "one of CUSTOM_: others are the driver's"
         )
     most = _MOST.search(text)
     made = Inventories(text if most is None else text.replace(most[0], ""))
     if not all(isinstance(one, IntegerInventory) for _, one in made.by_name()):
-        raise InvalidResourceClass("resource class", name, "one that is counted")
+        raise InvalidInput("resource class", "resource class", name, "one that is counted")
     # Placement's max_unit may be anything (its default is 2^31-1); here it is at most the total,
     # and one that nobody can come to is none
     beyond = most is not None and all(
@@ -425,7 +426,7 @@ def _inventory(name: str, text: str, _: Node) -> str:
 
 def _custom_trait(name: str) -> None:
     if not name.startswith(names.CUSTOM_PREFIX):
-        raise InvalidTrait("trait", name, "one of CUSTOM_: others are the driver's")
+        raise InvalidInput("trait", "trait", name, "one of CUSTOM_: others are the driver's")
     known_traits([name])
 
 

@@ -137,7 +137,7 @@ def _asked(
 def _running(found: object) -> dict[str, Amounts | None]:
     """Return who runs as a driver says, checked."""
     if not isinstance(found, Mapping):
-        raise exceptions.InvalidField("consumers", found, "{consumer: amounts}, or None")
+        raise exceptions.InvalidInput("field", "consumers", found, "{consumer: amounts}, or None")
     return {
         names.consumer_name(name): None if amounts is None else Amounts(amounts)
         for name, amounts in found.items()

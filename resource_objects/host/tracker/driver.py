@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resource_objects.exceptions import DuplicateKey, InvalidInput, ResourceObjectsError
+from resource_objects.exceptions import InvalidInput, ResourceObjectsError
 from resource_objects.providers import Provider
 from resource_objects.providers.reshape import Move
 from resource_objects.providers.statistics import Statistic
@@ -202,7 +202,9 @@ def valid_inventories(
             one = f"{key}={value}" if isinstance(given, str) else {key: value}
             try:
                 if name in found:
-                    raise DuplicateKey("inventories", name, "each resource once") from None
+                    raise InvalidInput(
+                        "repetition", "inventories", name, "each resource once"
+                    ) from None
                 found[name] = Inventories(one).get(name)
             except InvalidInput as error:
                 errors.append(error)

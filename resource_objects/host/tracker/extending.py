@@ -31,12 +31,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from resource_objects import names, plugins
-from resource_objects.exceptions import (
-    DuplicateKey,
-    InvalidInput,
-    PluginError,
-    ResourceObjectsError,
-)
+from resource_objects.exceptions import InvalidInput, PluginError, ResourceObjectsError
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.providers import Provider
 from resource_objects.providers.pools import SHARES
@@ -137,7 +132,7 @@ class ExtendedDriver(Driver):
 
     :param resources: names of plug-ins, or objects
     :raises PluginError: if there is no plug-in of a name, it does not load, or is none
-    :raises DuplicateKey: if two say the same class
+    :raises InvalidInput: if two say the same class
 
     >>> class Lab(Driver):
     ...     def hosts(self):
@@ -161,8 +156,8 @@ class ExtendedDriver(Driver):
         every: dict[str, HostResource | PooledResource] = {}
         for name, one in map(_loaded, resources):
             if name in every:
-                raise DuplicateKey(
-                    "host resources", name, "each plug-in once, by a name of its own"
+                raise InvalidInput(
+                    "repetition", "host resources", name, "each plug-in once, by a name of its own"
                 )
             every[name] = one
         self._classes: dict[str, tuple[str, ...]] = {}
@@ -171,7 +166,9 @@ class ExtendedDriver(Driver):
             said = tuple(map(names.resource_class_name, one.resource_classes))
             for kind in said:
                 if kind in owners:
-                    raise DuplicateKey("host resources", kind, f"one of {owners[kind]} and {name}")
+                    raise InvalidInput(
+                        "repetition", "host resources", kind, f"one of {owners[kind]} and {name}"
+                    )
                 owners[kind] = name
             self._classes[name] = said
         self._resources = {n: one for n, one in every.items() if isinstance(one, HostResource)}
@@ -228,7 +225,7 @@ class ExtendedDriver(Driver):
         for kind, _ in found.by_name():
             if kind not in self._classes[name]:
                 expected = ", ".join(self._classes[name]) or "none"
-                raise InvalidInput("resource class", kind, f"one of its own: {expected}")
+                raise InvalidInput("value", "resource class", kind, f"one of its own: {expected}")
         return found
 
     def update_provider_tree(self, tree: Provider, available: Any) -> Iterable[Move] | None:
@@ -302,7 +299,7 @@ class _Pools:
                 for pool, given in self._resource.pools().items()
             }
             for name in found.keys() & set(hosts):
-                raise InvalidInput("pool", name, "a name that no host of the driver has")
+                raise InvalidInput("value", "pool", name, "a name that no host of the driver has")
         except Exception as error:  # a plug-in may fail in any way: it is told with each host
             self._failed = _failed(self._name, error)
             self.given = dict.fromkeys(self.given)
@@ -320,7 +317,7 @@ class _Pools:
         pool = self._resource.pool_of(host)
         if pool is not None and pool not in found:
             expected = f"one of its pools: {', '.join(sorted(found)) or 'none'}"
-            raise InvalidInput("pool", pool, expected)
+            raise InvalidInput("value", "pool", pool, expected)
         return pool
 
     def wrong(self, host: str) -> list[PluginError]:

@@ -82,16 +82,15 @@ _SILENT = frozenset(
 )
 
 #: What an error is a sign of, the first that fits.
-_SIGN_OF: tuple[tuple[type[Exception], FindingKind], ...] = (
+_SIGN_OF: tuple[tuple[type[Exception] | str, FindingKind], ...] = (
     (exceptions.InvalidTree, FindingKind.INVALID_TREE),
-    (exceptions.CountedTwice, FindingKind.INVALID_TREE),
+    ("CountedTwice", FindingKind.INVALID_TREE),
     (exceptions.InvalidInput, FindingKind.INVALID),
     (exceptions.InvalidPlan, FindingKind.RESHAPE_FAILED),
     (exceptions.CapacityException, FindingKind.RESHAPE_FAILED),
-    (exceptions.ProviderInUse, FindingKind.IN_USE),
-    (exceptions.InventoryInUse, FindingKind.IN_USE),
-    (exceptions.ProviderExists, FindingKind.OF_ANOTHER),
-    (Exception, FindingKind.REFUSED),
+    ("ProviderInUse", FindingKind.IN_USE),
+    ("InventoryInUse", FindingKind.IN_USE),
+    ("ProviderExists", FindingKind.OF_ANOTHER),
 )
 
 
@@ -118,10 +117,13 @@ class Finding:
     def of(cls, host: str, error: Exception) -> Finding:
         """Return the finding of what the library raised about a host.
 
-        >>> Finding.of("box", exceptions.ProviderInUse("box/numa1")).kind.value
+        >>> Finding.of("box", exceptions.InUse("provider", "box/numa1")).kind.value
         'in use'
         """
-        return cls(host, next(kind for sign, kind in _SIGN_OF if isinstance(error, sign)), error)
+        kind = FindingKind.REFUSED
+        if isinstance(error, exceptions.ResourceObjectsError):
+            kind = next((kind for sign, kind in _SIGN_OF if error.matches(sign)), kind)
+        return cls(host, kind, error)
 
     @classmethod
     def over_capacity(cls, host: str, uses: tuple[InventoryUsage, ...]) -> Finding:

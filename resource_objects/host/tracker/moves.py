@@ -108,19 +108,15 @@ _AT_ONCE = {
 #: What may tell that another process began the same move meanwhile.
 _FASTER = (
     exceptions.CapacityException,
-    exceptions.ConsumerExists,
-    exceptions.ConsumerNotFound,
-    exceptions.InvalidMove,
-    exceptions.OperationConflict,
-    exceptions.StaleConsumer,
+    "ConsumerExists",
+    "ConsumerNotFound",
+    "InvalidMove",
+    "OperationConflict",
+    "StaleConsumer",
 )
 
 #: What reports that another process wrote a consumer, or took the same step of its move, meanwhile.
-_CHANGED = (
-    exceptions.ConsumerNotFound,
-    exceptions.OperationConflict,
-    exceptions.StaleConsumer,
-)
+_CHANGED = ("ConsumerNotFound", "OperationConflict", "StaleConsumer")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -317,19 +313,21 @@ class Moves:
                 return move
             try:
                 move = self._begin(consumer, source, host, asked, migration, kind, said)
-            except _FASTER as refusal:
+            except exceptions.ResourceObjectsError as refusal:
+                if not refusal.matches(*_FASTER):
+                    raise
                 move, now = begun()  # by another process, in between
                 if move is not None:
                     return move
                 if _generation(now) != _generation(source):
                     detail = "another process wrote it while the move began"
-                    raise exceptions.StaleConsumer(consumer, detail) from refusal
+                    raise exceptions.Stale("consumer", consumer, detail) from refusal
                 raise
             _require(move, host, asked, kind)  # another process may have begun it otherwise
             return move
 
         with self.writing(consumer, *([] if host is None else [host])):
-            return self._ledger.retries.retry(attempt, exceptions.StaleConsumer)
+            return self._ledger.retries.retry(attempt, "StaleConsumer")
 
     def _begin(
         self,
@@ -352,12 +350,12 @@ class Moves:
 
         if kind is MigrationKind.UNSHELVE:
             if source is not None:
-                raise exceptions.ConsumerExists(consumer, str(source))
+                raise exceptions.AlreadyExists("consumer", consumer, str(source))
             take = functools.partial(self._ledger.claim, consumer, operation=operation, **said)
             claim = place(asked, take)
             return moved(MigrationState.MOVING, None, claim, (None, claim))
         if source is None:
-            raise exceptions.ConsumerNotFound(consumer)
+            raise exceptions.NotFound("consumer", consumer)
         if kind is MigrationKind.SHELVE:
             self._apply([_release(source)], migration, _Step.BEGIN)
             return moved(MigrationState.CONFIRMED, None, None, (source, None))
@@ -378,7 +376,7 @@ class Moves:
         )
         claim = place(asked, take, moves=True)
         if claim.generation == source.generation:  # the source was read when it had begun
-            raise exceptions.StaleConsumer(consumer, "another process began this move")
+            raise exceptions.Stale("consumer", consumer, "another process began this move")
         left = self._left(consumer, migration)
         kind = kind if left is None else _kind_of(left) or kind
         ends = left, claim
@@ -391,13 +389,17 @@ class Moves:
         here = self._hosts([source])(source)
         told, other = ", ".join(here), _RULES[kind].other_host
         if len(here) > 1 and is_same:
-            raise exceptions.InvalidMove(
-                kind, None, f"a request: {source.consumer} holds something of {told}"
+            raise exceptions.InvalidInput(
+                "move", kind, None, f"a request: {source.consumer} holds something of {told}"
             )
         if other is True and host in here:
-            raise exceptions.InvalidMove(kind, host, f"another host than {source.consumer} is on")
+            raise exceptions.InvalidInput(
+                "move", kind, host, f"another host than {source.consumer} is on"
+            )
         if other is False and (host,) != here:
-            raise exceptions.InvalidMove(kind, host, f"{told}, which {source.consumer} is on")
+            raise exceptions.InvalidInput(
+                "move", kind, host, f"{told}, which {source.consumer} is on"
+            )
 
     def _wanted(self, source: Claim, asked: Asked | None, kind: MigrationKind) -> Asked:
         """Return what is asked of the destination; by default what the consumer has."""
@@ -427,15 +429,15 @@ class Moves:
         goes on. Of a write that others followed a ledger remembers what it changed, not what was
         asked then.
 
-        :raises MoveInProgress: if the consumer moves by another one
-        :raises InvalidMove: if it is of another kind, goes elsewhere, or for something else
+        :raises Conflict: if the consumer moves by another one
+        :raises InvalidInput: if it is of another kind, goes elsewhere, or for something else
         """
         move, kept = self._found(consumer, migration)
         if move is None:
             leaving = kept.get(migration_of(consumer))
             if leaving is not None:
                 told = f"by the migration {_name_of(leaving.id)}"
-                raise exceptions.MoveInProgress(consumer, told)
+                raise exceptions.Conflict("move", consumer, told)
             return None, kept.get(consumer)
         _require(move, host, asked, kind)
         return move, kept.get(consumer)
@@ -447,7 +449,7 @@ class Moves:
         with self.writing(consumer):
             move = self._end(consumer, migration, MigrationState.CONFIRMED, self._confirmed)
         if move.state is MigrationState.REVERTED:
-            raise exceptions.MoveReverted(consumer, f"migration {_name_of(migration)}")
+            raise exceptions.Conflict("reverted move", consumer, f"migration {_name_of(migration)}")
         return move
 
     def revert(self, consumer: str, migration: str) -> Migration:
@@ -458,7 +460,9 @@ class Moves:
     def _revert(self, consumer: str, migration: str) -> Migration:
         move = self._end(consumer, migration, MigrationState.REVERTED, self._reverted)
         if move.state is MigrationState.CONFIRMED:
-            raise exceptions.MoveConfirmed(consumer, f"migration {_name_of(migration)}")
+            raise exceptions.Conflict(
+                "confirmed move", consumer, f"migration {_name_of(migration)}"
+            )
         return move
 
     def _confirmed(self, move: Migration, claim: Claim | None) -> Migration:
@@ -489,7 +493,7 @@ class Moves:
         if leaving is not None:
             left = self._ledger.backend.held(leaving.consumer)
             if left is None or left.generation != leaving.generation:
-                raise exceptions.StaleConsumer(leaving.consumer)
+                raise exceptions.Stale("consumer", leaving.consumer)
             back = ConsumerOrder.replace(
                 move.consumer, left.uses, request=left.own_request, generation=claim.generation
             )
@@ -514,9 +518,9 @@ class Moves:
 
         :param state: how the move is to end
         :param end: writes the end of a move, given the claim of its consumer; returns the move
-        :raises MoveNotFound: if the migration is unknown, or its operation was forgotten
-        :raises MoveInProgress: if an unshelved consumer is to be reverted that moves on already
-        :raises ConsumerNotFound: if a consumer is to be reverted that has nothing allocated
+        :raises NotFound: if the migration is unknown, or its operation was forgotten
+        :raises Conflict: if an unshelved consumer is to be reverted that moves on already
+        :raises NotFound: if a consumer is to be reverted that has nothing allocated
         """
 
         def read() -> tuple[Migration, Claim | None]:
@@ -524,14 +528,16 @@ class Moves:
             claim, other = kept.get(consumer), kept.get(migration_of(consumer))
             if move is None:
                 told = "by any" if other is None else f"but by {_name_of(other.id)}"
-                raise exceptions.MoveNotFound(consumer, f"migration {_name_of(migration)}, {told}")
+                raise exceptions.NotFound(
+                    "move", consumer, f"migration {_name_of(migration)}, {told}"
+                )
             if move.state is MigrationState.MOVING and state is MigrationState.REVERTED:
                 if other is not None and other.id != migration:
                     told = f"by the migration {_name_of(other.id)}"
-                    raise exceptions.MoveInProgress(consumer, told)
+                    raise exceptions.Conflict("move", consumer, told)
                 if claim is None:
                     told = f"{move.source}, which confirms gives back"
-                    raise exceptions.ConsumerNotFound(consumer, told)
+                    raise exceptions.NotFound("consumer", consumer, told)
             return move, claim
 
         def write(found: tuple[Migration, Claim | None]) -> Migration:
@@ -634,13 +640,13 @@ class Moves:
     def release(self, consumer: str) -> Claim:
         """Give back all that a consumer holds, at both places if it is moving: reverted to nothing.
 
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
 
         def read() -> dict[str, Claim]:
             kept = self._claims(consumer)
             if not kept:
-                raise exceptions.ConsumerNotFound(consumer)
+                raise exceptions.NotFound("consumer", consumer)
             return kept
 
         def write(kept: dict[str, Claim]) -> Claim:
@@ -654,8 +660,8 @@ class Moves:
         """Give back a claim that somebody made, if the consumer has it; a move to it is reverted.
 
         :param is_confirmed: whether who made it knows that it was confirmed
-        :raises MoveInProgress: if the consumer is leaving it
-        :raises StaleConsumer: if somebody else confirmed it, or it is for something else by now
+        :raises Conflict: if the consumer is leaving it
+        :raises Stale: if somebody else confirmed it, or it is for something else by now
         """
         consumer = made.consumer
 
@@ -665,10 +671,10 @@ class Moves:
             if leaving is not None and self._is_left(made, claim, leaving):
                 left = f"by the migration {_name_of(leaving.id)}"
                 told = f"{left}, which decides what becomes of this claim"
-                raise exceptions.MoveInProgress(consumer, told)
+                raise exceptions.Conflict("move", consumer, told)
             claim = self._as_made(made, claim)
             if claim is not None and claim.state == CONFIRMED and not is_confirmed:
-                raise exceptions.StaleConsumer(consumer, "somebody else confirmed it")
+                raise exceptions.Stale("consumer", consumer, "somebody else confirmed it")
             return claim, leaving
 
         def write(found: tuple[Claim | None, Claim | None]) -> None:
@@ -679,22 +685,22 @@ class Moves:
                 self._ledger.apply(Plan(orders=(_release(claim),)))
 
         with self.writing(consumer):
-            self._ledger.retries.write(read, write, exceptions.MoveConfirmed, *_CHANGED)
+            self._ledger.retries.write(read, write, "MoveConfirmed", *_CHANGED)
 
     def confirm_claim(self, made: Claim) -> Claim:
         """Confirm a claim that somebody made, if the consumer has it.
 
-        :raises ConsumerNotFound: if the consumer has none
-        :raises StaleConsumer: if it has another one, or is elsewhere
+        :raises NotFound: if the consumer has none
+        :raises Stale: if it has another one, or is elsewhere
         """
         consumer = made.consumer
 
         def read() -> Claim:
             claim = self._claims(consumer).get(consumer)
             if claim is None:
-                raise exceptions.ConsumerNotFound(consumer)
+                raise exceptions.NotFound("consumer", consumer)
             if self._as_made(made, claim) is None:
-                raise exceptions.StaleConsumer(consumer, f"it holds {claim.amounts} by another")
+                raise exceptions.Stale("consumer", consumer, f"it holds {claim.amounts} by another")
             return claim
 
         def write(claim: Claim) -> Claim:
@@ -706,7 +712,9 @@ class Moves:
         """Return the claim of a consumer if it is still the one that was made, else None."""
         try:
             return self._as_made(made, self._claims(made.consumer).get(made.consumer))
-        except exceptions.StaleConsumer:
+        except exceptions.Stale as error:
+            if not error.is_about("consumer"):
+                raise
             return None
 
     def _as_made(self, made: Claim, claim: Claim | None) -> Claim | None:
@@ -715,7 +723,7 @@ class Moves:
         It is the same with other units, and if it was renewed or confirmed. One that moved gave
         back what it was made of, though it keeps its id.
 
-        :raises StaleConsumer: if it is for something else by now
+        :raises Stale: if it is for something else by now
         """
         if claim is None or claim.id != made.id:
             return None
@@ -725,7 +733,7 @@ class Moves:
         if hosts(made) != hosts(claim):
             return None
         if not _is_for_the_same(made, claim):
-            raise exceptions.StaleConsumer(made.consumer, f"it holds {claim.amounts} now")
+            raise exceptions.Stale("consumer", made.consumer, f"it holds {claim.amounts} now")
         return claim
 
     def _is_left(self, made: Claim, claim: Claim | None, leaving: Claim) -> bool:
@@ -743,12 +751,12 @@ class Moves:
     def moving(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
 
-        :raises MoveNotFound: if it is not moving
+        :raises NotFound: if it is not moving
         """
         kept = self._claims(consumer)
         leaving = kept.get(migration_of(consumer))
         if leaving is None:
-            raise exceptions.MoveNotFound(consumer)
+            raise exceptions.NotFound("move", consumer)
         claim = kept.get(consumer)
         return self._moving(leaving, claim, self._hosts(filter(None, (leaving, claim))))
 
@@ -845,18 +853,20 @@ class Moves:
 def _require(move: Migration, host: str | None, asked: Asked | None, kind: MigrationKind) -> None:
     """Refuse a move that began as another one by the same migration.
 
-    :raises InvalidMove: if it is of another kind, goes elsewhere, or for another request
+    :raises InvalidInput: if it is of another kind, goes elsewhere, or for another request
     """
     if move.kind not in (None, kind):
-        raise exceptions.InvalidMove("move", kind, f"{move.kind}, as which it began")
+        raise exceptions.InvalidInput("move", "move", kind, f"{move.kind}, as which it began")
     if move.to_host is not None and host != move.to_host:
-        raise exceptions.InvalidMove("move", host, f"{move.to_host}, where it went already")
+        raise exceptions.InvalidInput(
+            "move", "move", host, f"{move.to_host}, where it went already"
+        )
     claim = move.destination
     if move.state is not MigrationState.MOVING and move._begun != claim:
         claim = None
     if asked is not None and claim is not None and not asked.is_of(claim):
         expected = f"what it moves for already: {claim.request or claim.amounts}"
-        raise exceptions.InvalidMove("move", str(asked), expected)
+        raise exceptions.InvalidInput("move", "move", str(asked), expected)
 
 
 def _generation(claim: Claim | None) -> int | None:
@@ -879,12 +889,12 @@ def _release(claim: Claim) -> ConsumerOrder:
 def _check(kind: MigrationKind, host: str | None, request: Any) -> None:
     """Refuse a move of which it is not said what its kind needs, or what it has no use for."""
     if not isinstance(kind, MigrationKind):
-        raise exceptions.InvalidMove("kind", kind, f"one of {', '.join(MigrationKind)}")
+        raise exceptions.InvalidInput("move", "kind", kind, f"one of {', '.join(MigrationKind)}")
     if kind is MigrationKind.SHELVE and host is not None:
-        raise exceptions.InvalidMove(kind, host, "no host: it goes nowhere")
+        raise exceptions.InvalidInput("move", kind, host, "no host: it goes nowhere")
     if kind is not MigrationKind.SHELVE and host is None:
-        raise exceptions.InvalidMove(kind, host, "the host where it goes")
+        raise exceptions.InvalidInput("move", kind, host, "the host where it goes")
     needs = _RULES[kind].request
     if needs is not None and needs is not (request is not None):
         expected = "a request" if needs else "no request: it gives back all"
-        raise exceptions.InvalidMove(kind, request, expected)
+        raise exceptions.InvalidInput("move", kind, request, expected)

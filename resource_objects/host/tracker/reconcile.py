@@ -314,7 +314,9 @@ class Reconciler:
         if self._cursor is not None and now != self._cursor and self._known:
             try:
                 now = self._followed(self._cursor, now)
-            except exceptions.CursorExpired:
+            except exceptions.Expired as error:
+                if not error.is_about("cursor"):
+                    raise
                 self._open(self._known, None)
         self._cursor = now
         self._own.clear()
@@ -363,7 +365,7 @@ class Reconciler:
         """Bring hosts in step, in one transaction if that can be."""
         try:
             self._write(looks)
-        except exceptions.DATABASE_ERRORS:
+        except exceptions.DatabaseError:
             raise
         except exceptions.ResourceObjectsError as error:
             if len(looks) > 1:
@@ -389,7 +391,7 @@ class Reconciler:
             lambda: self._compared(looks),
         )
         # another process may have allocated something since the host was read
-        in_use = exceptions.InventoryInUse, exceptions.ProviderInUse
+        in_use = "InventoryInUse", "ProviderInUse"
         self._ledger.retries.retry(write, *in_use, tries=1 if len(looks) == 1 else 0)
 
     def _refused(self, look: _Look, error: exceptions.ResourceObjectsError) -> Finding:
@@ -423,7 +425,7 @@ class Reconciler:
         )
         gone = tuple(one for one in over if (one.provider, one.resource_class) in look.retained)
         if gone:
-            error = exceptions.InventoryInUse(gone[0].provider, gone[0].resource_class)
+            error = exceptions.InUse("inventory", gone[0].provider, gone[0].resource_class)
             findings += (Finding.of(look.host, error).held(gone),)
         over = tuple(one for one in over if one not in gone)
         if over:
@@ -471,7 +473,7 @@ class Reconciler:
         orders = {order.consumer: order for one in reshaped for order in one.orders}
         if len(orders) < sum(len(one.orders) for one in reshaped):
             # somebody holds something of two of these hosts: one after the other, in halves
-            raise exceptions.StaleConsumer("consumer of two hosts", "while both are reshaped")
+            raise exceptions.Stale("consumer", "consumer of two hosts", "while both are reshaped")
         return Comparison(
             definitions_of(look.kept for look in right if look.kept is not None and look.changes),
             tuple(look.changes for look in right if look.changes is not None),
@@ -485,7 +487,7 @@ class Reconciler:
                 step(look)
             except _DriverFailed as failed:
                 look.finding = Finding(look.host, FindingKind.DRIVER_FAILED, failed.error)
-            except exceptions.DATABASE_ERRORS:
+            except exceptions.DatabaseError:
                 raise
             except exceptions.ResourceObjectsError as error:
                 look.finding = Finding.of(look.host, error)
@@ -585,7 +587,7 @@ class Reconciler:
         look.changes = changes
         if changes and look.moves:
             # if somebody changed the tree meanwhile, the write sees it too, and all is done again
-            with contextlib.suppress(exceptions.StaleDefinition):
+            with contextlib.suppress(exceptions.Stale):
                 look.reshaped = self._ledger.definitions.moving([look.tree], look.moves)
                 [look.changes] = look.reshaped.changes
 
@@ -613,7 +615,7 @@ def _parted(
     looks: Sequence[_Look], error: exceptions.ResourceObjectsError
 ) -> tuple[Sequence[_Look], Sequence[_Look]]:
     """Return the hosts that an error is not about, and those it names; or two halves."""
-    subject = error.subject if isinstance(error, exceptions.LedgerError) else None
+    subject = error.name if isinstance(error, exceptions.LedgerError) else None
     named = [look for look in looks if look.has(subject)]
     if 0 < len(named) < len(looks):
         return [look for look in looks if not look.has(subject)], named

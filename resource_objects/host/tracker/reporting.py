@@ -26,13 +26,13 @@ class Reporting:
     """Tells the statistics of the hosts of a driver, and that these are heard of.
 
     :param every: how often it is kept that hosts reported; None: never
-    :raises InvalidField: if that is less than a minute
+    :raises InvalidInput: if that is less than a minute
     """
 
     def __init__(self, ledger: Ledger, driver: Driver, every: datetime.timedelta | None) -> None:
         if every is not None and (not isinstance(every, datetime.timedelta) or every < LEAST):
             expected = "a timedelta of at least a minute, or None"
-            raise exceptions.InvalidField("report_every", every, expected)
+            raise exceptions.InvalidInput("field", "report_every", every, expected)
         self._ledger = ledger
         self._driver = driver
         self._every = every
@@ -71,7 +71,7 @@ class Reporting:
         said = tuple(found)
         for one in said:
             if not isinstance(one, Statistic):
-                raise exceptions.InvalidField(f"statistics of {host}", one, "statistics")
+                raise exceptions.InvalidInput("field", f"statistics of {host}", one, "statistics")
         StatisticsOrder({host: said})
         return said
 
@@ -91,4 +91,4 @@ class Reporting:
             self._ledger.statistics.put(values, reported=heard)
 
         # a host may be removed meanwhile
-        self._ledger.retries.retry(attempt, exceptions.ProviderNotFound)
+        self._ledger.retries.retry(attempt, "ProviderNotFound")

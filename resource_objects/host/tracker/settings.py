@@ -59,7 +59,9 @@ class HostSettings:
         records = [r for name, one in amounts.by_name() for r in one.to_records(name)]
         for record in records:
             if record.amount < 0:
-                raise exceptions.NegativeAmount("reserved", record.amount, "0 or more")
+                raise exceptions.InvalidInput(
+                    "negative amount", "reserved", record.amount, "0 or more"
+                )
         initial = _ratios("initial_ratios", initial_ratios)
         return cls(
             FrozenDict(_ratios("ratios", ratios)),

@@ -140,7 +140,7 @@ class ResourceTracker:
         for host in hosts:
             try:
                 self._adopt(host)
-            except exceptions.DATABASE_ERRORS:
+            except exceptions.DatabaseError:
                 raise
             except Exception as error:  # the records are somebody else's: it is told with its host
                 wrong = Finding(host, FindingKind.NOT_ADOPTED, error)
@@ -182,7 +182,7 @@ class ResourceTracker:
         for host in hosts:
             try:
                 self._adopter.write_back(names.provider_name(host))
-            except exceptions.DATABASE_ERRORS:
+            except exceptions.DatabaseError:
                 raise
             except Exception as error:  # the records are somebody else's: it is told with its host
                 wrong.append(Finding(host, FindingKind.RECORDS, error))
@@ -233,8 +233,8 @@ class ResourceTracker:
         A host that the driver names no more is not removed by itself, for another agent may name it
         now. One that the driver still names comes back with the next look.
 
-        :raises ProviderNotFound: if it is not there
-        :raises ProviderInUse: if somebody holds something of it
+        :raises NotFound: if it is not there
+        :raises InUse: if somebody holds something of it
         """
         with self._looking:
             self._reconciler.forget([names.provider_name(host)])
@@ -262,11 +262,13 @@ class ResourceTracker:
     def inventories(self, host: str) -> Inventories:
         """Return what a host has and what of it is used, as ``ledger.inventories`` does.
 
-        :raises ProviderNotFound: if it is not in the ledger, and has no record
+        :raises NotFound: if it is not in the ledger, and has no record
         """
         try:
             return self._ledger.inventories(host)
-        except exceptions.ProviderNotFound:
+        except exceptions.NotFound as error:
+            if not error.is_about("provider"):
+                raise
             if self._adopter is None:
                 raise
             return self._adopter.view(names.provider_name(host)).inventories
@@ -276,7 +278,7 @@ class ResourceTracker:
 
         :param consumer: for whom it consumes; None: for nobody in particular, as
             ``ComputeNode.bind`` says. One that only its record knows is bound to nothing yet
-        :raises ProviderNotFound: if it is not in the ledger, and has no record
+        :raises NotFound: if it is not in the ledger, and has no record
         """
         if self._adopter is not None:
             return self._adopter.view(names.provider_name(host), consumer)
@@ -337,7 +339,7 @@ class ResourceTracker:
         :param limits: as for :meth:`claim`; what is planned is taken under them too
         :param ignore_maintenance: True to plan also on what is out of service
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
-        :raises ProviderNotFound: if the host is not there, and has no record
+        :raises NotFound: if the host is not there, and has no record
         """
         name = names.provider_name(host)
         return self._claims.plan(consumer, name, request, ignore_maintenance, limits)
@@ -374,8 +376,8 @@ class ResourceTracker:
         :param ignore_maintenance: as for ``ledger.claim``
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
         :raises HostRefused: (a ``CapacityException``) if the host does not accept it
-        :raises ConsumerExists: if the consumer holds something else, or elsewhere
-        :raises ProviderNotFound: if the host is not there
+        :raises AlreadyExists: if the consumer holds something else, or elsewhere
+        :raises NotFound: if the host is not there
         """
         said: Said = {
             "project": project,
@@ -391,7 +393,7 @@ class ResourceTracker:
     def claimed(self, consumer: str) -> HostClaim:
         """Return the claim of a consumer, whichever process made it. Cost: two small reads.
 
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         return self._claims.claimed(names.consumer_name(consumer))
 
@@ -401,7 +403,7 @@ class ResourceTracker:
         The move counts as reverted then.
 
         :returns: what the consumer held
-        :raises ConsumerNotFound: if it holds nothing
+        :raises NotFound: if it holds nothing
         """
         return self._claims.moves.release(names.consumer_name(consumer))
 
@@ -432,11 +434,11 @@ class ResourceTracker:
         :param migration: its id, a uuid, or a name of which one is made; None: one is made up
         :param limits: as for :meth:`claim`, of the host where it goes
         :param ignore_maintenance: as for ``ledger.move``
-        :raises InvalidMove: if the kind, the host, the request and where the consumer is do not go
+        :raises InvalidInput: if the kind, the host, the request and where the consumer is do not go
             together; or the migration began for something else
-        :raises MoveInProgress: if it is moving by another migration
-        :raises ConsumerNotFound: if it holds nothing; ConsumerExists, if it holds something and is
-            to be unshelved
+        :raises Conflict: if it is moving by another migration
+        :raises NotFound: if it holds nothing
+        :raises AlreadyExists: if it holds something and is to be unshelved
         :raises CapacityException: if it does not fit, with the reasons; nothing moved then
         """
         name = names.consumer_name(consumer)
@@ -452,8 +454,8 @@ class ResourceTracker:
 
         May be repeated; the second call changes nothing.
 
-        :raises MoveReverted: if it was reverted
-        :raises MoveNotFound: if the migration is unknown, or its operation was forgotten
+        :raises Conflict: if it was reverted
+        :raises NotFound: if the migration is unknown, or its operation was forgotten
         """
         name = names.consumer_name(consumer)
         return self._claims.moves.confirm(name, migration_id(name, migration))
@@ -463,8 +465,8 @@ class ResourceTracker:
 
         May be repeated; the second call changes nothing.
 
-        :raises MoveConfirmed: if it was confirmed
-        :raises MoveNotFound: if the migration is unknown, or its operation was forgotten
+        :raises Conflict: if it was confirmed
+        :raises NotFound: if the migration is unknown, or its operation was forgotten
         """
         name = names.consumer_name(consumer)
         return self._claims.moves.revert(name, migration_id(name, migration))
@@ -472,7 +474,7 @@ class ResourceTracker:
     def moving(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
 
-        :raises MoveNotFound: if it is not moving
+        :raises NotFound: if it is not moving
         """
         return self._claims.moves.moving(names.consumer_name(consumer))
 

@@ -67,7 +67,9 @@ def parse_cpu_spec(text: str, what: str = "CPU list") -> tuple[int, ...]:
     excluded = [item[1:] for item in items if item.startswith("^")]
     try:
         left = set(_without_exclusions(wanted)).difference(_without_exclusions(excluded))
-    except exceptions.InvalidText as error:
+    except exceptions.InvalidInput as error:
+        if not error.is_about("text"):
+            raise
         raise NovaWordsError(NovaRule.INVALID_CPU_LIST, what, text, error.expected) from error
     return tuple(sorted(left))
 
@@ -75,7 +77,9 @@ def parse_cpu_spec(text: str, what: str = "CPU list") -> tuple[int, ...]:
 def _without_exclusions(items: list[str]) -> tuple[int, ...]:
     """Return the CPUs of items without exclusions."""
     if any(item in ("", "^") or item.startswith("^") for item in items):
-        raise exceptions.InvalidText("CPU list", items, "a list of CPUs such as 0-3,8 or 0-7,^2")
+        raise exceptions.InvalidInput(
+            "text", "CPU list", items, "a list of CPUs such as 0-3,8 or 0-7,^2"
+        )
     return parse_cpus(",".join(items)) if items else ()
 
 

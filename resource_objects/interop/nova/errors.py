@@ -317,6 +317,6 @@ class NovaWordsError(exceptions.InvalidInput):
     """
 
     def __init__(self, rule: NovaRule, what: str, value: object, expected: str) -> None:
-        super().__init__(what, value, expected)
+        super().__init__("words of Nova", what, value, expected)
         self.args = (rule, what, value, expected)  # a pickle calls the class with these
         self.rule = rule

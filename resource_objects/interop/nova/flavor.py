@@ -376,7 +376,9 @@ def size_in_kib(key: str, text: str) -> int:
     try:
         if _SIZE.match(text):
             return int(parse_page_size(text))
-    except exceptions.InvalidText as error:
+    except exceptions.InvalidInput as error:
+        if not error.is_about("text"):
+            raise
         raise _invalid_size(key, text) from error
     raise _invalid_size(key, text)
 
@@ -456,7 +458,9 @@ def _pmem_class(label: str) -> str:
         )
     try:
         return names.resource_class_name(name)
-    except exceptions.InvalidResourceClass as error:
+    except exceptions.InvalidInput as error:
+        if not error.is_about("resource class"):
+            raise
         raise NovaWordsError(
             NovaRule.INVALID_PMEM_LABEL, "hw:pmem", label, error.expected
         ) from error

@@ -43,11 +43,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from resource_objects import names
-from resource_objects.exceptions import (
-    InvalidInput,
-    InvalidInventory,
-    InvalidPrimitive,
-)
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import (
     HOST,
@@ -86,9 +82,9 @@ def load_host_numa_topology(
     :param memory_ratio: its ``ram_allocation_ratio``
     :param counts_pinned: whether ``cpu_usage`` counts pinned CPUs too; None: as the version says,
         and where both kinds wrote it (1.4), as the figures do
-    :raises InvalidPrimitive: if it is no topology, in any version, or contradicts itself; also if
+    :raises InvalidInput: if it is no topology, in any version, or contradicts itself; also if
         it cannot be told whether pinned CPUs are counted
-    :raises InvalidRatio: for a ratio that is none
+    :raises InvalidInput: for a ratio that is none
 
     Cost: 0.2 milliseconds for 8 cells of 16 CPUs, a quarter of that for the JSON.
 
@@ -99,7 +95,7 @@ def load_host_numa_topology(
     """
     _, found = primitive.cells_of(source, HOST, HOST_CELL, {"cells"}, _of_plain)
     if not found:
-        raise InvalidPrimitive(f"{primitive.ROOT}.cells", [], "at least one")
+        raise InvalidInput("primitive", f"{primitive.ROOT}.cells", [], "at least one")
     ratios = to_ratio(cpu_ratio), to_ratio(memory_ratio)
     cells, usage = [], []
     for place, (data, minor) in enumerate(found):
@@ -131,7 +127,7 @@ def dump_host_numa_topology(
     :param leave_out: what may be left unsaid, for Nova has no word for it: ``distances``
     :raises CannotDowngrade: for distances, and CPUs that are taken by number only
     :raises InvalidInventory: if it is no such inventory
-    :raises InvalidField: if something else is to be left out
+    :raises InvalidInput: if something else is to be left out
 
     >>> from resource_objects.resources.numa import HostCell
     >>> cores = [(0, 1), (2, 3)]
@@ -242,7 +238,9 @@ def _read_pages(value: object) -> tuple[tuple[PagePool, ...], tuple[tuple[int, i
             pool = _pool(data.get("size_kb"), data.get("total"), data.get("reserved", 0))
             used = number(data.get("used", 0), "used", *_USED)
         except TypeError:  # a figure that does not even hash
-            raise InvalidPrimitive(f"mempages[{place}]", data, "pages with whole numbers") from None
+            raise InvalidInput(
+                "primitive", f"mempages[{place}]", data, "pages with whole numbers"
+            ) from None
         except InvalidInput as error:
             primitive.at(f"mempages[{place}]", error)
         found.append((pool.size_kib, used, pool))
@@ -268,9 +266,9 @@ def _read_networks(value: object) -> tuple[frozenset[str], bool]:
     primitive.only(data, _NETWORK_FIELDS, "network_metadata.")
     physnets, tunneled = data.get("physnets", ()), data.get("tunneled", False)
     if not isinstance(physnets, list | tuple | set | frozenset):
-        raise InvalidPrimitive("network_metadata.physnets", physnets, "a list of names")
+        raise InvalidInput("primitive", "network_metadata.physnets", physnets, "a list of names")
     if not isinstance(tunneled, bool):
-        raise InvalidPrimitive("network_metadata.tunneled", tunneled, "true or false")
+        raise InvalidInput("primitive", "network_metadata.tunneled", tunneled, "true or false")
     checked = [names.label(name, "network_metadata.physnets") for name in physnets]
     return frozenset(checked), tunneled
 
@@ -280,7 +278,9 @@ def _ordinary_usage(data: Mapping[Any, Any], huge: Iterable[tuple[int, int]]) ->
     used = number(data.get("memory_usage", 0), "memory_usage", *_USED)
     in_huge = _mib_in(huge)
     if used < in_huge:
-        raise InvalidPrimitive("memory_usage", used, f"at least the {in_huge} used in huge pages")
+        raise InvalidInput(
+            "primitive", "memory_usage", used, f"at least the {in_huge} used in huge pages"
+        )
     return used - in_huge
 
 
@@ -299,8 +299,11 @@ def _shared_usage(
     if not counts:
         return used
     if used < len(pinned):
-        raise InvalidPrimitive(
-            "cpu_usage", used, f"at least the {len(pinned)} pinned CPUs, which it should count"
+        raise InvalidInput(
+            "primitive",
+            "cpu_usage",
+            used,
+            f"at least the {len(pinned)} pinned CPUs, which it should count",
         )
     return used - len(pinned)
 
@@ -313,7 +316,8 @@ def _counts_pinned(used: int, minor: int, shared: tuple[int, ...], pinned: tuple
         return False
     if not shared:
         return True
-    raise InvalidPrimitive(
+    raise InvalidInput(
+        "primitive",
         "cpu_usage",
         used,
         f"counts_pinned=True or False: whether the {len(pinned)} pinned CPUs are in it, for hosts"

@@ -46,10 +46,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from resource_objects.exceptions import (
-    InvalidInput,
-    InvalidPrimitive,
-)
+from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import (
     GUEST,
@@ -103,9 +100,9 @@ def load_instance_numa_topology(
     :param assigned: whether it is assigned; None: as the content tells
     :param page_size: what was asked, where Nova wrote the size that was found over it; as
         :func:`~resource_objects.resources.numa.numa` takes it
-    :raises InvalidPrimitive: if it is no topology, in any version, or contradicts itself, the host
+    :raises InvalidInput: if it is no topology, in any version, or contradicts itself, the host
         or the parameters; also if it cannot be told what it means without one of them
-    :raises InvalidText: for a ``page_size`` that is none
+    :raises InvalidInput: for a ``page_size`` that is none
 
     Cost: 0.1 milliseconds for 2 cells.
 
@@ -114,7 +111,7 @@ def load_instance_numa_topology(
     {'VCPU': 4, 'MEMORY_MB': 1024}
     >>> load_instance_numa_topology(shared)
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidPrimitive: numa_topology.cells: got (0,), expected ...
+    resource_objects.exceptions.InvalidInput: numa_topology.cells: got (0,), expected ...
     """
     requested_size = page_size if page_size in (None, "") else parse_page_size(page_size)
     data, found = primitive.cells_of(source, GUEST, GUEST_CELL, _FIELDS, _of_plain)
@@ -139,7 +136,7 @@ def load_instance_numa_topology(
 def _read_emulator_policy(value: object) -> str | None:
     if value is None or value in EMULATOR_POLICIES:
         return None if value is None else str(value)
-    raise InvalidPrimitive("emulator_threads_policy", value, "share, isolate or null")
+    raise InvalidInput("primitive", "emulator_threads_policy", value, "share, isolate or null")
 
 
 def dump_instance_numa_topology(
@@ -157,10 +154,10 @@ def dump_instance_numa_topology(
     :param leave_out: what may be left unsaid, for Nova keeps it elsewhere or nowhere:
         ``physnets``, ``tunneled``, ``one_socket``
     :raises CannotDowngrade: for what Nova has no word for
-    :raises WrongAmountKind: if it is no such amount
+    :raises InvalidInput: if it is no such amount
     :raises InvalidInventory: if ``host`` has no such cell
-    :raises InvalidField: if something else is to be left out
-    :raises InvalidName: for a uuid that is none
+    :raises InvalidInput: if something else is to be left out
+    :raises InvalidInput: for a uuid that is none
 
     >>> from resource_objects.resources.numa import numa
     >>> asked = numa(cells=2, dedicated=4, memory_mb=2048, page_size="large")
@@ -242,7 +239,9 @@ def _read_cell(data: dict[Any, Any]) -> _Cell:
     pins = _read_pins(data.get("cpu_pinning_raw"))
     shared, dedicated, policy = _read_vcpus(data, pins)
     if set(pins or ()).difference(dedicated):
-        raise InvalidPrimitive("cpu_pinning_raw", pins, f"CPUs of dedicated vCPUs: {dedicated}")
+        raise InvalidInput(
+            "primitive", "cpu_pinning_raw", pins, f"CPUs of dedicated vCPUs: {dedicated}"
+        )
     reserved = data.get("cpuset_reserved")
     return _Cell(
         number(data.get("id"), "id", _CLEARED, MAX_ID),
@@ -270,12 +269,12 @@ def _read_vcpus(
     else:  # before 1.3 it was pinning that told, if only to be pinned later
         policy = SHARED if pins is None else DEDICATED
     if policy == MIXED and "pcpuset" not in data:
-        raise InvalidPrimitive("pcpuset", None, "dedicated vCPUs, for the policy is mixed")
+        raise InvalidInput("primitive", "pcpuset", None, "dedicated vCPUs, for the policy is mixed")
     if policy == SHARED and dedicated:
-        raise InvalidPrimitive("pcpuset", dedicated, "none, for the policy is shared")
+        raise InvalidInput("primitive", "pcpuset", dedicated, "none, for the policy is shared")
     if policy == DEDICATED and shared:
         if dedicated:
-            raise InvalidPrimitive("cpuset", shared, "none, for the policy is dedicated")
+            raise InvalidInput("primitive", "cpuset", shared, "none, for the policy is dedicated")
         shared, dedicated = (), shared
     return shared, dedicated, policy
 
@@ -286,7 +285,9 @@ def _read_pins(value: object) -> dict[int, int] | None:
     pins = {}
     for vcpu, cpu in primitive.mapping(value, "cpu_pinning_raw").items():
         if not isinstance(vcpu, str) or not vcpu.isdecimal() or not vcpu.isascii() or len(vcpu) > 7:
-            raise InvalidPrimitive("cpu_pinning_raw", vcpu, "the number of a vCPU, as text")
+            raise InvalidInput(
+                "primitive", "cpu_pinning_raw", vcpu, "the number of a vCPU, as text"
+            )
         pins[int(vcpu)] = number(cpu, f"cpu_pinning_raw[{vcpu}]", 0, MAX_ID)
     return pins
 
@@ -298,8 +299,11 @@ def _read_page_size(value: object) -> str:
         return _PAGE_WORDS[value]
     size = value if type(value) is int else 0
     if not _SIZE[0] <= size <= _SIZE[1] or size & (size - 1):
-        raise InvalidPrimitive(
-            "pagesize", value, "-1 (small), -2 (large), -3 (any), a power of two in KiB, or null"
+        raise InvalidInput(
+            "primitive",
+            "pagesize",
+            value,
+            "-1 (small), -2 (large), -3 (any), a power of two in KiB, or null",
         )
     return str(size)
 
@@ -308,7 +312,7 @@ def _one_of(known: tuple[str, ...], value: object, what: str) -> str | None:
     if value is None:
         return None
     if value not in known:
-        raise InvalidPrimitive(what, value, f"{', '.join(known)} or null")
+        raise InvalidInput("primitive", what, value, f"{', '.join(known)} or null")
     return str(value)
 
 
@@ -356,7 +360,7 @@ def _amount_of(
 ) -> NUMATopologyAmount:
     """Return the amount of some cells, assigned if they are."""
     if not cells:
-        raise InvalidPrimitive("cells", [], "at least one")
+        raise InvalidInput("primitive", "cells", [], "at least one")
     _check_alike(cells)
     is_assigned = _is_assigned(cells, assigned)
     has_emulator = emulator_policy == ISOLATE
@@ -387,8 +391,8 @@ def _check_alike(cells: Sequence[_Cell]) -> None:
             ("cpu_thread_policy", cell.thread_policy, first.thread_policy),
         ):
             if value != expected:
-                raise InvalidPrimitive(
-                    f"cells[{place}].{name}", value, f"{expected}, as in cells[0]"
+                raise InvalidInput(
+                    "primitive", f"cells[{place}].{name}", value, f"{expected}, as in cells[0]"
                 )
 
 
@@ -399,17 +403,23 @@ def _is_assigned(cells: Sequence[_Cell], stated: bool | None) -> bool:
     found = _told(cells)
     numbers = tuple(cell.id for cell in cells)
     if found is None and stated is None:
-        raise InvalidPrimitive(
+        raise InvalidInput(
+            "primitive",
             "cells",
             numbers,
             "assigned=True or False: these ids are those of guest cells as well as of host cells",
         )
     if found is not None and stated is not None and found != stated:
-        raise InvalidPrimitive("cells", numbers, f"assigned={found}, which the content tells")
+        raise InvalidInput(
+            "primitive", "cells", numbers, f"assigned={found}, which the content tells"
+        )
     is_assigned = stated if found is None else found
     if not is_assigned and not _are_guests(numbers):
-        raise InvalidPrimitive(
-            "cells", numbers, "ids 0, 1, ... or all -1, for it is not assigned: no vCPU has a CPU"
+        raise InvalidInput(
+            "primitive",
+            "cells",
+            numbers,
+            "ids 0, 1, ... or all -1, for it is not assigned: no vCPU has a CPU",
         )
     return bool(is_assigned)
 
@@ -420,13 +430,19 @@ def _told(cells: Sequence[_Cell]) -> bool | None:
     pinned = sum(len(cell.pins) for cell in cells)
     numbers = tuple(cell.id for cell in cells)
     if pinned and pinned < dedicated:
-        raise InvalidPrimitive(
-            "cells", f"{pinned} CPUs", f"one for each of {dedicated} dedicated vCPUs, or none"
+        raise InvalidInput(
+            "primitive",
+            "cells",
+            f"{pinned} CPUs",
+            f"one for each of {dedicated} dedicated vCPUs, or none",
         )
     is_not = _CLEARED in numbers or any(cell.page_size in _PAGE_NUMBERS for cell in cells)
     if pinned and is_not:
-        raise InvalidPrimitive(
-            "cells", numbers, "host cells and a page size in KiB, for its vCPUs have CPUs"
+        raise InvalidInput(
+            "primitive",
+            "cells",
+            numbers,
+            "host cells and a page size in KiB, for its vCPUs have CPUs",
         )
     if pinned:
         return True
@@ -459,10 +475,12 @@ def _shared(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
     if not cell.guest.shared:
         return ()
     if there is None:
-        raise InvalidPrimitive("cpuset", cell.guest.shared, "host=, whose CPUs these run on")
+        raise InvalidInput(
+            "primitive", "cpuset", cell.guest.shared, "host=, whose CPUs these run on"
+        )
     if not there.shared:
         expected = f"none: host cell {there.id} has none for them"
-        raise InvalidPrimitive("cpuset", cell.guest.shared, expected)
+        raise InvalidInput("primitive", "cpuset", cell.guest.shared, expected)
     return there.shared
 
 
@@ -472,8 +490,11 @@ def _idle(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
     if cell.thread_policy != ISOLATE or not taken:
         return ()
     if there is None:
-        raise InvalidPrimitive(
-            "cpu_thread_policy", cell.thread_policy, "host=, whose siblings are left empty"
+        raise InvalidInput(
+            "primitive",
+            "cpu_thread_policy",
+            cell.thread_policy,
+            "host=, whose siblings are left empty",
         )
     beside = {cpu for core in there.siblings if taken.intersection(core) for cpu in core}
     beside.intersection_update(there.dedicated)
@@ -487,13 +508,13 @@ def _huge_kib(cell: _Cell, there: HostCell | None) -> int | None:
         return None
     if there is None:
         if _ORDINARY_KIB < size < _HUGE_KIB:
-            raise InvalidPrimitive(
-                "pagesize", size, "host=, which has it as ordinary or huge pages"
+            raise InvalidInput(
+                "primitive", "pagesize", size, "host=, which has it as ordinary or huge pages"
             )
         return None if size <= _ORDINARY_KIB else size
     sizes = [pool.size_kib for pool in there.pages]
     if size not in sizes:
-        raise InvalidPrimitive("pagesize", size, f"one of the host cell's: {sizes}")
+        raise InvalidInput("primitive", "pagesize", size, f"one of the host cell's: {sizes}")
     return None if size == there.base_kib else size
 
 
@@ -502,7 +523,8 @@ def _emulator(cells: Sequence[_Cell], is_placed: bool) -> int | None:
     for place, cell in enumerate(cells):
         expected = int(is_placed and place == 0)
         if len(cell.reserved) != expected and cell.id != _CLEARED:
-            raise InvalidPrimitive(
+            raise InvalidInput(
+                "primitive",
                 f"cells[{place}].cpuset_reserved",
                 cell.reserved,
                 "one CPU for the emulator" if expected else "none",
@@ -521,15 +543,18 @@ def _page_size(cells: Sequence[_Cell], placed: Sequence[PlacedCell], stated: str
     found = list(dict.fromkeys(cells[place].page_size for place in counted))
     if stated is None:
         if len(found) > 1:
-            raise InvalidPrimitive(
-                "cells", found, "one pagesize in all, or page_size=: the one asked"
+            raise InvalidInput(
+                "primitive", "cells", found, "one pagesize in all, or page_size=: the one asked"
             )
         return found[0]
     for place in counted:
         cell = cells[place]
         if cell.guest.memory_mb and not _agrees(stated, cell, placed[place] if placed else None):
-            raise InvalidPrimitive(
-                f"cells[{place}].pagesize", cell.page_size, f"what page_size={stated!r} may lead to"
+            raise InvalidInput(
+                "primitive",
+                f"cells[{place}].pagesize",
+                cell.page_size,
+                f"what page_size={stated!r} may lead to",
             )
     return stated
 

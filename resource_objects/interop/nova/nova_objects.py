@@ -23,7 +23,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from resource_objects.exceptions import InvalidInput, InvalidPrimitive
+from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.cpus import format_cpu_spec
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
@@ -59,11 +59,11 @@ def flavor_fields(source: Document) -> dict[str, Any]:
     with _not_words():
         data = _data_of(source)
         if data is None:
-            raise InvalidPrimitive(_FLAVOR, source, "a Flavor, or one of Nova's")
+            raise InvalidInput("primitive", _FLAVOR, source, "a Flavor, or one of Nova's")
         found = {}
         for name, ours in _SIZES.items():
             if name not in data:
-                raise InvalidPrimitive(f"{_FLAVOR}.{name}", None, "a whole number")
+                raise InvalidInput("primitive", f"{_FLAVOR}.{name}", None, "a whole number")
             found[ours] = data[name]
         return {**found, _EXTRA_SPECS: _loaded(data)}
 
@@ -104,7 +104,7 @@ def _properties_of(given: Any) -> dict[str, str | None]:
         data, where = primitive.opened(given, _IMAGE, IMAGE)[0], f"{_IMAGE}.properties"
         given = data.get("properties")
         if given is None:
-            raise InvalidPrimitive(where, None, "an object: the image's properties")
+            raise InvalidInput("primitive", where, None, "an object: the image's properties")
     data = primitive.opened(given, where, PROPERTIES)[0]
     return {
         key: text
@@ -141,7 +141,7 @@ def _data_of(source: Any) -> Mapping[Any, Any] | None:
 def _loaded(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if _EXTRA_SPECS not in data:
         expected = "the extra specs: they were not loaded, so nobody knows what it asks"
-        raise InvalidPrimitive(f"{_FLAVOR}.{_EXTRA_SPECS}", None, expected)
+        raise InvalidInput("primitive", f"{_FLAVOR}.{_EXTRA_SPECS}", None, expected)
     return primitive.mapping(data[_EXTRA_SPECS], f"{_FLAVOR}.{_EXTRA_SPECS}")
 
 

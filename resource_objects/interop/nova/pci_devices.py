@@ -40,12 +40,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from resource_objects.exceptions import (
-    InvalidAddress,
-    InvalidInput,
-    InvalidInventory,
-    InvalidPrimitive,
-)
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.pci_specs import PARENT_IFNAME, DeviceSpecEntry, tagged_device
@@ -129,7 +124,7 @@ def load_pci_devices(
         primitives; or JSON text of these
     :param specs: ``[pci] device_spec`` of the host, as :func:`.parse_device_spec` returns it; None
         for devices as the rows have them
-    :raises InvalidPrimitive: if one is no such row, or they are of several hosts
+    :raises InvalidInput: if one is no such row, or they are of several hosts
     :raises NovaWordsError: if ``specs`` and a device do not go together
 
     Cost: 80 microseconds for each device, half as much again with ``specs``.
@@ -173,11 +168,13 @@ def _check_apart(rows: Sequence[_ReadRow]) -> None:
     nodes = {row.rest.get("compute_node_id") for row in rows} - {None}
     if len(nodes) > 1:
         shown = sorted(map(str, nodes))
-        raise InvalidPrimitive(f"{_ROOT}.compute_node_id", shown, "the devices of one host")
+        raise InvalidInput(
+            "primitive", f"{_ROOT}.compute_node_id", shown, "the devices of one host"
+        )
     counts = Counter(row.address for row in rows)
     twice = sorted(address for address, count in counts.items() if count > 1)
     if twice:
-        raise InvalidPrimitive(f"{_ROOT}.address", twice, "each device once")
+        raise InvalidInput("primitive", f"{_ROOT}.address", twice, "each device once")
 
 
 def _gathered(
@@ -257,7 +254,7 @@ def dump_pci_devices(
         available then
     :raises CannotDowngrade: for a device that is spent
     :raises InvalidInventory: if these are no devices
-    :raises InvalidField: if something else is to be left out
+    :raises InvalidInput: if something else is to be left out
 
     >>> gpu = Device("0000:3b:00.0", "10de", "2330", numa_node=1)
     >>> (row,) = dump_pci_devices(NovaDevices((gpu,)))
@@ -361,7 +358,7 @@ def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
     primitive.only(data, _COLUMNS)
     status = data.get("status")
     if status not in _STATUS:
-        raise InvalidPrimitive("status", status, f"one of {', '.join(_STATUS)}")
+        raise InvalidInput("primitive", "status", status, f"one of {', '.join(_STATUS)}")
     said = _text(data, "address")
     holder = DeviceHolder(*(primitive.label(data.get(name), name) for name in DeviceHolder._fields))
     rest = {name: data[name] for name in _ROW if name in data}
@@ -374,7 +371,9 @@ def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
         )
     try:
         device = _device(data, parse_address(said))
-    except InvalidAddress as error:
+    except InvalidInput as error:
+        if not error.is_about("PCI address"):
+            raise
         return _ReadRow(said, None, status, holder, rest, str(error))
     kept = {**rest, "status": status} if status in _BLOCKED else rest
     return _ReadRow(device.address, device, status, holder, FrozenDict(kept))
@@ -383,7 +382,7 @@ def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
 def _text(data: Mapping[Any, Any], name: str) -> str:
     found = primitive.label(data.get(name), name)
     if found is None:
-        raise InvalidPrimitive(name, None, "text")
+        raise InvalidInput("primitive", name, None, "text")
     return found
 
 
@@ -425,7 +424,7 @@ def _json(value: object, what: str) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidPrimitive(what, value, "text, or what JSON has") from None
+        raise InvalidInput("primitive", what, value, "text, or what JSON has") from None
 
 
 # --- writing --------------------------------------------------------------------------------------

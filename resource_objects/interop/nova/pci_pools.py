@@ -37,11 +37,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from resource_objects.exceptions import (
-    InvalidInput,
-    InvalidInventory,
-    InvalidPrimitive,
-)
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import POOL, POOLS, Document, NovaObject
 from resource_objects.resources.pci.device import (
@@ -84,7 +80,7 @@ def load_pci_pools(
 
     :param source: JSON text as in ``compute_nodes.pci_stats``, what it stands for, or a
         ``PciDevicePoolList`` or several ``PciDevicePool`` of Nova's; None for none
-    :raises InvalidPrimitive: if it is neither such a list of objects, in any version, nor a list of
+    :raises InvalidInput: if it is neither such a list of objects, in any version, nor a list of
         dicts
 
     Cost: 50 microseconds for each pool.
@@ -129,7 +125,7 @@ def _versioned(given: object) -> DevicePool:
     tags = primitive.texts(data.get("tags", {}), "tags")
     for name in _FIELDS:
         if name in tags:
-            raise InvalidPrimitive(f"tags.{name}", tags[name], "no tag of that name")
+            raise InvalidInput("primitive", f"tags.{name}", tags[name], "no tag of that name")
     return _pool(data, tags)
 
 
@@ -189,7 +185,7 @@ def dump_pci_pools(pools: Iterable[DevicePool], *, leave_out: Collection[str] = 
         ``facts`` that are not Nova's
     :raises CannotDowngrade: for what Nova has no word for
     :raises InvalidInventory: if these are no pools
-    :raises InvalidField: if something else is to be left out
+    :raises InvalidInput: if something else is to be left out
 
     >>> pools = [DevicePool("10de", "2330", 4, numa_node=1, tags={"trusted": "true"})]
     >>> load_pci_pools(dump_pci_pools(pools)) == tuple(pools)

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from resource_objects.exceptions import InvalidInput, InvalidPrimitive
+from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import REQUEST, REQUESTS, Document, NovaObject
 from resource_objects.names import uuid_text
@@ -84,7 +84,7 @@ def load_pci_requests(
         ``InstancePCIRequests`` or several ``InstancePCIRequest`` of Nova's
     :param placement: whether aliases match resource classes and traits, as with
         ``[filter_scheduler] pci_in_placement``
-    :raises InvalidPrimitive: if it is neither a list of requests nor such an object, in any version
+    :raises InvalidInput: if it is neither a list of requests nor such an object, in any version
 
     Cost: 70 microseconds for each request.
 
@@ -150,7 +150,9 @@ def _affinity(policy: object) -> str:
         return LEGACY
     if isinstance(policy, str) and policy in AFFINITIES:
         return policy
-    raise InvalidPrimitive("numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null")
+    raise InvalidInput(
+        "primitive", "numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null"
+    )
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -172,9 +174,9 @@ def dump_pci_requests(
     :param leave_out: what may be left unsaid, for Nova has no word for it: ``class_code``,
         ``facts`` that are not Nova's
     :raises CannotDowngrade: for what Nova has no word for
-    :raises WrongAmountKind: if it is no such amount
-    :raises InvalidField: if something else is to be left out
-    :raises InvalidName: for a uuid that is none
+    :raises InvalidInput: if it is no such amount
+    :raises InvalidInput: if something else is to be left out
+    :raises InvalidInput: for a uuid that is none
 
     >>> from resource_objects.resources.pci import devices
     >>> print(dump_pci_requests(devices("10de:2330", alias="gpu", types=["type-PCI"])))
@@ -286,7 +288,9 @@ def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any
     """
     for name in _MATCHED:
         if spec.get(name, "") is None:
-            raise InvalidPrimitive(name, None, "text, or no such name: nothing has it as null")
+            raise InvalidInput(
+                "primitive", name, None, "text, or no such name: nothing has it as null"
+            )
     get = spec.get
     flag = primitive.flag(get("live_migratable"))
     known = {*_KNOWN} - ({"live_migratable"} if flag is None else set())
@@ -301,7 +305,7 @@ def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any
     }
     if values["address"] is not None and {*values["types"]} & {*PARTS}:
         expected = "none where functions will do that were split off others"
-        raise InvalidPrimitive("address", values["address"], expected)
+        raise InvalidInput("primitive", "address", values["address"], expected)
     return {**values, **(_of_placement(spec, values) if placement else {})}
 
 

@@ -49,7 +49,7 @@ from typing import Any, Final
 from oslo_utils import strutils
 
 from resource_objects import names
-from resource_objects.exceptions import InvalidDevice, InvalidInput
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
@@ -295,7 +295,7 @@ def _traits(what: str, said: object) -> frozenset[str]:
 
 def _text(said: object) -> str:
     if not isinstance(said, str):
-        raise InvalidInput("name", said, "text")
+        raise InvalidInput("value", "name", said, "text")
     return said
 
 
@@ -476,7 +476,7 @@ def tagged_device(
 
     :param ifname: the name of its network interface, for entries that say ``devname``
     :param serial_number: of its card; by default as its ``capabilities`` say
-    :raises InvalidDevice: if it is no device
+    :raises InvalidInput: if it is no device
     :raises NovaWordsError: ``INVALID_DEVICE_SPEC`` if the entries are not those that
         :func:`.parse_device_spec` returns; ``ONE_TIME_USE_OF_PART`` if it was split off another,
         and is said to be for one use or not; ``REMOTE_MANAGED_FUNCTION`` if it is a physical
@@ -491,7 +491,7 @@ def tagged_device(
     True
     """
     if not isinstance(device, Device):
-        raise InvalidDevice("device", device, "a Device")
+        raise InvalidInput("device", "device", device, "a Device")
     for entry in _checked_entries(entries):
         if not entry.is_about(device, ifname):
             continue

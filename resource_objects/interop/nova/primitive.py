@@ -4,7 +4,7 @@ What is read is JSON text, what that text stands for, or an object of Nova's, of
 is read that it makes of itself: :func:`parsed` and :func:`entries` make one of the three, so that
 each reader knows the primitive alone and Nova is never imported.
 
-Reading knows one error, :class:`~resource_objects.exceptions.InvalidPrimitive`: it names the path
+Reading knows one error, :class:`~resource_objects.exceptions.InvalidInput`: it names the path
 inside the document, the value there and what was expected. Paths are put together where an error
 passes, not before, so that they cost nothing in a document that is in order.
 
@@ -24,13 +24,7 @@ import os_resource_classes
 from oslo_utils import strutils
 
 from resource_objects import _fast, base, fields, names
-from resource_objects.exceptions import (
-    CannotDowngrade,
-    InvalidField,
-    InvalidInput,
-    InvalidName,
-    InvalidPrimitive,
-)
+from resource_objects.exceptions import CannotDowngrade, InvalidInput
 from resource_objects.interop.nova.cpus import parse_cpu_spec
 from resource_objects.resources.numa.cpus import MAX_ID
 from resource_objects.resources.pci.device import listed
@@ -116,7 +110,7 @@ def parsed(source: object, what: str) -> Any:
     """Return what JSON text says, or an object of Nova's; anything else is returned as it is.
 
     :param source: an object is known by its ``obj_to_primitive()``
-    :raises InvalidPrimitive: if text is no JSON, or an object is none that a wire can carry
+    :raises InvalidInput: if text is no JSON, or an object is none that a wire can carry
 
     >>> parsed('{"count": 1}', "pool"), parsed({"count": 1}, "pool")
     ({'count': 1}, {'count': 1})
@@ -126,9 +120,9 @@ def parsed(source: object, what: str) -> Any:
     try:
         return json.loads(source)
     except RecursionError:
-        raise InvalidPrimitive(what, source, "JSON that is not nested so deep") from None
+        raise InvalidInput("primitive", what, source, "JSON that is not nested so deep") from None
     except ValueError as error:
-        raise InvalidPrimitive(what, source, f"JSON: {error}") from None
+        raise InvalidInput("primitive", what, source, f"JSON: {error}") from None
 
 
 def _primitive_of(source: Any, what: str) -> Any:
@@ -138,16 +132,18 @@ def _primitive_of(source: Any, what: str) -> Any:
     try:
         primitive = source.obj_to_primitive()
     except Exception as error:  # a foreign object fails in its own ways
-        raise InvalidPrimitive(what, source, f"an object that a wire can carry: {error}") from error
+        raise InvalidInput(
+            "primitive", what, source, f"an object that a wire can carry: {error}"
+        ) from error
     if not isinstance(primitive, Mapping) or _DATA not in primitive:
-        raise InvalidPrimitive(what, type(source).__name__, "an object of Nova's")
+        raise InvalidInput("primitive", what, type(source).__name__, "an object of Nova's")
     return primitive
 
 
 def entries(document: object, what: str) -> list[Any]:
     """Return the entries of a list, or of anything that can be gone through; objects parsed.
 
-    :raises InvalidPrimitive: if it is none
+    :raises InvalidInput: if it is none
     """
     return [
         one if type(one) in _OF_JSON else _primitive_of(one, f"{what}[{place}]")
@@ -182,7 +178,9 @@ def cells_of(
     for place, given in enumerate(sequence(data.get("cells"), f"{ROOT}.cells")):
         try:
             found.append((of_plain(given), 0) if plain else opened(given, "", cell))
-        except InvalidPrimitive as error:
+        except InvalidInput as error:
+            if not error.is_about("primitive"):
+                raise
             at(f"{ROOT}.cells[{place}]", error)
     return data, found
 
@@ -216,12 +214,14 @@ def opened(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int
 def _opened(envelope: Mapping[Any, Any], place: str, name: str) -> tuple[dict[Any, Any], int]:
     for key, expected in ((_NAME, name), (_NAMESPACE, "nova")):
         if envelope.get(key) != expected:
-            raise InvalidPrimitive(f"{place}{key}", envelope.get(key), expected)
+            raise InvalidInput("primitive", f"{place}{key}", envelope.get(key), expected)
     version = envelope.get(_VERSION)
     minor = KNOWN[name].get(version) if isinstance(version, str) else None
     if minor is None:
         known = ", ".join(KNOWN[name])
-        raise InvalidPrimitive(f"{place}{_VERSION}", version, f"a version that is known: {known}")
+        raise InvalidInput(
+            "primitive", f"{place}{_VERSION}", version, f"a version that is known: {known}"
+        )
     return mapping(envelope.get(_DATA), f"{place}{_DATA}"), minor
 
 
@@ -248,14 +248,14 @@ def mapping(value: object, what: str) -> dict[Any, Any]:
     if type(value) is dict:
         return value
     if not isinstance(value, Mapping):
-        raise InvalidPrimitive(what, value, "an object (names and values)")
+        raise InvalidInput("primitive", what, value, "an object (names and values)")
     return dict(value)
 
 
 def sequence(value: object, what: str) -> list[Any] | tuple[Any, ...]:
     """Return a list of JSON."""
     if not isinstance(value, list | tuple):
-        raise InvalidPrimitive(what, value, "a list")
+        raise InvalidInput("primitive", what, value, "a list")
     return value
 
 
@@ -269,7 +269,7 @@ def ids(value: object, what: str) -> tuple[int, ...]:
             found = sorted({*given})
             if found[0] >= 0 and found[-1] <= MAX_ID:
                 return tuple(found)
-    raise InvalidPrimitive(what, value, f"a list of numbers from 0 to {MAX_ID}")
+    raise InvalidInput("primitive", what, value, f"a list of numbers from 0 to {MAX_ID}")
 
 
 def groups_of_ids(value: object, what: str) -> tuple[tuple[int, ...], ...]:
@@ -284,7 +284,7 @@ def groups_of_ids(value: object, what: str) -> tuple[tuple[int, ...], ...]:
 def number(value: object, what: str, low: int, high: int) -> int:
     """Return a whole number in a range."""
     if type(value) is not int or not low <= value <= high:
-        raise InvalidPrimitive(what, value, f"an integer from {low} to {high}")
+        raise InvalidInput("primitive", what, value, f"an integer from {low} to {high}")
     return value
 
 
@@ -293,7 +293,7 @@ def only(data: Mapping[Any, Any], known: Collection[str], place: str = "") -> No
     if not data.keys() <= known:  # type: ignore[operator]
         name = next(name for name in data if name not in known)
         expected = f"no such field; there are {', '.join(sorted(known))}"
-        raise InvalidPrimitive(f"{place}{name}", data[name], expected)
+        raise InvalidInput("primitive", f"{place}{name}", data[name], expected)
 
 
 def plain_cell(
@@ -320,16 +320,16 @@ def cpu_list(value: object, what: str) -> tuple[int, ...]:
     try:
         return parse_cpu_spec(value, what)  # type: ignore[arg-type]  # it refuses what is no text
     except InvalidInput as error:
-        raise InvalidPrimitive(what, value, error.expected) from None
+        raise InvalidInput("primitive", what, value, error.expected) from None
 
 
 def left_out(names: Collection[str], optional: Collection[str]) -> frozenset[str]:
     """Return what may be left unsaid.
 
-    :raises InvalidField: if something is named that has to be said
+    :raises InvalidInput: if something is named that has to be said
     """
     if isinstance(names, str) or not all(name in optional for name in names):
-        raise InvalidField("leave_out", names, f"some of {', '.join(optional)}")
+        raise InvalidInput("field", "leave_out", names, f"some of {', '.join(optional)}")
     return frozenset(names)
 
 
@@ -341,8 +341,10 @@ def at(place: str, error: InvalidInput) -> NoReturn:
 
     What another module found wrong is told in its words, after the place.
     """
-    join = ": " if not isinstance(error, InvalidPrimitive) else "." if error.what else ""
-    raise InvalidPrimitive(f"{place}{join}{error.what}", error.value, error.expected) from None
+    join = ": " if not error.is_about("primitive") else "." if error.what else ""
+    raise InvalidInput(
+        "primitive", f"{place}{join}{error.what}", error.value, error.expected
+    ) from None
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -399,7 +401,7 @@ def texts(given: object, what: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name, value in mapping(given, what).items():
         if not isinstance(name, str):
-            raise InvalidPrimitive(what, name, "names that are text")
+            raise InvalidInput("primitive", what, name, "names that are text")
         found[name] = text(value, f"{what}.{name}")
     return found
 
@@ -412,21 +414,23 @@ def text(value: object, what: str) -> str | None:
         isinstance(value, int) and abs(value) <= fields.MAX_AMOUNT
     ):
         return str(value)
-    raise InvalidPrimitive(what, value, "text or null")
+    raise InvalidInput("primitive", what, value, "text or null")
 
 
 def label(value: object, what: str) -> str | None:
     """Return a name that people give, or null.
 
-    :raises InvalidPrimitive: if it is none
+    :raises InvalidInput: if it is none
     """
     found = text(value, what)
     if found is None:
         return None
     try:
         return names.label(found)
-    except InvalidName as error:
-        raise InvalidPrimitive(what, value, error.expected) from None
+    except InvalidInput as error:
+        if not error.is_about("name"):
+            raise
+        raise InvalidInput("primitive", what, value, error.expected) from None
 
 
 def lower(said: str | None) -> str | None:
@@ -466,7 +470,7 @@ def flag_text(value: bool) -> str:
 def resource_class(said: str) -> str:
     """Return the resource class that Nova makes of a word: upper case, ``CUSTOM_``.
 
-    :raises InvalidResourceClass: if it makes none
+    :raises InvalidInput: if it makes none
 
     >>> resource_class("pgpu"), resource_class("gpu-vf"), resource_class("custom_fpga")
     ('PGPU', 'CUSTOM_GPU_VF', 'CUSTOM_FPGA')
@@ -482,7 +486,7 @@ def traits(said: str) -> frozenset[str]:
 
     A space beside a comma is part of the name, and so becomes ``_``.
 
-    :raises InvalidTrait: if one of them makes none
+    :raises InvalidInput: if one of them makes none
 
     >>> sorted(traits("blue,HW_NIC_SRIOV,custom_big, red"))
     ['CUSTOM_BIG', 'CUSTOM_BLUE', 'CUSTOM__RED', 'HW_NIC_SRIOV']

@@ -26,7 +26,7 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from resource_objects.exceptions import InvalidInput, InvalidPrimitive
+from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import METRIC, METRIC_LIST, Document
 from resource_objects.providers.statistics import SOURCE, Statistic
@@ -74,7 +74,7 @@ def load_statistics(metrics: Document | None = None, stats: Any = None) -> NovaS
     :param metrics: JSON text as in ``compute_nodes.metrics``, what it stands for, or a
         ``MonitorMetricList`` of Nova's; None for none
     :param stats: JSON text as in ``compute_nodes.stats``, or the mapping; None for none
-    :raises InvalidPrimitive: if one is something else altogether
+    :raises InvalidInput: if one is something else altogether
 
     >>> column = '''[{"name": "cpu.percent", "value": 0.29, "source": "libvirt.LibvirtDriver",
     ...               "timestamp": "2026-11-22T12:00:00.000000"}]'''
@@ -124,10 +124,10 @@ def _metric(name: str, data: Mapping[Any, Any], is_object: bool) -> Statistic | 
         return "it has no value, or one for each NUMA node, whose providers are the place for these"
     unit, value = METRICS.get(name), data["value"]
     if unit in ("MHz", "ns") and type(value) is not int:
-        raise InvalidPrimitive(name, value, "an integer")
+        raise InvalidInput("primitive", name, value, "an integer")
     number = millionths_of(value, _MOST) if unit == "%" or type(value) is not int else value
     if number is None:
-        raise InvalidPrimitive(name, value, "a number of at most six places")
+        raise InvalidInput("primitive", name, value, "a number of at most six places")
     if unit == "%" and not is_object:  # a fraction, of up to 1
         value = decimal_of(number * 100)
     elif type(value) is not int:
@@ -144,7 +144,7 @@ def _since(name: str, given: object) -> datetime.datetime | None:
         found = datetime.datetime.fromisoformat(given)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         expected = "a moment, such as 2026-11-22T12:00:00"
-        raise InvalidPrimitive(f"{name}.timestamp", given, expected) from None
+        raise InvalidInput("primitive", f"{name}.timestamp", given, expected) from None
     return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found
 
 
@@ -174,5 +174,5 @@ def _stat(name: str, given: str) -> Statistic:
     if name not in STATS:
         return Statistic(name, given)
     if not (given.isascii() and given.removeprefix("-").isdigit() and len(given) < 20):
-        raise InvalidPrimitive(name, given, "a whole number")
+        raise InvalidInput("primitive", name, given, "a whole number")
     return Statistic(name, int(given))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
-from resource_objects.exceptions import InvalidAmount, NotAssigned
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import text
@@ -181,8 +181,11 @@ class NUMATopologyAmount(abstract.Amount):
 
     def __neg__(self) -> Self:
         if not self.placed:
-            raise exceptions.NotAssigned(
-                "topology", "one that is not assigned", "an assigned one: that is given back"
+            raise exceptions.InvalidInput(
+                "unassigned amount",
+                "topology",
+                "one that is not assigned",
+                "an assigned one: that is given back",
             )
         return self._altered(gives_back=not self.gives_back)
 
@@ -225,7 +228,7 @@ class NUMATopologyAmount(abstract.Amount):
     def taskset(self) -> tuple[str, ...]:
         """Return the arguments of ``taskset`` that run a command on these CPUs.
 
-        :raises InvalidAmount: if it has no CPUs, but memory alone
+        :raises InvalidInput: if it has no CPUs, but memory alone
 
         >>> NUMATopologyAmount([GuestCell(dedicated=[0])],
         ...                    placed=[PlacedCell(0, pins={0: 4})]).taskset()
@@ -255,7 +258,9 @@ class NUMATopologyAmount(abstract.Amount):
 
     def _where(self) -> tuple[PlacedCell, ...]:
         if not self.placed:
-            raise exceptions.NotAssigned("topology", self, "an assigned one, as fit() returns")
+            raise exceptions.InvalidInput(
+                "unassigned amount", "topology", self, "an assigned one, as fit() returns"
+            )
         return self.placed
 
     def _validate(self) -> None:
@@ -280,8 +285,8 @@ class NUMATopologyAmount(abstract.Amount):
     def parse(cls, text_form: str) -> NUMATopologyAmount:
         """Return the amount of its text form; :func:`str` of one that is not assigned.
 
-        :raises InvalidText: if it does not parse
-        :raises InvalidAmount: if what it says contradicts itself
+        :raises InvalidInput: if it does not parse
+        :raises InvalidInput: if what it says contradicts itself
 
         >>> NUMATopologyAmount.parse("2:dedicated=4:memory=1024").cells[1].dedicated
         (2, 3)
@@ -296,10 +301,10 @@ class NUMATopologyAmount(abstract.Amount):
 def given(value: Any) -> NUMATopologyAmount:
     """Return a topology amount as it is, refusing other kinds.
 
-    :raises WrongAmountKind: for an amount of another kind
+    :raises InvalidInput: for an amount of another kind
     """
     if not isinstance(value, NUMATopologyAmount):
-        raise exceptions.WrongAmountKind("amount", value, "a NUMATopologyAmount")
+        raise exceptions.InvalidInput("kind of amount", "amount", value, "a NUMATopologyAmount")
     return value
 
 
@@ -331,16 +336,16 @@ def numa(
     :param physnets: names of networks that one of the host cells has to be next to
     :param tunneled: the same of tunnelled networks
     :param one_socket: whether all host cells have to be in one socket
-    :raises InvalidAmount: for counts below 0, or that do not divide by the guest cells; for
+    :raises InvalidInput: for counts below 0, or that do not divide by the guest cells; for
         policies that contradict each other; if nothing is asked
-    :raises InvalidText: for a page size that is none
+    :raises InvalidInput: for a page size that is none
 
     >>> asked = numa(cells=2, dedicated=16, memory_mb=4096, page_size="1GB")
     >>> [len(cell.dedicated) for cell in asked.cells], asked.page_size
     ([8, 8], '1048576')
     >>> numa(cells=2, dedicated=5)
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidAmount: dedicated: got 5, expected a multiple of 2 guest ...
+    resource_objects.exceptions.InvalidInput: dedicated: got 5, expected a multiple of 2 guest ...
     """
     counts = {"shared": shared, "dedicated": dedicated, "memory_mb": memory_mb}
     return NUMATopologyAmount(
@@ -356,13 +361,15 @@ def numa(
 
 def _even_cells(cells: int, counts: dict[str, int]) -> Sequence[GuestCell]:
     if not 1 <= cells <= MAX_GUEST_CELLS:
-        raise exceptions.InvalidAmount("guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
+        raise exceptions.InvalidInput("amount", "guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
     for name, count in counts.items():
         most = MAX_FIGURE * cells if name == "memory_mb" else MAX_ID + 1
         if type(count) is not int or not 0 <= count <= most:
-            raise exceptions.InvalidAmount(name, count, f"an integer from 0 to {most}")
+            raise exceptions.InvalidInput("amount", name, count, f"an integer from 0 to {most}")
         if count % cells:
-            raise exceptions.InvalidAmount(name, count, f"a multiple of {cells} guest cells")
+            raise exceptions.InvalidInput(
+                "amount", name, count, f"a multiple of {cells} guest cells"
+            )
     return list(_even(cells, *counts.values()))
 
 
@@ -398,9 +405,11 @@ def _numa_arguments(amount: NUMATopologyAmount) -> Mapping[str, Any]:
 def _stated_cells(cells: object, counts: dict[str, int]) -> Sequence[GuestCell]:
     for name, count in counts.items():
         if type(count) is not int or count:
-            raise exceptions.InvalidAmount(name, count, "nothing beside guest cells that say it")
+            raise exceptions.InvalidInput(
+                "amount", name, count, "nothing beside guest cells that say it"
+            )
     if not isinstance(cells, Iterable) or isinstance(cells, str | bytes):
-        raise exceptions.InvalidAmount("guest cells", cells, "how many, or the cells")
+        raise exceptions.InvalidInput("amount", "guest cells", cells, "how many, or the cells")
     return list(cells)
 
 
@@ -429,7 +438,9 @@ class GuestCell(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if not (self.shared or self.dedicated or self.memory_mb):
-            raise exceptions.InvalidAmount("guest cell", "nothing", "vCPUs or memory, or both")
+            raise exceptions.InvalidInput(
+                "amount", "guest cell", "nothing", "vCPUs or memory, or both"
+            )
         check_numbers("vCPUs of a guest cell", self.shared, self.dedicated)
 
 
@@ -471,7 +482,9 @@ class PlacedCell(base.ResourceObject, frozen=True):
         taken = [*(cpu for _, cpu in self.pins), *self.idle]
         check_numbers(f"CPUs of host cell {self.cell}", taken, self.shared)
         if len(set(taken)) != len(taken):
-            raise exceptions.InvalidAmount(f"CPUs of host cell {self.cell}", taken, "each CPU once")
+            raise exceptions.InvalidInput(
+                "amount", f"CPUs of host cell {self.cell}", taken, "each CPU once"
+            )
 
 
 # --- lower bounds ---
@@ -528,18 +541,21 @@ MAX_GUEST_CELLS = 1024
 def _check_topology(amount: NUMATopologyAmount) -> None:
     """Raise if a topology amount contradicts itself.
 
-    :raises InvalidAmount: naming what is wrong
-    :raises NotAssigned: if it gives back without saying where it is
+    :raises InvalidInput: naming what is wrong
+    :raises InvalidInput: if it gives back without saying where it is
     """
     if not 1 <= len(amount.cells) <= MAX_GUEST_CELLS:
-        raise InvalidAmount("guest cells", len(amount.cells), f"1 to {MAX_GUEST_CELLS}")
+        raise InvalidInput("amount", "guest cells", len(amount.cells), f"1 to {MAX_GUEST_CELLS}")
     _check_vcpus(amount)
     _check_policies(amount)
     if amount.placed or amount.emulator_cpu is not None:
         _check_placed(amount)
     elif amount.gives_back:
-        raise NotAssigned(
-            "topology", "one that is not assigned", "an assigned one: that is given back"
+        raise InvalidInput(
+            "unassigned amount",
+            "topology",
+            "one that is not assigned",
+            "an assigned one: that is given back",
         )
 
 
@@ -547,19 +563,22 @@ def check_numbers(what: str, *sets: Iterable[int]) -> None:
     """Raise if a number is higher than any CPU has."""
     highest = max((number for numbers in sets for number in numbers), default=0)
     if highest > MAX_ID:
-        raise InvalidAmount(what, highest, f"numbers from 0 to {MAX_ID}")
+        raise InvalidInput("amount", what, highest, f"numbers from 0 to {MAX_ID}")
 
 
 def _check_vcpus(amount: NUMATopologyAmount) -> None:
     stated = [vcpu for cell in amount.cells for vcpu in (*cell.shared, *cell.dedicated)]
     if len(set(stated)) != len(stated):
         twice = sorted(vcpu for vcpu, count in Counter(stated).items() if count > 1)
-        raise InvalidAmount("vCPUs", twice, "each in one guest cell, once")
+        raise InvalidInput("amount", "vCPUs", twice, "each in one guest cell, once")
     highest = max(stated, default=-1)
     if highest >= len(stated):
         missing = sorted(set(range(highest + 1)).difference(stated))
-        raise InvalidAmount(
-            "vCPUs", f"without {format_cpus(missing)}", "every one from 0 on in a guest cell"
+        raise InvalidInput(
+            "amount",
+            "vCPUs",
+            f"without {format_cpus(missing)}",
+            "every one from 0 on in a guest cell",
         )
 
 
@@ -567,45 +586,57 @@ def _check_policies(amount: NUMATopologyAmount) -> None:
     if amount.cpu_policy != SHARED:
         return
     if amount.thread_policy is not None:
-        raise InvalidAmount("thread policy", amount.thread_policy, "none, for no vCPU is dedicated")
+        raise InvalidInput(
+            "amount", "thread policy", amount.thread_policy, "none, for no vCPU is dedicated"
+        )
     if amount.has_emulator:
-        raise InvalidAmount(
-            "emulator policy", amount.emulator_policy, "share, for no vCPU is dedicated"
+        raise InvalidInput(
+            "amount", "emulator policy", amount.emulator_policy, "share, for no vCPU is dedicated"
         )
 
 
 def _check_placed(amount: NUMATopologyAmount) -> None:
     if len(amount.placed) != len(amount.cells):
-        raise InvalidAmount(
-            "placed", len(amount.placed), f"one for each of {len(amount.cells)} guest cells"
+        raise InvalidInput(
+            "amount",
+            "placed",
+            len(amount.placed),
+            f"one for each of {len(amount.cells)} guest cells",
         )
     hosts = [placed.cell for placed in amount.placed]
     if len(set(hosts)) != len(hosts):
-        raise InvalidAmount("host cells", hosts, "another for each guest cell")
+        raise InvalidInput("amount", "host cells", hosts, "another for each guest cell")
     for number, (guest, placed) in enumerate(zip(amount.cells, amount.placed, strict=True)):
         _check_placed_cell(number, guest, placed, amount.page_size)
     if amount.has_emulator != (amount.emulator_cpu is not None):
-        raise InvalidAmount(
-            "emulator CPU", amount.emulator_cpu, "one if, and only if, the policy is isolate"
+        raise InvalidInput(
+            "amount",
+            "emulator CPU",
+            amount.emulator_cpu,
+            "one if, and only if, the policy is isolate",
         )
     taken = [cpu for placed in amount.placed for cpu in placed.pinned]
     taken += [] if amount.emulator_cpu is None else [amount.emulator_cpu]
     if len(set(taken)) != len(taken):
-        raise InvalidAmount("CPUs", sorted(taken), "each CPU once")
+        raise InvalidInput("amount", "CPUs", sorted(taken), "each CPU once")
 
 
 def _check_placed_cell(number: int, guest: GuestCell, placed: PlacedCell, page_size: str) -> None:
     pinned = tuple(vcpu for vcpu, _ in placed.pins)
     if pinned != guest.dedicated:
-        raise InvalidAmount(f"pinned vCPUs of guest cell {number}", pinned, f"{guest.dedicated}")
+        raise InvalidInput(
+            "amount", f"pinned vCPUs of guest cell {number}", pinned, f"{guest.dedicated}"
+        )
     if bool(placed.shared) != bool(guest.shared):
-        raise InvalidAmount(
+        raise InvalidInput(
+            "amount",
             f"shared CPUs of guest cell {number}",
             placed.shared,
             "some if, and only if, it has shared vCPUs",
         )
     if not _is_of_size(placed.page_size_kib, page_size, guest.memory_mb):
-        raise InvalidAmount(
+        raise InvalidInput(
+            "amount",
             f"page size of guest cell {number}",
             placed.page_size_kib,
             f"what was asked: {page_size or 'ordinary memory'}",
@@ -645,7 +676,9 @@ def pages(
 def taskset(cpus: str) -> tuple[str, ...]:
     """Return the arguments of ``taskset`` for a list of CPUs."""
     if not cpus:
-        raise exceptions.InvalidAmount("CPUs of the topology", "none", "one to run a command on")
+        raise exceptions.InvalidInput(
+            "amount", "CPUs of the topology", "none", "one to run a command on"
+        )
     return "taskset", "--cpu-list", cpus
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self, TypeAlias
 
 from resource_objects import base, exceptions, fields, ratio
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import text
 from resource_objects.resources.numa.amount import (
@@ -437,7 +437,7 @@ class NUMATopologyLimit(abstract.Amount):
     def parse(cls, text_form: str) -> NUMATopologyLimit:
         """Return the limit of ``vcpus=0>16+1>16:memory=0>4096``; :func:`str` gives it back.
 
-        :raises InvalidText: if it does not parse
+        :raises InvalidInput: if it does not parse
         """
         return cls(**text.read_limit(text_form))
 
@@ -459,7 +459,9 @@ class NUMATopologyLimit(abstract.Amount):
         return False
 
     def __neg__(self) -> Self:
-        raise exceptions.NegativeAmount("limit", self, "a limit, which is not given back")
+        raise exceptions.InvalidInput(
+            "negative amount", "limit", self, "a limit, which is not given back"
+        )
 
     def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
         """Return nothing: limits are not kept."""
@@ -469,8 +471,10 @@ class NUMATopologyLimit(abstract.Amount):
 def given_limit(value: object) -> NUMATopologyLimit | None:
     """Return a limit as it is, refusing other kinds.
 
-    :raises WrongAmountKind: for an amount of another kind
+    :raises InvalidInput: for an amount of another kind
     """
     if value is not None and not isinstance(value, NUMATopologyLimit):
-        raise exceptions.WrongAmountKind("limit", value, "a NUMATopologyLimit or None")
+        raise exceptions.InvalidInput(
+            "kind of amount", "limit", value, "a NUMATopologyLimit or None"
+        )
     return value

@@ -20,13 +20,13 @@ _ITEM = re.compile(r"(\^?)([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 def parse_cpus(text: str, what: str = "CPU list") -> tuple[int, ...]:
     """Return the CPUs of a list, ascending; exclusions win wherever they stand.
 
-    :raises InvalidText: if it is no such list, or names no CPU at all
+    :raises InvalidInput: if it is no such list, or names no CPU at all
 
     >>> parse_cpus("0-3,^2,8")
     (0, 1, 3, 8)
     >>> parse_cpus("")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidText: CPU list: got '', expected a list of CPUs such as ...
+    resource_objects.exceptions.InvalidInput: CPU list: got '', expected a list of CPUs such as ...
     """
     chosen = excluded = 0  # masks: a range costs the same however often a list repeats it
     if not isinstance(text, str):
@@ -52,8 +52,8 @@ def parse_cpus(text: str, what: str = "CPU list") -> tuple[int, ...]:
     return tuple(cpu for cpu, bit in enumerate(reversed(f"{left:b}")) if bit == "1")
 
 
-def _not_a_list(what: str, text: object) -> exceptions.InvalidText:
-    return exceptions.InvalidText(what, text, "a list of CPUs such as 0-3,8 or 0-7,^2")
+def _not_a_list(what: str, text: object) -> exceptions.InvalidInput:
+    return exceptions.InvalidInput("text", what, text, "a list of CPUs such as 0-3,8 or 0-7,^2")
 
 
 def format_cpus(cpus: Iterable[int], separator: str = ",") -> str:

@@ -21,7 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from resource_objects.exceptions import CapacityException, Reason, Rule, SearchLimitReached
+from resource_objects.exceptions import CapacityException, SearchLimitReached
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import matching
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import AffinityConstraint, Context
@@ -73,7 +74,7 @@ def place(
     hosts = _decide(problem)
     if hosts is None:
         is_alone = not context.near or not _may_fit(problem._replace(constraints=()))
-        raise CapacityException.of(reasons(problem) if is_alone else far(context.near))
+        raise CapacityException(reasons(problem) if is_alone else far(context.near))
     return _assigned(problem, _closest(problem, hosts))
 
 

@@ -231,13 +231,13 @@ def parse_page_size(value: object) -> str:
     """Return a page size as it is kept: a word, or KiB in digits.
 
     :param value: ``small``, ``large``, ``any``, KiB as an integer or in digits, or with a unit
-    :raises InvalidText: if it is none
+    :raises InvalidInput: if it is none
 
     >>> [parse_page_size(size) for size in ("2MB", "1 GiB", 2048, "large")]
     ['2048', '1048576', '2048', 'large']
     >>> parse_page_size("2 pages")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidText: page size: got '2 pages', expected small, large, ...
+    resource_objects.exceptions.InvalidInput: page size: got '2 pages', expected small, large, ...
     """
     if isinstance(value, str) and value.lower() in PAGE_SIZES:
         return value.lower()
@@ -245,8 +245,11 @@ def parse_page_size(value: object) -> str:
     found = _SIZE.match(text.strip()) if isinstance(text, str) else None
     kib = int(found[1]) * _UNITS[(found[2] or "k").lower()] if found else 0
     if not 0 < kib <= MAX_FIGURE or kib & (kib - 1):
-        raise exceptions.InvalidText(
-            "page size", value, "small, large, any, or a power of two such as 2048 (KiB) or 1GB"
+        raise exceptions.InvalidInput(
+            "text",
+            "page size",
+            value,
+            "small, large, any, or a power of two such as 2048 (KiB) or 1GB",
         )
     return str(kib)
 

@@ -168,7 +168,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         least (``context.pack``). Source: Nova's order of host cells.
 
         :param limit: a :class:`NUMATopologyLimit`: totals per cell, for this one claim
-        :raises WrongAmountKind: for an amount of another kind
+        :raises InvalidInput: for an amount of another kind
         :raises ForeignAmount: if it is assigned to cells, CPUs or pages that are not here
         :raises CapacityException: with, for each host cell, the rule that failed and its figures;
             with ``Rule.AFFINITY`` alone if only ``context.near`` stands against it
@@ -186,7 +186,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
             usage.check(self._working, room, wanted, bounds, context.allowed)
             far = far_from(context.near, wanted.host_cells)
             if far:
-                raise exceptions.CapacityException.of(far)
+                raise exceptions.CapacityException(far)
             return wanted
         found = place(self._working, wanted, bounds, room, context)
         if not wanted.has_emulator or len(wanted.cells) == 1:
@@ -215,7 +215,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         Where CPUs serve either way, one that somebody has dedicated since runs them no more, and
         one that was given back does again; elsewhere it is the amount as it is.
 
-        :raises WrongAmountKind: for an amount of another kind
+        :raises InvalidInput: for an amount of another kind
         :raises ForeignAmount: if it is on cells or pages that are not here
 
         >>> from resource_objects.resources.numa import numa

@@ -101,15 +101,16 @@ class NUMATopologyResource(abstract.Resource):
     def format_limit(self, limit: abstract.Amount) -> str:
         """Return the text that :meth:`parse_limit` reads back.
 
-        :raises WrongAmountKind: for another kind
+        :raises InvalidInput: for another kind
         """
         if not isinstance(limit, NUMATopologyLimit):
-            raise exceptions.WrongAmountKind("limit", limit, "a NUMATopologyLimit")
+            raise exceptions.InvalidInput("kind of amount", "limit", limit, "a NUMATopologyLimit")
         return str(limit)
 
     def parse_inventory(self, text_form: str) -> NUMATopologyInventory:
         """Refuse: cells are made in Python, or read from a machine, and have no text form."""
-        raise exceptions.InvalidText(
+        raise exceptions.InvalidInput(
+            "text",
             "inventory of NUMA cells",
             text_form,
             "one made of HostCell objects: it has no text form",

@@ -314,11 +314,13 @@ def to_allocations(
 
     What is given back may be on CPUs that have gone offline since, or serve others.
 
-    :raises NotAssigned: if it does not say where it is
+    :raises InvalidInput: if it does not say where it is
     :raises ForeignAmount: if it is on what is not here
     """
     if not amount.placed:
-        raise exceptions.NotAssigned("topology", str(amount), "an assigned one, as fit() returns")
+        raise exceptions.InvalidInput(
+            "unassigned amount", "topology", str(amount), "an assigned one, as fit() returns"
+        )
     taken = parts_of(cells, amount, is_held=amount.gives_back)
     return allocations_of(amount, ((part.place, _counts(part)) for part in taken))
 

@@ -35,13 +35,15 @@ def read_request(
     ``cells`` is a number, or a list of what each :class:`GuestCell` takes.
 
     :param words: what an option may say, of those that say one of some words
-    :raises InvalidText: if it does not parse
+    :raises InvalidInput: if it does not parse
 
     >>> read_request("2:dedicated=4:memory=1024")
     {'cells': 2, 'dedicated': 4, 'memory_mb': 1024}
     """
     if not isinstance(text_form, str):
-        raise exceptions.InvalidText(_WHAT, text_form, "text such as 2:dedicated=16:memory=4096")
+        raise exceptions.InvalidInput(
+            "text", _WHAT, text_form, "text such as 2:dedicated=16:memory=4096"
+        )
     head, options = text.total_and_options(text_form, _WHAT, _OPTIONS)
     found: dict[str, Any] = {"cells": _read_cells(head)}
     for name, value in options.items():
@@ -53,9 +55,9 @@ def read_request(
         elif name == "physnets":
             found[name] = [text.unquoted(one, what) for one in value.split("+") if one]
         elif words is not None and value not in words.get(name, [value]):
-            raise exceptions.InvalidText(what, value, f"one of {', '.join(words[name])}")
+            raise exceptions.InvalidInput("text", what, value, f"one of {', '.join(words[name])}")
         elif not value:
-            raise exceptions.InvalidText(what, value, "a word")
+            raise exceptions.InvalidInput("text", what, value, "a word")
         else:
             found[name] = value
     return found
@@ -119,13 +121,13 @@ def _size(size: str) -> str:
 def read_limit(text_form: object) -> dict[str, list[tuple[int, int]]]:
     """Return the bounds that a limit says, as :class:`NUMATopologyLimit` takes them.
 
-    :raises InvalidText: if it does not parse
+    :raises InvalidInput: if it does not parse
 
     >>> read_limit("vcpus=0>16+1>16")
     {'vcpus': [(0, 16), (1, 16)], 'memory_mb': []}
     """
     if not isinstance(text_form, str):
-        raise exceptions.InvalidText(_WHAT, text_form, "text such as vcpus=0>16+1>16")
+        raise exceptions.InvalidInput("text", _WHAT, text_form, "text such as vcpus=0>16+1>16")
     _, options = text.total_and_options(f":{text_form}", f"{_WHAT} limit", ("vcpus", "memory"))
     return {
         "vcpus": _read_bounds(options.get("vcpus", "")),

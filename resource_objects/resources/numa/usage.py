@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from resource_objects.exceptions import CapacityException, ForeignAmount, Reason, Rule
+from resource_objects.exceptions import CapacityException, ForeignAmount
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.numa.amount import (
     ISOLATE,
     PREFER,
@@ -133,7 +134,7 @@ def check(
         found += [] if found else _short(room, amount)
         found += [] if found else broken(cells, amount, within)
     if found:
-        raise CapacityException.of(found)
+        raise CapacityException(found)
 
 
 def _refused(

@@ -129,10 +129,12 @@ class PCIAmount(abstract.Amount):
     def addresses(self) -> tuple[str, ...]:
         """The addresses of the devices, request by request; assigned.
 
-        :raises NotAssigned: if it does not say
+        :raises InvalidInput: if it does not say
         """
         if not self.placed:
-            raise exceptions.NotAssigned("devices", self, "assigned ones, as fit() returns")
+            raise exceptions.InvalidInput(
+                "unassigned amount", "devices", self, "assigned ones, as fit() returns"
+            )
         return tuple(device.address for device in self.placed)
 
     def of(self, request: int | str) -> tuple[str, ...]:
@@ -143,7 +145,9 @@ class PCIAmount(abstract.Amount):
             if request is not None and request in (number, one.requester, one.alias, one.request_id)
         }
         if not chosen:
-            raise exceptions.InvalidInput("request", request, "the place or name of one of these")
+            raise exceptions.InvalidInput(
+                "value", "request", request, "the place or name of one of these"
+            )
         self.addresses  # noqa: B018  # raises if there are none
         return tuple(device.address for device in self.placed if device.request in chosen)
 
@@ -171,8 +175,11 @@ class PCIAmount(abstract.Amount):
 
     def __neg__(self) -> Self:
         if not self.placed:
-            raise exceptions.NotAssigned(
-                "devices", "ones that are not assigned", "assigned ones: these are given back"
+            raise exceptions.InvalidInput(
+                "unassigned amount",
+                "devices",
+                "ones that are not assigned",
+                "assigned ones: these are given back",
             )
         return self._altered(gives_back=not self.gives_back)
 
@@ -181,8 +188,8 @@ class PCIAmount(abstract.Amount):
         if not isinstance(other, PCIAmount):
             return NotImplemented
         if self.placed or other.placed:
-            raise exceptions.InvalidAmount(
-                "devices", other, "amounts that are not assigned, to add"
+            raise exceptions.InvalidInput(
+                "amount", "devices", other, "amounts that are not assigned, to add"
             )
         return PCIAmount((*self.requests, *other.requests))
 
@@ -197,27 +204,30 @@ class PCIAmount(abstract.Amount):
 
     def _validate(self) -> None:
         if not 1 <= len(self.requests) <= MAX_REQUESTS:
-            raise exceptions.InvalidAmount(
-                "device requests", len(self.requests), f"1 to {MAX_REQUESTS}"
+            raise exceptions.InvalidInput(
+                "amount", "device requests", len(self.requests), f"1 to {MAX_REQUESTS}"
             )
         if self.placed:
             self._check_placed()
         elif self.gives_back:
-            raise exceptions.NotAssigned(
-                "devices", "ones that are not assigned", "assigned ones: these are given back"
+            raise exceptions.InvalidInput(
+                "unassigned amount",
+                "devices",
+                "ones that are not assigned",
+                "assigned ones: these are given back",
             )
 
     def _check_placed(self) -> None:
         counts = Counter(device.request for device in self.placed)
         requested = {number: request.count for number, request in enumerate(self.requests)}
         if counts != requested:
-            raise exceptions.InvalidAmount(
-                "devices by request", dict(counts), f"as many as asked: {requested}"
+            raise exceptions.InvalidInput(
+                "amount", "devices by request", dict(counts), f"as many as asked: {requested}"
             )
         units = Counter(unit for device in self.placed for unit in device.units)
         twice = sorted(unit for unit, count in units.items() if count > 1)
         if twice:
-            raise exceptions.InvalidAmount("devices", twice, "each once")
+            raise exceptions.InvalidInput("amount", "devices", twice, "each once")
         order = tuple(sorted(self.placed, key=lambda device: (device.request, device.address)))
         if order != self.placed:
             self._store("placed", order)
@@ -237,8 +247,8 @@ class PCIAmount(abstract.Amount):
     def parse(cls, text_form: str) -> PCIAmount:
         """Return the amount of its text form; :func:`str` of one that is not assigned.
 
-        :raises InvalidText: if it does not parse
-        :raises InvalidAmount: if what it says contradicts itself
+        :raises InvalidInput: if it does not parse
+        :raises InvalidInput: if what it says contradicts itself
 
         >>> PCIAmount.parse("2*PGPU@required").requests[0].affinity
         'required'
@@ -252,10 +262,10 @@ class PCIAmount(abstract.Amount):
 def given(value: Any) -> PCIAmount:
     """Return an amount of devices as it is, refusing other kinds.
 
-    :raises WrongAmountKind: for an amount of another kind
+    :raises InvalidInput: for an amount of another kind
     """
     if not isinstance(value, PCIAmount):
-        raise exceptions.WrongAmountKind("amount", value, "a PCIAmount")
+        raise exceptions.InvalidInput("kind of amount", "amount", value, "a PCIAmount")
     return value
 
 
@@ -281,19 +291,19 @@ def devices(
     :param requester: who asks, as it calls itself; so ``alias`` and ``request_id``
     :param also: what else each kind says, as :class:`DeviceSpec` has it: ``traits``, ``tags``,
         ``types``, ``address`` ...
-    :raises InvalidAmount: for a count that is none, or no kind at all
-    :raises InvalidText: for a kind that cannot be read
-    :raises DuplicateKey: for what a kind says and ``also`` does too
+    :raises InvalidInput: for a count that is none, or no kind at all
+    :raises InvalidInput: for a kind that cannot be read
+    :raises InvalidInput: for what a kind says and ``also`` does too
 
     >>> print(devices("PGPU", 2, affinity="required") + devices("8086:154c", types=["type-VF"]))
     2*PGPU@required/8086.154c&type-VF
     >>> devices("PGPU", 0)
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidAmount: count of devices: got 0, expected an integer from ...
+    resource_objects.exceptions.InvalidInput: count of devices: got 0, expected an integer from ...
     """
     if type(count) is not int or not 1 <= count <= MAX_DEVICES:
-        raise exceptions.InvalidAmount(
-            "count of devices", count, f"an integer from 1 to {MAX_DEVICES}"
+        raise exceptions.InvalidInput(
+            "amount", "count of devices", count, f"an integer from 1 to {MAX_DEVICES}"
         )
     request = DeviceRequest(
         [_spec(one, also) for one in _kinds(kind)],
@@ -311,7 +321,9 @@ def _kinds(kind: object) -> list[Any]:
         return [kind]
     found = device.listed(kind)
     if not isinstance(found, list):
-        raise exceptions.InvalidAmount("kind of devices", kind, "a resource class such as PGPU")
+        raise exceptions.InvalidInput(
+            "amount", "kind of devices", kind, "a resource class such as PGPU"
+        )
     return found
 
 
@@ -319,15 +331,24 @@ def _spec(kind: object, also: Mapping[str, Any]) -> DeviceSpec:
     if isinstance(kind, DeviceSpec):
         return kind.replace(**also) if also else kind
     if not isinstance(kind, str):
-        raise exceptions.InvalidAmount("kind of devices", kind, "a resource class such as PGPU")
+        raise exceptions.InvalidInput(
+            "amount", "kind of devices", kind, "a resource class such as PGPU"
+        )
     said = _said(kind)
     for name in said.keys() & also.keys():
-        raise exceptions.DuplicateKey(f"{name} of devices", also[name], f"none beside {kind}")
+        raise exceptions.InvalidInput(
+            "repetition", f"{name} of devices", also[name], f"none beside {kind}"
+        )
     try:
         spec = DeviceSpec(**said)
-    except exceptions.InvalidField as error:
-        raise exceptions.InvalidText(
-            "kind of devices", kind, "VENDOR:PRODUCT in hexadecimal digits, such as 10de:2330"
+    except exceptions.InvalidInput as error:
+        if not error.is_about("field"):
+            raise
+        raise exceptions.InvalidInput(
+            "text",
+            "kind of devices",
+            kind,
+            "VENDOR:PRODUCT in hexadecimal digits, such as 10de:2330",
         ) from error
     return spec.replace(**also) if also else spec
 
@@ -415,7 +436,7 @@ class DeviceSpec(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if len(set(self.types)) != len(self.types):
-            raise exceptions.InvalidAmount("types of a device", self.types, "each once")
+            raise exceptions.InvalidInput("amount", "types of a device", self.types, "each once")
 
 
 def _fields_of(value: DeviceSpec | DeviceRequest) -> dict[str, Any]:
@@ -474,15 +495,21 @@ class DeviceRequest(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if not 1 <= len(self.specs) <= MAX_SPECS:
-            raise exceptions.InvalidAmount(
-                "alternatives of a device request", len(self.specs), f"1 to {MAX_SPECS}"
+            raise exceptions.InvalidInput(
+                "amount", "alternatives of a device request", len(self.specs), f"1 to {MAX_SPECS}"
             )
         addresses = {spec.address for spec in self.specs}
         if None not in addresses and len(addresses) < self.count:
-            raise exceptions.InvalidAmount(
-                "count of a device request", self.count, f"at most {len(addresses)}, as it names"
+            raise exceptions.InvalidInput(
+                "amount",
+                "count of a device request",
+                self.count,
+                f"at most {len(addresses)}, as it names",
             )
         if self.providers and len(self.providers) != self.count:
-            raise exceptions.InvalidAmount(
-                "providers of a device request", self.providers, f"one for each of {self.count}"
+            raise exceptions.InvalidInput(
+                "amount",
+                "providers of a device request",
+                self.providers,
+                f"one for each of {self.count}",
             )

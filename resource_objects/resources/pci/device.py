@@ -55,22 +55,26 @@ _CLASS_CODE = re.compile(r"(?:[0-9a-f]{2}){0,3}\Z", re.ASCII)
 def parse_address(value: object) -> str:
     """Return a PCI address as it is kept, ``dddd:bb:ss.f`` in lower case.
 
-    :raises InvalidAddress: if it is none, or its domain has more than 16 bits
+    :raises InvalidInput: if it is none, or its domain has more than 16 bits
 
     >>> parse_address("3:3B:0.1")
     '0003:3b:00.1'
     >>> parse_address("10000:00:02.0")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidAddress: PCI address: got '10000:00:02.0', expected a ...
+    resource_objects.exceptions.InvalidInput: PCI address: got '10000:00:02.0', expected a ...
     """
     found = _ADDRESS.match(value.lower()) if isinstance(value, str) else None
     if found is None:
-        raise exceptions.InvalidAddress("PCI address", value, _EXPECTED)
+        raise exceptions.InvalidInput("PCI address", "PCI address", value, _EXPECTED)
     domain, bus, slot, function = (int(digits, 16) for digits in found.groups())
     if domain > _MOST[0]:
-        raise exceptions.InvalidAddress("PCI address", value, "a domain of at most ffff (16 bits)")
+        raise exceptions.InvalidInput(
+            "PCI address", "PCI address", value, "a domain of at most ffff (16 bits)"
+        )
     if slot > _MOST[2] or function > _MOST[3]:
-        raise exceptions.InvalidAddress("PCI address", value, "slots to 1f and functions to 7")
+        raise exceptions.InvalidInput(
+            "PCI address", "PCI address", value, "slots to 1f and functions to 7"
+        )
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
@@ -154,7 +158,7 @@ class Device(base.ResourceObject, frozen=True):
 
     >>> gpu = Device("3b:00.0", "10de", "2330", resource_class="PGPU", numa_node=1)
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidAddress: PCI address: got '3b:00.0', expected DOMAIN:BUS:...
+    resource_objects.exceptions.InvalidInput: PCI address: got '3b:00.0', expected DOMAIN:BUS:...
     >>> gpu = Device("0000:3b:00.0", "10de", "2330", numa_node=1)
     >>> gpu.resource_class, gpu.type, gpu.can_be_split
     ('CUSTOM_PCI_10DE_2330', 'type-PCI', False)
@@ -192,16 +196,22 @@ class Device(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.parent == self.address:
-            raise exceptions.InvalidDevice("parent of a device", self.parent, "another address")
+            raise exceptions.InvalidInput(
+                "device", "parent of a device", self.parent, "another address"
+            )
         if self.parent is not None and not self.is_part:
             what = f"parent of {self.address}, {self.type}"
-            raise exceptions.InvalidDevice(what, self.parent, "none: only a part has a parent")
+            raise exceptions.InvalidInput(
+                "device", what, self.parent, "none: only a part has a parent"
+            )
         if self.parent is None and self.is_part:
             what = f"parent of {self.address}, {self.type}"
-            raise exceptions.InvalidDevice(what, None, "the physical function it was split off")
+            raise exceptions.InvalidInput(
+                "device", what, None, "the physical function it was split off"
+            )
         if self.one_time_use and self.is_part:
             what = f"one_time_use of {self.address}"
-            raise exceptions.InvalidDevice(what, self.type, "type-PCI or type-PF")
+            raise exceptions.InvalidInput("device", what, self.type, "type-PCI or type-PF")
 
     def __str__(self) -> str:
         return f"{self.address} {self.vendor_id}:{self.product_id} {self.type}"
@@ -235,16 +245,22 @@ class DeviceUse(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.then is not None and self.then.address != self.address:
-            raise exceptions.InvalidDevice(
-                f"what {self.address} is then", self.then.address, "a device at that address"
+            raise exceptions.InvalidInput(
+                "device",
+                f"what {self.address} is then",
+                self.then.address,
+                "a device at that address",
             )
         if self.gone and self.then is not None:
-            raise exceptions.InvalidDevice(
-                f"what {self.address} is then", self.then, "nothing: it is gone"
+            raise exceptions.InvalidInput(
+                "device", f"what {self.address} is then", self.then, "nothing: it is gone"
             )
         if (self.gone or self.then is not None) and not self.is_held:
-            raise exceptions.InvalidDevice(
-                f"state of {self.address}", self.state, "claimed or allocated: else nothing waits"
+            raise exceptions.InvalidInput(
+                "device",
+                f"state of {self.address}",
+                self.state,
+                "claimed or allocated: else nothing waits",
             )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import ChosenCells
@@ -45,7 +46,7 @@ def place(
     problem = lay(shelf, demands, where, within)
     given = divide(problem)
     if given is None:
-        raise CapacityException.of(reasons(problem, where))
+        raise CapacityException(reasons(problem, where))
     chosen = _chosen(shelf, problem, given)
     if len(amount.requests) == 1:
         return with_devices(shelf, amount, ((0, device) for device in chosen))

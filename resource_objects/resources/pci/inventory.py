@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from resource_objects import base, exceptions, fields
-from resource_objects.exceptions import Reason
+from resource_objects.reasons import Reason
 from resource_objects.resources import abstract
 from resource_objects.resources.context import (
     ANYWHERE,
@@ -131,11 +131,11 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def _known(self) -> Devices:
         """The same, where devices are known.
 
-        :raises NotAssigned: where only pools are
+        :raises InvalidInput: where only pools are
         """
         if not isinstance(self._shelf, Devices):
-            raise exceptions.NotAssigned(
-                "devices", "pools", "devices by address: only those are had"
+            raise exceptions.InvalidInput(
+                "unassigned amount", "devices", "pools", "devices by address: only those are had"
             )
         return self._shelf
 
@@ -167,7 +167,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         greatest addresses; the others are in use. A physical function that is split is told by its
         parts: it is not in use as long as these are not, and they are not if it is counted.
 
-        :raises NotAssigned: where only pools are known here
+        :raises InvalidInput: where only pools are known here
 
         >>> lab = PCIInventory([Device(f"0000:3{n}:00.0", "10de", "2330") for n in range(3)])
         >>> [part for part, _ in lab.compare_pools([DevicePool("10de", "2330", 2)]).in_use]
@@ -182,17 +182,17 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def device(self, address: str) -> Device:
         """Return the device at an address.
 
-        :raises InvalidDevice: if there is none
+        :raises InvalidInput: if there is none
         """
         found = self._known.devices.get(parse_address(address))
         if found is None:
-            raise exceptions.InvalidDevice("device", address, "one of these")
+            raise exceptions.InvalidInput("device", "device", address, "one of these")
         return found
 
     def state(self, address: str) -> str:
         """Return the state of a device: its own, or the one its relatives give it.
 
-        :raises InvalidDevice: if there is none at that address
+        :raises InvalidInput: if there is none at that address
         """
         return self._known.state(self.device(address).address)
 
@@ -213,9 +213,9 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         for who asks (``context.chosen``); where there are none it has no meaning.
 
         :param limit: devices have none
-        :raises WrongAmountKind: for an amount of another kind, or a limit
+        :raises InvalidInput: for an amount of another kind, or a limit
         :raises ForeignAmount: if it is assigned to devices that are not here, or are others now
-        :raises NotAssigned: for ``context.allowed`` where only pools are known: they have no parts
+        :raises InvalidInput: for ``context.allowed`` where only pools are known: they have no parts
         :raises CapacityException: with, for each request, the rule that failed and its figures
         :raises SearchLimitReached: if the budget ran out: neither yes nor no
         :raises Undetermined: if pools do not tell
@@ -224,8 +224,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         """
         wanted = given(amount)
         if limit is not None:
-            raise exceptions.WrongAmountKind(
-                "limit of devices", limit, "none: devices have no limit"
+            raise exceptions.InvalidInput(
+                "kind of amount", "limit of devices", limit, "none: devices have no limit"
             )
         where = context.chosen
         shelf = self._shelf_for(context.allowed)
@@ -243,14 +243,14 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         """Return the amount if pools tell that it can be had: as if nothing were known to exclude
         anything that is not known, which is a yes only where nothing could."""
         if wanted.placed:
-            raise exceptions.NotAssigned(
-                "devices", "pools", "devices by address: only those are had"
+            raise exceptions.InvalidInput(
+                "unassigned amount", "devices", "pools", "devices by address: only those are had"
             )
         if names_addresses(wanted):
             raise exceptions.Undetermined(wanted)
         problem = lay(shelf, demands_of(shelf, wanted), where)
         if divide(problem) is None:
-            raise exceptions.CapacityException.of(reasons(problem, where))
+            raise exceptions.CapacityException(reasons(problem, where))
         if shelf.is_vague({group for may in problem.may for group in may}):
             raise exceptions.Undetermined(wanted)
         return wanted
@@ -263,7 +263,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     ) -> PCIAmount:
         """Claim the devices that :meth:`fit` says, or give back assigned ones; parameters as there.
 
-        :raises NotAssigned: where only pools are known
+        :raises InvalidInput: where only pools are known
         """
         self._known  # noqa: B018  # raises if only pools are
         assigned = self.fit(amount, limit, context)
@@ -323,8 +323,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def allocate(self, assigned: abstract.Amount) -> None:
         """Say that claimed devices are in use now.
 
-        :raises NotAssigned: if it does not say which devices
-        :raises NegativeAmount: if it gives them back
+        :raises InvalidInput: if it does not say which devices
+        :raises InvalidInput: if it gives them back
         :raises CapacityException: if one of them is not claimed; nothing changed
         """
         self._write(usage.allocated(self._known, given(assigned)), {})
@@ -337,8 +337,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         A device that somebody holds stays as it was: that it is gone or is another now is
         remembered, and takes effect when it is given back. Source: Nova's ``PciDevTracker``.
 
-        :raises DuplicateKey: for an address given twice
-        :raises InvalidDevice: if devices contradict each other; nothing changed
+        :raises InvalidInput: for an address given twice
+        :raises InvalidInput: if devices contradict each other; nothing changed
         """
         found = usage.renew(self._known, listed(devices))
         usage.check_devices(found.devices, found.usage, ())
@@ -349,24 +349,26 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def remove(self, address: str) -> None:
         """Remove a device that nobody holds.
 
-        :raises InvalidDevice: if there is none, or somebody holds it
+        :raises InvalidInput: if there is none, or somebody holds it
         """
         device = self.device(address)
         use = self._known.uses.get(device.address)
         if use is not None and use.is_held:
-            raise exceptions.InvalidDevice(f"device {address}", use.state, "one that nobody holds")
+            raise exceptions.InvalidInput(
+                "device", f"device {address}", use.state, "one that nobody holds"
+            )
         self._store("usage", tuple(use for use in self.usage if use.address != device.address))
         self._renew(tuple(one for one in self.devices if one.address != device.address))
 
     def reset(self, address: str) -> None:
         """Make a spent device available again.
 
-        :raises InvalidDevice: if it is not spent
+        :raises InvalidInput: if it is not spent
         """
         device = self.device(address)
         state = self._known.state(device.address)
         if state != SPENT:
-            raise exceptions.InvalidDevice(f"device {address}", state, SPENT)
+            raise exceptions.InvalidInput("device", f"device {address}", state, SPENT)
         self._write({device.address: None}, {})
 
     # --- devices and host cells ---

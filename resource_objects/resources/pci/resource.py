@@ -107,8 +107,11 @@ class PCIResource(abstract.Resource):
 
     def parse_inventory(self, text_form: str) -> PCIInventory:
         """Refuse: devices are made in Python, or read from a machine, and have no text form."""
-        raise exceptions.InvalidText(
-            "inventory of devices", text_form, "one made of Device objects: it has no text form"
+        raise exceptions.InvalidInput(
+            "text",
+            "inventory of devices",
+            text_form,
+            "one made of Device objects: it has no text form",
         )
 
     def format_inventory(self, inventory: abstract.Inventory) -> str:

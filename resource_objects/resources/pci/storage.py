@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import FrozenDict
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.parts import (
     allocations_of,
@@ -437,11 +437,13 @@ def to_allocations(
     """Return what an assigned amount takes of each part, by the part's place.
 
     :param places: the place of the part of each device, by address
-    :raises NotAssigned: if it does not say which devices
+    :raises InvalidInput: if it does not say which devices
     :raises ForeignAmount: if one is not here
     """
     if not amount.placed:
-        raise exceptions.NotAssigned("devices", str(amount), "assigned ones, as fit() returns")
+        raise exceptions.InvalidInput(
+            "unassigned amount", "devices", str(amount), "assigned ones, as fit() returns"
+        )
     taken: dict[int, list[PlacedDevice]] = defaultdict(list)
     for one in amount.placed:
         if one.address not in places:

@@ -32,14 +32,14 @@ _MARKS = "@&* "
 def read_requests(text_form: object) -> list[dict[str, Any]]:
     """Return what each :class:`DeviceRequest` takes; ``specs`` what each :class:`DeviceSpec` does.
 
-    :raises InvalidText: if it does not parse
+    :raises InvalidInput: if it does not parse
 
     >>> (one,) = read_requests("2*PGPU@required")
     >>> one["count"], one["affinity"], one["specs"][0]["resource_class"]
     (2, 'required', 'PGPU')
     """
     if not isinstance(text_form, str) or len(text_form) > text.MAX_LENGTH:
-        raise exceptions.InvalidText(_WHAT, text_form, "text such as 2*PGPU@required")
+        raise exceptions.InvalidInput("text", _WHAT, text_form, "text such as 2*PGPU@required")
     return [_read_request(part) for part in text_form.split("/")]
 
 
@@ -68,9 +68,11 @@ def _read_options(options: Sequence[str]) -> dict[str, str]:
             name, value = "affinity", option
         elif not equals or name not in (*_NAMES, "providers"):
             known = ", ".join((*AFFINITIES, *(f"{n}=" for n in (*_NAMES, "providers"))))
-            raise exceptions.InvalidText(f"{_WHAT}, option", option, f"one of {known}")
+            raise exceptions.InvalidInput("text", f"{_WHAT}, option", option, f"one of {known}")
         if name in found:
-            raise exceptions.DuplicateKey(f"{_WHAT}, option", option, "each option once")
+            raise exceptions.InvalidInput(
+                "repetition", f"{_WHAT}, option", option, "each option once"
+            )
         found[name] = value
     return found
 
@@ -78,7 +80,7 @@ def _read_options(options: Sequence[str]) -> dict[str, str]:
 def read_spec(said: str) -> dict[str, Any]:
     """Return what a kind of device says, as :class:`DeviceSpec` takes it.
 
-    :raises InvalidText: if it cannot be read
+    :raises InvalidInput: if it cannot be read
 
     >>> read_spec("PGPU&type-PF&trait=CUSTOM_H100")["types"]
     ['type-PF']
@@ -108,8 +110,11 @@ def _read_item(item: str, name: str, equals: str, value: str) -> Mapping[str, ob
         pairs = (("vendor_id", vendor), ("product_id", product))
         return {key: id_ for key, id_ in pairs if id_ not in ("any", "*")}
     if equals or not item:
-        raise exceptions.InvalidText(
-            f"{_WHAT}, kind", item, "a class, VENDOR.PRODUCT, a type, or address=, tag=, trait= ..."
+        raise exceptions.InvalidInput(
+            "text",
+            f"{_WHAT}, kind",
+            item,
+            "a class, VENDOR.PRODUCT, a type, or address=, tag=, trait= ...",
         )
     return {"resource_class": item}
 
@@ -117,7 +122,7 @@ def _read_item(item: str, name: str, equals: str, value: str) -> Mapping[str, ob
 def _add_once(found: dict[str, Any], more: Mapping[str, object]) -> None:
     for key, value in more.items():
         if key in found:
-            raise exceptions.DuplicateKey(f"{_WHAT}, kind", value, f"{key} once")
+            raise exceptions.InvalidInput("repetition", f"{_WHAT}, kind", value, f"{key} once")
         found[key] = value
 
 

@@ -7,13 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.exceptions import (
-    CapacityException,
-    ForeignAmount,
-    NegativeAmount,
-    Reason,
-    Rule,
-)
+from resource_objects.exceptions import CapacityException, ForeignAmount, InvalidInput
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
@@ -52,7 +47,7 @@ def check_assigned(
                 for device in out
             ]
     if reasons:
-        raise CapacityException.of(reasons)
+        raise CapacityException(reasons)
 
 
 def _check_known(shelf: Devices, amount: PCIAmount, device: PlacedDevice) -> None:
@@ -131,12 +126,14 @@ def _given_back(shelf: Devices, address: str) -> DeviceUse | None:
 def allocated(shelf: Devices, amount: PCIAmount) -> dict[str, DeviceUse | None]:
     """Return what is taken of devices that are claimed once they are in use.
 
-    :raises NotAssigned: if it does not say which devices
-    :raises NegativeAmount: if it gives them back
+    :raises InvalidInput: if it does not say which devices
+    :raises InvalidInput: if it gives them back
     :raises CapacityException: if one is not claimed
     """
     if amount.gives_back:
-        raise NegativeAmount("devices", amount, "claimed ones, to use: not given back")
+        raise InvalidInput(
+            "negative amount", "devices", amount, "claimed ones, to use: not given back"
+        )
     reasons = []
     found: dict[str, DeviceUse | None] = {}
     for address in amount.addresses:
@@ -149,7 +146,7 @@ def allocated(shelf: Devices, amount: PCIAmount) -> dict[str, DeviceUse | None]:
         else:
             found[address] = use.replace(state=ALLOCATED)
     if reasons:
-        raise CapacityException.of(reasons)
+        raise CapacityException(reasons)
     return found
 
 
@@ -176,8 +173,8 @@ class Renewal(NamedTuple):
 def renew(shelf: Devices, now: Sequence[Device]) -> Renewal:
     """Return the devices as they are now; what is held stays as it was until it is given back.
 
-    :raises DuplicateKey: for an address that is given twice
-    :raises InvalidDevice: for what is no device, or devices that contradict each other
+    :raises InvalidInput: for an address that is given twice
+    :raises InvalidInput: for what is no device, or devices that contradict each other
     """
     found = _by_address(now)
     kept: dict[str, Device] = {}
@@ -211,10 +208,10 @@ def renew(shelf: Devices, now: Sequence[Device]) -> Renewal:
 
 def _by_address(now: Sequence[Device]) -> dict[str, Device]:
     if not isinstance(now, list):
-        raise exceptions.InvalidDevice("devices", now, f"a list of at most {MAX_DEVICES}")
+        raise exceptions.InvalidInput("device", "devices", now, f"a list of at most {MAX_DEVICES}")
     for device in now:
         if not isinstance(device, Device):
-            raise exceptions.InvalidDevice("device", device, "a Device")
+            raise exceptions.InvalidInput("device", "device", device, "a Device")
     check_devices(now, (), ())
     return {device.address: device for device in now}
 
@@ -239,8 +236,8 @@ def check_devices(
 ) -> None:
     """Raise unless these go together.
 
-    :raises DuplicateKey: for an address that is stated twice
-    :raises InvalidDevice: for a part of what is no physical function, use of what is not here, or a
+    :raises InvalidInput: for an address that is stated twice
+    :raises InvalidInput: for a part of what is no physical function, use of what is not here, or a
         physical function that is held beside a part of it
     :raises InvalidInventory: for pools beside devices
     """
@@ -253,7 +250,9 @@ def check_devices(
     known = {device.address: device for device in devices}
     for use in usage:
         if use.address not in known:
-            raise exceptions.InvalidDevice("device that is taken", use.address, "one of these")
+            raise exceptions.InvalidInput(
+                "device", "device that is taken", use.address, "one of these"
+            )
     _check_parents(_settled(known, usage), usage)
     _check_families(known, usage)
 
@@ -277,7 +276,7 @@ def _check_parents(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> N
         if above is None or above.type == PF or spent & {device.address, above.address}:
             continue
         what = f"parent of {device.address}, {above.address}"
-        raise exceptions.InvalidDevice(what, above.type, PF)
+        raise exceptions.InvalidInput("device", what, above.type, PF)
 
 
 def _check_families(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> None:
@@ -286,7 +285,8 @@ def _check_families(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> 
     for address in sorted(held):
         parent = known[address].parent
         if parent in held:
-            raise exceptions.InvalidDevice(
+            raise exceptions.InvalidInput(
+                "device",
                 f"devices that are taken, {parent}",
                 address,
                 "one of the two: they exclude each other",
@@ -296,7 +296,7 @@ def _check_families(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> 
 def _check_apart(what: str, addresses: Iterable[str]) -> None:
     twice = sorted(address for address, count in Counter(addresses).items() if count > 1)
     if twice:
-        raise exceptions.DuplicateKey(what, twice, "each device once")
+        raise exceptions.InvalidInput("repetition", what, twice, "each device once")
 
 
 # --- what was taken, net --------------------------------------------------------------------------

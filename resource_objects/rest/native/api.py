@@ -112,7 +112,7 @@ class Call:
             body = None if self.body is None else asked.body(schemas.schema(self.body))
             given = Given(asked, self._query(asked), body)
             told = self.handler(given)
-        except exceptions.DATABASE_ERRORS:
+        except exceptions.DatabaseError:
             raise  # the service says that it does not answer
         except exceptions.ResourceObjectsError as error:
             raise refusal(error) from error
@@ -136,11 +136,11 @@ class Call:
             known = self.query.get(name)
             if known is None:
                 expected = ", ".join(self.query) or "none"
-                raise exceptions.UnknownField("query", name, f"one of {expected}")
+                raise exceptions.InvalidInput("field name", "query", name, f"one of {expected}")
             if known.schema.get("type") == "array":
                 found[name] = values
             elif len(values) > 1:
-                raise exceptions.DuplicateKey("query", name, "once")
+                raise exceptions.InvalidInput("repetition", "query", name, "once")
             else:
                 found[name] = _value(values[0], known.schema.get("type"))
         schema = {"properties": {name: one.schema for name, one in self.query.items()}}
@@ -215,36 +215,31 @@ def with_reasons(
 
 # --- refusals -------------------------------------------------------------------------------------
 
-#: It is not there.
-_NOT_FOUND = (
-    *(exceptions.ProviderNotFound, exceptions.ConsumerNotFound, exceptions.ServerGroupNotFound),
-    *(exceptions.UnitNotFound, exceptions.AggregateNotFound, exceptions.TraitNotFound),
-    *(exceptions.ClassNotFound, exceptions.DeviceUnknown),
-)
-#: What this ledger has no room for.
-_NOT_SUPPORTED = (exceptions.NotSupported,)
-#: The first of which an error is says its status.
-_STATUS: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
-    ((exceptions.InvalidInput,), 400),
-    (_NOT_FOUND, 404),
-    ((exceptions.CursorExpired,), 410),
-    (_NOT_SUPPORTED, 501),
-    ((exceptions.SearchLimitReached,), 503),  # nobody knows
-    ((exceptions.CapacityException, exceptions.LedgerError), 409),
+#: The status of an error by its type or code: the first that matches.
+_STATUS: tuple[tuple[type[Exception] | str, int], ...] = (
+    (exceptions.InvalidInput, 400),
+    ("MoveNotFound", 409),
+    ("BackendNotFound", 409),
+    (exceptions.NotFound, 404),
+    ("CursorExpired", 410),
+    ("NotSupported", 501),
+    (exceptions.SearchLimitReached, 503),  # neither yes nor no
+    (exceptions.CapacityException, 409),
+    (exceptions.LedgerError, 409),
 )
 
 
 def refusal(error: exceptions.ResourceObjectsError, **facts: Any) -> errors.Refused:
-    """Return what an error of the library is to who asks: its code is the name of its type.
+    """Return the answer to a request that raised an error of the library, with the error's code.
 
-    :param facts: what stands beside it as data
+    :param facts: further data of the answer
     """
-    status = next((number for kinds, number in _STATUS if isinstance(error, kinds)), None)
+    status = next((number for kind, number in _STATUS if error.matches(kind)), None)
     if status is None:
         raise error  # a failure of the service: the log tells of it
     if isinstance(error, exceptions.CapacityException):
         facts |= reasons_of(error)
-    return errors.Refused(status, str(error), type(error).__name__, facts=facts)
+    return errors.Refused(status, str(error), error.code, facts=facts)
 
 
 def reasons_of(error: exceptions.CapacityException) -> dict[str, Any]:

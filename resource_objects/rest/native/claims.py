@@ -172,7 +172,7 @@ def _moment(body: Mapping[str, Any], name: str) -> datetime.datetime | None:
 def moment(name: str, text: str) -> datetime.datetime:
     """Return a moment that somebody wrote, with its time zone.
 
-    :raises InvalidField: if it is none
+    :raises InvalidInput: if it is none
     """
     try:
         found = datetime.datetime.fromisoformat(text)
@@ -180,7 +180,7 @@ def moment(name: str, text: str) -> datetime.datetime:
         found = None
     if found is None or found.tzinfo is None:
         expected = "a moment with its time zone, such as 2030-01-01T08:00:00Z"
-        raise exceptions.InvalidField(name, text, expected)
+        raise exceptions.InvalidInput("field", name, text, expected)
     return found
 
 

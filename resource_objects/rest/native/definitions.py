@@ -73,7 +73,7 @@ def _tree(ledger: Ledger, provider: str, plan: str | None = None) -> dict[str, A
     root = _root(listed)
     if root is None:
         if plan is None:
-            raise exceptions.ProviderNotFound(provider)
+            raise exceptions.NotFound("provider", provider)
         return _told(provider, None, Site(), [], plan)
     site = export_site(ledger, [root.uuid])
     usage = ledger.usage(root.uuid)

@@ -36,7 +36,9 @@ def changes(given: Given) -> dict[str, Any]:
         return {"changes": [], "cursor": str(feed.cursor())}
     try:
         found = _found(given, after)
-    except exceptions.CursorExpired as error:
+    except exceptions.Expired as error:
+        if not error.is_about("cursor"):
+            raise
         raise refusal(error, cursor=str(feed.cursor())) from error
     return {"changes": [one.to_dict() for one in found], "cursor": str(found.cursor)}
 

@@ -186,7 +186,7 @@ class AggregateRatios:
     the claim as a limit (:doc:`/explanation/limits`).
 
     :param ratios: ``{aggregate: {resource class: ratio}}``
-    :raises InvalidRatio: for a ratio that is none
+    :raises InvalidInput: for a ratio that is none
     """
 
     def __init__(self, ratios: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -228,7 +228,7 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidField(what, given, "a mapping")
+        raise exceptions.InvalidInput("field", what, given, "a mapping")
     return given
 
 
@@ -237,6 +237,6 @@ def _sets(what: str, given: Any) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for name, some in _mapping(what, given).items():
         if isinstance(some, str) or not isinstance(some, Iterable):
-            raise exceptions.InvalidField(f"{what} of {name}", some, "a list of names")
+            raise exceptions.InvalidInput("field", f"{what} of {name}", some, "a list of names")
         found[str(name)] = frozenset(map(str, some))
     return found

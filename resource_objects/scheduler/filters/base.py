@@ -9,7 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.exceptions import FilterFailed, Reason, Rule
+from resource_objects.exceptions import FilterFailed
+from resource_objects.reasons import Reason, Rule
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Booleans, Integers
@@ -159,7 +160,7 @@ class FilterCondition:
             self._failed(host.name, error)
             return None
         if why is not None and (not isinstance(why, str) or not why):
-            wrong = exceptions.InvalidField("refuses", why, "why, as text, or None")
+            wrong = exceptions.InvalidInput("field", "refuses", why, "why, as text, or None")
             self._failed(host.name, wrong)
             return None
         return why
@@ -173,7 +174,7 @@ class FilterCondition:
         is_mask = isinstance(found, np.ndarray) and found.dtype == np.bool_
         if not is_mask or found.shape != (len(self._hosts),):
             expected = f"an array of {len(self._hosts)} booleans"
-            self._failed(None, exceptions.InvalidField("passing", found, expected))
+            self._failed(None, exceptions.InvalidInput("field", "passing", found, expected))
             return self._hosts.all()
         passing: Booleans = found
         return passing

@@ -54,7 +54,7 @@ class ValueCondition:
     True
     >>> ValueCondition.parse(">= five")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidText: condition: got '>= five', expected a number after >=
+    resource_objects.exceptions.InvalidInput: condition: got '>= five', expected a number after >=
     """
 
     text: str
@@ -65,7 +65,7 @@ class ValueCondition:
     def parse(cls, text: str) -> ValueCondition:
         """Return the condition that a text says.
 
-        :raises InvalidText: for an operator that there is not; if something is missing after one,
+        :raises InvalidInput: for an operator that there is not; if something is missing after one,
             or is no number
         """
         return _parsed(text)
@@ -93,7 +93,9 @@ def _parsed(text: str) -> ValueCondition:
     words, known = text.split(), (*_NUMBERS, *_TEXTS, "<or>", "<all-in>")
     if not words or words[0] not in known:
         if words and not words[0].strip("<>=!~"):
-            raise exceptions.InvalidText("condition", text, f"an operator: {', '.join(known)}")
+            raise exceptions.InvalidInput(
+                "text", "condition", text, f"an operator: {', '.join(known)}"
+            )
         return ValueCondition(text, "", ())
     name, values = words[0], words[1:]
     if name == "<or>":
@@ -101,12 +103,12 @@ def _parsed(text: str) -> ValueCondition:
     elif name != "<all-in>":
         values = values[:1]
     if not values:
-        raise exceptions.InvalidText("condition", text, f"a value after {name}")
+        raise exceptions.InvalidInput("text", "condition", text, f"a value after {name}")
     if name not in _NUMBERS:
         return ValueCondition(text, name, tuple(values))
     number = _number(values[0])
     if number is None:
-        raise exceptions.InvalidText("condition", text, f"a number after {name}")
+        raise exceptions.InvalidInput("text", "condition", text, f"a number after {name}")
     return ValueCondition(text, name, (number,))
 
 

@@ -34,7 +34,9 @@ class Statistics:
         self, conditions: Mapping[str, str] | None = None, unknown: str = "refuse"
     ) -> None:
         if not isinstance(conditions, Mapping | None):
-            raise exceptions.InvalidField("conditions", conditions, "a mapping of statistics")
+            raise exceptions.InvalidInput(
+                "field", "conditions", conditions, "a mapping of statistics"
+            )
         self._conditions = {
             statistic_name(name): ValueCondition.parse(str(text))
             for name, text in (conditions or {}).items()
@@ -78,7 +80,7 @@ class Reported:
     def __init__(self, within: float = 180, unknown: str = "refuse") -> None:
         value: Any = within
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise exceptions.InvalidField("within", within, "seconds above 0")
+            raise exceptions.InvalidInput("field", "within", within, "seconds above 0")
         self._within = float(within)
         self._passes = _policy(unknown) == "pass"
 
@@ -99,5 +101,5 @@ class Reported:
 
 def _policy(given: str) -> str:
     if given not in UNKNOWN:
-        raise exceptions.InvalidField("unknown", given, f"one of {', '.join(UNKNOWN)}")
+        raise exceptions.InvalidInput("field", "unknown", given, f"one of {', '.join(UNKNOWN)}")
     return given

@@ -71,8 +71,8 @@ def pack(
     hosts; twice that by fragmentation.
 
     :param progress: called after each job with how much was asked for, and of how much
-    :raises InvalidTrace: if there is nothing to place, or no place
-    :raises InvalidField: for a policy, seed or load that is none
+    :raises InvalidInput: if there is nothing to place, or no place
+    :raises InvalidInput: for a policy, seed or load that is none
 
     >>> trace = Trace.generated(hosts=20, jobs=500, seed=7)
     >>> for policy in ("random", "best-fit", "fgd"):
@@ -82,11 +82,13 @@ def pack(
     fgd: allocated 97.97% of all GPUs, fragmented 1.97% (147 jobs)
     """
     if policy not in POLICIES:
-        raise exceptions.InvalidField("policy", policy, f"one of {', '.join(POLICIES)}")
+        raise exceptions.InvalidInput("field", "policy", policy, f"one of {', '.join(POLICIES)}")
     if type(seed) is not int or seed < 0:
-        raise exceptions.InvalidField("seed", seed, "an integer of 0 or more")
+        raise exceptions.InvalidInput("field", "seed", seed, "an integer of 0 or more")
     if not isinstance(load, int | float) or not 0 < load <= MOST_LOAD:
-        raise exceptions.InvalidField("load", load, f"a number above 0, at most {MOST_LOAD}")
+        raise exceptions.InvalidInput(
+            "field", "load", load, f"a number above 0, at most {MOST_LOAD}"
+        )
     trace.check_gpus()
     state = _State(trace)
     choose = POLICIES[policy](state, np.random.default_rng(seed))

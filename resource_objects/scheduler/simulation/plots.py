@@ -18,10 +18,10 @@ def plot_packings(packings: Sequence[Packing], path: str | os.PathLike[str]) -> 
 
     :param path: what the file is called says what it is: ``.svg``, ``.png``, ``.pdf``
     :raises PluginError: if Matplotlib is not installed
-    :raises InvalidTrace: if nothing was packed
+    :raises InvalidInput: if nothing was packed
     """
     if not packings:
-        raise exceptions.InvalidTrace("plot", "nothing", "at least one packing")
+        raise exceptions.InvalidInput("trace", "plot", "nothing", "at least one packing")
     figure, (left, right) = _pictures(2)
     colours: dict[str, Any] = {}
     for one in packings:
@@ -50,10 +50,10 @@ def plot_replays(
     :param replays: by what they are called
     :param gpu_parts: all GPUs, in thousandths
     :raises PluginError: if Matplotlib is not installed
-    :raises InvalidTrace: if there are no GPUs
+    :raises InvalidInput: if there are no GPUs
     """
     if not gpu_parts:
-        raise exceptions.InvalidTrace("plot", "no GPUs", "hosts with GPUs")
+        raise exceptions.InvalidInput("trace", "plot", "no GPUs", "hosts with GPUs")
     figure, (axes,) = _pictures(1)
     for name, done in replays.items():
         held = [100 * held / gpu_parts for held in done.held]

@@ -80,7 +80,7 @@ def replay(
     :param name: of this replay, in operation ids. The same again on the same ledger repeats what
         was done, as a process that died has to; another replay needs another name
     :param progress: called after each job that came with how many did, and of how many
-    :raises InvalidField: for a share that is none
+    :raises InvalidInput: for a share that is none
 
     >>> import resource_objects as ro
     >>> trace = Trace.generated(hosts=4, jobs=30, seed=5)
@@ -92,7 +92,9 @@ def replay(
     """
     number, processes = share
     if not 0 <= number < processes:
-        raise exceptions.InvalidField("share", share, "(number from 0, how many processes)")
+        raise exceptions.InvalidInput(
+            "field", "share", share, "(number from 0, how many processes)"
+        )
     jobs = sorted(trace.jobs, key=lambda job: job.created)[number::processes]
     running = _Running(ledger, name, Order.of(order), pipeline)
     arrived, held = [], []
@@ -131,10 +133,10 @@ def replay_by_processes(
 
     :param order: in which hosts are taken; who all take the first one lose races
     :param pipeline: as for :func:`replay`; each process gets a copy
-    :raises InvalidField: for a number of processes below 1
+    :raises InvalidInput: for a number of processes below 1
     """
     if processes < 1:
-        raise exceptions.InvalidField("processes", processes, "1 or more")
+        raise exceptions.InvalidInput("field", "processes", processes, "1 or more")
     shares = [(number, processes) for number in range(processes)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         return tuple(pool.map(partial(_share, url, trace, order, pipeline, name), shares))

@@ -104,7 +104,7 @@ class Trace:
     def read(cls, hosts: str | os.PathLike[str], jobs: str | os.PathLike[str]) -> Trace:
         """Return a trace of two CSV files.
 
-        :raises InvalidTrace: naming the file and the line: for a column that is missing, a value
+        :raises InvalidInput: naming the file and the line: for a column that is missing, a value
             that is no number or too large, a name that comes twice, a job that goes before it comes
         """
         return cls(_rows(hosts, _HOST_COLUMNS, _host), _rows(jobs, _JOB_COLUMNS, _job))
@@ -128,15 +128,17 @@ class Trace:
     def check_gpus(self) -> None:
         """Raise if there is nothing to place, or no place.
 
-        :raises InvalidTrace: if no host has a GPU, or no job asks for one
+        :raises InvalidInput: if no host has a GPU, or no job asks for one
         """
         if not self.gpu_parts or not any(job.gpu_parts for job in self.jobs):
-            raise exceptions.InvalidTrace("trace", "no GPUs", "hosts with GPUs, and jobs for them")
+            raise exceptions.InvalidInput(
+                "trace", "trace", "no GPUs", "hosts with GPUs, and jobs for them"
+            )
 
     def drawn(self, load: float, seed: int) -> Iterator[TraceJob]:
         """Yield jobs drawn at random, with repetition, until they ask for ``load`` of all GPUs.
 
-        :raises InvalidTrace: if no host has a GPU, or no job asks for one
+        :raises InvalidInput: if no host has a GPU, or no job asks for one
         """
         self.check_gpus()
         there = self.gpu_parts
@@ -176,22 +178,28 @@ def _rows(
         reader = csv.DictReader(lines, strict=True)
         missing = [name for name in columns if name not in (reader.fieldnames or ())]
         if missing:
-            raise exceptions.InvalidTrace(f"{path}: line 1", missing[0], "a column of that name")
+            raise exceptions.InvalidInput(
+                "trace", f"{path}: line 1", missing[0], "a column of that name"
+            )
         try:
             for row in reader:
                 at = f"{path}: line {reader.line_num}"
                 if None in row.values() or None in row:
                     expected = f"{len(reader.fieldnames or ())} values"
-                    raise exceptions.InvalidTrace(at, ",".join(map(str, row.values())), expected)
+                    raise exceptions.InvalidInput(
+                        "trace", at, ",".join(map(str, row.values())), expected
+                    )
                 name = row[columns[0]]
                 if name in seen:
                     expected = f"a name that line {seen[name]} has not"
-                    raise exceptions.InvalidTrace(at, name, expected)
+                    raise exceptions.InvalidInput("trace", at, name, expected)
                 seen[name] = reader.line_num
                 found.append(made(row, at))
         except (csv.Error, UnicodeDecodeError) as error:
             at = f"{path}: line {reader.line_num + 1}"
-            raise exceptions.InvalidTrace(at, str(error), "comma-separated text") from error
+            raise exceptions.InvalidInput(
+                "trace", at, str(error), "comma-separated text"
+            ) from error
     return found
 
 
@@ -208,13 +216,13 @@ def _job(row: Mapping[str, str], at: str) -> TraceJob:
     gpus, milli = _number(row, "num_gpu", at, _MOST_GPUS), _number(row, "gpu_milli", at, PARTS)
     if (gpus > 1 and milli != PARTS) or bool(gpus) != bool(milli):
         told = f"{gpus} GPUs of {milli} thousandths"
-        raise exceptions.InvalidTrace(at, told, "whole GPUs, or a part of one")
+        raise exceptions.InvalidInput("trace", at, told, "whole GPUs, or a part of one")
     if not any(_number(row, name, at) for name in ("cpu_milli", "memory_mib", "num_gpu")):
-        raise exceptions.InvalidTrace(at, row["name"], "a job that asks for something")
+        raise exceptions.InvalidInput("trace", at, row["name"], "a job that asks for something")
     created = _moment(row, "creation_time", at)
     deleted = _moment(row, "deletion_time", at)
     if created is not None and deleted is not None and deleted < created:
-        raise exceptions.InvalidTrace(at, deleted, f"a deletion_time from {created:g} on")
+        raise exceptions.InvalidInput("trace", at, deleted, f"a deletion_time from {created:g} on")
     return TraceJob(
         row["name"],
         _number(row, "cpu_milli", at),
@@ -229,7 +237,9 @@ def _job(row: Mapping[str, str], at: str) -> TraceJob:
 def _number(row: Mapping[str, str], name: str, at: str, most: int = MAX_FIGURE) -> int:
     text = row[name]
     if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise exceptions.InvalidTrace(f"{at}: {name}", text, f"an integer from 0 to {most}")
+        raise exceptions.InvalidInput(
+            "trace", f"{at}: {name}", text, f"an integer from 0 to {most}"
+        )
     return int(text)
 
 
@@ -242,5 +252,7 @@ def _moment(row: Mapping[str, str], name: str, at: str) -> float | None:
     except ValueError:
         found = -1.0
     if not 0 <= found < float("inf"):
-        raise exceptions.InvalidTrace(f"{at}: {name}", row[name], "seconds from 0, or nothing")
+        raise exceptions.InvalidInput(
+            "trace", f"{at}: {name}", row[name], "seconds from 0, or nothing"
+        )
     return found

@@ -50,7 +50,7 @@ class ColumnarWeigher(Protocol):
 class NamedWeigher:
     """A weigher with the name by which errors tell of it, and how much it counts.
 
-    :raises InvalidField: for a multiplier that is no number up to a thousand million, or is below 0
+    :raises InvalidInput: for a multiplier that is no number up to a thousand million, or is below 0
         where the weigher says that this makes no sense (``takes_negative``)
     """
 
@@ -63,9 +63,9 @@ class NamedWeigher:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not -MOST <= value <= MOST:
             expected = f"a number from -{MOST:.0f} to {MOST:.0f}"
-            raise exceptions.InvalidField(f"multiplier of {self.name}", value, expected)
+            raise exceptions.InvalidInput("field", f"multiplier of {self.name}", value, expected)
         if value < 0 and not getattr(self.weigher, "takes_negative", True):
-            raise exceptions.InvalidField(f"multiplier of {self.name}", value, "0 or more")
+            raise exceptions.InvalidInput("field", f"multiplier of {self.name}", value, "0 or more")
 
 
 def weigh(
@@ -110,7 +110,7 @@ def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Intege
             found = np.asarray(weigher.weights(hosts, spec), dtype=np.float64)
             if found.shape != (len(hosts),):
                 expected = f"{len(hosts)} numbers"
-                raise exceptions.InvalidField("weights", found.shape, expected)
+                raise exceptions.InvalidInput("field", "weights", found.shape, expected)
             found = found[trees]
         else:
             said = []
@@ -120,7 +120,7 @@ def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Intege
             found, host = np.array(said, dtype=np.float64), None
         if not np.isfinite(found).all():
             host = hosts.hosts[int(trees[int(np.flatnonzero(~np.isfinite(found))[0])])]
-            raise exceptions.InvalidField("weight", "infinite or none", "a number")
+            raise exceptions.InvalidInput("field", "weight", "infinite or none", "a number")
     except Exception as error:  # whatever it is: it is named
         raise FilterFailed(one.name, host, error) from error
     return found
@@ -129,15 +129,15 @@ def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Intege
 def finite(what: str, given: Any) -> float:
     """Return a number that settings say.
 
-    :raises InvalidField: if it is none
+    :raises InvalidInput: if it is none
     """
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     if not is_number or not math.isfinite(given):
-        raise exceptions.InvalidField(what, given, "a number")
+        raise exceptions.InvalidInput("field", what, given, "a number")
     return float(given)
 
 
 def _number(given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float | np.number):
-        raise exceptions.InvalidField("weight", given, "a number")
+        raise exceptions.InvalidInput("field", "weight", given, "a number")
     return float(given) if math.isfinite(given) else math.nan

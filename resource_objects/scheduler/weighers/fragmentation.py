@@ -40,7 +40,7 @@ class Fragmentation:
     :param whole: the class of whole devices
     :param part: the class of their parts; None: devices are only taken whole
     :param parts: into how many parts one device is divided
-    :raises InvalidField: for an empty workload, or parts of more than one device
+    :raises InvalidInput: for an empty workload, or parts of more than one device
     """
 
     takes_negative = False
@@ -53,15 +53,19 @@ class Fragmentation:
         parts: int = 1000,
     ) -> None:
         if not isinstance(workload, Mapping) or not workload:
-            raise exceptions.InvalidField("workload", workload, "{request: how usual it is}")
+            raise exceptions.InvalidInput(
+                "field", "workload", workload, "{request: how usual it is}"
+            )
         if type(parts) is not int or parts < 1:
-            raise exceptions.InvalidField("parts", parts, "an integer of 1 or more")
+            raise exceptions.InvalidInput("field", "parts", parts, "an integer of 1 or more")
         self._whole = resource(whole).name
         self._part = None if part is None else resource(part).name
         self._parts = parts if part is not None else 1
         weights = [finite(f"weight of {text}", value) for text, value in workload.items()]
         if min(weights) < 0 or not sum(weights):
-            raise exceptions.InvalidField("workload", workload, "weights of 0 or more, not all 0")
+            raise exceptions.InvalidInput(
+                "field", "workload", workload, "weights of 0 or more, not all 0"
+            )
         self._tasks = tuple(
             dataclasses.replace(self.task(Amounts.of(text)), weight=weight / sum(weights))
             for text, weight in zip(workload, weights, strict=True)
@@ -70,7 +74,7 @@ class Fragmentation:
     def task(self, asked: Amounts) -> Task:
         """Return amounts as a task.
 
-        :raises InvalidField: for parts of more than one device, or parts and whole ones
+        :raises InvalidInput: for parts of more than one device, or parts and whole ones
         """
         every: Any = asked.items()
         counts = {kind.name: int(amount) for kind, amount in every if not kind.is_located}
@@ -78,7 +82,7 @@ class Fragmentation:
         part = 0 if self._part is None else counts.pop(self._part, 0)
         if part > self._parts or (part and whole):
             expected = f"whole devices, or at most {self._parts} parts of one"
-            raise exceptions.InvalidField("devices", str(asked), expected)
+            raise exceptions.InvalidInput("field", "devices", str(asked), expected)
         return Task(counts, part or (self._parts if whole else 0), 1 if part else whole)
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:

@@ -32,7 +32,9 @@ class Statistics:
         self, weights: Mapping[str, float] | None = None, missing: float | None = None
     ) -> None:
         if not isinstance(weights, Mapping | None):
-            raise exceptions.InvalidField("weights", weights, "a mapping of statistics to numbers")
+            raise exceptions.InvalidInput(
+                "field", "weights", weights, "a mapping of statistics to numbers"
+            )
         self._weights = {
             statistic_name(name): finite(f"weight of {name}", weight)
             for name, weight in (weights or {}).items()

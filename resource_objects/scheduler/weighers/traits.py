@@ -20,7 +20,7 @@ class PreferredTraits:
     the order itself (:class:`~resource_objects.search.order.Order`).
 
     :param given: what each trait is worth, below 0 if it is unwelcome
-    :raises UnknownTrait: for a trait that there is not
+    :raises InvalidInput: for a trait that there is not
     """
 
     def __init__(self, given: Mapping[str, float] | None = None, /, **worth: float) -> None:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.decision import by_amount
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget

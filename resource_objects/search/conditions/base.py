@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -321,7 +321,7 @@ class Laying:
 
         A group that asks for nothing stands for a provider itself: what is above it does not count.
 
-        :raises ProviderNotFound: for a tree that is not there, if the rules refuse that
+        :raises NotFound: for a tree that is not there, if the rules refuse that
         """
         itself_only = not group.resources
         each = [*self._always]
@@ -416,7 +416,7 @@ class Laying:
         if place is not None:
             return self._fleet.true_tree(place)
         if self._rules.refuses_unknown_trees:
-            raise exceptions.ProviderNotFound(key)
+            raise exceptions.NotFound("provider", key)
         return -1
 
     def of_root(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterator[Qualification]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import (
     ClassCondition,

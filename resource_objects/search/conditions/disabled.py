@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.providers.decision import unit_removed
 from resource_objects.providers.disabled import TRAIT
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers

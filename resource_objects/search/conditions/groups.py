@@ -23,8 +23,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources.matching import matched
 from resource_objects.search.arrays import Booleans, Integers, integers
@@ -290,8 +290,8 @@ class Named:
 def lay_groups(fleet: Fleet, request: Request, laying: Laying, rules: Semantics) -> Named:
     """Return the named groups of a request laid over a fleet. Cost: as for the unnamed one.
 
-    :raises WrongAmountKind: for an amount that is not kept as one count
-    :raises ProviderNotFound: for a tree that is not there
+    :raises InvalidInput: for an amount that is not kept as one count
+    :raises NotFound: for a tree that is not there
     """
     kinds = tuple(_kind(fleet, *groups, laying) for groups in _alike(request))
     return Named(fleet, rules, kinds, request.isolates, len(request.same_subtree))
@@ -377,8 +377,11 @@ def _counts(group: RequestGroup) -> Iterable[tuple[str, int]]:
     for name, amount in group.resources.by_name():
         records = amount.to_records(name)
         if len(records) != 1 or records[0].resource_class != name or records[0].units:
-            raise exceptions.WrongAmountKind(
-                f"group {group.suffix}: {name}", amount, "one that is kept as one count"
+            raise exceptions.InvalidInput(
+                "kind of amount",
+                f"group {group.suffix}: {name}",
+                amount,
+                "one that is kept as one count",
             )
         yield name, records[0].amount
 

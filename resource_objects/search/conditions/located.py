@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Reason, Rule
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
 from resource_objects.providers.composite import LocatedView
 from resource_objects.providers.holders import without
 from resource_objects.providers.joint_fit import fit_together
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget

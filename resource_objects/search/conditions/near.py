@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests.request import CELLS
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.amounts import ClassCondition, TreeDemand
 from resource_objects.search.conditions.base import Cut, Partial

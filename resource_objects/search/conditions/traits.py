@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.base import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resource_objects.exceptions import Reason, Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.fleet import ClassRows, Fleet
 

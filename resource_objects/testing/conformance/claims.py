@@ -32,6 +32,7 @@ from resource_objects.testing.conformance.suite import (
     release,
     two_hosts,
 )
+from resource_objects.testing.refusals import raises_code
 
 
 class ClaimRules(Kit):
@@ -198,7 +199,7 @@ class UnitRules(Kit):
         _take(backend, "job", here, *alike)
         assert _units(backend, "job") == set(alike)
         for unit in alike:
-            with pytest.raises(exceptions.UnitTaken):
+            with raises_code("UnitTaken"):
                 _take(backend, "other", here, unit)
 
     def test_many_units_are_one_write(self, backend: Backend) -> None:

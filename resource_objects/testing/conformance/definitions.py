@@ -52,6 +52,7 @@ from resource_objects.testing.conformance.suite import (
     rename,
     updated,
 )
+from resource_objects.testing.refusals import raises_code
 
 
 def _tree() -> Provider:
@@ -174,9 +175,9 @@ class DefinitionRules(Kit):
         other.find("host0/gpu1").update(traits={"CUSTOM_A100"})
         define(backend, other)
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition) as refused:
+        with raises_code("StaleDefinition") as refused:
             backend.define(Operation(), changes)
-        assert refused.value.subject == "host0/gpu1"
+        assert refused.value.name == "host0/gpu1"
         assert picture(backend) == before
 
     def test_a_provider_that_changed_is_not_removed(self, backend: Backend) -> None:
@@ -186,7 +187,7 @@ class DefinitionRules(Kit):
         other.find("host0/gpu1").update(traits={"CUSTOM_A100"})
         define(backend, other)
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
@@ -196,7 +197,7 @@ class DefinitionRules(Kit):
         tree.find("host0/gpu1").update(traits={"CUSTOM_H100"})
         changes = changes_to(backend, tree)
         define(backend, Provider("host0"))
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
 
     # --- names and uuids ---
@@ -204,7 +205,7 @@ class DefinitionRules(Kit):
     def test_a_taken_uuid_is_refused(self, backend: Backend) -> None:
         [taken] = define(backend, host("host0")).values()
         before = picture(backend)
-        with pytest.raises(exceptions.ProviderExists):
+        with raises_code("ProviderExists"):
             backend.define(Operation(), _created(Provider("other", uuid=taken)))
         assert picture(backend) == before
 
@@ -230,7 +231,7 @@ class DefinitionRules(Kit):
         changes = changes_to(backend, tree)
         define(backend, Provider("host0"))
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
@@ -241,7 +242,7 @@ class DefinitionRules(Kit):
         tree.find("host0/gpu1").add("host0/gpu1/part0")
         define(backend, tree)
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
@@ -252,9 +253,9 @@ class DefinitionRules(Kit):
         changes = _moved(backend, "host0/gpu1", below)
         backend.define(Operation(), _moved(backend, "host0/gpu0", "host0/gpu1"))
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition) as refused:
+        with raises_code("StaleDefinition") as refused:
             backend.define(Operation(), changes)
-        assert refused.value.subject in ("host0/gpu0", "host0/gpu0/part0", "host0/gpu1")
+        assert refused.value.name in ("host0/gpu0", "host0/gpu0/part0", "host0/gpu1")
         assert "below itself" in str(refused.value)
         assert picture(backend) == before
 
@@ -266,9 +267,9 @@ class DefinitionRules(Kit):
         tree.update(children=tuple(c for c in tree.children if c.name != "host0/gpu1"))
         define(backend, tree)
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition) as refused:
+        with raises_code("StaleDefinition") as refused:
             backend.define(Operation(), changes)
-        assert refused.value.subject == "host0/gpu0"
+        assert refused.value.name == "host0/gpu0"
         assert picture(backend) == before
 
     @law(2)
@@ -279,9 +280,9 @@ class DefinitionRules(Kit):
         changes = _bare(changes_to(backend, tree))
         backend.define(Operation(), _moved(backend, "host0/gpu0", "host0/gpu1"))
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition) as refused:
+        with raises_code("StaleDefinition") as refused:
             backend.define(Operation(), changes)
-        assert refused.value.subject == "host0/gpu1"
+        assert refused.value.name == "host0/gpu1"
         assert picture(backend) == before
 
     def test_a_wide_and_deep_tree_is_one_change(self, backend: Backend) -> None:
@@ -320,23 +321,23 @@ class DefinitionRules(Kit):
         narrow = changes_to(backend, host("host0", "DISK_GB=9"))
         before = picture(backend)
 
-        def refused(changes: DefinitionChanges) -> tuple[type[Exception], str, str]:
+        def refused(changes: DefinitionChanges) -> tuple[str, str, str]:
             with pytest.raises(exceptions.LedgerError) as error:
                 backend.define(Operation(), changes)
             assert picture(backend) == before
-            return type(error.value), error.value.subject, str(error.value)
+            return error.value.code, error.value.name, str(error.value)
 
         backwards = dataclasses.replace(narrow, removals=narrow.removals[::-1])
         for changes in (narrow, backwards):
             first = changes.removals[0].name
-            assert refused(changes)[:2] == (exceptions.ProviderInUse, first)
+            assert refused(changes)[:2] == ("ProviderInUse", first)
         release(backend, "other")
         before = picture(backend)
-        assert refused(narrow)[:2] == (exceptions.ProviderInUse, "host0/a")
+        assert refused(narrow)[:2] == ("ProviderInUse", "host0/a")
         adjust(backend, "job", {names["host0/a"]: "PGPU=-1"})
         before = picture(backend)
         kind, subject, said = refused(narrow)
-        assert (kind, subject) == (exceptions.InventoryInUse, "host0")
+        assert (kind, subject) == ("InventoryInUse", "host0")
         assert "MEMORY_MB" in said and "VCPU" not in said
 
     @law(2)
@@ -348,7 +349,7 @@ class DefinitionRules(Kit):
         now = updated(backend, "host0", inventories=())
         stale = dataclasses.replace(now, generation=now.generation + 1)
         changes = DefinitionChanges(found.uuid or "", creates=(good,), updates=(stale,))
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
@@ -364,7 +365,7 @@ class DefinitionRules(Kit):
 
         before = picture(backend)
         for other in (2, 4):
-            with pytest.raises(exceptions.StaleDefinition, match=f"{other} of VCPU was used"):
+            with raises_code("StaleDefinition", match=f"{other} of VCPU was used"):
                 _update(backend, relying(other))
             assert picture(backend) == before
         _update(backend, relying(3))
@@ -389,7 +390,7 @@ class DefinitionRules(Kit):
             lambda: backend.release(Operation(), "job"),
             lambda: backend.prune(now()),
         ):
-            with pytest.raises(exceptions.LedgerClosed):
+            with raises_code("LedgerClosed"):
                 use()
 
     def test_a_url_of_another_backend_is_refused(self) -> None:
@@ -411,7 +412,7 @@ class DefinitionRules(Kit):
             assert set(picture(other).providers) == {"host0", "host1"}
             assert picture(other).allocations == {} and other.held("job") is None
             other_names = other.uuids(["host0"])
-            with pytest.raises(exceptions.ProviderNotFound):
+            with raises_code("ProviderNotFound"):
                 claim(backend, "job-2", {other_names["host0"]: "VCPU=1"})
         finally:
             other.close()
@@ -612,10 +613,10 @@ class DescriptionRules(Kit):
         names = define(backend, host("host0"))
         before = picture(backend)
         nobody = str(uuids.uuid4())
-        with pytest.raises(exceptions.ProviderNotFound) as refused:
+        with raises_code("ProviderNotFound") as refused:
             write = Write(Operation(), "report", "host0", reported=(names["host0"], nobody))
             backend.commit(write)
-        assert refused.value.subject == nobody
+        assert refused.value.name == nobody
         assert picture(backend) == before
 
     @law(2)
@@ -624,7 +625,7 @@ class DescriptionRules(Kit):
         stale = dataclasses.replace(updated(backend, "host0", inventories=()), generation=7)
         changes = DefinitionChanges("host0", updates=(stale,))
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             backend.commit(
                 Write(Operation(), "report", "host0", changes, reported=(names["host0"],))
             )
@@ -655,7 +656,7 @@ class DescriptionRules(Kit):
             generation = picture(backend).providers["host0"].generation
             assert generation not in seen
             for before in seen:
-                with pytest.raises(exceptions.StaleDefinition):
+                with raises_code("StaleDefinition"):
                     order(backend, job, unchanged=((uuid, before),))
             seen.append(generation)
 
@@ -820,7 +821,7 @@ class ShareRules(Kit):
         claim(backend, "job", {names["cell0"]: "VCPU=1"})
         before = picture(backend)
         changes = _without(backend, "host0", "VCPU")
-        with pytest.raises(exceptions.InventoryInUse):
+        with raises_code("InventoryInUse"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
@@ -832,7 +833,7 @@ class ShareRules(Kit):
         changes = _without(backend, "host0", "VCPU")  # before anybody shared it
         define(backend, _cells(cells=1))
         before = picture(backend)
-        with pytest.raises((exceptions.StaleDefinition, exceptions.InventoryInUse)):
+        with raises_code("StaleDefinition", "InventoryInUse"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 
@@ -845,7 +846,7 @@ class ShareRules(Kit):
         define_without = _without(backend, "host0", "VCPU")
         backend.define(Operation(), define_without)
         before = picture(backend)
-        with pytest.raises(exceptions.StaleDefinition):
+        with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
 

@@ -7,9 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Totals, Use
+from resource_objects.reasons import Rule
 from resource_objects.testing.conformance.races import processes, together
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (

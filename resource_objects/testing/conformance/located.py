@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
 from resource_objects.ledger import Ledger, RetryPolicy
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
+from resource_objects.reasons import Rule
 from resource_objects.resources import Amount
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
@@ -49,6 +49,7 @@ from resource_objects.testing.conformance.suite import (
     remove,
     rename,
 )
+from resource_objects.testing.refusals import raises_code
 
 _HUGE = "CUSTOM_HUGEPAGES_2048KB"
 
@@ -188,7 +189,7 @@ class TopologyRules(Kit):
         theft = dataclasses.replace(last, amount=1, units=last.units[-1:])
         order(backend, ConsumerOrder.claim("thief", (theft,)))
         before = picture(backend)
-        with pytest.raises(exceptions.UnitTaken) as refused:
+        with raises_code("UnitTaken") as refused:
             order(backend, ConsumerOrder.claim("job", wanted))
         [reason] = refused.value.reasons
         assert (reason.unit, reason.holders) == (theft.units[0], (("thief", 1),))

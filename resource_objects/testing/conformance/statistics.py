@@ -9,7 +9,6 @@ import time
 from decimal import Decimal
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from resource_objects.providers.statistics import (
 )
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import Kit, define, kept, law, two_hosts
+from resource_objects.testing.refusals import raises_code
 
 LOAD = functools.partial(Statistic, "cpu.percent")
 BUILDS = functools.partial(Statistic, "failed_builds")
@@ -190,7 +190,7 @@ class StatisticRules(Kit):
         assert list(values(backend)) == ["host0", "host1"], "a change of the definition leaves them"
         define(backend, _with_gpu("host0"))
         assert list(values(backend)) == ["host0", "host1"], "the new one has none"
-        with pytest.raises(exceptions.ProviderNotFound):
+        with raises_code("ProviderNotFound"):
             put(backend, names["host0/gpu"], LOAD(2))
 
     # --- beside the ledger ---
@@ -203,7 +203,7 @@ class StatisticRules(Kit):
             order = StatisticsOrder(
                 {here: (LOAD(1),), nobody: (LOAD(2),)}, reported=frozenset(reported)
             )
-            with pytest.raises(exceptions.ProviderNotFound, match=nobody):
+            with raises_code("ProviderNotFound", match=nobody):
                 backend.put_statistics(order)
         assert values(backend) == {}
         assert kept(backend, "host0").reported_at is None
@@ -260,7 +260,7 @@ class StatisticRules(Kit):
                     backend.define(Operation(), _gone(backend))
                 else:
                     for uuid in backend.uuids(["host0"]).values():
-                        with contextlib.suppress(exceptions.ProviderNotFound):
+                        with contextlib.suppress(exceptions.NotFound):
                             put(backend, uuid, BUILDS(turn), source="another")
             return worker
 

@@ -41,6 +41,7 @@ from resource_objects.testing.conformance.suite import (
     rename,
     write_of,
 )
+from resource_objects.testing.refusals import raises_code
 
 LONG = datetime.timedelta(days=400)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -314,7 +315,7 @@ class UseOverTimeRules(Kit):
         ]
         assert groups(UseFilter(classes=frozenset(["MEMORY_MB"]))) == [("MEMORY_MB",)]
         assert groups(UseFilter(users=frozenset())) == []
-        with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_NONE"):
+        with raises_code("ClassNotFound", match="CUSTOM_NONE"):
             groups(UseFilter(classes=frozenset(["VCPU", "CUSTOM_NONE"])))
 
     def test_a_class_that_is_renamed_goes_by_its_name(self, backend: Backend, here: str) -> None:
@@ -386,7 +387,7 @@ class UseOverTimeRules(Kit):
         claim(backend, "job", {uuid: "VCPU=2,MEMORY_MB=5"}, user="ann")
         release_at = backend.now()
         assert backend.use_recording() is None
-        with pytest.raises(exceptions.UseNotRecorded, match=r"use_over_time\.record"):
+        with raises_code("UseNotRecorded", match=r"use_over_time\.record"):
             backend.use_between(before, None, UseFilter(), ())
         backend.record_use(LONG)
         recording = backend.use_recording()
@@ -416,7 +417,7 @@ class UseOverTimeRules(Kit):
         adjust(backend, "job", {here: "VCPU=1"})
         report = backend.use_between(began, None, UseFilter(), EVERY_BY)
         assert told_of(report) == timeline.used(began, report.until) and not report.is_complete
-        with pytest.raises(exceptions.UseNotRecorded, match="switched off"):
+        with raises_code("UseNotRecorded", match="switched off"):
             backend.use_between(off.until, None, UseFilter(), ())
         backend.record_use(LONG)
         again = backend.use_recording()
@@ -489,10 +490,10 @@ class UseOverTimeRules(Kit):
         change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_UNUSED"))
         for name in ("CUSTOM_X", "CUSTOM_UNUSED"):
             change_names(backend, NameChange(CLASS, NameAction.DELETE, name))
-        with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_UNUSED"):
+        with raises_code("ClassNotFound", match="CUSTOM_UNUSED"):
             backend.use_between(since, None, UseFilter(classes=frozenset(["CUSTOM_UNUSED"])), ())
         write_until_forgotten(backend, here, since, UseFilter(consumers=frozenset(["a"])))
-        with pytest.raises(exceptions.ClassNotFound, match="CUSTOM_X"):
+        with raises_code("ClassNotFound", match="CUSTOM_X"):
             backend.use_between(since, None, UseFilter(classes=frozenset(["CUSTOM_X"])), ())
 
     def test_what_was_forgotten_is_not_said_to_be_there(self, backend: Backend, here: str) -> None:
@@ -508,7 +509,7 @@ class UseOverTimeRules(Kit):
 
     def test_what_is_to_come_cannot_be_asked(self, backend: Backend, here: str) -> None:
         later = backend.now() + datetime.timedelta(hours=1)
-        with pytest.raises(exceptions.InvalidField, match="since"):
+        with raises_code("InvalidField", match="since"):
             backend.use_between(later, None, UseFilter(), ())
         a_later_moment()
         report = backend.use_between(later - 2 * (later - backend.now()), later, UseFilter(), ())

@@ -7,15 +7,14 @@ import datetime
 import time
 import uuid
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects import exceptions
 from resource_objects.providers import Backend
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.suite import Kit
+from resource_objects.testing.refusals import raises_code
 
 _HERE, _THERE = str(uuid.uuid4()), str(uuid.uuid4())
 #: longer than anything takes, and so short that it is over at once
@@ -171,11 +170,11 @@ class WaitingRules(Kit):
         assert len(queue(backend)) == 3
 
     def test_what_cannot_wait_is_refused(self, backend: Backend) -> None:
-        with pytest.raises(exceptions.InvalidField, match="something to wait for"):
+        with raises_code("InvalidField", match="something to wait for"):
             WaitOrder("job", ())
-        with pytest.raises(exceptions.InvalidField, match="above 0"):
+        with raises_code("InvalidField", match="above 0"):
             WaitOrder("job", (Awaited("PGPU", 1),), datetime.timedelta(0))
-        with pytest.raises(exceptions.InvalidName):
+        with raises_code("InvalidName"):
             WaitOrder("", (Awaited("PGPU", 1),))
         assert queue(backend) == []
 

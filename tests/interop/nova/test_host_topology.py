@@ -13,16 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import (
-    CannotDowngrade,
-    InvalidField,
-    InvalidInventory,
-    InvalidPrimitive,
-    InvalidRatio,
-)
+from resource_objects.exceptions import CannotDowngrade, InvalidInventory
 from resource_objects.interop.nova import dump_host_numa_topology, load_host_numa_topology
 from resource_objects.interop.nova.primitive import HOST_CELL, KNOWN
 from resource_objects.resources.numa import CellUsage, HostCell, NUMATopologyInventory, PagePool
+from resource_objects.testing.refusals import raises_code
 from tests.interop.nova import documents
 from tests.interop.nova.documents import HOSTS, PLAIN_HOST
 from tests.support.numa_strategies import numa_inventories
@@ -128,7 +123,7 @@ def test_content_decides_where_a_version_lies():
 def test_ratios_are_the_callers():
     host = load_host_numa_topology(PLAIN_HOST, cpu_ratio=4.0, memory_ratio="1.5")
     assert (host.cpu_ratio, host.memory_ratio) == (4, Decimal("1.5"))
-    with pytest.raises(InvalidRatio):
+    with raises_code("InvalidRatio"):
         load_host_numa_topology(PLAIN_HOST, cpu_ratio=0)
 
 
@@ -208,12 +203,12 @@ def test_a_cell_without_shared_cpus_tells_that_the_pinned_are_counted():
 
 
 def test_where_it_cannot_be_told_the_parameter_is_demanded():
-    with pytest.raises(InvalidPrimitive, match=r"cells\[0\].cpu_usage: got 3, .*counts_pinned="):
+    with raises_code("InvalidPrimitive", match=r"cells\[0\].cpu_usage: got 3, .*counts_pinned="):
         load_host_numa_topology(changed("1.4", cpu_usage=3))
 
 
 def test_less_use_than_pinned_cpus_that_count_as_use_is_refused():
-    with pytest.raises(InvalidPrimitive, match="cpu_usage: got 1, expected at least the 2 pinned"):
+    with raises_code("InvalidPrimitive", match="cpu_usage: got 1, expected at least the 2 pinned"):
         load_host_numa_topology(changed("1.3", cpu_usage=1))
 
 
@@ -271,8 +266,8 @@ BAD_CELLS = {
 @pytest.mark.parametrize("name", BAD_CELLS)
 def test_a_bad_cell_is_refused_by_path_and_value(name: str):
     data, where = BAD_CELLS[name]
-    with pytest.raises(
-        InvalidPrimitive, match=rf"numa_topology\.cells.*{where}.*: got .*, expected"
+    with raises_code(
+        "InvalidPrimitive", match=rf"numa_topology\.cells.*{where}.*: got .*, expected"
     ):
         load_host_numa_topology(changed("1.5", **data))
 
@@ -307,7 +302,7 @@ def test_a_cell_is_read_if_and_only_if_it_can_be_made(
         made = None
     document = documents.host("1.5", data)
     if made is None:
-        with pytest.raises(InvalidPrimitive, match=r"^numa_topology\.cells\[0\]: .*, expected "):
+        with raises_code("InvalidPrimitive", match=r"^numa_topology\.cells\[0\]: .*, expected "):
             load_host_numa_topology(document)
         return
     found = load_host_numa_topology(document)
@@ -318,7 +313,7 @@ def test_a_cell_is_read_if_and_only_if_it_can_be_made(
 def test_the_path_names_the_cell():
     good = cell_of(HOSTS["1.5"])
     bad = {**good, "id": 1, "cpuset": [], "pcpuset": [], "pinned_cpus": [], "siblings": None}
-    with pytest.raises(InvalidPrimitive) as caught:
+    with raises_code("InvalidPrimitive") as caught:
         load_host_numa_topology(documents.host("1.5", good, bad))
     assert (caught.value.what, caught.value.value) == ("numa_topology.cells[1].siblings", None)
 
@@ -355,7 +350,7 @@ BAD_DOCUMENTS = {
 
 @pytest.mark.parametrize("name", BAD_DOCUMENTS)
 def test_a_bad_document_is_refused_by_one_error(name: str):
-    with pytest.raises(InvalidPrimitive, match=r"^numa_topology.*: got .*, expected "):
+    with raises_code("InvalidPrimitive", match=r"^numa_topology.*: got .*, expected "):
         load_host_numa_topology(BAD_DOCUMENTS[name])  # type: ignore[arg-type]
 
 
@@ -442,7 +437,7 @@ def test_distances_may_be_left_out_by_their_name():
 
 @pytest.mark.parametrize("names", [["loose"], ["socket", "pages"], "socket", ""])
 def test_what_is_used_may_not_be_left_out(names: Any):
-    with pytest.raises(InvalidField, match="leave_out"):
+    with raises_code("InvalidField", match="leave_out"):
         dump_host_numa_topology(NUMATopologyInventory([HostCell(0)]), leave_out=names)
 
 

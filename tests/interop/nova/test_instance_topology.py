@@ -12,13 +12,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from resource_objects.exceptions import (
     CannotDowngrade,
     CapacityException,
-    InvalidField,
     InvalidInventory,
-    InvalidName,
-    InvalidPrimitive,
-    InvalidText,
     SearchLimitReached,
-    WrongAmountKind,
 )
 from resource_objects.interop.nova import dump_instance_numa_topology, load_instance_numa_topology
 from resource_objects.interop.nova.primitive import GUEST_CELL, KNOWN
@@ -33,6 +28,7 @@ from resource_objects.resources.numa import (
     PlacedCell,
     numa,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.interop.nova import documents
 from tests.interop.nova.documents import DEDICATED_CELL, GUESTS, PINS, PLAIN_GUEST, SHARED_CELL
 from tests.support.numa_strategies import NUMAQuestion, numa_amounts, numa_questions
@@ -182,7 +178,7 @@ def test_the_content_tells_whether_it_is_assigned(name: str):
     amount = load_instance_numa_topology(document, host=HOST)
     assert amount.is_assigned == is_assigned
     assert load_instance_numa_topology(document, host=HOST, assigned=is_assigned) == amount
-    with pytest.raises(InvalidPrimitive, match=f"expected assigned={is_assigned}"):
+    with raises_code("InvalidPrimitive", match=f"expected assigned={is_assigned}"):
         load_instance_numa_topology(document, host=HOST, assigned=not is_assigned)
 
 
@@ -192,7 +188,7 @@ def test_shared_cells_in_order_look_both_ways_and_the_parameter_is_demanded(
     numbers: tuple[int, ...], size: int | None
 ):
     document = guest(*[shared(number, number, pagesize=size) for number in numbers])
-    with pytest.raises(InvalidPrimitive, match=r"cells: got .*, expected assigned=True or False"):
+    with raises_code("InvalidPrimitive", match=r"cells: got .*, expected assigned=True or False"):
         load_instance_numa_topology(document, host=HOST)
     amount = load_instance_numa_topology(document, host=HOST, assigned=True)
     assert tuple(placed.cell for placed in amount.placed) == numbers
@@ -256,7 +252,7 @@ CONTRADICTIONS = {
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
 def test_what_contradicts_itself_or_the_host_is_refused(name: str):
-    with pytest.raises(InvalidPrimitive, match=r"^numa_topology.*: got .*, expected "):
+    with raises_code("InvalidPrimitive", match=r"^numa_topology.*: got .*, expected "):
         load_instance_numa_topology(CONTRADICTIONS[name], host=HOST)
 
 
@@ -287,13 +283,13 @@ BAD_CELLS = {
 @pytest.mark.parametrize("name", BAD_CELLS)
 def test_a_bad_cell_is_refused_by_path_and_value(name: str):
     data, where = BAD_CELLS[name]
-    with pytest.raises(InvalidPrimitive, match=rf"^numa_topology\.cells\[0\].*{where}"):
+    with raises_code("InvalidPrimitive", match=rf"^numa_topology\.cells\[0\].*{where}"):
         load_instance_numa_topology(guest({**DEDICATED_CELL, **data}))
 
 
 def test_mixed_cells_have_a_set_of_dedicated_vcpus():
     cell = {**SHARED_CELL, "cpu_policy": "mixed"}
-    with pytest.raises(InvalidPrimitive, match=r"cells\[0\].pcpuset: got None"):
+    with raises_code("InvalidPrimitive", match=r"cells\[0\].pcpuset: got None"):
         load_instance_numa_topology(guest(cell))
 
 
@@ -311,7 +307,7 @@ BAD_DOCUMENTS = {
 
 @pytest.mark.parametrize("name", BAD_DOCUMENTS)
 def test_a_bad_document_is_refused_by_one_error(name: str):
-    with pytest.raises(InvalidPrimitive, match=r"^numa_topology.*: got .*, expected "):
+    with raises_code("InvalidPrimitive", match=r"^numa_topology.*: got .*, expected "):
         load_instance_numa_topology(BAD_DOCUMENTS[name])  # type: ignore[arg-type]
 
 
@@ -320,7 +316,7 @@ def test_a_bad_document_is_refused_by_one_error(name: str):
 
 def test_the_cpus_of_shared_vcpus_are_the_hosts_to_say():
     document = guest(shared(1, 0, 1))
-    with pytest.raises(InvalidPrimitive, match=r"cells\[0\].cpuset: got \(0, 1\), expected host="):
+    with raises_code("InvalidPrimitive", match=r"cells\[0\].cpuset: got \(0, 1\), expected host="):
         load_instance_numa_topology(document)
     assert load_instance_numa_topology(document, host=HOST).cpuset == "8-9"
 
@@ -328,7 +324,7 @@ def test_the_cpus_of_shared_vcpus_are_the_hosts_to_say():
 def test_shared_vcpus_are_on_no_host_cell_without_cpus_for_them():
     host = NUMATopologyInventory([HostCell(3, dedicated=[1], memory_mb=512), *HOST.cells[1:]])
     expected = r"numa_topology\.cells\[1\]\.cpuset: got \(0,\), expected none: host cell 3 has none"
-    with pytest.raises(InvalidPrimitive, match=expected):
+    with raises_code("InvalidPrimitive", match=expected):
         load_instance_numa_topology(guest(shared(1, 1), shared(3, 0)), host=host)
 
 
@@ -342,7 +338,7 @@ def test_shared_vcpus_run_on_the_cpus_that_nobody_has_dedicated():
 
 def test_the_siblings_left_empty_are_the_hosts_to_say():
     document = guest(pinned(0, {"0": 2, "1": 4}, cpu_thread_policy="isolate"))
-    with pytest.raises(InvalidPrimitive, match=r"cells\[0\].cpu_thread_policy: .*host="):
+    with raises_code("InvalidPrimitive", match=r"cells\[0\].cpu_thread_policy: .*host="):
         load_instance_numa_topology(document)
     assert load_instance_numa_topology(document, host=HOST).placed[0].idle == (3, 5)
 
@@ -363,7 +359,7 @@ def test_the_sibling_of_the_emulators_cpu_counts_as_taken_as_nova_counts_it():
 def test_small_pages_are_ordinary_large_ones_huge_and_the_host_tells_others(size: int, huge: Any):
     document = guest(pinned(0, {"0": 1}, pagesize=size))
     if huge is ...:
-        with pytest.raises(InvalidPrimitive, match=r"cells\[0\].pagesize: got .*host="):
+        with raises_code("InvalidPrimitive", match=r"cells\[0\].pagesize: got .*host="):
             load_instance_numa_topology(document)
         return
     amount = load_instance_numa_topology(document)
@@ -406,7 +402,7 @@ def test_the_caller_says_which_page_size_was_asked(
         *[pinned(n, {str(n): 8 * n + 2}, pagesize=size) for n, size in enumerate(found)]
     )
     if not is_possible:
-        with pytest.raises(InvalidPrimitive, match=r"cells\[0\].pagesize: got .*page_size="):
+        with raises_code("InvalidPrimitive", match=r"cells\[0\].pagesize: got .*page_size="):
             load_instance_numa_topology(document, page_size=asked)
         return
     amount = load_instance_numa_topology(document, page_size=asked)
@@ -415,14 +411,14 @@ def test_the_caller_says_which_page_size_was_asked(
 
 def test_sizes_that_differ_need_it_said_which_was_asked():
     document = guest(pinned(0, {"0": 2}, pagesize=4), pinned(1, {"1": 10}, pagesize=2048))
-    with pytest.raises(InvalidPrimitive, match=r"cells: got \['4', '2048'\], .*page_size="):
+    with raises_code("InvalidPrimitive", match=r"cells: got \['4', '2048'\], .*page_size="):
         load_instance_numa_topology(document)
     amount = load_instance_numa_topology(document, page_size="any")
     assert [placed.page_size_kib for placed in amount.placed] == [None, 2048]
 
 
 def test_a_page_size_that_is_none_is_refused_as_such():
-    with pytest.raises(InvalidText, match="page size"):
+    with raises_code("InvalidText", match="page size"):
         load_instance_numa_topology(GUESTS["1.5"], page_size="huge")
 
 
@@ -512,7 +508,7 @@ def test_what_nova_does_not_say_is_refused_or_left_out_by_its_name(said: dict[st
 
 
 def test_only_that_may_be_left_out():
-    with pytest.raises(InvalidField, match="leave_out"):
+    with raises_code("InvalidField", match="leave_out"):
         dump_instance_numa_topology(numa(dedicated=1), leave_out=["thread_policy"])
 
 
@@ -559,9 +555,9 @@ def test_the_size_of_ordinary_pages_is_the_hosts_to_say():
 
 
 def test_only_an_amount_is_written_and_only_a_uuid_beside_it():
-    with pytest.raises(WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         dump_instance_numa_topology(IntegerAmount(1))  # type: ignore[arg-type]
-    with pytest.raises(InvalidName):
+    with raises_code("InvalidName"):
         dump_instance_numa_topology(numa(dedicated=1), instance_uuid="job-1")
 
 

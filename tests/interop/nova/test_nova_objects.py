@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from resource_objects.exceptions import InvalidPrimitive, InvalidRow
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop import nova as words
 from resource_objects.interop.nova.errors import NovaRule
 from resource_objects.interop.nova.extra_specs import flavor_request
 from resource_objects.resources.numa import HostCell
+from resource_objects.testing.refusals import raises_code
 from tests.interop.nova import documents, pci_documents, stand_ins
 from tests.interop.nova.documents import nova
 from tests.interop.nova.said import breaks
@@ -236,17 +236,17 @@ OTHERS: list[Any] = [
 @pytest.mark.parametrize("other", OTHERS, ids=["another", "unwritable", "ours", "a class"])
 @pytest.mark.parametrize("read", [*TOPOLOGIES, *PCI], ids=lambda read: read.__name__)
 def test_another_object_is_refused_by_readers_of_json(read: Any, other: Any) -> None:
-    with pytest.raises(InvalidPrimitive):
+    with raises_code("InvalidPrimitive"):
         read(other)
     if read in PCI:
-        with pytest.raises(InvalidPrimitive):
+        with raises_code("InvalidPrimitive"):
             read([other])
 
 
 def test_what_fails_in_an_object_is_told() -> None:
-    with pytest.raises(InvalidPrimitive, match=r"numa_topology: .*wire can carry: no host_ip"):
+    with raises_code("InvalidPrimitive", match=r"numa_topology: .*wire can carry: no host_ip"):
         words.load_host_numa_topology(Unwritable())
-    with pytest.raises(InvalidPrimitive, match=r"pci_stats\[0\]: .*wire can carry: no host_ip"):
+    with raises_code("InvalidPrimitive", match=r"pci_stats\[0\]: .*wire can carry: no host_ip"):
         words.load_pci_pools([Unwritable()])
 
 
@@ -259,7 +259,7 @@ def test_another_object_is_refused_by_readers_of_words(other: Any) -> None:
     if other is not OTHERS[0]:
         with breaks(NovaRule.NOT_WORDS):
             words.request(words.Flavor(1, 1), other)
-    with pytest.raises(InvalidRow):
+    with raises_code("InvalidRow"):
         ComputeNode.from_nova(other)
 
 
@@ -308,7 +308,7 @@ def test_an_image_that_cannot_be_read_is_named(given: Any, told: str) -> None:
 def test_a_node_that_cannot_be_read_is_named(changed: dict[str, Any], told: str) -> None:
     given = node()
     given["nova_object.data"] |= changed
-    with pytest.raises(InvalidRow, match=told):
+    with raises_code("InvalidRow", match=told):
         ComputeNode.read(given)
-    with pytest.raises(InvalidRow, match=told):
+    with raises_code("InvalidRow", match=told):
         ComputeNode.from_nova(json.dumps(given))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from resource_objects.exceptions import InvalidAddress, InvalidDevice, InvalidInput
+from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import (
     DeviceSpecEntry,
     parse_device_spec,
@@ -15,6 +15,7 @@ from resource_objects.interop.nova import (
 )
 from resource_objects.interop.nova.errors import NovaRule
 from resource_objects.resources.pci import Device
+from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.said import breaks
 
 PF = Device("0000:0a:00.0", "8086", "1563", "type-PF")
@@ -206,7 +207,7 @@ def test_c5_devname_is_not_for_placement() -> None:
 
 def test_a_devname_that_is_no_name_is_refused() -> None:
     refused(NovaRule.INVALID_DEVICE_SPEC, {"devname": 5})
-    with pytest.raises(InvalidAddress):
+    with raises_code("InvalidAddress"):
         parse_device_spec(ENTRY, devnames={"enp10s0": "here"})
 
 
@@ -412,5 +413,5 @@ def test_what_is_no_option_is_refused(source: Any) -> None:
 def test_entries_that_were_not_parsed_are_refused(entries: Any) -> None:
     with breaks(NovaRule.INVALID_DEVICE_SPEC, match=r"expected entries as parse_device_spec"):
         tagged_device(GPU, entries)
-    with pytest.raises(InvalidDevice, match="device: got None, expected a Device"):
+    with raises_code("InvalidDevice", match="device: got None, expected a Device"):
         tagged_device(None, ())  # type: ignore[arg-type]

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import (
-    CannotDowngrade,
-    InvalidField,
-    InvalidInventory,
-    InvalidPrimitive,
-)
+from resource_objects.exceptions import CannotDowngrade, InvalidInventory
 from resource_objects.interop.nova import (
     DeviceFinding,
     DeviceHolder,
@@ -27,6 +22,7 @@ from resource_objects.interop.nova import (
 )
 from resource_objects.interop.nova.errors import NovaRule
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
+from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.documents import nova
 from tests.interop.nova.pci_documents import INSTANCE, REQUEST, device, function, part, row
 from tests.interop.nova.said import breaks
@@ -367,7 +363,7 @@ def test_what_something_else_uses_up_is_unavailable() -> None:
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(InvalidInventory, match="NovaDevices"):
         dump_pci_devices([])  # type: ignore[arg-type]
-    with pytest.raises(InvalidField, match="leave_out"):
+    with raises_code("InvalidField", match="leave_out"):
         dump_pci_devices(NovaDevices(()), leave_out=["status"])
 
 
@@ -401,6 +397,6 @@ def test_wrong_arguments_are_refused() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_wrong_is_told_with_its_place(source: Any, where: str) -> None:
-    with pytest.raises(InvalidPrimitive) as caught:
+    with raises_code("InvalidPrimitive") as caught:
         load_pci_devices(source)
     assert str(caught.value).startswith(where)

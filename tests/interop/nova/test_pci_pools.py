@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import (
-    CannotDowngrade,
-    InvalidField,
-    InvalidInventory,
-    InvalidPrimitive,
-)
+from resource_objects.exceptions import CannotDowngrade, InvalidInventory
 from resource_objects.interop.nova import dump_pci_pools, load_pci_pools
 from resource_objects.resources.pci import DevicePool
+from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.pci_documents import PROVIDER, plain, pool, pools
 
 
@@ -270,7 +266,7 @@ def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
 
 
 def test_only_what_there_may_be_no_word_for_can_be_left_out() -> None:
-    with pytest.raises(InvalidField, match="leave_out"):
+    with raises_code("InvalidField", match="leave_out"):
         dump_pci_pools([], leave_out=["count"])
 
 
@@ -313,6 +309,6 @@ GOOD = {"vendor_id": "10de", "product_id": "2330", "count": 1}
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_wrong_is_told_with_its_place(source: Any, where: str) -> None:
-    with pytest.raises(InvalidPrimitive) as caught:
+    with raises_code("InvalidPrimitive") as caught:
         load_pci_pools(source)
     assert str(caught.value).startswith(where)

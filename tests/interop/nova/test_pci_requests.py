@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import (
-    CannotDowngrade,
-    InvalidField,
-    InvalidPrimitive,
-    WrongAmountKind,
-)
+from resource_objects.exceptions import CannotDowngrade
 from resource_objects.interop.nova import dump_pci_requests, load_pci_pools, load_pci_requests
 from resource_objects.resources.integer import IntegerAmount
 from resource_objects.resources.pci import (
@@ -25,6 +20,7 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.pci_documents import INSTANCE, PROVIDER, REQUEST, port, request, sent
 
 IDS = {"vendor_id": "8086", "product_id": "154c"}
@@ -410,9 +406,9 @@ def test_what_would_mean_something_else_is_refused(asked: PCIAmount) -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(InvalidField, match="leave_out"):
+    with raises_code("InvalidField", match="leave_out"):
         dump_pci_requests(None, leave_out=["count"])
-    with pytest.raises(WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         dump_pci_requests(IntegerAmount(1))  # type: ignore[arg-type]
 
 
@@ -445,6 +441,6 @@ def test_wrong_arguments_are_refused() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_wrong_is_told_with_its_place(source: Any, where: str) -> None:
-    with pytest.raises(InvalidPrimitive) as caught:
+    with raises_code("InvalidPrimitive") as caught:
         load_pci_requests(source)
     assert str(caught.value).startswith(where)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.interop.nova.statistics import METRICS, STATS, load_statistics
+from resource_objects.testing.refusals import raises_code
 
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
@@ -110,14 +111,14 @@ def test_nothing_is_nothing() -> None:
 @pytest.mark.law(8)
 @pytest.mark.parametrize("wrong", [7, "{", '"x"', {"a": 1}, [7], ["x"], enveloped("Flavor")])
 def test_what_is_no_list_of_metrics_is_refused(wrong: Any) -> None:
-    with pytest.raises(exceptions.InvalidPrimitive, match="metrics"):
+    with raises_code("InvalidPrimitive", match="metrics"):
         load_statistics(wrong)
 
 
 @pytest.mark.law(8)
 @pytest.mark.parametrize("wrong", [7, "{", [7], {"a": []}, {3: "x"}])
 def test_what_are_no_stats_is_refused(wrong: Any) -> None:
-    with pytest.raises(exceptions.InvalidPrimitive, match="stats"):
+    with raises_code("InvalidPrimitive", match="stats"):
         load_statistics(None, wrong)
 
 
@@ -130,7 +131,7 @@ def test_what_are_no_stats_is_refused(wrong: Any) -> None:
 )
 def test_any_json_is_read_or_refused(document: Any) -> None:
     for said in ((document, None), (None, document), ([metric(value=document)], None)):
-        with contextlib.suppress(exceptions.InvalidPrimitive):
+        with contextlib.suppress(exceptions.InvalidInput):
             load_statistics(*said)
 
 

@@ -43,7 +43,11 @@ def query_string(chance: random.Random, seed: int) -> Case:
         limit = chance.choice([None, None, 1, 1000])
         try:
             return {"text": damaged(chance, query.format(request, limit))}
-        except exceptions.InvalidRequest:  # a group without conditions, which a query cannot say
+        except (
+            exceptions.InvalidInput
+        ) as error:  # a group without conditions, which a query cannot say
+            if not error.is_about("request"):
+                raise
             continue
 
 

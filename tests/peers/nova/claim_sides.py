@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy  # noqa: F401  # before their tests forbid what it looks at when it is imported
 
 import resource_objects as ro
-from resource_objects.exceptions import CapacityException, InvalidMove
+from resource_objects.exceptions import CapacityException, InvalidInput
 from resource_objects.host.tracker import Driver, MigrationKind, ResourceTracker
 from resource_objects.interop.nova import load_host_numa_topology, load_instance_numa_topology
 from resource_objects.interop.nova.pci_requests import load_pci_requests
@@ -30,6 +30,7 @@ from resource_objects.resources.numa import (
     PagePool,
 )
 from resource_objects.resources.pci import Device, PCIAmount, PCIInventory
+from resource_objects.testing.refusals import is_one_of
 from tests.peers.nova.numa_sides import exception, hardware, objects
 
 #: Where who moves comes from.
@@ -87,7 +88,7 @@ class Claim:
         self.asked = self._asked(pci_requests)
         try:
             self.held = self._take(ResourceTracker(self.ledger, _Hosts(SOURCE, nodename)))
-        except (CapacityException, InvalidMove) as refusal:
+        except (CapacityException, InvalidInput) as refusal:
             reason = f"{self._words(refusal)}: {refusal}"
             raise exception.ComputeResourcesUnavailable(reason=reason) from refusal
         located = self.ledger.assigned(instance.uuid).get(nodename, ro.Amounts())
@@ -211,7 +212,7 @@ class MoveClaim(Claim):
         return tracker.move(self.instance.uuid, self.nodename, self.asked, kind=kind)
 
     def _words(self, refusal: Exception) -> str:
-        if isinstance(refusal, InvalidMove):
+        if is_one_of(refusal, "InvalidMove"):
             return self._test_live_migration_page_size()
         return super()._words(refusal)
 

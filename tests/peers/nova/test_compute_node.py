@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects.exceptions import InvalidField, InvalidRow
 from resource_objects.host.columns import COUNTS
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.testing.refusals import raises_code
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():
@@ -189,7 +189,7 @@ def test_read_knows_nova_s_model() -> None:
 
 def test_other_objects_of_nova_are_refused() -> None:
     for other in (objects.NUMACell(id=0), objects.ComputeNodeList(objects=[nova_node()])):
-        with pytest.raises(InvalidRow):
+        with raises_code("InvalidRow"):
             ComputeNode.read(other)
 
 
@@ -211,11 +211,11 @@ def test_fields_that_are_not_set_stay_so(chosen: set[str]) -> None:
 def test_what_nova_cannot_read_is_named() -> None:
     node = nova_node()
     node._obj_pci_device_pools = object()
-    with pytest.raises(InvalidRow, match=r"pci_stats: .* a readable field pci_device_pools"):
+    with raises_code("InvalidRow", match=r"pci_stats: .* a readable field pci_device_pools"):
         ComputeNode.from_nova(node)
     node = nova_node()
     node._obj_vcpus = "8"
-    with pytest.raises(InvalidRow, match="vcpus: got '8', expected an integer"):
+    with raises_code("InvalidRow", match="vcpus: got '8', expected an integer"):
         ComputeNode.from_nova(node)
 
 
@@ -270,7 +270,7 @@ def test_what_only_nova_can_make_is_refused_and_nothing_set(column: str) -> None
     ours = ComputeNode.from_nova(node)
     ours.inventories.consume("VCPU=1")
     ours.update(**{column: "[]"})
-    with pytest.raises(InvalidField, match=column):
+    with raises_code("InvalidField", match=column):
         ours.write_to(node)
     assert node.obj_what_changed() == set()
 
@@ -279,7 +279,7 @@ def test_what_nova_refuses_is_named() -> None:
     node = nova_node()
     ours = ComputeNode.from_nova(node)
     ours.running_vms = "many"
-    with pytest.raises(InvalidField, match="running_vms: got 'many', expected what Nova's object"):
+    with raises_code("InvalidField", match="running_vms: got 'many', expected what Nova's object"):
         ours.write_to(node)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import resource_objects as ro
-from resource_objects.exceptions import CapacityException, NotAssigned
+from resource_objects.exceptions import CapacityException
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop.nova import load_pci_pools
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
@@ -29,6 +29,7 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.host.views import pending_devices
 from tests.peers.nova.pci_chances import case as case_of
 from tests.peers.nova.pci_sides import (
@@ -422,7 +423,7 @@ def test_novas_scheduler_takes_counts_and_we_take_devices() -> None:
     state, ours = host_state(nova_node(pools)), ComputeNode.from_nova(nova_node(pools))
     state._locked_consume_from_request(spec_of(GPU.requests))
     assert [one["count"] for one in state.pci_stats.pools] == [1]
-    with pytest.raises(NotAssigned):
+    with raises_code("NotAssigned"):
         ours.inventories.consume({PCI: GPU})
     assert free(ours) == 2 and ours.changes() == {}
     left = [pool.replace(count=pool.count - 1) for pool in load_pci_pools(ours.pci_stats)]

@@ -119,8 +119,10 @@ def we_say(value: str, condition: str) -> bool | str:
     """Return whether we do."""
     try:
         return ValueCondition.parse(condition).is_met(value)
-    except exceptions.InvalidText as error:
-        return type(error).__name__
+    except exceptions.InvalidInput as error:
+        if not error.is_about("text"):
+            raise
+        return error.code
 
 
 def is_number(text: str) -> bool:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import CapacityException, Rule
+from resource_objects.exceptions import CapacityException
 from resource_objects.interop.nova import load_host_numa_topology
+from resource_objects.reasons import Rule
 from tests.peers.nova import numa_differences
 from tests.peers.nova.numa_chances import BASE, LARGE, ROOMY, TWO_MB, lone_share, pair
 from tests.peers.nova.numa_rules import ERROR, NO, NOVA, OURS, YES, Deviation, answer, told_by

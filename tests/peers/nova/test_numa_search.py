@@ -20,7 +20,8 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import CapacityException, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Rule
 from resource_objects.resources.context import Context
 from tests.peers.nova.numa_sides import (
     CONF,

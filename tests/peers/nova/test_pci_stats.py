@@ -14,8 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from resource_objects.exceptions import CapacityException, Rule
+from resource_objects.exceptions import CapacityException
 from resource_objects.interop.nova.pci_specs import parse_device_spec
+from resource_objects.reasons import Rule
 from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec, PCIInventory
 from tests.peers.nova import pci_differences
 from tests.peers.nova.pci_chances import case as case_of

@@ -19,7 +19,8 @@ import pytest
 
 import resource_objects as ro
 from benchmarks import nova_numa
-from resource_objects.exceptions import CapacityException, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Rule
 from resource_objects.resources.numa import (
     CellUsage,
     HostCell,

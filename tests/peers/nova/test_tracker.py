@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import resource_objects as ro
-from resource_objects.exceptions import CapacityException, ProviderNotFound
+from resource_objects.exceptions import CapacityException
 from resource_objects.host.tracker import MigrationKind
+from resource_objects.testing.refusals import raises_code
 from tests.peers.nova import tracker_differences
 from tests.peers.nova.pci_sides import CONF, exception
 from tests.peers.nova.tracker_differences import LIVES, STEPS
@@ -201,7 +202,7 @@ def test_a_host_that_is_not_there_is_named(site: Site) -> None:
     agent, instance = site.agents["box-0"], site.held["a"].instance
     with pytest.raises(exception.ComputeResourcesUnavailable, match="unknown node nodename"):
         agent.tracker.resize_claim(agent.context, instance, instance.flavor, "box-9", None, {})
-    with pytest.raises(ProviderNotFound, match="box-9"):
+    with raises_code("ProviderNotFound", match="box-9"):
         site.tracker.move("a", "box-9", PLAIN.asked(ALIASES))
 
 

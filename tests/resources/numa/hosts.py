@@ -9,7 +9,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from resource_objects.exceptions import CapacityException, Reason
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Reason
 from resource_objects.resources import Amounts
 from resource_objects.resources.numa import (
     GuestCell,

@@ -14,15 +14,8 @@ from resource_objects import exceptions
 from resource_objects.exceptions import (
     CapacityException,
     ForeignAmount,
-    InvalidAmount,
-    InvalidField,
     InvalidInput,
     InvalidInventory,
-    InvalidRatio,
-    InvalidText,
-    NegativeAmount,
-    NotAssigned,
-    WrongAmountKind,
 )
 from resource_objects.resources import IntegerAmount, Inventories
 from resource_objects.resources.numa import (
@@ -38,6 +31,7 @@ from resource_objects.resources.numa import (
     numa,
     parse_cpus,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.resources.numa.hosts import KIB_2M, cored, host, paged, plain, pools, refused
 
 pytestmark = pytest.mark.law(8)
@@ -100,15 +94,17 @@ HOSTS = [
         "no core empty",
         "an empty core",
     ),
-    case(InvalidField, lambda: HostCell(0, dedicated=[1, 1]), "dedicated", "a CPU twice in a set"),
-    case(InvalidField, lambda: HostCell(0, shared=[-1]), "shared", "a CPU below zero"),
+    case(
+        "InvalidField", lambda: HostCell(0, dedicated=[1, 1]), "dedicated", "a CPU twice in a set"
+    ),
+    case("InvalidField", lambda: HostCell(0, shared=[-1]), "shared", "a CPU below zero"),
     case(InvalidInventory, lambda: HostCell(0, shared=[2**20]), "CPU of cell 0", "no such CPU"),
-    case(InvalidField, lambda: HostCell(0, shared="0-3"), "shared", "CPUs as text"),
-    case(InvalidField, lambda: HostCell(0, shared=[True]), "shared", "a CPU that is a truth"),
-    case(InvalidField, lambda: HostCell(-1), "id", "a cell below zero"),
-    case(InvalidField, lambda: HostCell("0"), "id", "a cell as text"),  # type: ignore[arg-type]
-    case(InvalidField, lambda: HostCell(0, memory_mb=-1), "memory_mb", "memory below zero"),
-    case(InvalidField, lambda: HostCell(0, memory_mb=1.5), "memory_mb", "half a MiB"),  # type: ignore[arg-type]
+    case("InvalidField", lambda: HostCell(0, shared="0-3"), "shared", "CPUs as text"),
+    case("InvalidField", lambda: HostCell(0, shared=[True]), "shared", "a CPU that is a truth"),
+    case("InvalidField", lambda: HostCell(-1), "id", "a cell below zero"),
+    case("InvalidField", lambda: HostCell("0"), "id", "a cell as text"),  # type: ignore[arg-type]
+    case("InvalidField", lambda: HostCell(0, memory_mb=-1), "memory_mb", "memory below zero"),
+    case("InvalidField", lambda: HostCell(0, memory_mb=1.5), "memory_mb", "half a MiB"),  # type: ignore[arg-type]
     case(
         InvalidInventory,
         lambda: HostCell(0, memory_mb=64, pages=pools((4, 16384), (4, 1))),
@@ -128,19 +124,19 @@ HOSTS = [
         "more in pages than there is",
     ),
     case(InvalidInventory, lambda: pools((3000, 1)), "page size: got 3000", "no size of pages"),
-    case(InvalidField, lambda: pools((0, 1)), "size_kib", "pages of nothing"),
+    case("InvalidField", lambda: pools((0, 1)), "size_kib", "pages of nothing"),
     case(
         InvalidInventory,
         lambda: pools((4, 1, 2)),
         "reserved pages of 4 KiB: got 2, expected at most the 1 there are",
         "more reserved than there are",
     ),
-    case(InvalidField, lambda: HostCell(0, pages=[(4, 1)]), "pages", "pages as pairs"),  # type: ignore[list-item]
-    case(InvalidField, lambda: HostCell(0, distances=[(1, 2, 3)]), "distances", "no pairs"),  # type: ignore[list-item]
+    case("InvalidField", lambda: HostCell(0, pages=[(4, 1)]), "pages", "pages as pairs"),  # type: ignore[list-item]
+    case("InvalidField", lambda: HostCell(0, distances=[(1, 2, 3)]), "distances", "no pairs"),  # type: ignore[list-item]
     case(InvalidInput, lambda: HostCell(0, physnets=[" "]), "", "a network without name"),
-    case(InvalidField, lambda: host("0"), "cells", "cells as text"),  # type: ignore[arg-type]
-    case(InvalidRatio, lambda: host(CELL, cpu_ratio=0), "", "no ratio"),
-    case(InvalidRatio, lambda: host(CELL, memory_ratio="1.1234567"), "", "too precise a ratio"),
+    case("InvalidField", lambda: host("0"), "cells", "cells as text"),  # type: ignore[arg-type]
+    case("InvalidRatio", lambda: host(CELL, cpu_ratio=0), "", "no ratio"),
+    case("InvalidRatio", lambda: host(CELL, memory_ratio="1.1234567"), "", "too precise a ratio"),
     case(
         InvalidInventory,
         lambda: host(CELL, usage=[CellUsage(1)]),
@@ -165,91 +161,96 @@ HOSTS = [
         "used page size of cell 0: got 4, expected one of [2048] KiB",
         "used pages that are ordinary",
     ),
-    case(InvalidField, lambda: CellUsage(0, shared=-1), "shared", "used below zero"),
-    case(InvalidField, lambda: CellUsage(0, pinned=[1, 1]), "pinned", "a CPU pinned twice"),
-    case(InvalidField, lambda: host(CELL, room={"VCPU": 1.5}), "room", "half a CPU of room"),  # type: ignore[dict-item]
+    case("InvalidField", lambda: CellUsage(0, shared=-1), "shared", "used below zero"),
+    case("InvalidField", lambda: CellUsage(0, pinned=[1, 1]), "pinned", "a CPU pinned twice"),
+    case("InvalidField", lambda: host(CELL, room={"VCPU": 1.5}), "room", "half a CPU of room"),  # type: ignore[dict-item]
 ]
 
 AMOUNTS = [
-    case(InvalidAmount, lambda: NUMATopologyAmount([]), "guest cells: got 0", "no guest cells"),
+    case("InvalidAmount", lambda: NUMATopologyAmount([]), "guest cells: got 0", "no guest cells"),
     case(
-        InvalidAmount, lambda: GuestCell(), "guest cell: got 'nothing'", "a cell that asks nothing"
+        "InvalidAmount",
+        lambda: GuestCell(),
+        "guest cell: got 'nothing'",
+        "a cell that asks nothing",
     ),
-    case(InvalidAmount, lambda: numa(), "guest cell: got 'nothing'", "nothing at all"),
+    case("InvalidAmount", lambda: numa(), "guest cell: got 'nothing'", "nothing at all"),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount([GuestCell(shared=[0, 2])]),
         "vCPUs: got 'without 1'",
         "a vCPU missing",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount([GuestCell(shared=[0]), GuestCell(shared=[0])]),
         "vCPUs: got [0], expected each in one guest cell, once",
         "a vCPU in two cells",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount([GuestCell(shared=[0], dedicated=[0])]),
         "vCPUs: got [0]",
         "a vCPU shared and dedicated",
     ),
-    case(InvalidField, lambda: GuestCell(shared=[0, 0]), "shared", "a vCPU twice"),
-    case(InvalidField, lambda: GuestCell(memory_mb=-1), "memory_mb", "memory below zero"),
+    case("InvalidField", lambda: GuestCell(shared=[0, 0]), "shared", "a vCPU twice"),
+    case("InvalidField", lambda: GuestCell(memory_mb=-1), "memory_mb", "memory below zero"),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: numa(shared=1, thread_policy="require"),
         "thread policy: got 'require', expected none, for no vCPU is dedicated",
         "a thread policy of shared vCPUs",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: numa(shared=1, emulator_policy="isolate"),
         "emulator policy: got 'isolate', expected share",
         "an isolated emulator of shared vCPUs",
     ),
     case(
-        InvalidField,
+        "InvalidField",
         lambda: numa(dedicated=1, thread_policy="avoid"),
         "expected one of prefer, require, isolate",
         "no thread policy",
     ),
     case(
-        InvalidField,
+        "InvalidField",
         lambda: numa(dedicated=1, emulator_policy="prefer"),
         "expected one of share, isolate",
         "no emulator policy",
     ),
-    case(InvalidText, lambda: numa(memory_mb=1, page_size="2 pages"), "page size", "no page size"),
     case(
-        InvalidText, lambda: numa(memory_mb=1, page_size=0), "page size: got 0", "size of nothing"
+        "InvalidText", lambda: numa(memory_mb=1, page_size="2 pages"), "page size", "no page size"
     ),
-    case(InvalidText, lambda: numa(memory_mb=1, page_size=3000), "3000", "no power of two"),
-    case(InvalidText, lambda: numa(memory_mb=1, page_size=True), "page size", "a truth as size"),
     case(
-        InvalidAmount,
+        "InvalidText", lambda: numa(memory_mb=1, page_size=0), "page size: got 0", "size of nothing"
+    ),
+    case("InvalidText", lambda: numa(memory_mb=1, page_size=3000), "3000", "no power of two"),
+    case("InvalidText", lambda: numa(memory_mb=1, page_size=True), "page size", "a truth as size"),
+    case(
+        "InvalidAmount",
         lambda: numa(2, dedicated=3),
         "dedicated: got 3, expected a multiple of 2 guest cells",
         "CPUs that do not divide",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: numa(2, memory_mb=1023),
         "memory_mb: got 1023, expected a multiple of 2 guest cells",
         "memory that does not divide",
     ),
-    case(InvalidAmount, lambda: numa(0, shared=1), "guest cells: got 0", "nobody"),
-    case(InvalidAmount, lambda: numa(1, shared=-1), "shared: got -1", "CPUs below zero"),
-    case(InvalidAmount, lambda: numa("2"), "guest cells: got '2'", "guest cells as text"),  # type: ignore[arg-type]
+    case("InvalidAmount", lambda: numa(0, shared=1), "guest cells: got 0", "nobody"),
+    case("InvalidAmount", lambda: numa(1, shared=-1), "shared: got -1", "CPUs below zero"),
+    case("InvalidAmount", lambda: numa("2"), "guest cells: got '2'", "guest cells as text"),  # type: ignore[arg-type]
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: numa([GuestCell(shared=[0])], shared=1),
         "shared: got 1, expected nothing beside guest cells that say it",
         "cells and counts",
     ),
-    case(InvalidField, lambda: NUMATopologyAmount(["0"]), "cells", "no cells but text"),  # type: ignore[list-item]
+    case("InvalidField", lambda: NUMATopologyAmount(["0"]), "cells", "no cells but text"),  # type: ignore[list-item]
     case(
-        NotAssigned,
+        "NotAssigned",
         lambda: -numa(shared=1),
         "expected an assigned one",
         "giving back what is not assigned",
@@ -261,13 +262,13 @@ TWO = [GuestCell(dedicated=[0]), GuestCell(dedicated=[1])]
 
 PLACED = [
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(TWO, placed=[PlacedCell(0, pins={0: 0})]),
         "placed: got 1, expected one for each of 2 guest cells",
         "a guest cell nowhere",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(
             TWO, placed=[PlacedCell(0, pins={0: 0}), PlacedCell(0, pins={1: 1})]
         ),
@@ -275,7 +276,7 @@ PLACED = [
         "two guest cells on one host cell",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(
             TWO, placed=[PlacedCell(0, pins={0: 5}), PlacedCell(1, pins={1: 5})]
         ),
@@ -283,31 +284,31 @@ PLACED = [
         "a CPU in two cells",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: PlacedCell(0, pins={0: 5, 1: 5}),
         "CPUs of host cell 0: got [5, 5]",
         "a CPU for two vCPUs",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: PlacedCell(0, pins={0: 5}, idle=[5]),
         "CPUs of host cell 0: got [5, 5]",
         "a CPU taken and idle",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(ONE, placed=[PlacedCell(0)]),
         "pinned vCPUs of guest cell 0: got (), expected (0,)",
         "a vCPU without CPU",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(ONE, placed=[PlacedCell(0, pins={1: 0})]),
         "pinned vCPUs of guest cell 0: got (1,)",
         "a vCPU of another cell",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(
             ONE, emulator_policy="isolate", placed=[PlacedCell(0, pins={0: 0})]
         ),
@@ -315,35 +316,35 @@ PLACED = [
         "an emulator without CPU",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(ONE, placed=[PlacedCell(0, pins={0: 0})], emulator_cpu=1),
         "emulator CPU: got 1",
         "a CPU without emulator",
     ),
     case(
-        InvalidAmount,
+        "InvalidAmount",
         lambda: NUMATopologyAmount(
             ONE, emulator_policy="isolate", placed=[PlacedCell(0, pins={0: 0})], emulator_cpu=0
         ),
         "CPUs: got [0, 0]",
         "the emulator on a vCPU's CPU",
     ),
-    case(NotAssigned, lambda: numa(shared=1).cpuset, "an assigned one", "where it is not"),
-    case(NotAssigned, lambda: numa(shared=1).pages, "an assigned one", "pages of nowhere"),
-    case(NotAssigned, lambda: numa(shared=1).cgroup(), "an assigned one", "files of nowhere"),
+    case("NotAssigned", lambda: numa(shared=1).cpuset, "an assigned one", "where it is not"),
+    case("NotAssigned", lambda: numa(shared=1).pages, "an assigned one", "pages of nowhere"),
+    case("NotAssigned", lambda: numa(shared=1).cgroup(), "an assigned one", "files of nowhere"),
 ]
 
 OTHERS = [
-    case(InvalidField, lambda: NUMATopologyLimit(vcpus={0: -1}), "vcpus", "a limit below zero"),
-    case(NegativeAmount, lambda: -NUMATopologyLimit(), "limit", "a limit given back"),
-    case(InvalidText, lambda: parse_cpus("0-3,x"), "CPU list: got '0-3,x'", "no CPU list"),
-    case(InvalidText, lambda: parse_cpus("3-0"), "CPU list: got '3-0'", "a range backwards"),
-    case(InvalidText, lambda: parse_cpus("0-3,^0-3"), "CPU list", "all CPUs left out"),
-    case(InvalidText, lambda: parse_cpus("0-9999999"), "CPU list", "more CPUs than anybody has"),
-    case(InvalidText, lambda: parse_cpus(None), "CPU list: got None", "no text"),  # type: ignore[arg-type]
+    case("InvalidField", lambda: NUMATopologyLimit(vcpus={0: -1}), "vcpus", "a limit below zero"),
+    case("NegativeAmount", lambda: -NUMATopologyLimit(), "limit", "a limit given back"),
+    case("InvalidText", lambda: parse_cpus("0-3,x"), "CPU list: got '0-3,x'", "no CPU list"),
+    case("InvalidText", lambda: parse_cpus("3-0"), "CPU list: got '3-0'", "a range backwards"),
+    case("InvalidText", lambda: parse_cpus("0-3,^0-3"), "CPU list", "all CPUs left out"),
+    case("InvalidText", lambda: parse_cpus("0-9999999"), "CPU list", "more CPUs than anybody has"),
+    case("InvalidText", lambda: parse_cpus(None), "CPU list: got None", "no text"),  # type: ignore[arg-type]
     case(InvalidInventory, lambda: host(CELL).cell(7), "host cell: got 7", "no such cell"),
-    case(InvalidText, lambda: NUMATopologyAmount.parse("two"), "two", "no amount"),
-    case(InvalidText, lambda: NUMA_TOPOLOGY.parse_inventory("x"), "HostCell", "no inventory"),
+    case("InvalidText", lambda: NUMATopologyAmount.parse("two"), "two", "no amount"),
+    case("InvalidText", lambda: NUMA_TOPOLOGY.parse_inventory("x"), "HostCell", "no inventory"),
 ]
 
 
@@ -351,7 +352,7 @@ OTHERS = [
 def test_what_cannot_be_is_refused_by_an_error_that_says_why(
     error: type[InvalidInput], make: Callable[[], object], text: str
 ) -> None:
-    with pytest.raises(error) as refusal:
+    with raises_code(error) as refusal:
         make()
     assert text in str(refusal.value)
     assert isinstance(refusal.value, ValueError)
@@ -367,11 +368,11 @@ HOST = host(
 
 
 def unchanged(
-    error: type[Exception], text: str, ask: Callable[[NUMATopologyInventory], object]
+    error: type[Exception] | str, text: str, ask: Callable[[NUMATopologyInventory], object]
 ) -> None:
     """Check that asking raises an error that says why, and that nothing changed."""
     asked = copy.deepcopy(HOST)
-    with pytest.raises(error) as refusal:
+    with raises_code(error) as refusal:
         ask(asked)
     assert text in str(refusal.value)
     assert asked == HOST
@@ -382,13 +383,15 @@ def unchanged(
 def test_an_amount_of_another_kind_is_refused(other: Any) -> None:
     for method in ("fit", "consume", "can_provide"):
         unchanged(
-            WrongAmountKind, "a NUMATopologyAmount", lambda it, m=method: getattr(it, m)(other)
+            "WrongAmountKind", "a NUMATopologyAmount", lambda it, m=method: getattr(it, m)(other)
         )
-    unchanged(WrongAmountKind, "a NUMATopologyLimit", lambda it: it.fit(numa(shared=1), other or 0))
+    unchanged(
+        "WrongAmountKind", "a NUMATopologyLimit", lambda it: it.fit(numa(shared=1), other or 0)
+    )
 
 
 def test_inventories_of_several_resources_refuse_another_kind_at_the_door() -> None:
-    with pytest.raises(WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         Inventories({"NUMA_TOPOLOGY": HOST}).fit({"NUMA_TOPOLOGY": IntegerAmount(1)})
     with pytest.raises(exceptions.InvalidInput):
         Inventories({"VCPU": HOST})
@@ -457,9 +460,9 @@ def test_an_assigned_amount_of_another_host_is_foreign(
 
 
 def test_an_amount_given_back_is_not_asked_for() -> None:
-    unchanged(NegativeAmount, "one that asks", lambda it: it.can_provide(-PINNED))
+    unchanged("NegativeAmount", "one that asks", lambda it: it.can_provide(-PINNED))
     unchanged(CapacityException, "gives back", lambda it: it.consume(-PINNED))
-    unchanged(NotAssigned, "an assigned one", lambda it: it.to_allocations(numa(shared=1)))
+    unchanged("NotAssigned", "an assigned one", lambda it: it.to_allocations(numa(shared=1)))
 
 
 def test_memory_that_is_no_whole_number_of_pages_is_refused_with_the_size() -> None:
@@ -541,6 +544,8 @@ def test_anything_else_makes_a_valid_object_or_a_clear_error(
 def test_anything_else_is_no_list_of_cpus_or_a_valid_one(value: Any) -> None:
     try:
         cpus = parse_cpus(value)
-    except exceptions.InvalidText:
+    except exceptions.InvalidInput as error:
+        if not error.is_about("text"):
+            raise
         return
     assert cpus == tuple(sorted(set(cpus))) and cpus

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from resource_objects import exceptions
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.numa import (
     CellUsage,

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import CapacityException, Rule, SearchLimitReached
+from resource_objects.exceptions import CapacityException, SearchLimitReached
+from resource_objects.reasons import Rule
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa

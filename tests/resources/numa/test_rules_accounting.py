@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from resource_objects import exceptions
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
     CellUsage,
@@ -23,6 +22,7 @@ from resource_objects.resources.numa import (
     PlacedCell,
     numa,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.resources.numa.hosts import KIB_1G, KIB_2M, cored, host, paged, plain, refused
 
 
@@ -176,7 +176,7 @@ def test_a_cpu_is_never_given_twice() -> None:
         (Rule.UNIT_TAKEN, "cpu0"),
         (Rule.UNIT_TAKEN, "cpu4"),
     ]
-    with pytest.raises(exceptions.UnitTaken, match="cpu0, which is taken"):
+    with raises_code("UnitTaken", match="cpu0, which is taken"):
         inventory.consume(assigned)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources.numa import (
     CellUsage,
     GuestCell,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources.numa import (
     CellUsage,
     GuestCell,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
     CellUsage,

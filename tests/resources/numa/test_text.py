@@ -15,6 +15,7 @@ from resource_objects.resources.numa import (
     PlacedCell,
     numa,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.resources.numa.hosts import host, plain
 from tests.support.numa_strategies import (
     numa_amounts,
@@ -69,7 +70,7 @@ def test_where_an_assigned_amount_is_is_for_people() -> None:
     text = "2:dedicated=2:emulator_policy=isolate:on=3+1:cpus=4-5+12-13"
     assert (str(amount), str(-amount)) == (text, f"-{text}")
     assert repr(amount) == f"<NUMATopologyAmount {text}>"
-    with pytest.raises(exceptions.InvalidText):
+    with raises_code("InvalidText"):
         NUMATopologyAmount.parse(text)
 
 
@@ -83,7 +84,7 @@ def test_networks_may_have_any_names(names: list[str]) -> None:
 def test_an_inventory_has_no_text_form() -> None:
     inventory = host(plain(0, [0, 1]), plain(1, [2]))
     assert NUMA_TOPOLOGY.format_inventory(inventory) == "cell 0+1: 3 dedicated CPUs 2048 MiB"
-    with pytest.raises(exceptions.InvalidText, match="HostCell"):
+    with raises_code("InvalidText", match="HostCell"):
         Inventories.parse(str(Inventories({"NUMA_TOPOLOGY": inventory})))
     with pytest.raises(exceptions.InvalidInventory):
         NUMA_TOPOLOGY.format_inventory(Inventories("VCPU=1")["VCPU"])
@@ -130,7 +131,7 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
     ],
 )
 def test_a_policy_that_is_none_is_an_error_of_the_text(text: str, expected: str) -> None:
-    with pytest.raises(exceptions.InvalidText, match=f"policy: got .*, expected {expected}"):
+    with raises_code("InvalidText", match=f"policy: got .*, expected {expected}"):
         NUMATopologyAmount.parse(text)
 
 

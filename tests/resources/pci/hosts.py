@@ -9,7 +9,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from resource_objects.exceptions import CapacityException, Reason
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Reason
 from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory
 from tests.support.pci_strategies import PCIQuestion

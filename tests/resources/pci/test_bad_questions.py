@@ -15,15 +15,9 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.exceptions import (
     CapacityException,
-    DuplicateKey,
     ForeignAmount,
-    InvalidAddress,
-    InvalidDevice,
     InvalidInput,
     InvalidInventory,
-    NegativeAmount,
-    NotAssigned,
-    WrongAmountKind,
 )
 from resource_objects.resources import IntegerAmount, Inventories
 from resource_objects.resources.context import ChosenCells, Context
@@ -38,6 +32,7 @@ from resource_objects.resources.pci import (
     PlacedDevice,
     devices,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, on_cells, part, used, whole
 
 pytestmark = pytest.mark.law(8)
@@ -62,7 +57,7 @@ def unchanged(
 ) -> None:
     """Check that asking raises an error that says why, and that nothing changed."""
     asked = copy.deepcopy(HOST)
-    with pytest.raises(error) as refusal:
+    with raises_code(error) as refusal:
         ask(asked)
     assert text in str(refusal.value)
     assert asked == HOST and asked.states() == HOST.states()
@@ -75,17 +70,17 @@ ANY_VF = devices("8086:154c")
 @pytest.mark.parametrize("other", [IntegerAmount(1), 1, None, "PGPU", {"PGPU": 1}], ids=repr)
 def test_an_amount_of_another_kind_is_refused(other: Any) -> None:
     for method in ("fit", "consume", "can_provide", "allocate"):
-        unchanged(WrongAmountKind, "a PCIAmount", ask_by(method, other))
+        unchanged("WrongAmountKind", "a PCIAmount", ask_by(method, other))
 
 
 @pytest.mark.parametrize("limit", [IntegerAmount(1), 1, devices("PGPU")], ids=repr)
 def test_devices_have_no_limit(limit: Any) -> None:
     for method in ("fit", "consume", "can_provide"):
-        unchanged(WrongAmountKind, "devices have no limit", ask_by(method, ANY_VF, limit))
+        unchanged("WrongAmountKind", "devices have no limit", ask_by(method, ANY_VF, limit))
 
 
 def test_inventories_of_several_resources_refuse_another_kind_at_the_door() -> None:
-    with pytest.raises(WrongAmountKind):
+    with raises_code("WrongAmountKind"):
         Inventories({"DEVICES": HOST}).fit({"DEVICES": IntegerAmount(1)})
     with pytest.raises(InvalidInput):
         Inventories({"PGPU": HOST})
@@ -182,7 +177,7 @@ def test_a_pf_is_given_back_whatever_became_of_its_vfs() -> None:
 
 def test_an_amount_given_back_is_not_asked_for() -> None:
     mine = HOST.fit(ANY_VF)
-    unchanged(NegativeAmount, "one that asks", lambda it: it.can_provide(-mine))
+    unchanged("NegativeAmount", "one that asks", lambda it: it.can_provide(-mine))
     unchanged(CapacityException, "gives back", lambda it: it.consume(-mine))
     unchanged(CapacityException, "gives back", lambda it: it.fit(-mine))
 
@@ -196,9 +191,9 @@ def test_an_amount_given_back_is_not_allocated() -> None:
 
 
 def test_what_is_not_assigned_is_neither_allocated_nor_given_back() -> None:
-    unchanged(NotAssigned, "assigned ones", lambda it: it.allocate(ANY_VF))
-    unchanged(NotAssigned, "assigned ones", lambda it: it.consume(-ANY_VF))
-    unchanged(NotAssigned, "", lambda it: it.to_allocations(ANY_VF))
+    unchanged("NotAssigned", "assigned ones", lambda it: it.allocate(ANY_VF))
+    unchanged("NotAssigned", "assigned ones", lambda it: it.consume(-ANY_VF))
+    unchanged("NotAssigned", "", lambda it: it.to_allocations(ANY_VF))
 
 
 def test_giving_back_devices_of_which_one_is_not_held_gives_back_none() -> None:
@@ -217,13 +212,13 @@ def test_giving_back_devices_of_which_one_is_not_held_gives_back_none() -> None:
 @pytest.mark.parametrize(
     ("address", "error", "text"),
     [
-        pytest.param("x", InvalidAddress, f"got 'x', {FORM}", id="no address"),
+        pytest.param("x", "InvalidAddress", f"got 'x', {FORM}", id="no address"),
         pytest.param(None, InvalidInput, "got None", id="nothing"),
-        pytest.param("0000:05:00.0", InvalidDevice, "0000:05:00.0", id="no device"),
+        pytest.param("0000:05:00.0", "InvalidDevice", "0000:05:00.0", id="no device"),
     ],
 )
 def test_a_device_that_is_not_there_is_named(
-    method: str, address: Any, error: type[Exception], text: str
+    method: str, address: Any, error: type[Exception] | str, text: str
 ) -> None:
     unchanged(error, text, ask_by(method, address))
 
@@ -236,14 +231,14 @@ def test_addresses_are_asked_for_in_any_form() -> None:
 @pytest.mark.parametrize(
     ("values", "error", "text"),
     [
-        pytest.param({"devices": [gpu()]}, InvalidDevice, VFS[2], id="without what is taken"),
-        pytest.param({"devices": [gpu(), gpu()]}, DuplicateKey, GPU, id="a device twice"),
-        pytest.param({"usage": used(pf="claimed", vf0="claimed")}, InvalidDevice, PF, id="both"),
+        pytest.param({"devices": [gpu()]}, "InvalidDevice", VFS[2], id="without what is taken"),
+        pytest.param({"devices": [gpu(), gpu()]}, "DuplicateKey", GPU, id="a device twice"),
+        pytest.param({"usage": used(pf="claimed", vf0="claimed")}, "InvalidDevice", PF, id="both"),
         pytest.param({"pools": [DevicePool("10de", "2330", 1)]}, InvalidInventory, "", id="pools"),
     ],
 )
 def test_an_update_that_contradicts_itself_changes_nothing(
-    values: dict[str, Any], error: type[Exception], text: str
+    values: dict[str, Any], error: type[Exception] | str, text: str
 ) -> None:
     unchanged(error, text, lambda it: it.update(**values))
 

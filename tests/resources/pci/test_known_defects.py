@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from resource_objects.exceptions import Rule
+from resource_objects.reasons import Rule
 from resource_objects.resources.pci import (
     Device,
     DeviceRequest,

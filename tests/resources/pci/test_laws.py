@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, InvalidInput, Rule, SearchLimitReached
+from resource_objects.exceptions import CapacityException, InvalidInput, SearchLimitReached
+from resource_objects.reasons import Rule
 from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import (
     Device,

@@ -11,7 +11,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
-from resource_objects.exceptions import CapacityException, Reason, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.pci import (
     Device,
     DeviceRequest,

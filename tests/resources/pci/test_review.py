@@ -12,7 +12,6 @@ from resource_objects.exceptions import (
     CapacityException,
     InvalidInput,
     InvalidInventory,
-    InvalidText,
     Undetermined,
 )
 from resource_objects.resources import Amounts, Inventories
@@ -29,6 +28,7 @@ from resource_objects.resources.pci import (
     devices,
 )
 from resource_objects.resources.records import KeptPart
+from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, part, used, whole
 
 GPU = "0000:01:00.0"
@@ -177,19 +177,19 @@ def test_invisible_letters_of_tags_are_in_the_text(value: str) -> None:
 
 
 def test_codes_of_no_letter_are_no_text() -> None:
-    with pytest.raises(InvalidText, match="UTF-8"):
+    with raises_code("InvalidText", match="UTF-8"):
         PCIAmount.parse("PGPU@requester=%FF")
 
 
 def test_inventories_and_assigned_devices_have_no_text_form() -> None:
     there = host(gpu())
     assert str(Inventories({"DEVICES": there})) == "DEVICES=1*PGPU"
-    with pytest.raises(InvalidText, match="Device objects"):
+    with raises_code("InvalidText", match="Device objects"):
         Inventories.parse("DEVICES=1*PGPU")
     assigned = there.fit(devices("PGPU"))
     assert str(assigned) == f"PGPU@on={assigned.addresses[0]}"
     assert repr(-assigned) == f"<PCIAmount -PGPU@on={assigned.addresses[0]}>"
-    with pytest.raises(InvalidText, match="option"):
+    with raises_code("InvalidText", match="option"):
         PCIAmount.parse(str(assigned))
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.exceptions import CapacityException, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Rule
 from resource_objects.resources.context import CellMap, Context
 from resource_objects.resources.pci import PCIAmount, PCIInventory, devices
 from tests.resources.pci.hosts import cells, gpu, host, nic, on_cells, refused, rules

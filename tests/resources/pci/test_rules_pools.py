@@ -11,8 +11,7 @@ import copy
 import pytest
 from hypothesis import given
 
-from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, NotAssigned, Undetermined
+from resource_objects.exceptions import CapacityException, Undetermined
 from resource_objects.resources.context import Context
 from resource_objects.resources.pci import (
     Device,
@@ -23,6 +22,7 @@ from resource_objects.resources.pci import (
     PCIInventory,
     devices,
 )
+from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import (
     PF,
     VFS,
@@ -302,7 +302,7 @@ def test_pools_answer_yes_and_no_and_assign_nothing() -> None:
     assert answer(inventory, devices("8086:154c", 3)) is True
     assert inventory.as_pools() == host(gpu(), gpu(1), nic(3)).as_pools()
     assert inventory.free == 6
-    with pytest.raises(NotAssigned, match="pools"):
+    with raises_code("NotAssigned", match="pools"):
         inventory.consume(devices("PGPU"))
 
 
@@ -389,6 +389,6 @@ def test_pools_never_say_what_the_devices_do_not(question: PCIQuestion) -> None:
 )
 def test_pools_know_no_device(call: object) -> None:
     inventory = pools(gpu())
-    with pytest.raises(exceptions.NotAssigned, match="pools"):
+    with raises_code("NotAssigned", match="pools"):
         call(inventory)  # type: ignore[operator]
     assert inventory == pools(gpu())

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, InvalidDevice, Rule
+from resource_objects.exceptions import CapacityException
+from resource_objects.reasons import Rule
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
+from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
 from tests.support.pci_reference import states as pci_reference_states
 from tests.support.pci_strategies import pci_usages
@@ -209,7 +210,7 @@ def test_a_pf_for_one_use_is_spent_with_its_vfs() -> None:
 def test_only_what_is_spent_is_reset(state: str | None) -> None:
     usage = [DeviceUse("0000:01:00.0", state)] if state else []
     inventory = host(gpu(one_time_use=True), usage=usage)
-    with pytest.raises(InvalidDevice, match=f"0000:01:00.0: got '{state or 'available'}'"):
+    with raises_code("InvalidDevice", match=f"0000:01:00.0: got '{state or 'available'}'"):
         inventory.reset("0000:01:00.0")
     assert inventory.usage == tuple(usage)
 
@@ -222,7 +223,7 @@ def test_available_to_removed() -> None:
     inventory = host(gpu(), gpu(1))
     inventory.remove("0000:01:00.0")
     assert [device.address for device in inventory.devices] == ["0000:02:00.0"]
-    with pytest.raises(InvalidDevice, match=r"0000:01:00\.0"):
+    with raises_code("InvalidDevice", match=r"0000:01:00\.0"):
         inventory.state("0000:01:00.0")
     assert rules(refused(inventory, devices("PGPU", 2))) == ["capacity"]
 
@@ -243,7 +244,7 @@ def test_unclaimable_and_unavailable_to_removed(holder: str, state: str) -> None
 def test_what_somebody_has_is_not_removed(state: str) -> None:
     """removed: refused with an owner."""
     inventory = host(nic(2), usage=used(vf0=state))
-    with pytest.raises(InvalidDevice, match=VFS[0]):
+    with raises_code("InvalidDevice", match=VFS[0]):
         inventory.remove(VFS[0])
     assert states(inventory) == states(host(nic(2), usage=used(vf0=state)))
 
@@ -278,5 +279,5 @@ def test_a_device_that_is_taken_cannot_be_had_again(address: str) -> None:
     for again in (taken, this(address)):
         reasons = refused(inventory, again)
         assert {reason.rule for reason in reasons} <= {Rule.UNIT_TAKEN, Rule.CAPACITY}
-    with pytest.raises(exceptions.UnitTaken, match=f"{address}, which is taken"):
+    with raises_code("UnitTaken", match=f"{address}, which is taken"):
         inventory.fit(taken)

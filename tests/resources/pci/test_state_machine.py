@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from resource_objects.exceptions import CapacityException, ForeignAmount, InvalidDevice
+from resource_objects.exceptions import CapacityException, ForeignAmount
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
+from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import examples
 from tests.support.pci_reference import has_assignment, states
 from tests.support.pci_strategies import pci_amounts, pci_devices
@@ -146,7 +147,7 @@ class Lives(RuleBasedStateMachine):
             return
         address = chance.choice(sorted(self.there))
         if self.is_held(address):
-            with pytest.raises(InvalidDevice, match=address):
+            with raises_code("InvalidDevice", match=address):
                 self.inventory.remove(address)
             return
         self.inventory.remove(address)
@@ -160,7 +161,7 @@ class Lives(RuleBasedStateMachine):
         spent = [address for address, use in self.uses.items() if use.state == "spent"]
         address = chance.choice(sorted(spent or self.there))
         if not spent:
-            with pytest.raises(InvalidDevice, match=address):
+            with raises_code("InvalidDevice", match=address):
                 self.inventory.reset(address)
             return
         self.inventory.reset(address)

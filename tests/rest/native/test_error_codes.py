@@ -21,6 +21,7 @@ from resource_objects.ledger import Ledger
 from resource_objects.rest import application
 from tests.ledger import device_hosts
 from tests.rest.native.conftest import Native
+from tests.test_exceptions import TYPES, examples
 
 OPERATION = str(uuid.UUID(int=7))
 GPU = "0000:10:00.0"
@@ -176,26 +177,16 @@ def test_a_wait_without_a_place_to_wait_is_refused_with_its_code() -> None:
     app.close()
 
 
-def _raising(name: str) -> exceptions.ResourceObjectsError:
-    """Return an exception of a type by name, whatever its constructor takes."""
-    kind = getattr(exceptions, name)
-    none = staticmethod(lambda count: ((), 0))
-    methods = {"__init__": lambda self: None, "__str__": lambda self: "text"}
-    methods |= {"reasons": (), "first_reasons": none}
-    made: exceptions.ResourceObjectsError = type(name, (kind,), methods)()
-    return made
-
-
-def answer_to(served: Native, name: str) -> tuple[int, str]:
-    """Return the status and the code where a call raises an exception."""
+def answer_to(served: Native, error: exceptions.ResourceObjectsError) -> tuple[int, str]:
+    """Return the status and the code of the answer if a call raises an error."""
     request = webob.Request.blank("/ro/consumers/held", headers={"x-auth-token": "admin"})
-    with mock.patch.object(Ledger, "held", side_effect=_raising(name)):
+    with mock.patch.object(Ledger, "held", side_effect=error):
         response = request.get_response(served.app)
     return response.status_int, response.json["errors"][0]["code"]
 
 
-#: The exceptions of the library by the status of the answer, whose code is the name of the type.
-#: Answered with 500 is what only a fault of the service raises, and the code does not say which.
+#: The codes of the errors of the library, by the status of the answer. An error that only a fault
+#: of the service raises is answered with 500 and another code.
 CODES = {
     400: """
         InvalidInput InvalidField UnknownField InvalidPrimitive InvalidAmount WrongAmountKind
@@ -220,7 +211,7 @@ CODES = {
     410: "CursorExpired",
     500: """
         ResourceObjectsError FieldNotSet FrozenValue CannotDowngrade UnsupportedVersion PluginError
-        PluginNotFound FilterFailed Undetermined
+        PluginNotFound FilterFailed Undetermined IncompatibleVersion ReadOnlyField
         """,
     501: "NotSupported",
     503: """
@@ -230,15 +221,11 @@ CODES = {
 }
 
 
-def test_every_exception_is_answered_with_its_status_and_its_code(served: Native) -> None:
-    names = {
-        name
-        for name, kind in vars(exceptions).items()
-        if isinstance(kind, type) and issubclass(kind, exceptions.ResourceObjectsError)
-    }
+def test_every_error_is_answered_with_its_status_and_its_code(served: Native) -> None:
+    every = {error.code: error for kind in TYPES for error in examples(kind)}
     wanted = {
-        name: (status, "InternalServerError" if status == 500 else name)
-        for status, listed in CODES.items()
-        for name in listed.split()
+        code: (status, "InternalServerError" if status == 500 else code)
+        for status, codes in CODES.items()
+        for code in codes.split()
     }
-    assert {name: answer_to(served, name) for name in sorted(names)} == wanted
+    assert {code: answer_to(served, every[code]) for code in sorted(every)} == wanted

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
 from resource_objects.rest import application
+from resource_objects.testing.refusals import raises_code
 from tests.rest.native.conftest import Native, serving
 from tests.support.patience import until
 
@@ -114,7 +114,7 @@ def test_the_place_of_who_has_gone_is_for_others() -> None:
         assert not list(ledger.queue()), "nor does it stand in the queue"
         there = native.ask(*asked, environ={"gunicorn.socket": Gone(1000)})
         assert there.json["errors"][0]["code"] == "WaitTimedOut"
-        with pytest.raises(exceptions.ConsumerNotFound):
+        with raises_code("ConsumerNotFound"):
             ledger.held("job")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from resource_objects import base, exceptions, fields
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Inventory, Resource
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.context import ANYWHERE, Context
@@ -70,23 +71,23 @@ class PortsInventory(Inventory):
         self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
     ) -> Amount:
         if not isinstance(amount, PortsAmount) or not isinstance(limit, PortsAmount | None):
-            raise exceptions.WrongAmountKind("amount", amount, "PortsAmount")
+            raise exceptions.InvalidInput("kind of amount", "amount", amount, "PortsAmount")
         if amount.count <= 0:
             if not set(amount.ports) <= set(self.taken) or len(amount.ports) != -amount.count:
-                self._refuse(exceptions.Rule.USED_BELOW_ZERO, amount, 0)
+                self._refuse(Rule.USED_BELOW_ZERO, amount, 0)
             return amount
         capacity = self.last - self.first + 1
         free = [n for n in range(self.first, self.last + 1) if n not in self.taken]
         if len(free) < amount.count:
-            self._refuse(exceptions.Rule.CAPACITY, amount, capacity)
+            self._refuse(Rule.CAPACITY, amount, capacity)
         if limit is not None and len(self.taken) + amount.count > limit.count:
-            self._refuse(exceptions.Rule.LIMIT, amount, limit.count)
+            self._refuse(Rule.LIMIT, amount, limit.count)
         return PortsAmount(count=amount.count, ports=tuple(free[: amount.count]))
 
-    def _refuse(self, rule: exceptions.Rule, amount: Any, bound: int) -> None:
+    def _refuse(self, rule: Rule, amount: Any, bound: int) -> None:
         used = len(self.taken)
-        reason = exceptions.Reason(rule, amount.count, bound, used, self.resource_class)
-        raise exceptions.CapacityException.of([reason])
+        reason = Reason(rule, amount.count, bound, used, self.resource_class)
+        raise exceptions.CapacityException([reason])
 
     def take(self, assigned: Any) -> None:
         given = set(assigned.ports)

@@ -34,7 +34,7 @@ from typing import Any, Self
 import os_resource_classes
 
 from resource_objects import names
-from resource_objects.exceptions import DuplicateKey, InvalidInput, ProviderNotFound
+from resource_objects.exceptions import InvalidInput, NotFound
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.providers import Provider
 from resource_objects.resources import Inventories
@@ -59,11 +59,13 @@ def class_of(resource_class: str) -> str:
     >>> class_of("baremetal.gold-2")
     'CUSTOM_BAREMETAL_GOLD_2'
 
-    :raises InvalidResourceClass: if it is too long
+    :raises InvalidInput: if it is too long
     :raises InvalidInput: if it is no text, or empty
     """
     if not isinstance(resource_class, str) or not resource_class:
-        raise InvalidInput("resource class of a node", resource_class, "a name such as gold")
+        raise InvalidInput(
+            "value", "resource class of a node", resource_class, "a name such as gold"
+        )
     made = os_resource_classes.normalize_name(resource_class)  # type: ignore[no-untyped-call]
     return names.resource_class_name(made)
 
@@ -96,9 +98,11 @@ class BareMetalNode:
         for field in ("provision_state", "power_state", "instance_uuid"):
             value = getattr(self, field)
             if value is not None and not isinstance(value, str):
-                raise InvalidInput(f"{field} of node {self.host}", value, "text, or None")
+                raise InvalidInput("value", f"{field} of node {self.host}", value, "text, or None")
         if not isinstance(self.maintenance, bool):
-            raise InvalidInput(f"maintenance of node {self.host}", self.maintenance, "a boolean")
+            raise InvalidInput(
+                "value", f"maintenance of node {self.host}", self.maintenance, "a boolean"
+            )
         object.__setattr__(self, "traits", known_traits(self.traits))
 
     @classmethod
@@ -120,7 +124,7 @@ class BareMetalNode:
         for needed in ("uuid", "resource_class"):
             if needed not in said:
                 who = said.get("name") or said.get("uuid") or given
-                raise InvalidInput(f"{needed} of node {who}", None, "one: nodes have it")
+                raise InvalidInput("value", f"{needed} of node {who}", None, "one: nodes have it")
         return cls(**said)
 
     @property
@@ -160,7 +164,9 @@ class BareMetalDriver(Driver):
 
     def __init__(self, nodes: Nodes, *, reserve_in_use: bool = False) -> None:
         if not callable(nodes) and (isinstance(nodes, str) or not isinstance(nodes, Iterable)):
-            raise InvalidInput("nodes", nodes, "a list of nodes, or a callable that returns one")
+            raise InvalidInput(
+                "value", "nodes", nodes, "a list of nodes, or a callable that returns one"
+            )
         self._nodes = nodes if callable(nodes) else tuple(nodes)
         self._reserve_in_use = reserve_in_use
         self._known: Mapping[str, BareMetalNode | InvalidInput] | None = None
@@ -176,8 +182,8 @@ class BareMetalDriver(Driver):
         for place, given in enumerate(self._nodes() if callable(self._nodes) else self._nodes):
             host, node = _read(place, given)
             if host in known:
-                twice = DuplicateKey(
-                    "name of a node", host, "each once among the nodes of an agent"
+                twice = InvalidInput(
+                    "repetition", "name of a node", host, "each once among the nodes of an agent"
                 )
                 host, node = (node.uuid if isinstance(node, BareMetalNode) else _at(place)), twice
             known[host] = node
@@ -188,14 +194,14 @@ class BareMetalDriver(Driver):
     def node(self, host: str) -> BareMetalNode:
         """Return the node of a host as it was at the last look.
 
-        :raises ProviderNotFound: if it was not there
+        :raises NotFound: if it was not there
         :raises InvalidInput: if it is none
         """
         if self._known is None:
             self.hosts()
         found = (self._known or {}).get(host)
         if found is None:
-            raise ProviderNotFound(host, "no node of this agent")
+            raise NotFound("provider", host, "no node of this agent")
         if isinstance(found, InvalidInput):
             raise found.with_traceback(None)  # it is raised at each look
         return found
@@ -278,5 +284,7 @@ def _alike(known: Mapping[str, BareMetalNode | InvalidInput]) -> dict[str, Inval
         said, *others = sorted(hosts)
         for other in others:
             expected = f"one name for {made}: {said} of {hosts[said]} becomes that too"
-            found[hosts[other]] = DuplicateKey("resource class of a node", other, expected)
+            found[hosts[other]] = InvalidInput(
+                "repetition", "resource class of a node", other, expected
+            )
     return found

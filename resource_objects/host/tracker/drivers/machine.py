@@ -23,12 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from resource_objects import clock, names
-from resource_objects.exceptions import (
-    DiscoveryError,
-    InvalidDevice,
-    InvalidInput,
-    ResourceObjectsError,
-)
+from resource_objects.exceptions import DiscoveryError, InvalidInput, ResourceObjectsError
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
@@ -60,7 +55,7 @@ class MachineDriver(Driver):
         ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
         ``reserved_pages``, ``physnets``, ``tunneled``
     :raises InvalidInput: for a setting that there is not, and what else is none of these
-    :raises InvalidRule: if a rule does not parse
+    :raises InvalidInput: if a rule does not parse
 
     >>> from resource_objects.host.facts import MIB, Core, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
@@ -87,16 +82,20 @@ class MachineDriver(Driver):
         **settings: Unpack[TreeSettings],
     ) -> None:
         if callable(reading) and options:
-            raise InvalidInput("options", options, "none: a callable is asked without any")
+            raise InvalidInput("value", "options", options, "none: a callable is asked without any")
         if not callable(reading) and not isinstance(reading, str):
-            raise InvalidInput("reading", reading, "the name of a discovery driver, or a callable")
+            raise InvalidInput(
+                "value", "reading", reading, "the name of a discovery driver, or a callable"
+            )
         kept = datetime.timedelta() if keep is None else keep
         if not isinstance(kept, datetime.timedelta) or kept < datetime.timedelta():
-            raise InvalidInput("keep", keep, "a timedelta of 0 or more, or None")
+            raise InvalidInput("value", "keep", keep, "a timedelta of 0 or more, or None")
         unknown = settings.keys() - TreeSettings.__annotations__.keys()
         if unknown:
             known = ", ".join(TreeSettings.__annotations__)
-            raise InvalidInput("setting of the machine driver", min(unknown), f"one of {known}")
+            raise InvalidInput(
+                "value", "setting of the machine driver", min(unknown), f"one of {known}"
+            )
         name = settings.get("name")
         self._name = None if name is None else names.provider_name(name)
         self._reading = reading
@@ -122,7 +121,7 @@ class MachineDriver(Driver):
             reading = self._reading
             found = discover(reading, **self._options) if isinstance(reading, str) else reading()
             if not isinstance(found, Machine):
-                raise InvalidInput("what was read", found, "a Machine")
+                raise InvalidInput("value", "what was read", found, "a Machine")
             self._read = now, found
         return self._read[1]
 
@@ -150,7 +149,9 @@ class MachineDriver(Driver):
             yield DiscoveryError(finding.subject, finding.detail)
         for one in machine_devices(machine, self._settings.get("rules", ())).skipped:
             what = "device that a rule is about"
-            yield InvalidDevice(what, one.device.address, f"one that can be taken: {one.reason}")
+            yield InvalidInput(
+                "device", what, one.device.address, f"one that can be taken: {one.reason}"
+            )
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
         """Put what is found into a tree, as :func:`put_found` does.

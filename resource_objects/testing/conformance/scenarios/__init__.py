@@ -91,6 +91,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import Kit, law, names_of, picture, told
@@ -397,7 +398,7 @@ class _Runner:
                 expected, _, subject = statement.rest.partition(" of ")
                 names = {kind.__name__ for kind in type(error).__mro__}
                 assert expected in names | {getattr(error, "code", "")}, repr(error)
-                assert not subject or error.subject in (subject, self.uuid_of(subject)), repr(error)  # type: ignore[attr-defined]
+                assert not subject or error.name in (subject, self.uuid_of(subject)), repr(error)  # type: ignore[attr-defined]
         expected_reasons = {one.rest for one in outcome if one.word == "because"}
         if expected_reasons:
             reasons = error.reasons  # type: ignore[attr-defined]
@@ -519,14 +520,14 @@ def _group_change(step: Statement) -> GroupChange:
     return GroupChange(name, group)
 
 
-def _reason_text(reason: exceptions.Reason, full: bool) -> str:
+def _reason_text(reason: Reason, full: bool) -> str:
     """Return a reason as ``because`` writes it: the rule alone, or with its figures."""
     if not full:
         return reason.rule.value
-    if reason.rule is exceptions.Rule.SERVER_GROUP:
+    if reason.rule is Rule.SERVER_GROUP:
         members = " ".join(name for name, _ in reason.holders)
         return f"{reason.rule.value} {reason.group} at {reason.where}: {members}"
-    if reason.rule is exceptions.Rule.DISABLED:
+    if reason.rule is Rule.DISABLED:
         return f"{reason.rule.value} at {reason.where}"
     unit = f" unit {reason.unit}" if reason.unit else ""
     figures = f"requested {reason.requested}, bound {reason.bound}, used {reason.used}"
