@@ -23,7 +23,7 @@ from resource_objects.backends.sql import (
     names,
     operations,
     places,
-    reading,
+    read,
     server_groups,
     statistics,
     urls,
@@ -238,7 +238,7 @@ class SQLBackend(Backend):
         """Return everything kept, or some trees, at one moment (see the contract)."""
         epoch = self._ledger_epoch()
         return self._reading(
-            lambda connection: reading.read(connection, self._catalogue, epoch, trees, allocations)
+            lambda connection: read.read(connection, self._catalogue, epoch, trees, allocations)
         )
 
     def read_again(self, before: Columns, *trees: str) -> Columns:
@@ -248,12 +248,12 @@ class SQLBackend(Backend):
         """
         epoch = self._ledger_epoch()
         return self._reading(
-            lambda connection: reading.read_again(connection, self._catalogue, epoch, before, trees)
+            lambda connection: read.read_again(connection, self._catalogue, epoch, before, trees)
         )
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of these names that are kept."""
-        return self._reading(lambda connection: reading.uuids(connection, names))
+        return self._reading(lambda connection: read.uuids(connection, names))
 
     def list_providers(
         self, wanted: ProviderFilter, limit: int, after: int = 0
@@ -328,7 +328,7 @@ class SQLBackend(Backend):
         """
         epoch = self._ledger_epoch()
         return self._reading(
-            lambda connection: reading.read_changed(
+            lambda connection: read.read_changed(
                 connection, self._catalogue, epoch, after, most, choose
             )
         )
@@ -571,7 +571,7 @@ def commit_write(
             rows.remove()
         rows.feed(told)
     if renamed and told:  # alone it names nobody, however many there are
-        for uuid, root in reading.roots(connection, renamed).items():
+        for uuid, root in read.roots(connection, renamed).items():
             told.provider(uuid, [root])
     feed.tell(connection, number, told, records_use)
     return records
