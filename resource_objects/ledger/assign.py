@@ -361,7 +361,9 @@ class _Assignment:
         requested = {name: amount for name, amount in amounts.items() if name not in released}
         if not requested:
             return released
-        if demand.keeps or any(cell_map_of(view.inventory) is not None for view in views.values()):
+        if demand.retained or any(
+            cell_map_of(view.inventory) is not None for view in views.values()
+        ):
             views = {**self._views.of_host(self._shape.numbers[host]), **views}
         retained = _retained(demand, views, amounts)
         if not all(amount.is_assigned for amount in requested.values()):
@@ -526,7 +528,7 @@ def _retained(
     host = next(iter(views.values())).host
     return {
         name: amount
-        for name, amount in demand.keeps.get(host, Amounts()).by_name()
+        for name, amount in demand.retained.get(host, Amounts()).by_name()
         if name in views and name not in changed and _is_allocated(amount, views[name])
     }
 

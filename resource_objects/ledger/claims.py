@@ -183,17 +183,15 @@ class ClaimPlan:
 
     def write(self, demands: Mapping[str, Demand]) -> Write:
         """Return the write of demands whose placed amounts are assigned."""
-        pairs = (
-            pair
-            for demand in demands.values()
-            for pair in (*self.definitions(demand), *demand.required)
-        )
+        unchanged: _Definitions = ()
+        for demand in demands.values():
+            unchanged += self.definitions(demand) + demand.required
         return Write(
             self.operation,
             self.kind,
             self.subject,
             orders=tuple(self.orders(demands)),
-            unchanged=tuple(dict.fromkeys(pairs)),
+            unchanged=tuple(dict.fromkeys(unchanged)) if unchanged else (),
             limits=self.limits,
         )
 
@@ -908,7 +906,7 @@ class Claims:
         assert demand.request is not None, "a placed amount is requested"
         before = None if record.request is None else record.request.request
         request = merged_request(before, demand.request, released)
-        return dataclasses.replace(demand, keeps=retained, request=request), record.generation
+        return dataclasses.replace(demand, retained=retained, request=request), record.generation
 
 
 def _only(demands: Mapping[str, Demand]) -> Choices:
