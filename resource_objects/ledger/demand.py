@@ -199,10 +199,9 @@ def demand_of(
     :param give_back: whether amounts may be negative
     :param aggregate: whether the consumer stands for many, which may hold several placed amounts
         of a class
-    :raises InvalidInput: for another type, or without any amount; for a count that contradicts
-        the amount that locates it; for two placed amounts of a class
-    :raises InvalidInput: for a negative amount without ``give_back``
-    :raises InvalidInput: if a provider is named twice
+    :raises InvalidInput: for another type, or without any amount; for a negative amount without
+        ``give_back``; for a count that contradicts the amount that locates it; for two placed
+        amounts of a class, or a provider that is named twice
     """
     read = _of_mapping if isinstance(allocations, Mapping) else _of_list
     return _demand(read(allocations, method), resolve, method, allocations, give_back, aggregate)
