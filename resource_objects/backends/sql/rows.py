@@ -34,7 +34,7 @@ from resource_objects.backends.sql.feed import FeedRows
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
-from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.disabled import FOREVER, Disabled
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
 from resource_objects.providers.removed_units import removed_units
@@ -132,6 +132,8 @@ class TreeRows:
         self._numbers: dict[str, int] = {}  # of providers, by uuid
         self._uuids: dict[int | None, str] = {}  # of the stored providers, by number
         self._roots: dict[str, int] = {}
+        self._parents: dict[str, str | None] = {}
+        self._disabled: dict[str, datetime.datetime] = {}  # until when, by the row of each
         self._inventories: dict[Key, int] = {}  # their numbers
         self._names: dict[NameKind, dict[str, int]] = {kind: {} for kind in NameKind}
 
@@ -155,6 +157,12 @@ class TreeRows:
         self._uuids = {row[0]: row[1] for row in self._trees}
         self._numbers = {row[1]: row[0] for row in self._trees}
         self._roots = {row[1]: row[4] for row in self._trees}
+        self._parents = {row[1]: self._uuids.get(row[3]) for row in self._trees}
+        self._disabled = {
+            row[1]: FOREVER if row[-1] is None else from_moment(row[-1])
+            for row in self._trees
+            if row[-4] is not None
+        }
 
     def apply(self, inventories: Collection[int] = ()) -> None:
         """Carry out what comes before the orders (see the contract); without orders, everything.
@@ -264,7 +272,8 @@ class TreeRows:
             *(_AGGREGATES, NameKind.AGGREGATE),
             (u.definition.uuid for u in updates if u.aggregates_added or u.aggregates_removed),
         )
-        for id, uuid, name, parent, _, generation, written, allocated, *times in self._trees:
+        structure = self._trees if self._changes else self._named_with_ancestors()
+        for id, uuid, name, parent, _, generation, written, allocated, *times in structure:
             provider = ProviderRow(
                 id,
                 uuid,
@@ -290,6 +299,17 @@ class TreeRows:
         for part in chunks(sorted(unknown)):
             rows.provider_named.key.update(_OWNERS.rows(self._connection, names=part))
 
+    def _named_with_ancestors(self) -> list[Sequence[Any]]:
+        """Return the rows of the named providers and their ancestors, of trees of thousands."""
+        row_of = {row[0]: row for row in self._trees}
+        found: dict[int, Sequence[Any]] = {}
+        for number in self._stored(self._named()):
+            above: int | None = number
+            while above is not None:
+                found[above] = row_of[above]
+                above = row_of[above][3]
+        return list(found.values())
+
     def _load_removed_disabled(self) -> None:
         """Load the disabled providers that were removed from the trees."""
         if self._changes.creates or self._changes.removals:
@@ -311,10 +331,9 @@ class TreeRows:
 
     def _read_shares(self) -> list[Sequence[Any]]:
         """Read the shares of the trees, if the write may change or break some."""
-        parents = {row[1]: self._uuids.get(row[3]) for row in self._trees}
         is_needed = self._changes.removals or next(self._sharing(), None) is not None
         if not is_needed and not any(
-            one.removed or parents.get(one.definition.uuid) != one.definition.parent_uuid
+            one.removed or self._parents.get(one.definition.uuid) != one.definition.parent_uuid
             for one in self._changes.updates
         ):
             return []
@@ -475,18 +494,18 @@ class TreeRows:
         for uuid, (was, now) in changed.items():
             if now is not None:
                 values = self._changed_columns(was, now)
-                updates[tuple(values)].append({"id": self._numbers[uuid], **values})
-        for columns, rows in updates.items():
-            if columns:
-                self._update(tables.resource_providers, rows)
+                if values:
+                    updates[tuple(values)].append({"id": self._numbers[uuid], **values})
+        for rows in updates.values():
+            self._update(tables.resource_providers, rows)
         if any(was and now and was.parent_uuid != now.parent_uuid for was, now in changed.values()):
             moved = {
                 uuid: root
                 for uuid in self._rows.providers
                 if (root := self._numbers[self._rows.root(uuid).uuid]) != self._roots[uuid]
             }
-            rows = [{"id": self._numbers[uuid], "root_id": root} for uuid, root in moved.items()]
-            self._update(tables.resource_providers, rows)
+            roots = [{"id": self._numbers[uuid], "root_id": root} for uuid, root in moved.items()]
+            self._update(tables.resource_providers, roots)
 
     def _changed_columns(self, was: ProviderRow | None, now: ProviderRow) -> dict[str, Any]:
         """Return the changed columns of a provider; of a new one, those that were not inserted."""
@@ -578,8 +597,9 @@ class TreeRows:
         for uuid, (was, now) in changed.items():
             if now is not None:
                 before, after = _NO_NAMES if was is None else of(was), of(now)
-                old += [(uuid, name) for name in before - after]
-                new += [(uuid, name) for name in after - before]
+                if before != after:
+                    old += [(uuid, name) for name in before - after]
+                    new += [(uuid, name) for name in after - before]
         names_of = self._numbers_of(kind, (name for _, name in new))
         columns = ("provider_id", f"{kind.value}_id")
         removed = sorted((self._numbers[uuid], names_of[name]) for uuid, name in old)
@@ -625,25 +645,22 @@ class TreeRows:
             if now is not None and now.kinds != (() if was is None else was.kinds)
         }
         units = {uuid: self._removed_units(uuid) for uuid in with_units if uuid in rows.providers}
-        ends: dict[str, Any] = {}
-        if rows.disabled.keys or any(was and was.disabled for was, _ in providers.values()):
-            below = set(new)
-            for uuid, (was, now) in providers.items():
-                before = None if was is None else (was.parent_uuid, was.disabled)
-                if now is not None and before != (now.parent_uuid, now.disabled):
-                    below.update(rows.subtree(uuid))
-            ends = {uuid: self._disabled_until(uuid) for uuid in below}
+        ends = self._changed_ends(providers, new)
         is_new = {uuid for uuid, (was, _) in providers.items() if was is None}
         uuid_of = {
             self._numbers[uuid]: uuid
             for uuid in (*units, *ends)
             if uuid not in is_new or units.get(uuid) or ends.get(uuid)  # else as it was inserted
         }
+        stored = {
+            end: None if end is None else moment(self._connection, end) for end in {*ends.values()}
+        }
         changed: list[dict[str, Any]] = []
         for provider, some in self._rows_of(_DISABLED, uuid_of).items():
             uuid = uuid_of[provider]
             for number, until, count in some:
-                end, now = ends.get(uuid, until), units.get(uuid, count)
+                end = stored[ends[uuid]] if uuid in ends else until
+                now = units.get(uuid, count)
                 if (until, count) != (end, now):
                     changed.append({"id": number, "disabled_until": end, "removed_units": now})
         for part in chunks(sorted(row["id"] for row in changed)) if not self._is_sqlite else ():
@@ -652,19 +669,28 @@ class TreeRows:
 
     def _removed_units(self, uuid: str) -> int:
         kinds = self._rows.providers[uuid].kinds
-        return len(removed_units((kind.resource_class, kind.body) for kind in kinds))
+        return len(removed_units((one.resource_class, one.body) for one in kinds)) if kinds else 0
 
-    def _disabled_until(self, uuid: str) -> Any:
-        """Return until when a provider is disabled, itself or by one above it, as it is stored."""
-        end: datetime.datetime | None = None
-        above: str | None = uuid
-        while above is not None:
-            provider = self._rows.providers[above]
-            if provider.disabled is not None:
-                own = provider.disabled.ends_at
-                end = own if end is None else max(end, own)
-            above = provider.parent_uuid
-        return None if end is None else moment(self._connection, end)
+    def _changed_ends(
+        self, changed: _Changed[ProviderRow], new: Collection[str]
+    ) -> dict[str, datetime.datetime | None]:
+        """Return until when providers are disabled of which that changes, and those of ``new``."""
+        parents, disabled = self._parents, self._disabled
+        before = _ends(parents, disabled) if disabled else {}
+        for uuid, (_, now) in changed.items():
+            disabled.pop(uuid, None)
+            if now is None:
+                parents.pop(uuid, None)
+            else:
+                parents[uuid] = now.parent_uuid
+                if now.disabled is not None:
+                    disabled[uuid] = now.disabled.ends_at
+        if not disabled and not before:
+            return {}
+        after = _ends(parents, disabled)
+        return {
+            uuid: after[uuid] for uuid in parents if uuid in new or after[uuid] != before.get(uuid)
+        }
 
     def _delete(self, inventories: Collection[int], providers: Collection[int]) -> None:
         for part in chunks(sorted(inventories)):
@@ -672,6 +698,30 @@ class TreeRows:
         for statement in _DELETE_PROVIDERS:
             for part in chunks(sorted(providers)):
                 statement.run(self._connection, ids=part)
+
+
+def _ends(
+    parents: Mapping[str, str | None], own: Mapping[str, datetime.datetime]
+) -> dict[str, datetime.datetime | None]:
+    """Return until when each provider is disabled, itself or by one above it; None if it is not.
+
+    :param parents: the parent of each provider
+    :param own: until when providers are disabled themselves
+    """
+    ends: dict[str | None, datetime.datetime | None] = {None: None}
+    for uuid in parents:
+        path: list[str] = []
+        above: str | None = uuid
+        while above not in ends:
+            assert above is not None
+            path.append(above)
+            above = parents[above]
+        end = ends[above]
+        for one in reversed(path):
+            mine = own.get(one)
+            end = mine if end is None or (mine is not None and mine > end) else end
+            ends[one] = end
+    return {uuid: ends[uuid] for uuid in parents}
 
 
 _figures = attrgetter(*_FIGURES)
