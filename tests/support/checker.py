@@ -310,7 +310,8 @@ def _removed_units(tables: Tables) -> Iterator[str]:
     """Inventories count the units of their providers that were removed while allocated."""
     counts: Counter[int] = Counter()
     for provider, body in tables["bodies"]:
-        counts[provider] += str(body).count('"withheld": "gone"')
+        text = body if isinstance(body, str) else json.dumps(body)  # psycopg reads JSON
+        counts[provider] += text.count('"withheld": "gone"')
     for provider, class_, count in tables["removed_units"]:
         if count != counts[provider]:
             where = f"class {class_} of provider {provider}"
