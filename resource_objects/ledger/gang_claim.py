@@ -14,12 +14,12 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.ledger.demand import Demand
 from resource_objects.providers import Backend
 from resource_objects.providers.orders import UNLIMITED, Key, Totals
-from resource_objects.providers.settle import Unit
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.backtracking import solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.dealing import Place, Portion, deal, largest
+from resource_objects.store.decide import Unit
 
 #: The maximum number of steps of one choice among all demands: about a second.
 STEPS = 100_000

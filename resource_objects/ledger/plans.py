@@ -15,13 +15,13 @@ from resource_objects.providers.audit import Audit, audit, spread
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.definition import merge_changes
-from resource_objects.providers.dry_run import check_definitions, rehearse
 from resource_objects.providers.given import ago
 from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
 from resource_objects.providers.orders import ConsumerRecord, Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.row_diff import stored_definitions
+from resource_objects.store.dry_run import check_definitions, rehearse
 
 
 class Plans:

@@ -15,8 +15,7 @@
 ``reshape``         moving inventories and allocations; ``transfer``: what becomes of them;
                     ``compile``: the plan that it comes to
 ``audit``           what is not as it should be; ``holders``: consumers in refusals
-``orders``          what a write asks of a backend; ``settle``: what that comes to; ``decision``:
-                    whether one change fits
+``orders``          what a write asks of a backend; ``decision``: whether one change fits
 ``columns``         what a backend returns when it is read; ``listing``: a page of it;
                     ``selection``: both made by loops, for who has no query language
 ``name_rules``      what classes, traits and aggregates may be called; ``given``: moments, ages

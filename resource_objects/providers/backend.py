@@ -14,7 +14,7 @@ The laws a backend keeps, under any number of threads and processes and a kill a
 * ``used`` of an inventory is the sum of the allocations there and of those that share it, times
   their shares; a write that increases it never takes it above the capacity (one that does not is
   never refused for that). What orders come to is decided by
-  :func:`~resource_objects.providers.settle.settle`, on rows nobody else can change meanwhile;
+  :func:`~resource_objects.store.decide.decide`, on rows nobody else can change meanwhile;
 * a unit belongs to one consumer;
 * members of a server group whose policy is strict are on one host, or on different ones: no write
   that is committed puts one where the policy does not want it, whoever else writes meanwhile;
@@ -420,7 +420,7 @@ class Backend(abc.ABC):
         :raises NotSupported: if a standard name would be renamed or deleted
         :raises InUse: if a name to delete is used
         :raises Expired: if it is older than what is kept, and not known
-        :raises ResourceObjectsError: whatever :func:`~resource_objects.providers.settle.settle`
+        :raises ResourceObjectsError: whatever :func:`~resource_objects.store.decide.decide`
             refuses
         """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from resource_objects.providers import decision
 from resource_objects.providers.columns import (
@@ -35,19 +35,21 @@ from resource_objects.providers.listing import (
     sorted_totals,
 )
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
-from resource_objects.providers.settle import Place
-from resource_objects.resources.records import inventory_row
+from resource_objects.resources.records import InventoryRecord, inventory_row
+
+#: Returns the record and the shares ``(key, factor)`` of a stored inventory.
+InventoryOf: TypeAlias = Callable[[Key], tuple[InventoryRecord, Iterable[tuple[Key, int]]] | None]
 
 
 def select_providers(
     rows: Collection[ListedProvider],
     wanted: ProviderFilter,
-    place_of: Callable[[Key], Place | None],
+    inventory_of: InventoryOf,
 ) -> Iterator[ListedProvider]:
     """Yield the rows that a filter wants.
 
     :param rows: every provider that is kept, because a tree may be asked for by any of its own
-    :param place_of: finds an inventory that is kept, with its shares
+    :param inventory_of: returns the record and the shares of a stored inventory
     """
     roots = {handle: row.root_uuid for row in rows for handle in (row.uuid, row.name)}
     trees = None if wanted.trees is None else {roots.get(tree) for tree in wanted.trees}
@@ -60,7 +62,7 @@ def select_providers(
             and _is_qualified(row, wanted)
             and _is_reported_before(row, wanted)
             and not (wanted.over_capacity and not _is_over(row))
-            and all(_has_room(row, *amount, place_of) for amount in wanted.room)
+            and all(_has_room(row, *amount, inventory_of) for amount in wanted.room)
         ):
             yield row
 
@@ -88,16 +90,15 @@ def _is_over(row: ListedProvider) -> bool:
 
 
 def _has_room(
-    row: ListedProvider, resource_class: str, amount: int, place_of: Callable[[Key], Place | None]
+    row: ListedProvider, resource_class: str, amount: int, inventory_of: InventoryOf
 ) -> bool:
-    place = place_of((row.uuid, resource_class))
-    if place is None or decision.refusals(place.record, amount, row.name):
+    found = inventory_of((row.uuid, resource_class))
+    if found is None or decision.refusals(found[0], amount, row.name):
         return False
-    for key, factor in place.shares:
-        shared = place_of(key)
-        assert shared is not None, "what shares it is kept"
-        record = shared.record
-        if amount and record.used + amount * factor > record.capacity:
+    for key, factor in found[1]:
+        target = inventory_of(key)
+        assert target is not None, "what shares it is kept"
+        if amount and target[0].used + amount * factor > target[0].capacity:
             return False
     return True
 

@@ -1,8 +1,8 @@
 """Server groups: consumers that are to be on one host, or on different ones. Pure.
 
 The field's word (Nova) for consumers that are placed with regard to each other; a *group* alone is
-one of a request. What a group asks is judged where orders are settled
-(:mod:`~resource_objects.providers.settle`), so it holds whoever claims, and however.
+one of a request. What a group asks is judged where orders are decided
+(:mod:`~resource_objects.store.decide`), so it holds whoever claims, and however.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.orders import ConsumerRecord, Use
-from resource_objects.providers.settle import Settled
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _PER_HOUR = 3_600_000_000
@@ -225,16 +224,6 @@ def by_class(held: Iterable[Use]) -> ByClass:
 
 
 _AT_MOST = f"at most {MAX_AMOUNT} of a class for one consumer"
-
-
-def is_changed(settled: Settled) -> bool:
-    """Return whether an interval of a consumer ends or begins by what becomes of it."""
-    before, after = settled.kept, settled.claim
-    if before is None or settled.is_gone:
-        return True
-    if (before.user, before.project) != (after.user, after.project):
-        return True
-    return bool(settled.changes) and by_class(before.held) != by_class(after.held)
 
 
 # --- how much is forgotten ---

@@ -17,7 +17,6 @@ from resource_objects import clock, exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.consistency import check_consistent, conflicting_holders
 from resource_objects.providers.definition import DefinitionChanges, StoredDefinitions
-from resource_objects.providers.dry_run import redefined, rehearse
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import Member, newly_counted
 from resource_objects.providers.row_diff import stored_definitions
@@ -25,6 +24,7 @@ from resource_objects.search import fleet_build
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.fleet_columns import columns_of
 from resource_objects.search.replacing import replaced
+from resource_objects.store.dry_run import redefined
 
 
 class Redefinition(NamedTuple):
@@ -54,7 +54,6 @@ def redefine(fleet: Fleet, columns: Columns, plan: Plan) -> Redefinition:
                 raise exceptions.InUse("inventory", where, said)
         _check_pools(fleet, kept, plan.definitions)
     now = columns.now or clock.now()
-    rehearse(plan, columns, {}, now)
     after = redefined(columns, plan, now)
     return Redefinition(spliced(fleet, _hosts_of(columns), after), columns, _hosts_of(after))
 

@@ -8,7 +8,7 @@ was found in an earlier picture stays true of that one. To undo is to make the o
 which is exact: all of it is counted in integers.
 
 What may be taken is settled by the decision of every write,
-:mod:`~resource_objects.providers.settle`.
+:mod:`~resource_objects.store.decide`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A fleet after somebody took something of it, or gave it back.
 
 What may be taken is settled by the decision of every write
-(:mod:`~resource_objects.providers.settle`), which asks a fleet here what a backend asks its rows.
+(:mod:`~resource_objects.store.decide`), which asks a fleet here what a backend asks its rows.
 What comes of it goes into copies of three columns of figures, and of the rows of the providers and
 trees that are touched; all else belongs to both fleets. Both who keeps a picture fresh and who
 tries something in a scenario come here.
@@ -10,18 +10,18 @@ tries something in a scenario come here.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from resource_objects.providers.disabled import FOREVER, Disabled, RemovedUnit
 from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, Totals
-from resource_objects.providers.settle import Place, Unit, keys_of, settle
 from resource_objects.search.arrays import Overlay, frozen, integers, writable
 from resource_objects.search.fleet import Fleet, with_figures
 from resource_objects.search.views import Views
+from resource_objects.store.decide import OrderRows, Service, Unit, decide
+from resource_objects.store.rows import InventoryRow
 
 #: Stands for now, where nothing is kept.
 NO_MOMENT = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
@@ -45,100 +45,102 @@ def decided(
 
     :param kept: what the consumer holds; None: nothing
     :param limits: the most that may be used of some inventories in all
-    :raises LedgerError, CapacityException: as :func:`~resource_objects.providers.settle.settle`
+    :raises LedgerError, CapacityException: as :func:`~resource_objects.store.decide.decide`
     """
-    held = {} if kept is None else {order.consumer: kept}
-    numbers: dict[Key, int] = {}
-    places, names = _places(fleet, keys_of([order], held), numbers)
-    settled = settle(
-        [order],
-        held,
-        places,
-        names,
-        NO_MOMENT,
-        holders=partial(_holders, fleet),
-        takers=partial(_takers, fleet),
-        out_of_service=partial(_out_of_service, fleet),
-        removed_units=partial(_removed_units, fleet),
-        limits=limits,
-    )
-    (outcome,) = settled.consumers
+    rows = _FleetRows(fleet, kept)
+    effects = decide(rows, [order], NO_MOMENT, limits=limits)
+    (effect,) = effects.consumers
     at = fleet.place_by_key
-    uses = [(numbers[one.key], at[one.key[0]], one) for one in outcome.changes]
-    return Decided(uses, None if outcome.is_gone else outcome.claim)
+    uses = [(rows.numbers[one.key], at[one.key[0]], one) for one in effect.changes]
+    return Decided(uses, None if effect.is_gone else effect.claim)
 
 
-# --- what settle asks ---
+class _FleetRows(OrderRows):
+    """The rows of a fleet that an order of one consumer is about. It has no server groups.
 
-
-def _places(
-    fleet: Fleet, keys: Iterable[Key], numbers: dict[Key, int]
-) -> tuple[dict[Key, Place], dict[str, str]]:
-    """Return inventories as they are kept, with what they share, and the names of providers.
-
-    :param numbers: filled with the numbers of these inventories
+    :param kept: the record of the consumer; None: it does not exist
     """
-    at = fleet.place_by_key
-    disabled = fleet.providers_in_force().disabled
-    places: dict[Key, Place] = {}
-    names: dict[str, str] = {}
-    waiting = list(keys)
-    for key in waiting:  # grows while it is read: what they share
-        uuid, name = key
-        place = at.get(uuid)
+
+    def __init__(self, fleet: Fleet, kept: ConsumerRecord | None) -> None:
+        self._fleet = fleet
+        self._kept = kept
+        self._inventories: dict[Key, InventoryRow | None] = {}
+        #: of the inventories that were read
+        self.numbers: dict[Key, int] = {}
+
+    def consumer(self, name: str) -> ConsumerRecord | None:
+        """Return the consumer."""
+        return self._kept
+
+    def inventory(self, key: Key) -> InventoryRow | None:
+        """Return an inventory with its use and its shares."""
+        if key not in self._inventories:
+            fleet = self._fleet
+            place = fleet.place_by_key.get(key[0])
+            number = None if place is None else fleet.number(place, key[1])
+            row = None
+            if number is not None:
+                self.numbers[key] = number
+                shares = fleet.shares.of(number) if fleet.shares else ()
+                targets = tuple((self._key(target), factor) for target, factor in shares)
+                row = InventoryRow(fleet.record(number), shares=targets)
+            self._inventories[key] = row
+        return self._inventories[key]
+
+    def _key(self, number: int) -> Key:
+        fleet = self._fleet
+        return fleet.uuids[int(fleet.inventories.provider[number])], fleet.class_of(number)
+
+    def provider_name(self, uuid: str) -> str | None:
+        """Return the name of a provider."""
+        place = self._fleet.place_by_key.get(uuid)
+        return None if place is None else self._fleet.names[place]
+
+    def service(self, uuid: str) -> Service | None:
+        """Return whether a provider is disabled, and how many of its units were removed."""
+        fleet, place = self._fleet, self._fleet.place_by_key.get(uuid)
         if place is None:
-            continue
-        names[uuid] = fleet.names[place]
-        number = None if key in places else fleet.number(place, name)
-        if number is not None:
-            numbers[key] = number
-            shares: tuple[tuple[Key, int], ...] = ()
-            if fleet.shares:
-                shares = tuple((_key(fleet, of), k) for of, k in fleet.shares.of(number))
-                waiting += [of for of, _ in shares]
-            found = places[key] = Place(names[uuid], fleet.record(number), shares)
-            if disabled and any(one in disabled for one in fleet.upwards(place)):
-                found.disabled_until = FOREVER
-            if fleet.removed_units:
-                found.removed_units = len(fleet.removed_units.get(place, ()))
-    return places, names
+            return None
+        disabled = fleet.providers_in_force().disabled
+        removed = len(fleet.removed_units.get(place, ())) if fleet.removed_units else 0
+        if disabled and any(one in disabled for one in fleet.upwards(place)):
+            return Service(FOREVER, removed)
+        return Service(None, removed) if removed else None
 
+    def users_of(self, keys: Collection[Key]) -> dict[Key, tuple[tuple[str, int], ...]]:
+        """Return the consumers that use inventories, with their amounts."""
+        return {
+            key: self._fleet.holders([self.numbers[key]]) for key in keys if key in self.numbers
+        }
 
-def _key(fleet: Fleet, number: int) -> Key:
-    return fleet.uuids[int(fleet.inventories.provider[number])], fleet.class_of(number)
+    def unit_consumers(self, units: Collection[Unit]) -> dict[Unit, str]:
+        """Return the consumers of those units that are allocated."""
+        fleet = self._fleet
+        return {
+            (uuid, unit): consumer
+            for uuid in {uuid for uuid, _ in units}
+            for unit, _, consumer in fleet.units.of_provider(fleet.place_by_key[uuid])
+            if (uuid, unit) in units
+        }
 
+    def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
+        """Return why providers or their ancestors are disabled, by name."""
+        fleet = self._fleet
+        disabled = fleet.providers_in_force().disabled
+        above = (one for uuid in uuids for one in fleet.upwards(fleet.place_by_key[uuid]))
+        return {fleet.names[one]: disabled[one].facts for one in above if one in disabled}
 
-def _holders(fleet: Fleet, keys: Collection[Key]) -> dict[Key, tuple[tuple[str, int], ...]]:
-    found: dict[Key, tuple[tuple[str, int], ...]] = {}
-    for key in keys:
-        number = fleet.number(fleet.place_by_key[key[0]], key[1])
-        found[key] = () if number is None else fleet.holders([number])
-    return found
-
-
-def _takers(fleet: Fleet, units: Collection[Unit]) -> dict[Unit, str]:
-    return {
-        (uuid, unit): who
-        for uuid in {uuid for uuid, _ in units}
-        for unit, _, who in fleet.units.of_provider(fleet.place_by_key[uuid])
-        if (uuid, unit) in units
-    }
-
-
-def _out_of_service(fleet: Fleet, providers: Collection[str]) -> dict[str, Disabled]:
-    disabled = fleet.providers_in_force().disabled
-    every = (one for uuid in providers for one in fleet.upwards(fleet.place_by_key[uuid]))
-    return {fleet.names[one]: disabled[one].facts for one in every if one in disabled}
-
-
-def _removed_units(fleet: Fleet, providers: Collection[str]) -> dict[str, list[RemovedUnit]]:
-    removed: dict[str, list[RemovedUnit]] = {}
-    for uuid in providers:
-        place = fleet.place_by_key[uuid]
-        taken = {row[0] for row in fleet.units.of_provider(place)}
-        classes = fleet.removed_units.get(place, {})
-        removed[uuid] = [RemovedUnit(unit, of, unit not in taken) for unit, of in classes.items()]
-    return removed
+    def removed_units_of(self, uuids: Collection[str]) -> dict[str, list[RemovedUnit]]:
+        """Return the units that were removed while allocated, by provider."""
+        fleet = self._fleet
+        removed: dict[str, list[RemovedUnit]] = {}
+        for uuid in uuids:
+            place = fleet.place_by_key[uuid]
+            taken = {row[0] for row in fleet.units.of_provider(place)}
+            classes = fleet.removed_units.get(place, {})
+            units = [RemovedUnit(unit, of, unit not in taken) for unit, of in classes.items()]
+            removed[uuid] = units
+        return removed
 
 
 # --- a fleet after changes ---

@@ -11,6 +11,9 @@ rows that changed.
 ``names``          changes of resource classes, traits and aggregates
 ``definitions``    changes of providers, their inventories, shares and parents
 ``write``          :func:`~resource_objects.store.write.carry_out`: everything a write changes
+``columns``        rows as columns, and columns as rows
+``decide``         :func:`~resource_objects.store.decide.decide`: the rules of orders
+``dry_run``        writes carried out on rows that were read, and on nothing else
 ``use_over_time``  intervals of use over time
 =================  ================================================================================
 """

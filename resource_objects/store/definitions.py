@@ -53,14 +53,12 @@ class DefinitionWork:
         :raises Stale: if a provider is not at the generation at which it was read
         """
         changes, rows, transaction = self.changes, self.rows, self.transaction
-        self._check_names()
+        self.check()
         moving = self._moving()
         for definition in changes.creates:
             _create(transaction, definition)
         for update in changes.updates:
-            _update(transaction, self._at_generation(update.definition, update.generation), update)
-        for removal in changes.removals:
-            self._at_generation(removal, removal.generation)
+            _update(transaction, rows.providers[update.definition.uuid], update)
         self._check_parents()
         _restore_disabled(rows, changes)
         _replace_shares(transaction, self._sharing())
@@ -97,6 +95,19 @@ class DefinitionWork:
         _restore_disabled(rows, changes)
         there = [uuid for uuid in self._roots if uuid in rows.providers]
         _check_shares(rows, {rows.root(uuid).uuid for uuid in there})
+
+    def check(self) -> None:
+        """Raise unless providers are at their generations, and names and uuids are free."""
+        self._check_names()
+        for update in self.changes.updates:
+            self._at_generation(update.definition, update.generation)
+        for removal in self.changes.removals:
+            self._at_generation(removal, removal.generation)
+        created: set[str] = set()
+        for definition in self.changes.creates:
+            if definition.uuid in self.rows.providers or definition.uuid in created:
+                raise exceptions.AlreadyExists("provider", definition.uuid)
+            created.add(definition.uuid)
 
     def _check_names(self) -> None:
         """Raise for a name that another provider has; two providers may exchange their names."""
@@ -155,7 +166,7 @@ def _stated(changes: DefinitionChanges) -> Iterator[ProviderDefinition]:
 
 
 def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
-    """Raise ``StaleDefinition`` unless a provider is at a generation."""
+    """Raise ``Stale`` unless a provider is at a generation."""
     if provider.generation != generation:
         raise exceptions.Stale(
             "provider", name, f"read at generation {generation}, now {provider.generation}"
@@ -167,8 +178,6 @@ def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
 
 def _create(transaction: Transaction, definition: ProviderDefinition) -> None:
     rows = transaction.rows
-    if definition.uuid in rows.providers:
-        raise exceptions.AlreadyExists("provider", definition.uuid)
     if definition.parent_uuid is not None and definition.parent_uuid not in rows.providers:
         raise exceptions.Stale("provider", definition.name, "its parent is gone")
     aggregates = definition.aggregates or frozenset()

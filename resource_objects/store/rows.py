@@ -8,21 +8,25 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects._fast import set_directly
-from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.disabled import Disabled, RemovedUnit
 from resource_objects.providers.feed import FeedEntry
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind, Outcome
+from resource_objects.providers.pools import SHARES
+from resource_objects.providers.removed_units import removed_of, removed_units
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import StoredStatistic
 from resource_objects.providers.use_over_time import UseInterval, UseRecording
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.store import tables
+from resource_objects.store.decide import GroupMembers, OrderRows, Service, Unit
 from resource_objects.store.tables import Index, Journal, Table, UniqueIndex
 
 #: (kind, name) of a resource class, trait or aggregate.
@@ -124,11 +128,13 @@ def _first(key: tuple[Any, ...], _: object) -> tuple[Any, ...]:
     return key[:1]
 
 
-class Rows:
+class Rows(OrderRows):
     """All tables of a ledger, or those rows of them that one write is about."""
 
     def __init__(self) -> None:
         self.journal: Journal = []
+        #: whether server groups and their members are among the rows
+        self.has_groups = True
         #: resource classes, traits and aggregates
         self.names: Table[NameKey, ListedName] = self._table()
 
@@ -226,16 +232,14 @@ class Rows:
             uuids += self.children.of(parent)
         return uuids
 
-    def disabled_above(self, uuid: str, now: datetime.datetime) -> dict[str, Disabled]:
-        """Return why a provider, which exists, and its ancestors are disabled, by name."""
-        reasons: dict[str, Disabled] = {}
+    def _disabled_above(self, uuid: str) -> Iterator[tuple[str, Disabled]]:
+        """Yield why a provider, which exists, and its ancestors are disabled, with their names."""
         above: str | None = uuid
         while above is not None:
             provider = self.providers[above]
-            if provider.disabled is not None and provider.disabled.ends_at > now:
-                reasons[provider.name] = provider.disabled
+            if provider.disabled is not None:
+                yield provider.name, provider.disabled
             above = provider.parent_uuid
-        return reasons
 
     def consumers_of(self, key: Key) -> Iterator[tuple[str, int]]:
         """Yield the consumers of an inventory with their amounts, without those through shares."""
@@ -254,3 +258,84 @@ class Rows:
                 ]
                 return dataclasses.replace(record, held=tuple(held))
         return record
+
+    # --- what the rules of orders read: see ``OrderRows`` ---
+
+    def consumer(self, name: str) -> ConsumerRecord | None:
+        """Return a consumer with the present names of its providers."""
+        record = self.consumers.rows.get(name)
+        return None if record is None else self.with_present_names(record)
+
+    def inventory(self, key: Key) -> InventoryRow | None:
+        """Return an inventory."""
+        return self.inventories.rows.get(key)
+
+    def provider_name(self, uuid: str) -> str | None:
+        """Return the name of a provider."""
+        provider = self.providers.rows.get(uuid)
+        return None if provider is None else provider.name
+
+    def service(self, uuid: str) -> Service | None:
+        """Return until when a provider is disabled, and how many of its units were removed."""
+        provider = self.providers.rows.get(uuid)
+        if provider is None or not (provider.kinds or self.disabled.keys):
+            return None
+        removed = removed_units((kind.resource_class, kind.body) for kind in provider.kinds)
+        ends = [disabled.ends_at for _, disabled in self._disabled_above(uuid)]
+        return Service(max(ends, default=None), len(removed)) if ends or removed else None
+
+    def users_of(self, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:
+        """Return the consumers of inventories, also through shares, with what they use."""
+        users: dict[Key, Iterable[tuple[str, int]]] = {}
+        for key in keys:
+            amounts: dict[str, int] = defaultdict(int, self.consumers_of(key))
+            for source in self.sharers.of(key):
+                factor = dict(self.inventories[source].shares)[key]
+                for consumer, amount in self.consumers_of(source):
+                    amounts[consumer] += amount * factor
+            users[key] = amounts.items()
+        return users
+
+    def unit_consumers(self, units: Collection[Unit]) -> dict[Unit, str]:
+        """Return the consumers of those units that are allocated."""
+        return {unit: self.units[unit].consumer for unit in units if unit in self.units}
+
+    def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
+        """Return why providers or their ancestors are disabled, by name."""
+        found = (pair for uuid in uuids for pair in self._disabled_above(uuid))
+        return {name: disabled for name, disabled in found if disabled.ends_at > now}
+
+    def removed_units_of(self, uuids: Collection[str]) -> dict[str, tuple[RemovedUnit, ...]]:
+        """Return the units that were removed while allocated, by provider."""
+        return {
+            uuid: removed_of(
+                [(kind.resource_class, kind.body) for kind in self.providers[uuid].kinds],
+                {unit for _, unit in self.units_of.of(uuid)},
+            )
+            for uuid in uuids
+        }
+
+    def group_members(self, names: Collection[str], uuids: Collection[str]) -> GroupMembers | None:
+        """Return server groups, and the hosts of their members and of providers."""
+        if not self.has_groups:
+            return None
+        groups = {name: self.server_groups[name] for name in names if name in self.server_groups}
+        members = {
+            name: {
+                consumer: self._hosts(use.provider_uuid for use in self.consumers[consumer].held)
+                for consumer in self.members.of(name)
+            }
+            for name, group in groups.items()
+            if not group.is_soft
+        }
+        return GroupMembers(
+            groups, members, {uuid: host for uuid in uuids for host in self._hosts([uuid])}
+        )
+
+    def _hosts(self, uuids: Iterable[str]) -> set[str]:
+        """Return the names of the hosts of some providers; a pool has none."""
+        return {
+            self.root(uuid).name
+            for uuid in uuids
+            if uuid in self.providers and SHARES not in self.providers[uuid].traits
+        }

@@ -9,20 +9,20 @@ from collections.abc import Iterable, Sequence
 
 from resource_objects import clock, exceptions
 from resource_objects.providers.orders import NameKind
-from resource_objects.providers.settle import Settled
 from resource_objects.providers.use_over_time import (
     UseBy,
     UseFilter,
     UseInterval,
     UseRecording,
     UseReport,
+    by_class,
     intervals_of,
-    is_changed,
     next_intervals,
     report,
     span,
     summed,
 )
+from resource_objects.store.decide import ConsumerEffect
 from resource_objects.store.rows import Rows
 
 #: the one row of ``State.use_recording``
@@ -53,7 +53,7 @@ def switch(rows: Rows, keep: datetime.timedelta | None, now: datetime.datetime) 
             rows.open_use.put(consumer, intervals_of(claim, now))
 
 
-def record(rows: Rows, settled: Iterable[Settled], now: datetime.datetime) -> None:
+def record(rows: Rows, settled: Iterable[ConsumerEffect], now: datetime.datetime) -> None:
     """Record what consumers use from now on. Cost: linear in what they hold."""
     known = recording(rows)
     if known is None or not known.is_on:
@@ -128,3 +128,13 @@ def expired(rows: Rows, before: datetime.datetime, most: int) -> list[int]:
         rows.ended_use.rows.items(),
     )
     return [number for number, _ in itertools.islice(old, most)]
+
+
+def is_changed(settled: ConsumerEffect) -> bool:
+    """Return whether an interval of a consumer ends or begins by what becomes of it."""
+    before, after = settled.kept, settled.claim
+    if before is None or settled.is_gone:
+        return True
+    if (before.user, before.project) != (after.user, after.project):
+        return True
+    return bool(settled.changes) and by_class(before.held) != by_class(after.held)

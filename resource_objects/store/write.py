@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
 
 from resource_objects import exceptions
-from resource_objects.providers.disabled import Disabled, DisabledChange, RemovedUnit
+from resource_objects.providers.disabled import DisabledChange
 from resource_objects.providers.feed import FeedEntry, shard_of
 from resource_objects.providers.orders import (
     Change,
@@ -19,18 +17,8 @@ from resource_objects.providers.orders import (
     Write,
     new_id,
 )
-from resource_objects.providers.pools import SHARES
-from resource_objects.providers.removed_units import removed_of, removed_units
-from resource_objects.providers.settle import (
-    GroupPlaces,
-    Place,
-    Settled,
-    Settlement,
-    Unit,
-    keys_of,
-    settle,
-)
 from resource_objects.store import use_over_time
+from resource_objects.store.decide import ConsumerEffect, Effects, decide
 from resource_objects.store.definitions import DefinitionWork, check_generation, disable
 from resource_objects.store.names import change_name
 from resource_objects.store.rows import HeadRow, InventoryRow, OperationRow, Rows, UnitRow
@@ -163,31 +151,6 @@ def _change_group(transaction: Transaction, change: GroupChange) -> None:
         raise exceptions.AlreadyExists("server group", change.name, wanted.difference(group))
 
 
-def _group_places(
-    transaction: Transaction, names: Collection[str], uuids: Collection[str]
-) -> GroupPlaces:
-    """Return server groups and the hosts of their members, and store their next generation."""
-    rows = transaction.rows
-    groups = {name: group for name in names if (group := rows.server_groups.get(name)) is not None}
-    for name, group in groups.items():
-        rows.server_groups.put(name, dataclasses.replace(group, generation=transaction.number))
-    members = {
-        name: {
-            consumer: _hosts(rows, (use.provider_uuid for use in rows.consumers[consumer].held))
-            for consumer in rows.members.of(name)
-        }
-        for name, group in groups.items()
-        if not group.is_soft
-    }
-    host_of = {uuid: host for uuid in uuids for host in _hosts(rows, [uuid])}
-    return GroupPlaces(groups, members, host_of)
-
-
-def _hosts(rows: Rows, uuids: Iterable[str]) -> set[str]:
-    """Return the names of the hosts of some providers; a pool has none."""
-    return {rows.root(uuid).name for uuid in uuids if SHARES not in rows.providers[uuid].traits}
-
-
 # --- orders ---
 
 
@@ -195,149 +158,60 @@ def carry_out_orders(transaction: Transaction, write: Write) -> tuple[ConsumerRe
     """Carry out the orders of a write together; return a record for each."""
     if not write.orders:
         return ()
-    rows = transaction.rows
-    stored = {
-        order.consumer: rows.with_present_names(record)
-        for order in write.orders
-        if (record := rows.consumers.get(order.consumer)) is not None
-    }
-    places, names = _places(transaction, keys_of(write.orders, stored))
-    settlement = settle(
-        write.orders,
-        stored,
-        places,
-        names,
-        transaction.now,
-        holders=lambda keys: _holders(rows, keys),
-        takers=lambda units: _takers(rows, units),
-        generation=transaction.number,
-        out_of_service=lambda uuids: _out_of_service(transaction, uuids),
-        removed_units=lambda uuids: _removed_units(rows, uuids),
-        groups=lambda names, uuids: _group_places(transaction, names, uuids),
-        limits=write.limits,
-    )
-    for uuid in sorted(settlement.overridden):
+    rows, number = transaction.rows, transaction.number
+    effects = decide(rows, write.orders, transaction.now, generation=number, limits=write.limits)
+    for uuid in sorted(effects.overridden):
         transaction.overrides.append((rows.root(uuid).number, uuid))
-    _use_inventories(rows, settlement, places)
-    for settled in settlement.consumers:
-        _release(rows, settled)
-    for settled in settlement.consumers:
-        _allocate(transaction, settled)
-    use_over_time.record(rows, settlement.consumers, transaction.now)
-    return tuple([settled.claim for settled in settlement.consumers])
+    for name in effects.groups if rows.has_groups else ():
+        group = dataclasses.replace(rows.server_groups[name], generation=number)
+        rows.server_groups.put(name, group)
+    _use_inventories(rows, effects)
+    for effect in effects.consumers:
+        _release(rows, effect)
+    for effect in effects.consumers:
+        _allocate(transaction, effect)
+    use_over_time.record(rows, effects.consumers, transaction.now)
+    return tuple([effect.claim for effect in effects.consumers])
 
 
-def _use_inventories(rows: Rows, settlement: Settlement, places: Mapping[Key, Place]) -> None:
+def _use_inventories(rows: Rows, effects: Effects) -> None:
     """Store what is used of each inventory, directly and in all."""
-    direct: dict[Key, int] = defaultdict(int)  # also 0, where only units or consumers change
-    for settled in settlement.consumers:
-        for change in settled.changes:
-            direct[change.key] += change.after - change.before
-            for target, _ in places[change.key].shares:
-                direct[target] += 0
-        for key in settled.stated:
-            for one in (key, *(target for target, _ in places[key].shares)):
-                direct[one] += 0
-    nets, counted = settlement.nets, settlement.counted(places)
-    for key, more in direct.items():
-        row, net = rows.inventories[key], nets.get(key, 0)
+    direct: dict[Key, int] = {}
+    for effect in effects.consumers:
+        for change in effect.changes:
+            net = change.after - change.before
+            direct[change.key] = direct.get(change.key, 0) + net
+    counted = effects.counted(rows)
+    inventories = rows.inventories
+    for key, net in effects.nets.items():
+        row = inventories.rows[key]
         record = row.record.using(row.record.used + net) if net else row.record
-        writes = row.writes + (key in counted)
-        rows.inventories.put(key, InventoryRow(record, row.direct + more, writes, row.shares))
+        used = row.direct + direct.get(key, 0)
+        inventories.put(key, InventoryRow(record, used, row.writes + (key in counted), row.shares))
 
 
-def _release(rows: Rows, settled: Settled) -> None:
+def _release(rows: Rows, effect: ConsumerEffect) -> None:
     """Delete what a consumer releases, before any consumer allocates it."""
-    if settled.is_gone:
-        rows.consumers.put(settled.claim.consumer, None)
-    for change in settled.changes:
+    if effect.is_gone:
+        rows.consumers.put(effect.claim.consumer, None)
+    for change in effect.changes:
         for unit in change.given:
             rows.units.put((change.key[0], unit), None)
 
 
-def _allocate(transaction: Transaction, settled: Settled) -> None:
+def _allocate(transaction: Transaction, effect: ConsumerEffect) -> None:
     """Store a consumer with its allocations and units."""
-    rows, claim = transaction.rows, settled.claim
-    if not settled.is_gone:
+    rows, claim = transaction.rows, effect.claim
+    if not effect.is_gone:
         if rows.consumer_of_claim.key.get(claim.uuid, claim.consumer) != claim.consumer:
             raise exceptions.Conflict("operation", claim.uuid, "a claim of this id exists")
         rows.consumers.put(claim.consumer, claim)
-    if not settled.changes:
+    if not effect.changes:
         for use in claim.held:
             transaction.claims.add((rows.root(use.provider_uuid).number, claim.consumer))
-    for change in settled.changes:
+    for change in effect.changes:
         uuid, name = change.key
         transaction.uses.append((rows.root(uuid).number, change))
         rows.allocations.put((uuid, name, claim.consumer), change.after or None)
         for unit in change.taken:
             rows.units.put((uuid, unit), UnitRow(claim.consumer, name))
-
-
-# --- what ``settle`` asks ---
-
-
-def _places(
-    transaction: Transaction, keys: Iterable[Key]
-) -> tuple[dict[Key, Place], dict[str, str]]:
-    """Return inventories with those that they share, and the names of their providers."""
-    rows, now = transaction.rows, transaction.now
-    places: dict[Key, Place] = {}
-    names: dict[str, str] = {}
-    waiting = list(keys)
-    for key in waiting:  # the list grows by what is shared
-        uuid = key[0]
-        if uuid not in names:
-            provider = rows.providers.get(uuid)
-            if provider is None:
-                continue
-            names[uuid] = provider.name
-        inventory = rows.inventories.get(key)
-        if inventory is not None and key not in places:
-            places[key] = Place(names[uuid], inventory.record, inventory.shares)
-            waiting += [target for target, _ in inventory.shares]
-    if rows.disabled.keys:
-        for (uuid, _), place in places.items():
-            ends = [disabled.ends_at for disabled in rows.disabled_above(uuid, now).values()]
-            place.disabled_until = max(ends, default=None)
-    for (uuid, _), place in places.items():
-        kinds = rows.providers.rows[uuid].kinds
-        if kinds:
-            described = [(kind.resource_class, kind.body) for kind in kinds]
-            place.removed_units = len(removed_units(described))
-    return places, names
-
-
-def _out_of_service(transaction: Transaction, uuids: Iterable[str]) -> dict[str, Disabled]:
-    return {
-        name: disabled
-        for uuid in uuids
-        for name, disabled in transaction.rows.disabled_above(uuid, transaction.now).items()
-    }
-
-
-def _removed_units(rows: Rows, uuids: Iterable[str]) -> dict[str, tuple[RemovedUnit, ...]]:
-    return {
-        uuid: removed_of(
-            [(kind.resource_class, kind.body) for kind in rows.providers[uuid].kinds],
-            {unit for _, unit in rows.units_of.of(uuid)},
-        )
-        for uuid in uuids
-    }
-
-
-def _holders(rows: Rows, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:
-    """Return the consumers of inventories, also through shares, with what they use."""
-    holders: dict[Key, Iterable[tuple[str, int]]] = {}
-    for key in keys:
-        amounts: dict[str, int] = defaultdict(int, rows.consumers_of(key))
-        for source in rows.sharers.of(key):
-            factor = dict(rows.inventories[source].shares)[key]
-            for consumer, amount in rows.consumers_of(source):
-                amounts[consumer] += amount * factor
-        holders[key] = amounts.items()
-    return holders
-
-
-def _takers(rows: Rows, units: Collection[Unit]) -> dict[Unit, str]:
-    taken = {unit: rows.units.get(unit) for unit in units}
-    return {unit: row.consumer for unit, row in taken.items() if row is not None}

@@ -16,7 +16,6 @@ import pytest
 import sqlalchemy
 from sqlalchemy.pool import NullPool
 
-import resource_objects.providers.settle as settling
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend, statistics
 from resource_objects.backends.sql import claims, places, tables
@@ -30,14 +29,21 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    ConsumerRecord,
+    Key,
+    Operation,
+    Use,
+    Write,
+)
 from resource_objects.providers.provider import Share
-from resource_objects.providers.settle import settle
 from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
-from resource_objects.store import write
+from resource_objects.store import decide, write
 from resource_objects.store.definitions import DefinitionWork
+from resource_objects.store.rows import InventoryRow, Rows
 from resource_objects.testing.conformance import BackendConformance
 from resource_objects.testing.conformance.statistics import LOAD, STATE, UP
 from resource_objects.testing.conformance.suite import (
@@ -353,23 +359,23 @@ def test_the_kit_finds_what_is_broken(broken: type[MemoryBackend], found_by: str
     assert any(_fails(lambda: broken.open("memory://"), found_by) for _ in range(4))
 
 
-def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any) -> Any:
-    alone = {key: dataclasses.replace(place, shares=()) for key, place in places.items()}
-    return settle(orders, kept, alone, *rest, **more)
+def _without_shares(rows: Rows, key: Key) -> InventoryRow | None:
+    row = rows.inventories.get(key)
+    return None if row is None else dataclasses.replace(row, shares=())
 
 
 @pytest.mark.parametrize(
     ("module", "name", "instead", "found_by"),
     [
         (
-            settling,
-            "_groups_violated",
+            decide,
+            "_group_violations",
             lambda *_: [],
             "test_members_of_an_anti_affinity_group_are_at_different_hosts",
         ),
         (
-            settling,
-            "_groups_violated",
+            decide,
+            "_group_violations",
             lambda *_: [],
             "test_members_of_an_affinity_group_are_at_one_host",
         ),
@@ -380,12 +386,12 @@ def _without_shares(orders: Any, kept: Any, places: Any, *rest: Any, **more: Any
             "test_the_last_unit_can_be_allocated_and_no_more",
         ),
         (
-            write,
-            "_takers",
+            Rows,
+            "unit_consumers",
             lambda *_: {},
             "test_a_unit_is_allocated_to_one_consumer_whatever_its_class",
         ),
-        (write, "settle", _without_shares, "test_a_full_target_refuses"),
+        (Rows, "inventory", _without_shares, "test_a_full_target_refuses"),
         (
             DefinitionWork,
             "_at_generation",

@@ -18,7 +18,7 @@ from sqlalchemy import event
 
 from resource_objects import exceptions
 from resource_objects.backends.retries import Retries
-from resource_objects.backends.sql import backend, claims, feed, places, tables
+from resource_objects.backends.sql import backend, feed, places, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
@@ -34,8 +34,8 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
-from resource_objects.providers.settle import settle
 from resource_objects.providers.statistics import Statistic, StatisticFilter, StatisticsOrder
+from resource_objects.store.decide import decide
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.server_groups import make_group
 from resource_objects.testing.conformance.suite import (
@@ -359,9 +359,9 @@ def test_the_update_itself_keeps_limits(
     taken = tuple(Use(uuid, "VCPU", 3) for uuid in names.values())
 
     def unlimited(*args: Any, limits: Any, **more: Any) -> Any:
-        return settle(*args, **more)
+        return decide(*args, **more)
 
-    monkeypatch.setattr(claims, "settle", unlimited)
+    monkeypatch.setattr("resource_objects.backends.sql.backend.decide", unlimited)
     monkeypatch.setattr(ledger, "_retries", Retries(tries=1))
     for name in ("host0", "host149"):
         limits = {(uuid, "VCPU"): 3 + (there != name) for there, uuid in names.items()}

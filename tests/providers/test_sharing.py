@@ -10,10 +10,10 @@ from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.definition import DefinitionChanges, ShareRecord, diff
-from resource_objects.providers.dry_run import rehearse
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.provider import check_shares
+from resource_objects.store.dry_run import rehearse
 from resource_objects.testing.refusals import raises_code
 
 ROOTS = {"a": 1, "b": 1, "c": 1, "d": 2}

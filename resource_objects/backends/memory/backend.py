@@ -43,6 +43,7 @@ from resource_objects.providers.use_over_time import (
 )
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store import use_over_time
+from resource_objects.store.columns import columns_of, roots_of_all, with_present_use
 from resource_objects.store.rows import Rows
 from resource_objects.store.tables import Table
 from resource_objects.store.write import carry_out
@@ -104,13 +105,13 @@ class MemoryBackend(Backend):
         """Return all trees, or some (see the contract)."""
         with self._lock:
             rows = self._open()
-            roots = rows.roots(trees) if trees else reading.roots_of_all(rows)
-            return reading.columns_of(rows, roots, self._end_of_feed(), allocations)
+            roots = rows.roots(trees) if trees else roots_of_all(rows)
+            return columns_of(rows, roots, self._end_of_feed(), allocations)
 
     def read_again(self, before: Columns, *trees: str) -> Columns:
         """Return trees that were read before with their present use (see the contract)."""
         with self._lock:
-            columns = reading.with_present_use(self._open(), before)
+            columns = with_present_use(self._open(), before)
             return columns or self.read(*trees)
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
@@ -198,7 +199,7 @@ class MemoryBackend(Backend):
             if uuids is None:
                 return Changed(end, count, None)
             roots = {rows.root(uuid).uuid: None for uuid in uuids if uuid in rows.providers}
-            columns = reading.columns_of(rows, [rows.providers[root] for root in roots], end)
+            columns = columns_of(rows, [rows.providers[root] for root in roots], end)
             return Changed(end, count, columns)
 
     # --- the queue ---

@@ -1,29 +1,16 @@
-"""Columns, pages and totals of the rows in memory."""
+"""Pages and totals of the rows in memory."""
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
 import datetime
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from resource_objects import clock
-from resource_objects.providers.columns import (
-    AggregateColumns,
-    AllocationColumns,
-    Columns,
-    InventoryColumns,
-    KindColumns,
-    ProviderColumns,
-    ShareColumns,
-    TraitColumns,
-    UnitColumns,
-)
 from resource_objects.providers.disabled import TRAIT as DISABLED_TRAIT
-from resource_objects.providers.disabled import Disabled
-from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -41,135 +28,9 @@ from resource_objects.providers.selection import (
     totals_of,
 )
 from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.providers.settle import Place
-from resource_objects.resources.records import inventory_row
+from resource_objects.resources.records import InventoryRecord
+from resource_objects.store.columns import in_force, present_time
 from resource_objects.store.rows import ProviderRow, Rows
-
-
-def columns_of(
-    rows: Rows, roots: Iterable[ProviderRow], cursor: Cursor | None, allocations: bool = True
-) -> Columns:
-    """Return the trees of some roots. Cost: linear in what is returned.
-
-    :param allocations: whether to include allocations and units
-    """
-    trees = [
-        (rows.providers[uuid], root.number) for root in roots for uuid in rows.subtree(root.uuid)
-    ]
-    providers = [provider for provider, _ in trees]
-    allocating = providers if allocations else []
-    now = _now(rows)
-    return Columns(
-        ProviderColumns(*zip(*_provider_rows(rows, trees, now), strict=True)),
-        InventoryColumns(*zip(*_inventory_rows(rows, providers), strict=True)),
-        TraitColumns(*zip(*_name_rows((p.number, p.traits) for p in providers), strict=True)),
-        AllocationColumns(*zip(*_allocation_rows(rows, allocating), strict=True)),
-        AggregateColumns(
-            *zip(*_name_rows((p.number, p.aggregates) for p in providers), strict=True)
-        ),
-        ShareColumns(*zip(*_share_rows(rows, providers), strict=True)),
-        KindColumns(*zip(*_kind_rows(providers), strict=True)),
-        UnitColumns(*zip(*_unit_rows(rows, allocating), strict=True)),
-        cursor,
-        now,
-    )
-
-
-def roots_of_all(rows: Rows) -> list[ProviderRow]:
-    """Return the roots of all trees. Cost: linear in the providers."""
-    return [provider for provider in rows.providers.rows.values() if provider.parent_uuid is None]
-
-
-def with_present_use(rows: Rows, before: Columns) -> Columns | None:
-    """Return trees with their present use; None if the definition of a provider changed."""
-    given = before.providers
-    providers: list[ProviderRow] = []
-    for uuid, generation in zip(given.uuid, given.generation, strict=True):
-        provider = rows.providers.get(uuid)
-        if provider is None or provider.generation != generation:
-            return None
-        providers.append(provider)
-    inventories, now = rows.inventories.rows, _now(rows)
-    used = [inventories[p.uuid, name].record.used for p in providers for name in p.classes]
-    disabled = [_in_force(provider.disabled, now) for provider in providers]
-    return Columns(
-        given._replace(disabled=tuple(disabled)),
-        before.inventories._replace(used=tuple(used)),
-        before.traits,
-        aggregates=before.aggregates,
-        shares=before.shares,
-        kinds=before.kinds,
-        units=UnitColumns(*zip(*_unit_rows(rows, providers), strict=True)),
-        now=now,
-    )
-
-
-def _now(rows: Rows) -> datetime.datetime | None:
-    """Return the present time if anything is disabled: that can end by time."""
-    return clock.now() if rows.disabled.keys else None
-
-
-def _in_force(disabled: Disabled | None, now: datetime.datetime | None) -> Disabled | None:
-    """Return why a provider is disabled, None if that has ended."""
-    if disabled is None or now is None or disabled.ends_at <= now:
-        return None
-    return disabled
-
-
-def _provider_rows(
-    rows: Rows, trees: Iterable[tuple[ProviderRow, int]], now: datetime.datetime | None
-) -> Iterator[tuple[object, ...]]:
-    for provider, root in trees:
-        parent = provider.parent_uuid
-        yield (
-            provider.number,
-            provider.uuid,
-            provider.name,
-            None if parent is None else rows.providers[parent].number,
-            root,
-            provider.generation,
-            provider.reported_at,
-            provider.adopted_at,
-            _in_force(provider.disabled, now),
-        )
-
-
-def _inventory_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for provider in providers:
-        for name in provider.classes:
-            yield provider.number, *inventory_row(rows.inventories[provider.uuid, name].record)
-
-
-def _name_rows(names_of: Iterable[tuple[int, frozenset[str]]]) -> Iterator[tuple[int, str]]:
-    return ((number, name) for number, names in names_of for name in sorted(names))
-
-
-def _kind_rows(providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for provider in providers:
-        for kind in provider.kinds:
-            yield provider.number, kind.resource_class, kind.classes, kind.body
-
-
-def _allocation_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for provider in providers:
-        for name in provider.classes:
-            for consumer, amount in rows.consumers_of((provider.uuid, name)):
-                yield provider.number, name, consumer, amount
-
-
-def _share_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for provider in providers:
-        for name in provider.classes:
-            for (uuid, target), factor in rows.inventories[provider.uuid, name].shares:
-                yield provider.number, name, rows.providers[uuid].number, target, factor
-
-
-def _unit_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for provider in providers:
-        for key in rows.units_of.of(provider.uuid):
-            unit = rows.units[key]
-            yield provider.number, key[1], unit.resource_class, unit.consumer
-
 
 # --- pages and totals -----------------------------------------------------------------------------
 
@@ -187,16 +48,11 @@ def _root_of(rows: Rows) -> Callable[[str], str | None]:
     return root_of
 
 
-def _place_of(rows: Rows) -> Callable[[Key], Place | None]:
-    """Return a function that finds an inventory with its shares."""
-
-    def place_of(key: Key) -> Place | None:
-        inventory = rows.inventories.get(key)
-        if inventory is None:
-            return None
-        return Place(rows.providers[key[0]].name, inventory.record, inventory.shares)
-
-    return place_of
+def _inventory_of(
+    rows: Rows, key: Key
+) -> tuple[InventoryRecord, tuple[tuple[Key, int], ...]] | None:
+    inventory = rows.inventories.get(key)
+    return None if inventory is None else (inventory.record, inventory.shares)
 
 
 def page_of_providers(
@@ -205,13 +61,13 @@ def page_of_providers(
     """Return a page of providers. Cost: linear in the providers compared with the filter."""
     providers = _providers_to_compare(rows, wanted, after)
     rest = dataclasses.replace(wanted, trees=None)
-    now = _now(rows)
+    now = present_time(rows)
     page: list[ListedProvider] = []
     while len(page) < limit:
         batch = [_listed(rows, one, now) for one in itertools.islice(providers, _BATCH)]
         if not batch:
             break
-        page += select_providers(batch, rest, _place_of(rows))
+        page += select_providers(batch, rest, functools.partial(_inventory_of, rows))
     return tuple(page[:limit])
 
 
@@ -261,7 +117,7 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
         provider.adopted_at,
         provider.writes + sum(inventory.writes for inventory in inventories),
         provider.definition_writes,
-        _in_force(provider.disabled, now),
+        in_force(provider.disabled, now),
     )
 
 

@@ -1,6 +1,6 @@
 """Orders of consumers as Placement's requests: ``PUT /allocations`` for one, ``POST`` for several.
 
-What orders come to is settled as everywhere (:func:`~resource_objects.providers.settle.settle`),
+What orders come to is settled as everywhere (:func:`~resource_objects.store.decide.decide`),
 with the inventories taken on trust: Placement decides whether they give it, in its one transaction.
 If it refuses, the inventories are read and the same function says why, with who holds what.
 
@@ -32,9 +32,10 @@ from resource_objects.providers.abilities import Ability
 from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Key, Use
-from resource_objects.providers.settle import Place, Settled, Settlement, keys_of, settle
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.records import InventoryRecord
+from resource_objects.store.decide import ConsumerEffect, Effects, OrderRows, decide, keys_of
+from resource_objects.store.rows import InventoryRow
 
 _NO_TYPE = CONSUMER_TYPES - 1
 _TYPE = re.compile("[A-Z0-9_]{1,255}")
@@ -55,7 +56,7 @@ class Settling:
 
     orders: tuple[ConsumerOrder, ...]
     kept: Mapping[str, ConsumerRecord]
-    settlement: Settlement
+    effects: Effects
     bodies: Mapping[str, dict[str, Any]]
     minor: int
     defined: Mapping[str, ProviderDefinition] = FrozenDict()
@@ -73,7 +74,7 @@ class Settling:
                 writes=(0 if one.kept is None else one.kept.generation) + 1,
                 request=None,
             )
-            for one in self.settlement.consumers
+            for one in self.effects.consumers
         )
 
     @property
@@ -176,7 +177,7 @@ class Allocations:
         :param defined: providers as the same write defines them, by uuid
         :raises NotSupported: if one gets a type where another one has none
         :raises InvalidInput: for an amount of more than 31 bits
-        :raises ResourceObjectsError: as ``settle``, for what is not about room
+        :raises ResourceObjectsError: as ``decide``, for what is not about room
         """
         named = tuple(
             dataclasses.replace(order, uuid=self._consumers.uuid(order.consumer))
@@ -187,18 +188,18 @@ class Allocations:
         names = self._names({key[0] for key in keys} - defined.keys())
         names |= {uuid: one.name for uuid, one in defined.items()}
         trusted = {
-            key: Place(names[key[0]], InventoryRecord(key[1], *_TRUSTED_FIGURES))
+            key: InventoryRow(InventoryRecord(key[1], *_TRUSTED_FIGURES))
             for key in keys
             if key[0] in names
         }
-        settlement = _settled(named, kept, trusted, names)
-        for use in (use for one in settlement.consumers for use in one.claim.held):
+        effects = decide(_Rows(kept, trusted, names), named, clock.now())
+        for use in (use for one in effects.consumers for use in one.claim.held):
             if use.amount > words.MOST:
                 expected = f"at most {words.MOST}, for Placement"
                 raise exceptions.InvalidInput(
                     "amount", f"use of {use.resource_class}", use.amount, expected
                 )
-        return Settling(named, kept, settlement, *self._bodies(settlement.consumers), defined)
+        return Settling(named, kept, effects, *self._bodies(effects.consumers), defined)
 
     def carry_out(self, orders: Sequence[ConsumerOrder]) -> Settling:
         """Settle orders and write what they come to; again, if somebody wrote their consumers.
@@ -242,7 +243,7 @@ class Allocations:
         else:
             self.send(settling, "POST", "/allocations", settling.bodies)
 
-    def _bodies(self, consumers: Sequence[Settled]) -> tuple[dict[str, dict[str, Any]], int]:
+    def _bodies(self, consumers: Sequence[ConsumerEffect]) -> tuple[dict[str, dict[str, Any]], int]:
         """Return what is said of each consumer, by uuid, and by which microversion.
 
         From 1.38 on a type has to be said of each, and none is no type; before, each keeps the one
@@ -315,14 +316,14 @@ class Allocations:
             either: it may have been done, and must not be done again
         """
         try:
-            now = self.held_by(one.claim.consumer for one in settling.settlement.consumers)
+            now = self.held_by(one.claim.consumer for one in settling.effects.consumers)
         except exceptions.LedgerError as error:
             said = f"whether it was written is not known: {lost.detail}"
             raise exceptions.LostConnection(self._client.where, said) from error
         done = [_same(now.get(record.consumer), record) for record in settling.records]
         if all(done):
             return True
-        for one in settling.settlement.consumers:
+        for one in settling.effects.consumers:
             before, is_now = one.kept, now.get(one.claim.consumer)
             if (before and before.generation) == (is_now and is_now.generation):
                 return False
@@ -335,7 +336,7 @@ class Allocations:
         Whoever wrote nothing for a consumer that held nothing leaves one behind at generation 0,
         which no reading shows and at which every claim is refused.
         """
-        new = [one.claim for one in settling.settlement.consumers if one.kept is None]
+        new = [one.claim for one in settling.effects.consumers if one.kept is None]
         now = self.held_by(one.consumer for one in new)
         left = [one.uuid for one in new if one.consumer not in now]
         for uuid in left:
@@ -371,18 +372,18 @@ class Allocations:
             for one in rows
             for name in {name for held in one.held.values() for name in held}
         }
-        _settled(orders, kept, places, names, holders)
+        decide(_Rows(kept, places, names, holders), orders, clock.now())
         if "constraints" in answer.detail:  # which bind there what does not grow, too
             reasons = [
                 reason
-                for one in settling.settlement.consumers
+                for one in settling.effects.consumers
                 for use in one.claim.held
                 if use.key in places and not one.is_gone
-                for reason in _against_rules(places[use.key], use.amount)
+                for reason in _against_rules(places[use.key], use.amount, use.provider)
             ]
             if reasons:
                 raise CapacityException(reasons)
-        elif "capacity" in answer.detail and (over := list(_over_floats(settling, places))):
+        elif "capacity" in answer.detail and (over := list(_over_floats(settling, places, names))):
             raise CapacityException(over)
         refused = exceptions.LedgerError(
             "request", self._client.where, f"{answer.status}: {answer.detail}"
@@ -391,7 +392,7 @@ class Allocations:
 
     def _refuse_consumers(self, settling: Settling, answer: Answer) -> NoReturn:
         now = self.held_by(order.consumer for order in settling.orders)
-        for one in settling.settlement.consumers:
+        for one in settling.effects.consumers:
             name, is_now = one.claim.consumer, now.get(one.claim.consumer)
             if one.kept is None and is_now is not None:
                 raise exceptions.AlreadyExists("consumer", name)
@@ -412,39 +413,47 @@ class Allocations:
 _TRUSTED_FIGURES = (_TRUSTED, 0, 1, None, 1, 1_000_000, _TRUSTED)
 
 
-def _places(rows: Iterable[Read], defined: Mapping[str, ProviderDefinition]) -> dict[Key, Place]:
+def _places(
+    rows: Iterable[Read], defined: Mapping[str, ProviderDefinition]
+) -> dict[Key, InventoryRow]:
     """Return the inventories of providers, as the same write defines them where it does.
 
     What it takes away is there until the orders are carried out.
     """
-    found: dict[Key, Place] = {}
+    found: dict[Key, InventoryRow] = {}
     for one in rows:
         told, own = one.told, defined.get(one.told.uuid)
         used = {record.resource_class: record.used for record in one.records}
         for record in (*one.records, *(() if own is None else own.inventories)):
             kept = record.using(used.get(record.resource_class, 0))
-            found[told.uuid, record.resource_class] = Place(told.name, kept)
+            found[told.uuid, record.resource_class] = InventoryRow(kept)
     return found
 
 
-def _settled(
-    orders: Sequence[ConsumerOrder],
-    kept: Mapping[str, ConsumerRecord],
-    places: Mapping[Key, Place],
-    names: Mapping[str, str],
-    holders: Mapping[Key, Iterable[tuple[str, int]]] | None = None,
-) -> Settlement:
-    return settle(
-        orders,
-        kept,
-        places,
-        names,
-        clock.now(),
-        holders=lambda keys: {key: (holders or {}).get(key, ()) for key in keys},
-        takers=lambda units: {},
-        out_of_service=lambda uuids: {},
-        removed_units=lambda uuids: {},
-    )
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rows(OrderRows):
+    """The rows that orders are about; Placement has no units and no server groups."""
+
+    kept: Mapping[str, ConsumerRecord]
+    inventories: Mapping[Key, InventoryRow]
+    names: Mapping[str, str]
+    users: Mapping[Key, Iterable[tuple[str, int]]] = FrozenDict()
+
+    def consumer(self, name: str) -> ConsumerRecord | None:
+        """Return a consumer."""
+        return self.kept.get(name)
+
+    def inventory(self, key: Key) -> InventoryRow | None:
+        """Return an inventory."""
+        return self.inventories.get(key)
+
+    def provider_name(self, uuid: str) -> str | None:
+        """Return the name of a provider."""
+        return self.names.get(uuid)
+
+    def users_of(self, keys: Collection[Key]) -> Mapping[Key, Iterable[tuple[str, int]]]:
+        """Return the consumers that use inventories, with their amounts."""
+        return self.users
 
 
 #: What a consumer holds of which provider, its generation, project, user and type.
@@ -489,19 +498,20 @@ def _known_by(record: ConsumerRecord) -> tuple[Any, ...]:
     return record.generation, _by_provider(record.held), *said
 
 
-def _against_rules(place: Place, amount: int) -> Iterator[Reason]:
-    emptied = dataclasses.replace(place.record, used=0)
-    for reason in decision.refusals(emptied, amount, place.provider):
+def _against_rules(row: InventoryRow, amount: int, where: str) -> Iterator[Reason]:
+    for reason in decision.refusals(row.record.using(0), amount, where):
         if reason.rule in UNIT_RULES:
             yield reason
 
 
-def _over_floats(settling: Settling, places: Mapping[Key, Place]) -> Iterator[Reason]:
+def _over_floats(
+    settling: Settling, places: Mapping[Key, InventoryRow], names: Mapping[str, str]
+) -> Iterator[Reason]:
     """Yield what is above a capacity as Placement counts it: as a product of floats.
 
     100 * 1.15 is 114.99999999999999 there, so the 115th is not to be had.
     """
-    for key, net in settling.settlement.nets.items():
+    for key, net in settling.effects.nets.items():
         if key in places and net > 0:
             record = places[key].record
             ratio = record.ratio_millionths / 1_000_000
@@ -513,7 +523,7 @@ def _over_floats(settling: Settling, places: Mapping[Key, Place]) -> Iterator[Re
                     capacity,
                     record.used,
                     resource=key[1],
-                    where=places[key].provider,
+                    where=names[key[0]],
                 )
 
 

@@ -33,7 +33,6 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import (
     ConsumerRecord,
-    Key,
     NameKind,
     Operation,
     Outcome,
@@ -42,7 +41,6 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.selection import select_consumers, select_providers, totals_of
 from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.providers.settle import Place
 from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
@@ -156,15 +154,8 @@ class PlacementBackend(Backend):
             self._aggregates.uuid(name)  # so that it is known by its name
         keys = wanted.uuids or wanted.names or wanted.trees
         rows = picture.rows(self._found(keys if keys and len(keys) <= FEW_TREES else None))
-        records = {
-            (row.uuid, one.resource_class): (row.name, one) for row in rows for one in row.records
-        }
-
-        def place_of(key: Key) -> Place | None:
-            found = records.get(key)
-            return None if found is None else Place(*found)
-
-        found = (one for one in select_providers(rows, wanted, place_of) if one.number > after)
+        records = {(row.uuid, one.resource_class): (one, ()) for row in rows for one in row.records}
+        found = (one for one in select_providers(rows, wanted, records.get) if one.number > after)
         return tuple(sorted(found, key=lambda one: one.number)[:limit])
 
     def list_consumers(

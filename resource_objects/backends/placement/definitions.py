@@ -352,7 +352,7 @@ class Definitions:
         self, changes: DefinitionChanges, told: Mapping[str, Told], settling: Settling | None
     ) -> None:
         """Refuse to take away what is used, where nobody gives it back in the same write."""
-        nets = {} if settling is None else settling.settlement.nets
+        nets = {} if settling is None else settling.effects.nets
         going = [one.uuid for one in changes.removals]
         fewer = {
             one.definition.uuid: one for one in changes.updates if one.removed or one.expected_use

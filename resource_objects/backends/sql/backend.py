@@ -30,7 +30,6 @@ from resource_objects.backends.sql import (
     use_over_time,
     waiters,
 )
-from resource_objects.backends.sql.claims import decide
 from resource_objects.backends.sql.consumers import ConsumerRow, held_by
 from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.errors import duplicated
@@ -70,7 +69,6 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.providers.settle import Settled, Settlement, keys_of
 from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsByProvider,
@@ -84,6 +82,7 @@ from resource_objects.providers.use_over_time import (
     turns_of,
 )
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
+from resource_objects.store.decide import ConsumerEffect, Effects, decide, keys_of
 
 T = TypeVar("T")
 
@@ -624,27 +623,29 @@ def _carry_out(
     kept: dict[str, ConsumerRow] = {}
     if not _is_one_claim(write):
         kept = consumers.find_consumers(connection, [order.consumer for order in write.orders], at)
-    settlement = _settlement(connection, write, kept, at, now, number)
+    effects = _effects(connection, write, kept, at, now, number)
     assert at.now is not None, "it is read with the places"
     operations.record_operation(connection, write, number, at.now)
-    nets = _nets(settlement, at)
+    nets = {at.by_key[key].inventory_id: net for key, net in effects.nets.items()}
+    locked = claims.LockedRows(connection, {}, at)
+    counted = {at.by_key[key].inventory_id for key in effects.counted(locked)}
     if nets and any(order.adopts for order in write.orders):
-        places.change_used(connection, nets, _counted(settlement, at), adopts=True)
+        places.change_used(connection, nets, counted, adopts=True)
     elif nets:
         bounds = _bounds(write, nets, at) if write.limits else None
-        places.change_used(connection, nets, _counted(settlement, at), bounds=bounds)
-    numbers = claims.put(connection, settlement.consumers, kept, at, number)
+        places.change_used(connection, nets, counted, bounds=bounds)
+    numbers = claims.put(connection, effects.consumers, kept, at, number)
     if records_use:
-        use_over_time.record(connection, settlement.consumers, kept, numbers, at, number)
-    for uuid in settlement.overridden:
+        use_over_time.record(connection, effects.consumers, kept, numbers, at, number)
+    for uuid in effects.overridden:
         told.override(uuid, at.roots[uuid])
-    for order, settled in zip(write.orders, settlement.consumers, strict=True):
+    for order, settled in zip(write.orders, effects.consumers, strict=True):
         _tell(order, settled, numbers[settled.claim.consumer], at, told)
-    return tuple([one.claim.written(number) for one in settlement.consumers])
+    return tuple([one.claim.written(number) for one in effects.consumers])
 
 
 def _tell(
-    order: ConsumerOrder, settled: Settled, number: int, at: Places, told: feed.FeedRows
+    order: ConsumerOrder, settled: ConsumerEffect, number: int, at: Places, told: feed.FeedRows
 ) -> None:
     """Tell the trees of what a consumer holds what changed for it."""
     for change in settled.changes:
@@ -688,14 +689,14 @@ def _is_alone(write: Write) -> bool:
 # --- what it comes to ---
 
 
-def _settlement(
+def _effects(
     connection: Connection,
     write: Write,
     kept: Mapping[str, ConsumerRow],
     at: Places,
     now: datetime.datetime | None,
     number: int,
-) -> Settlement:
+) -> Effects:
     """Lock the inventories concerned and decide."""
     records = {name: one.record for name, one in kept.items()}
     keys = keys_of(write.orders, records)
@@ -709,7 +710,8 @@ def _settlement(
     if now is None:  # else it was looked at before definitions were
         _check_age(connection, write, at.now)
     try:
-        return decide(connection, write.orders, records, at, at.now, write.limits, number)
+        rows = claims.LockedRows(connection, records, at, number)
+        return decide(rows, write.orders, at.now, limits=write.limits)
     except exceptions.ResourceObjectsError:
         _check_consumers(connection, write, kept)
         raise
@@ -727,30 +729,6 @@ def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, Co
         raise Transient(
             exceptions.DatabaseError("busy", names[0], "somebody else changes it all the time")
         )
-
-
-def _nets(settlement: Settlement, at: Places) -> dict[int, int]:
-    """Return the net change of each inventory that is written, by number.
-
-    It may be 0, where consumers change places or hold what they held: a write too, and counted.
-    """
-    found: dict[int, int] = {}
-    for settled in settlement.consumers:
-        for change in settled.changes:
-            place = at.by_key[change.key]
-            found[place.inventory_id] = settlement.nets.get(change.key, 0)
-            for key, _ in place.shares:
-                found[at.by_key[key].inventory_id] = settlement.nets.get(key, 0)
-        for stated in settled.stated:
-            place = at.by_key[stated]
-            for key in (stated, *(key for key, _ in place.shares)):
-                found[at.by_key[key].inventory_id] = settlement.nets.get(key, 0)
-    return found
-
-
-def _counted(settlement: Settlement, at: Places) -> set[int]:
-    """Return the numbers of the inventories at which a write is counted."""
-    return {at.by_key[key].inventory_id for key in settlement.counted(at.by_key)}
 
 
 def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]:

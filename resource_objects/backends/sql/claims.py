@@ -1,7 +1,7 @@
 """Orders carried out: what consumers then hold is decided and written.
 
 Inventories are found and locked first (``places``), consumers were read (``consumers``); what is
-decided on them is ``settle``'s. Every function takes any number of consumers, with a number of
+decided on them is ``decide``'s. Every function takes any number of consumers, with a number of
 statements that does not depend on it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -18,7 +18,7 @@ from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, places, server_groups, statements, tables
 from resource_objects.backends.sql.consumers import ConsumerRow
-from resource_objects.backends.sql.places import Places
+from resource_objects.backends.sql.places import Found, Places
 from resource_objects.backends.sql.statements import (
     SQL,
     Insert,
@@ -26,38 +26,78 @@ from resource_objects.backends.sql.statements import (
     draw_number,
     moment,
 )
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, StoredRequest, Totals
-from resource_objects.providers.settle import Settled, Settlement, settle
+from resource_objects.providers.disabled import Disabled, RemovedUnit
+from resource_objects.providers.orders import ConsumerRecord, Key, StoredRequest
+from resource_objects.store.decide import (
+    ConsumerEffect,
+    GroupMembers,
+    OrderRows,
+    Service,
+    Unit,
+)
 
 # --- what it comes to ---
 
 
-def decide(
-    connection: Connection,
-    orders: Sequence[ConsumerOrder],
-    kept: Mapping[str, ConsumerRecord],
-    at: Places,
-    now: datetime.datetime,
-    limits: Totals,
-    number: int,
-) -> Settlement:
-    """Return what orders come to, or raise (see ``settle``).
+class LockedRows(OrderRows):
+    """The rows that orders are about, locked; the rest is read if a rule asks for it.
 
+    :param consumers: the records of the consumers that exist, by name
     :param number: of the operation
     """
-    return settle(
-        orders,
-        kept,
-        at.by_key,
-        at.names,
-        now,
-        holders=lambda keys: places.holders(connection, at, keys),
-        takers=lambda wanted: places.takers(connection, wanted),
-        out_of_service=lambda uuids: disabled.out_of_service(connection, uuids, now),
-        removed_units=lambda uuids: disabled.removed_units_of(connection, uuids),
-        groups=lambda names, uuids: server_groups.places_of(connection, names, uuids, number),
-        limits=limits,
-    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        consumers: Mapping[str, ConsumerRecord],
+        at: Places,
+        number: int = 0,
+    ) -> None:
+        self._connection = connection
+        self._consumers = consumers
+        self._at = at
+        self._number = number
+        self._service = {
+            key[0]: Service(found.disabled_until, found.removed_units)
+            for key, found in at.by_key.items()
+            if found.disabled_until is not None or found.removed_units
+        }
+
+    def consumer(self, name: str) -> ConsumerRecord | None:
+        """Return a consumer."""
+        return self._consumers.get(name)
+
+    def inventory(self, key: Key) -> Found | None:
+        """Return a locked inventory."""
+        return self._at.by_key.get(key)
+
+    def provider_name(self, uuid: str) -> str | None:
+        """Return the name of a provider."""
+        return self._at.names.get(uuid)
+
+    def service(self, uuid: str) -> Service | None:
+        """Return until when a provider is disabled, and how many of its units were removed."""
+        return self._service.get(uuid)
+
+    def users_of(self, keys: Collection[Key]) -> dict[Key, list[tuple[str, int]]]:
+        """Return the largest consumers of inventories."""
+        return places.holders(self._connection, self._at, keys)
+
+    def unit_consumers(self, units: Collection[Unit]) -> dict[Unit, str]:
+        """Return the consumers of those units that are allocated."""
+        return places.takers(self._connection, units)
+
+    def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
+        """Return why providers or their ancestors are disabled, by name."""
+        return disabled.out_of_service(self._connection, uuids, now)
+
+    def removed_units_of(self, uuids: Collection[str]) -> dict[str, tuple[RemovedUnit, ...]]:
+        """Return the units that were removed while allocated, by provider."""
+        return disabled.removed_units_of(self._connection, uuids)
+
+    def group_members(self, names: Collection[str], uuids: Collection[str]) -> GroupMembers:
+        """Lock server groups, give them the generation of the write, and return their members."""
+        return server_groups.members_of(self._connection, names, uuids, self._number)
 
 
 # --- consumers ---
@@ -159,7 +199,7 @@ def forget_consumers(connection: Connection, gone: Sequence[ConsumerRow], number
 
 def put(
     connection: Connection,
-    settled: Sequence[Settled],
+    settled: Sequence[ConsumerEffect],
     kept: Mapping[str, ConsumerRow],
     at: Places,
     number: int,
@@ -171,7 +211,7 @@ def put(
     work = Work(at)
     gone: list[ConsumerRow] = []
     stays: list[tuple[ConsumerRow, ConsumerRecord]] = []
-    new: list[Settled] = []
+    new: list[ConsumerEffect] = []
     for one in settled:
         consumer = kept.get(one.claim.consumer)
         if consumer is None:
@@ -223,7 +263,7 @@ class Work:
         self._emptied: list[dict[str, Any]] = []  # units given back
         self._taken: list[tuple[int, str, int, int]] = []
 
-    def add(self, settled: Settled, kept: ConsumerRow | None, consumer: int) -> None:
+    def add(self, settled: ConsumerEffect, kept: ConsumerRow | None, consumer: int) -> None:
         """Take note of what changes for a consumer that stays or is new."""
         last = (
             0 if kept is None else max((one.position for one in kept.holdings.values()), default=0)

@@ -28,8 +28,8 @@ from resource_objects.backends.sql.statements import (
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import decision
 from resource_objects.providers.orders import Key
-from resource_objects.providers.settle import Place, Unit
 from resource_objects.resources.records import InventoryRecord
+from resource_objects.store.decide import Unit
 
 _FIGURES = """i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.ratio_millionths,
  i.capacity, i.used"""
@@ -87,9 +87,14 @@ MOST_CHANGES = 128
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Found(Place):
-    """One inventory as kept, with the numbers of its row, provider and class."""
+class Found:
+    """A stored inventory, with the numbers of its row, provider and class."""
 
+    provider: str  #: its name
+    record: InventoryRecord
+    shares: tuple[tuple[Key, int], ...] = ()
+    disabled_until: datetime.datetime | None = None
+    removed_units: int = 0
     key: Key
     inventory_id: int
     provider_id: int

@@ -20,7 +20,7 @@ from resource_objects.backends.sql.statements import SQL, Insert, chunks
 from resource_objects.providers.orders import GroupChange, new_id
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.providers.settle import GroupPlaces
+from resource_objects.store.decide import GroupMembers
 
 _groups = tables.server_groups.c
 _consumers = tables.consumers.c
@@ -51,9 +51,9 @@ _REMOVE = SQL("DELETE FROM server_groups WHERE id IN :ids*")
 _MAKE = Insert(tables.server_groups, *("name", "policy", "max_per_host", "uuid", "generation"))
 
 
-def places_of(
+def members_of(
     connection: Connection, names: Collection[str], uuids: Collection[str], number: int
-) -> GroupPlaces:
+) -> GroupMembers:
     """Lock server groups, count them up, and return where their members are.
 
     Cost: a statement to lock and one to count up, and two to read, where one of them is strict.
@@ -77,7 +77,7 @@ def places_of(
         host_of.update(_HOSTS.rows(connection, uuids=part))
     for some in chunks(sorted(ids)):
         _COUNT_UP.run(connection, now=number, ids=some)
-    return GroupPlaces(found, members, host_of)
+    return GroupMembers(found, members, host_of)
 
 
 def change_groups(connection: Connection, changes: Iterable[GroupChange], number: int) -> None:

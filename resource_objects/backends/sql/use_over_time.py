@@ -45,18 +45,18 @@ from resource_objects.backends.sql.statements import (
     plain,
     refuse_too_many,
 )
-from resource_objects.providers.settle import Settled
 from resource_objects.providers.use_over_time import (
     UseBy,
     UseFilter,
     UseRecording,
     UseReport,
     by_class,
-    is_changed,
     report,
     span,
     used_by,
 )
+from resource_objects.store.decide import ConsumerEffect
+from resource_objects.store.use_over_time import is_changed
 
 _intervals = tables.use_intervals.c
 _info = tables.ledger_info.c
@@ -124,7 +124,7 @@ _OPEN = Sized(
 
 def record(
     connection: Connection,
-    settled: Iterable[Settled],
+    settled: Iterable[ConsumerEffect],
     kept: Mapping[str, ConsumerRow],
     numbers: Mapping[str, int],
     at: Places,
@@ -165,7 +165,7 @@ def record(
 _Wanted = tuple[str, str | None, str | None, int]
 
 
-def _wanted(settled: Settled, kept: ConsumerRow | None, at: Places) -> dict[int, _Wanted]:
+def _wanted(settled: ConsumerEffect, kept: ConsumerRow | None, at: Places) -> dict[int, _Wanted]:
     """Return what a consumer uses from now on, by the numbers of classes."""
     claim = settled.claim
     found: dict[str, int] = {}

@@ -1,0 +1,224 @@
+"""Rows as columns, and columns as rows."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from resource_objects import clock
+from resource_objects.providers.columns import (
+    AggregateColumns,
+    AllocationColumns,
+    Columns,
+    InventoryColumns,
+    KindColumns,
+    ProviderColumns,
+    ShareColumns,
+    TraitColumns,
+    UnitColumns,
+)
+from resource_objects.providers.disabled import Disabled
+from resource_objects.providers.feed import Cursor
+from resource_objects.providers.listing import ListedName
+from resource_objects.providers.orders import ConsumerRecord, Key, NameKind
+from resource_objects.providers.row_diff import stored_definitions
+from resource_objects.resources.records import inventory_row
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, UnitRow
+
+
+def columns_of(
+    rows: Rows,
+    roots: Iterable[ProviderRow],
+    cursor: Cursor | None,
+    allocations: bool = True,
+    now: datetime.datetime | None = None,
+) -> Columns:
+    """Return the trees of some roots. Cost: linear in what is returned.
+
+    :param allocations: whether to include allocations and units
+    :param now: the time of the rows; None: the present time, if anything is disabled
+    """
+    trees = [
+        (rows.providers[uuid], root.number) for root in roots for uuid in rows.subtree(root.uuid)
+    ]
+    providers = [provider for provider, _ in trees]
+    allocating = providers if allocations else []
+    now = now or present_time(rows)
+    return Columns(
+        ProviderColumns(*zip(*_provider_rows(rows, trees, now), strict=True)),
+        InventoryColumns(*zip(*_inventory_rows(rows, providers), strict=True)),
+        TraitColumns(*zip(*_name_rows((p.number, p.traits) for p in providers), strict=True)),
+        AllocationColumns(*zip(*_allocation_rows(rows, allocating), strict=True)),
+        AggregateColumns(
+            *zip(*_name_rows((p.number, p.aggregates) for p in providers), strict=True)
+        ),
+        ShareColumns(*zip(*_share_rows(rows, providers), strict=True)),
+        KindColumns(*zip(*_kind_rows(providers), strict=True)),
+        UnitColumns(*zip(*_unit_rows(rows, allocating), strict=True)),
+        cursor,
+        now,
+    )
+
+
+def roots_of_all(rows: Rows) -> list[ProviderRow]:
+    """Return the roots of all trees. Cost: linear in the providers."""
+    return [provider for provider in rows.providers.rows.values() if provider.parent_uuid is None]
+
+
+def with_present_use(rows: Rows, before: Columns) -> Columns | None:
+    """Return trees with their present use; None if the definition of a provider changed."""
+    given = before.providers
+    providers: list[ProviderRow] = []
+    for uuid, generation in zip(given.uuid, given.generation, strict=True):
+        provider = rows.providers.get(uuid)
+        if provider is None or provider.generation != generation:
+            return None
+        providers.append(provider)
+    inventories, now = rows.inventories.rows, present_time(rows)
+    used = [inventories[p.uuid, name].record.used for p in providers for name in p.classes]
+    disabled = [in_force(provider.disabled, now) for provider in providers]
+    return Columns(
+        given._replace(disabled=tuple(disabled)),
+        before.inventories._replace(used=tuple(used)),
+        before.traits,
+        aggregates=before.aggregates,
+        shares=before.shares,
+        kinds=before.kinds,
+        units=UnitColumns(*zip(*_unit_rows(rows, providers), strict=True)),
+        now=now,
+    )
+
+
+def present_time(rows: Rows) -> datetime.datetime | None:
+    """Return the present time if anything is disabled: that can end by time."""
+    return clock.now() if rows.disabled.keys else None
+
+
+def in_force(disabled: Disabled | None, now: datetime.datetime | None) -> Disabled | None:
+    """Return why a provider is disabled, None if that has ended."""
+    if disabled is None or now is None or disabled.ends_at <= now:
+        return None
+    return disabled
+
+
+def _provider_rows(
+    rows: Rows, trees: Iterable[tuple[ProviderRow, int]], now: datetime.datetime | None
+) -> Iterator[tuple[object, ...]]:
+    for provider, root in trees:
+        parent = provider.parent_uuid
+        yield (
+            provider.number,
+            provider.uuid,
+            provider.name,
+            None if parent is None else rows.providers[parent].number,
+            root,
+            provider.generation,
+            provider.reported_at,
+            provider.adopted_at,
+            in_force(provider.disabled, now),
+        )
+
+
+def _inventory_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for name in provider.classes:
+            yield provider.number, *inventory_row(rows.inventories[provider.uuid, name].record)
+
+
+def _name_rows(names_of: Iterable[tuple[int, frozenset[str]]]) -> Iterator[tuple[int, str]]:
+    return ((number, name) for number, names in names_of for name in sorted(names))
+
+
+def _kind_rows(providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for kind in provider.kinds:
+            yield provider.number, kind.resource_class, kind.classes, kind.body
+
+
+def _allocation_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for name in provider.classes:
+            for consumer, amount in rows.consumers_of((provider.uuid, name)):
+                yield provider.number, name, consumer, amount
+
+
+def _share_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for name in provider.classes:
+            for (uuid, target), factor in rows.inventories[provider.uuid, name].shares:
+                yield provider.number, name, rows.providers[uuid].number, target, factor
+
+
+def _unit_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
+    for provider in providers:
+        for key in rows.units_of.of(provider.uuid):
+            unit = rows.units[key]
+            yield provider.number, key[1], unit.resource_class, unit.consumer
+
+
+# --- columns as rows ------------------------------------------------------------------------------
+
+
+def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = None) -> Rows:
+    """Return the rows of some trees, to carry out a write on them. Cost: linear in the columns.
+
+    They have no server groups and no feed. Removed providers that were disabled are not in columns
+    either: a provider that is created again is enabled.
+
+    :param consumers: the records of consumers, by name; others have allocations only
+    """
+    rows = Rows()
+    rows.has_groups = False
+    given = columns.providers
+    numbers = dict(zip(given.uuid, given.provider_id, strict=True))
+    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    rows.provider_numbers = itertools.count(max(uuid_of, default=0) + 1)
+    direct: dict[Key, int] = defaultdict(int)
+    for number, name, consumer, amount in zip(*columns.allocations, strict=True):
+        key = uuid_of[number], name
+        direct[key] += amount
+        rows.allocations.change((*key, consumer), None, amount)
+    for number, unit, name, consumer in zip(*columns.units, strict=True):
+        rows.units.change((uuid_of[number], unit), None, UnitRow(consumer, name))
+    places = zip(columns.inventories.provider_id, columns.inventories.resource_class, strict=True)
+    used = dict(zip(places, columns.inventories.used, strict=True))
+    at = dict(zip(given.uuid, zip(given.reported_at, given.adopted_at, strict=True), strict=True))
+    for uuid, stored in stored_definitions(columns).items():
+        definition, number = stored.definition, numbers[uuid]
+        provider = ProviderRow(
+            number,
+            uuid,
+            definition.name,
+            definition.parent_uuid,
+            definition.traits,
+            definition.aggregates or frozenset(),
+            tuple(record.resource_class for record in definition.inventories),
+            definition.kinds,
+            stored.generation,
+            *at[uuid],
+            disabled=columns.disabled.get(number),
+        )
+        rows.providers.change(uuid, None, provider)
+        shares: dict[str, list[tuple[Key, int]]] = defaultdict(list)
+        for share in definition.shares:
+            target = share.of_uuid, share.of_class
+            shares[share.resource_class].append((target, share.factor))
+        for record in definition.inventories:
+            name = record.resource_class
+            row = InventoryRow(
+                record.using(used[number, name]), direct[uuid, name], 0, tuple(shares[name])
+            )
+            rows.inventories.change((uuid, name), None, row)
+    for consumer, found in (consumers or {}).items():
+        rows.consumers.change(consumer, None, found)
+    _add_names(rows, NameKind.RESOURCE_CLASS, columns.inventories.resource_class)
+    _add_names(rows, NameKind.TRAIT, columns.traits.trait)
+    _add_names(rows, NameKind.AGGREGATE, columns.aggregates.aggregate)
+    return rows
+
+
+def _add_names(rows: Rows, kind: NameKind, names: Iterable[str]) -> None:
+    for name in {*names}:
+        rows.names.change((kind, name), None, ListedName(0, name))

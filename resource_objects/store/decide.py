@@ -1,0 +1,856 @@
+"""The rules of orders: what a write allocates and releases, or every reason to refuse it. Pure.
+
+:func:`decide` reads the rows that orders are about through :class:`OrderRows` and changes nothing.
+Every backend, a dry run and a scenario ask it, so they cannot differ in what they allow. A backend
+locks the rows before, and writes the :class:`Effects` after.
+
+Rules, in the order in which they are checked:
+
+1. A consumer releases at most what is allocated to it.
+2. An allocation needs an inventory.
+3. The unit rules of an inventory bind the whole amount that one consumer has there afterwards, if
+   the amount grows. They do not bind an amount that another consumer of the same write had there
+   before: a move leaves it to the migration and a revert restores it, also where the rules of the
+   host are tighter by now.
+4. ``used`` of an inventory is the sum of the allocations there and of those that share it, times
+   their factors. The net change of all orders together does not raise it above the capacity, so two
+   consumers can exchange full inventories; nor above a limit of the write, whatever the capacity.
+5. A unit is allocated to one consumer.
+6. Nothing more is allocated of a disabled provider than before, also through shares, and no free
+   unit of it, unless the order ignores that. A unit that was removed from the host is not allocated
+   once it is free, and is no part of the capacity that rule 4 compares with.
+7. A consumer that joins a server group with a strict policy, or is in one and allocates on another
+   host, leaves the members where the policy wants them. All members are compared as they are after
+   all orders, so they can exchange hosts; other members that violate the policy already refuse
+   nothing elsewhere.
+
+Rules 3, 4, 6 and 7 do not bind an order that adopts: it records what is in use already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from resource_objects import exceptions
+from resource_objects._fast import set_directly
+from resource_objects.exceptions import CapacityException
+from resource_objects.names import natural_order
+from resource_objects.providers import decision
+from resource_objects.providers.allocation import HELD, RELEASED
+from resource_objects.providers.disabled import Disabled, RemovedUnit
+from resource_objects.providers.given import later
+from resource_objects.providers.orders import (
+    UNLIMITED,
+    Change,
+    ConsumerOrder,
+    ConsumerRecord,
+    Expect,
+    Key,
+    Mode,
+    Totals,
+    Use,
+    new_id,
+)
+from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.reasons import Reason, Rule
+from resource_objects.resources.records import InventoryRecord
+
+#: (provider's uuid, unit): a CPU or device by name.
+Unit: TypeAlias = tuple[str, str]
+
+
+class Inventory(Protocol):
+    """An inventory as the rules read it: its figures with its use, and its shares.
+
+    ``shares`` are ``(key, factor)``: an allocation here also uses ``factor`` of that inventory for
+    each unit.
+    """
+
+    @property
+    def record(self) -> InventoryRecord: ...
+
+    @property
+    def shares(self) -> tuple[tuple[Key, int], ...]: ...
+
+
+class Service(NamedTuple):
+    """What limits the use of a provider apart from its inventories."""
+
+    disabled_until: datetime.datetime | None = None  #: itself or an ancestor; None: it is enabled
+    removed_units: int = 0  #: how many units were removed from the host while allocated
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """Server groups and the hosts on which their members have allocations.
+
+    A host is the root of a tree. A pool has no host.
+    """
+
+    groups: Mapping[str, ServerGroup]  #: those that exist, by name
+    #: by group, the names of the hosts of each member; only of groups with a strict policy
+    members: Mapping[str, Mapping[str, Collection[str]]]
+    host_of: Mapping[str, str]  #: the name of the host of each provider, by uuid
+
+
+class OrderRows(Protocol):
+    """The rows that orders are about.
+
+    The methods with a body are called for few writes, most of them only to explain a refusal. Their
+    answer says that there is nothing of the kind, for rows that have no units, say.
+    """
+
+    def consumer(self, name: str) -> ConsumerRecord | None:
+        """Return a consumer with the present names of its providers, None if it does not exist."""
+
+    def inventory(self, key: Key) -> Inventory | None:
+        """Return an inventory that orders are about, or that one of these shares."""
+
+    def provider_name(self, uuid: str) -> str | None:
+        """Return the name of a provider, None if it does not exist."""
+
+    def service(self, uuid: str) -> Service | None:
+        """Return what limits the use of a provider; None if nothing does."""
+        return None
+
+    def users_of(self, keys: Collection[Key]) -> Mapping[Key, Iterable[tuple[str, int]]]:
+        """Return the consumers that use inventories, with their amounts."""
+        return {}
+
+    def unit_consumers(self, units: Collection[Unit]) -> Mapping[Unit, str]:
+        """Return the consumers of those units that are allocated."""
+        return {}
+
+    def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> Mapping[str, Disabled]:
+        """Return why providers or their ancestors are disabled, by name."""
+        return {}
+
+    def removed_units_of(self, uuids: Collection[str]) -> Mapping[str, Sequence[RemovedUnit]]:
+        """Return the units that were removed while allocated, by provider."""
+        return {}
+
+    def group_members(self, names: Collection[str], uuids: Collection[str]) -> GroupMembers | None:
+        """Return server groups, locked, and the hosts of providers; None if there are no groups."""
+        return None
+
+
+@set_directly
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConsumerEffect:
+    """What orders come to for one consumer.
+
+    ``kept`` is the record before (None: the consumer is new), ``claim`` the record after (without
+    allocations and released: the consumer is deleted). ``stated`` are the inventories of which the
+    order repeats what is allocated, or asks to be counted: a write there, whatever changes.
+    """
+
+    kept: ConsumerRecord | None
+    claim: ConsumerRecord
+    changes: tuple[Change, ...]
+    stated: tuple[Key, ...] = ()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the consumer is deleted."""
+        return self.claim.state == RELEASED
+
+
+@set_directly
+@dataclasses.dataclass(frozen=True, slots=True)
+class Effects:
+    """What orders come to.
+
+    ``nets`` is the net change of ``used`` of each inventory that is written, also where it is 0.
+    """
+
+    consumers: tuple[ConsumerEffect, ...]  #: one per order
+    nets: Mapping[Key, int]
+    overridden: tuple[str, ...] = ()  #: uuids of disabled providers of which orders allocate
+    groups: tuple[str, ...] = ()  #: server groups that get the generation of the write
+
+    def counted(self, rows: OrderRows) -> frozenset[Key]:
+        """Return the inventories at which the write is counted: one of each provider.
+
+        A consumer that keeps what is allocated to it is counted as well, as Placement does. So the
+        sum over the inventories of a provider counts each write once, and the provider itself need
+        not be locked to count it.
+        """
+        first: dict[str, Key] = {}
+        for effect in self.consumers:
+            for change in effect.changes:
+                if change.after:
+                    _count(change.key, rows, first)
+            for key in effect.stated:
+                _count(key, rows, first)
+        return frozenset(first.values())
+
+
+def _count(key: Key, rows: OrderRows, first: dict[str, Key]) -> None:
+    first.setdefault(key[0], key)
+    for target, _ in _shares(key, rows):
+        first.setdefault(target[0], target)
+
+
+def _shares(key: Key, rows: OrderRows) -> tuple[tuple[Key, int], ...]:
+    inventory = rows.inventory(key)
+    return () if inventory is None else inventory.shares
+
+
+def keys_of(
+    orders: Iterable[ConsumerOrder], consumers: Mapping[str, ConsumerRecord]
+) -> dict[Key, None]:
+    """Return every inventory that orders are about, with those that they share left out.
+
+    :param consumers: the records of the consumers of the orders that exist, by name
+    """
+    keys: dict[Key, None] = {}
+    for order in orders:
+        for use in order.uses:
+            keys[use.key] = None
+        if order.mode is Mode.SET and order.consumer in consumers:
+            for held in consumers[order.consumer].held:
+                keys[held.key] = None
+    return keys
+
+
+def decide(
+    rows: OrderRows,
+    orders: Sequence[ConsumerOrder],
+    now: datetime.datetime,
+    *,
+    generation: int | None = None,
+    limits: Totals = UNLIMITED,
+) -> Effects:
+    """Return what orders come to, or raise; nothing is changed.
+
+    :param now: by the clock of the ledger
+    :param generation: of the consumers that are written; None: the present one
+    :param limits: the most that may be used of some inventories in all, next to their capacity
+    :raises AlreadyExists: if a claim is ordered for a consumer that exists
+    :raises NotFound: if a release or renewal is ordered for one that does not exist
+    :raises Stale: if a consumer is not at the expected generation
+    :raises NotFound: if a provider does not exist
+    :raises Conflict: if a unit is released that is not allocated to the consumer
+    :raises InvalidInput: if a part of an allocation with units is released without naming units
+    :raises NotFound: if a consumer joins a server group that does not exist
+    :raises CapacityException: with every reason, and the consumers that use what is missing
+    """
+    pending = [_pending(order, rows.consumer(order.consumer)) for order in orders]
+    nets = _nets(pending, rows)
+    maintenance = _maintenance(pending, nets, rows, now)
+    # every reason is collected before any is raised: a caller need not try again for the next one
+    reasons = _amounts(pending, nets, rows, limits, maintenance.free)
+    reasons += _allocated_units(pending, rows)
+    groups = _group_names(pending)
+    if groups:  # nearly never
+        reasons += _group_violations(groups, pending, rows)
+    if reasons or maintenance.providers or maintenance.units:
+        reasons += _maintenance_reasons(maintenance, reasons, rows, now)
+        raise CapacityException(reasons)
+    for one in pending:
+        for key in one.stated:
+            for written in (key, *(target for target, _ in _shares(key, rows))):
+                nets.setdefault(written, 0)
+    effects = tuple([_effect(one, rows, now, generation) for one in pending])
+    return Effects(effects, nets, maintenance.overridden, groups)
+
+
+@dataclasses.dataclass(slots=True)  # one per order: making a frozen one takes three times as long
+class _Pending:
+    """An order with the record of its consumer and the changes that it asks for."""
+
+    order: ConsumerOrder
+    kept: ConsumerRecord | None
+    changes: tuple[Change, ...]
+    stated: tuple[Key, ...] = ()
+
+
+# --- the changes that an order asks for -----------------------------------------------------------
+
+
+def _pending(order: ConsumerOrder, kept: ConsumerRecord | None) -> _Pending:
+    _check_expected(order, kept)
+    if order.mode is Mode.KEEP:
+        return _Pending(order, kept, ())
+    name = order.consumer
+    if kept is None:  # most orders are claims
+        changes = [Change(name, use.key, 0, use.amount, use.units) for use in order.uses]
+        if order.mode is Mode.SET:
+            return _Pending(order, kept, tuple(changes))
+    elif order.is_release:
+        changes = [Change(name, one.key, one.amount, 0, (), one.units) for one in kept.held]
+        stated = tuple(one.key for one in kept.held) if order.counted else ()
+        return _Pending(order, kept, tuple(changes), stated)
+    before = {held.key: held for held in kept.held} if kept is not None else {}
+    if order.mode is Mode.ADD:
+        added = (_after_add(name, use, before.get(use.key)) for use in order.uses)
+        return _Pending(order, kept, tuple(added))
+    wanted = {use.key: use for use in order.uses}
+    set_to = {k: _after_set(name, k, before.get(k), wanted.get(k)) for k in {**before, **wanted}}
+    made = tuple(change for change in set_to.values() if change is not None)
+    return _Pending(order, kept, made, tuple(key for key in set_to if set_to[key] is None))
+
+
+def _check_expected(order: ConsumerOrder, kept: ConsumerRecord | None) -> None:
+    name = order.consumer
+    if order.expect is Expect.ABSENT:
+        if kept is not None:
+            raise exceptions.AlreadyExists("consumer", name)
+        return
+    if kept is None and (order.expect is Expect.PRESENT or not order.uses):
+        raise exceptions.NotFound("consumer", name)
+    present = None if kept is None else kept.generation
+    if order.generation is not None and order.generation != present:
+        now = "it holds nothing" if kept is None else f"now {present}"
+        raise exceptions.Stale("consumer", name, f"read at generation {order.generation}, {now}")
+    # a renewal is of one claim: the consumer may have released it and made another since
+    renewed = order.uuid if order.mode is Mode.KEEP else None
+    if renewed is not None and kept is not None and renewed != kept.uuid:
+        raise exceptions.Stale("consumer", name, f"its claim is {kept.uuid}, not {renewed}")
+
+
+def _after_add(consumer: str, use: Use, held: Use | None) -> Change:
+    before, units = (0, ()) if held is None else (held.amount, held.units)
+    after = before + use.amount
+    if use.released:
+        _check_allocated(use.released, units)
+        return Change(consumer, use.key, before, after, taken=use.units, given=use.released)
+    if use.amount > 0:
+        return Change(consumer, use.key, before, after, taken=use.units)
+    _check_allocated(use.units, units)
+    if units and after > 0 and not use.units:
+        expected = "the units that are given back, by name"
+        raise exceptions.InvalidInput(
+            "amount", f"use of {use.resource_class}", use.amount, expected
+        )
+    released = units if after == 0 else use.units  # a full release need not name units
+    return Change(consumer, use.key, before, after, given=released)
+
+
+def _check_allocated(released: Iterable[str], units: Collection[str]) -> None:
+    for unit in released:
+        if unit not in units:
+            raise exceptions.Conflict("unit", unit)
+
+
+def _after_set(consumer: str, key: Key, held: Use | None, wanted: Use | None) -> Change | None:
+    before, had = (0, ()) if held is None else (held.amount, held.units)
+    after, has = (0, ()) if wanted is None else (wanted.amount, wanted.units)
+    taken = tuple(unit for unit in has if unit not in had)
+    given = tuple(unit for unit in had if unit not in has)
+    if before == after and not taken and not given:
+        return None
+    return Change(consumer, key, before, after, taken, given)
+
+
+def _nets(pending: Iterable[_Pending], rows: OrderRows) -> dict[Key, int]:
+    """Return the net change of ``used`` of each inventory, shares included."""
+    nets: dict[Key, int] = {}
+    for one in pending:
+        for change in one.changes:
+            key, net = change.key, change.after - change.before
+            nets[key] = nets.get(key, 0) + net
+            for target, factor in _shares(key, rows):
+                nets[target] = nets.get(target, 0) + net * factor
+    return nets
+
+
+# --- rules 1 to 4: amounts ------------------------------------------------------------------------
+
+
+def _amounts(
+    pending: Sequence[_Pending],
+    nets: Mapping[Key, int],
+    rows: OrderRows,
+    limits: Totals,
+    removed: Mapping[Key, Collection[Unit]],
+) -> list[Reason]:
+    """Return why amounts cannot be allocated or released: every reason.
+
+    :param removed: the removed units that are free, by inventory
+    """
+    reasons: dict[tuple[Key, Reason], None] = {}
+    decided: set[Key] = set()
+    in_use = _in_use(pending)
+    for one in pending:
+        for change in one.changes:
+            key, net = change.key, change.after - change.before
+            has_rules = not one.order.aggregate
+            if in_use and net > 0 and in_use[key, change.after]:
+                in_use[key, change.after] -= 1
+                has_rules = False
+            # an inventory that only this change is about is decided once, unit rules and capacity
+            # together; of others the capacity is compared with the net change, below
+            is_alone = nets[key] == net
+            limit = limits.get(key) if limits else None
+            out = len(removed[key]) if key in removed else 0
+            for reason in _refusals(
+                one.order, change, rows, limit, out, has_rules=has_rules, is_alone=is_alone
+            ):
+                reasons[key, reason] = None
+            if is_alone:
+                decided.add(key)
+    if len(decided) < len(nets):
+        rest = [one for one in pending if not one.order.adopts]  # the others are in use already
+        judged = nets if len(rest) == len(pending) else _nets(rest, rows)
+        for key, net in judged.items():
+            if key not in decided:
+                limit, out = limits.get(key), len(removed.get(key, ()))
+                reasons.update(((key, one), None) for one in _over(key, net, rows, limit, out))
+    return _with_users(reasons, rows) if reasons else []
+
+
+def _over(key: Key, net: int, rows: OrderRows, limit: int | None, out: int) -> Iterable[Reason]:
+    """Return why the net change of several orders does not fit."""
+    inventory = rows.inventory(key)
+    if net <= 0 or inventory is None:
+        return ()
+    name = rows.provider_name(key[0]) or ""
+    return decision.refusals(inventory.record, net, name, aggregate=True, limit=limit, out=out)
+
+
+def _in_use(pending: Sequence[_Pending]) -> Counter[tuple[Key, int]] | None:
+    """Return the amounts that the consumers of a write had before it, if there are several."""
+    if len(pending) == 1:
+        return None
+    records = (one.kept for one in pending if one.kept is not None)
+    return Counter((use.key, use.amount) for record in records for use in record.held)
+
+
+def _refusals(
+    order: ConsumerOrder,
+    change: Change,
+    rows: OrderRows,
+    limit: int | None,
+    out: int,
+    *,
+    has_rules: bool,
+    is_alone: bool,
+) -> Iterable[Reason]:
+    """Return why one change does not fit.
+
+    :param has_rules: whether the unit rules of the inventory bind the consumer
+    :param is_alone: whether this is the whole net change: then capacity is compared too
+    """
+    (uuid, kind), net = change.key, change.after - change.before
+    name = rows.provider_name(uuid)
+    if name is None:
+        raise exceptions.NotFound("provider", uuid)
+    if change.after < 0:
+        return [decision.not_held(kind, net, change.before, name)]
+    inventory = rows.inventory(change.key)
+    if inventory is None:
+        return [decision.absent(kind, net, name)]
+    if net <= 0 or order.adopts:
+        return ()
+    record = inventory.record
+    if is_alone:
+        return decision.refusals(
+            record, net, name, change.before, aggregate=not has_rules, limit=limit, out=out
+        )
+    if not has_rules:
+        return ()
+    # the capacity is compared with the net change: an empty inventory has only unit rules
+    refusals = decision.refusals(record.using(0), change.after, name)
+    return [reason for reason in refusals if reason.rule is not Rule.CAPACITY]
+
+
+def _with_users(reasons: Iterable[tuple[Key, Reason]], rows: OrderRows) -> list[Reason]:
+    """Return reasons with the consumers that use what is missing."""
+    found = list(reasons)
+    full = [key for key, reason in found if reason.rule in _TOTALS]
+    users = rows.users_of(full) if full else {}
+    return [
+        decision.held_by(reason, users.get(key, ())) if reason.rule in _TOTALS else reason
+        for key, reason in found
+    ]
+
+
+#: The rules that are about what all consumers use together.
+_TOTALS = frozenset({Rule.CAPACITY, Rule.LIMIT})
+
+
+# --- rule 5: units --------------------------------------------------------------------------------
+
+
+def _allocated_units(pending: Iterable[_Pending], rows: OrderRows) -> list[Reason]:
+    """Return the units that are allocated to a consumer that does not release them."""
+    wanted: dict[Unit, Change] = {}
+    released: set[Unit] = set()
+    reasons: list[Reason] = []
+    for one in pending:
+        for change in one.changes:
+            if change.given:
+                released.update((change.key[0], unit) for unit in change.given)
+            for unit in change.taken:
+                if (change.key[0], unit) in wanted:
+                    reasons.append(_unit_taken(change, unit, rows, one.order.consumer))
+                wanted[change.key[0], unit] = change
+    if wanted:
+        consumers = rows.unit_consumers(wanted.keys() - released)
+        reasons += [
+            _unit_taken(change, unit[1], rows, consumers[unit])
+            for unit, change in wanted.items()  # in the order of the request
+            if unit in consumers
+        ]
+    return reasons
+
+
+def _unit_taken(change: Change, unit: str, rows: OrderRows, consumer: str) -> Reason:
+    uuid, kind = change.key
+    return Reason(
+        Rule.UNIT_TAKEN,
+        change.after - change.before,
+        bound=0,
+        used=1,
+        resource=kind,
+        where=rows.provider_name(uuid) or "",
+        holders=((consumer, 1),),
+        unit=unit,
+    )
+
+
+# --- rule 6: disabled providers and removed units -------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Maintenance:
+    """What is disabled or removed among all that orders are about.
+
+    ``providers`` and ``units`` are those of which something is allocated against rule 6. ``free``
+    are removed units that are free after all orders, by inventory, where more is allocated of it.
+    ``overridden`` are disabled providers of which orders allocate that ignore it.
+    """
+
+    providers: Collection[str] = ()
+    units: Collection[Unit] = ()
+    free: Mapping[Key, Collection[Unit]] = dataclasses.field(default_factory=dict)
+    overridden: tuple[str, ...] = ()
+
+
+_NO_MAINTENANCE = _Maintenance()
+
+
+def _maintenance(
+    pending: Sequence[_Pending], nets: Mapping[Key, int], rows: OrderRows, now: datetime.datetime
+) -> _Maintenance:
+    disabled, removed = _limited_service(nets, rows, now)
+    if not disabled and not removed:
+        return _NO_MAINTENANCE
+    released = {(c.key[0], unit) for one in pending for c in one.changes for unit in c.given}
+    free_after = _free_after(pending, removed, released)
+    refused: dict[str, None] = {}
+    units: dict[Unit, None] = {}
+    overridden: dict[str, None] = {}
+    free: dict[Key, list[Unit]] = {}
+    for one in pending:
+        affected = overridden if one.order.overrides_disabled else refused
+        for change in one.changes if not one.order.adopts else ():
+            uuid = change.key[0]
+            for key in _increased(change, nets, rows):
+                if key[0] in disabled:
+                    affected[key[0]] = None
+                if key in free_after:
+                    free[key] = free_after[key]
+            allocated = [(uuid, unit) for unit in change.taken if (uuid, unit) not in released]
+            if allocated and uuid in disabled:
+                affected[uuid] = None
+            units.update((unit, None) for unit in allocated if unit in removed)
+    return _Maintenance(refused, sorted(units), free, tuple(overridden))
+
+
+def _limited_service(
+    nets: Iterable[Key], rows: OrderRows, now: datetime.datetime
+) -> tuple[Collection[str], Mapping[Unit, RemovedUnit]]:
+    """Return the disabled providers and the removed units of some inventories."""
+    limited: dict[str, Service] = {}
+    for uuid, _ in nets:  # every write comes here, and nearly none finds any
+        service = rows.service(uuid)
+        if service is not None:
+            limited[uuid] = service
+    if not limited:
+        return (), {}
+    until = {uuid: service.disabled_until for uuid, service in limited.items()}
+    disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
+    marked = {uuid for uuid, service in limited.items() if service.removed_units}
+    removed = rows.removed_units_of(marked) if marked else {}
+    return disabled, {(uuid, one.unit): one for uuid, some in removed.items() for one in some}
+
+
+def _increased(change: Change, nets: Mapping[Key, int], rows: OrderRows) -> Iterator[Key]:
+    """Yield the inventories of which more is used after all orders, and more by this change."""
+    if change.after <= change.before:
+        return
+    for key in (change.key, *(target for target, _ in _shares(change.key, rows))):
+        if nets[key] > 0:
+            yield key
+
+
+def _free_after(
+    pending: Iterable[_Pending], removed: Mapping[Unit, RemovedUnit], released: Collection[Unit]
+) -> dict[Key, list[Unit]]:
+    """Return the removed units that are free after all orders, by inventory."""
+    if not removed:
+        return {}
+    allocated = {(c.key[0], unit) for one in pending for c in one.changes for unit in c.taken}
+    free: dict[Key, list[Unit]] = defaultdict(list)
+    for unit, one in removed.items():
+        if (one.is_free or unit in released) and unit not in allocated:
+            free[unit[0], one.resource_class].append(unit)
+    return free
+
+
+def _maintenance_reasons(
+    maintenance: _Maintenance, reasons: Iterable[Reason], rows: OrderRows, now: datetime.datetime
+) -> Iterator[Reason]:
+    """Yield what is disabled or removed of what orders allocate, or are refused for.
+
+    :param reasons: why they are refused
+    """
+    full = {(one.where, one.resource) for one in reasons if one.rule is Rule.CAPACITY}
+    names = rows.provider_name
+    lacking = (
+        unit
+        for (uuid, kind), units in maintenance.free.items()
+        if (names(uuid), kind) in full
+        for unit in units
+    )
+    providers = maintenance.providers
+    for name, disabled in (rows.disabled_at(providers, now) if providers else {}).items():
+        yield Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=disabled)
+    for uuid, unit in sorted({*maintenance.units, *lacking}):
+        yield decision.unit_removed(unit, names(uuid) or "")
+
+
+# --- rule 7: server groups ------------------------------------------------------------------------
+
+
+def _group_names(pending: Iterable[_Pending]) -> tuple[str, ...]:
+    """Return the server groups that consumers join, or in which they go to another host."""
+    groups = {_group(one) for one in pending if _joins(one) or _adds_host(one)}
+    return tuple(sorted(name for name in groups if name is not None))
+
+
+def _group_violations(
+    names: Collection[str], pending: Sequence[_Pending], rows: OrderRows
+) -> list[Reason]:
+    """Return the members of strict server groups that would be against the policy."""
+    mine = [one for one in pending if _group(one) in names or _group_before(one) in names]
+    uuids = {change.key[0] for one in mine for change in one.changes}
+    uuids.update(use.provider_uuid for one in mine if one.kept for use in one.kept.held)
+    found = rows.group_members(names, uuids)
+    reasons: list[Reason] = []
+    if found is None:
+        return reasons
+    for name in names:
+        if name not in found.groups:
+            raise exceptions.NotFound("server group", name)
+        if not found.groups[name].is_soft:
+            reasons += _violations(found.groups[name], mine, found)
+    return reasons
+
+
+def _group(one: _Pending) -> str | None:
+    """Return the server group of a consumer after the write."""
+    return one.order.group or _group_before(one)
+
+
+def _group_before(one: _Pending) -> str | None:
+    return None if one.kept is None else one.kept.group
+
+
+def _joins(one: _Pending) -> bool:
+    """Return whether a consumer joins a server group, which must exist, and is locked."""
+    return _group(one) not in (None, _group_before(one))
+
+
+def _adds_host(one: _Pending) -> bool:
+    """Return whether a consumer joins a server group, or allocates of a provider it had nothing of.
+
+    The policy does not bind an order that adopts.
+    """
+    if _group(one) is None or one.order.adopts:
+        return False
+    if _joins(one):
+        return True
+    had = {use.provider_uuid for use in one.kept.held} if one.kept is not None else ()
+    return any(change.after > change.before and change.key[0] not in had for change in one.changes)
+
+
+def _violations(
+    group: ServerGroup, mine: Sequence[_Pending], found: GroupMembers
+) -> Iterator[Reason]:
+    """Yield the hosts where members are against the policy of a group and were not before."""
+    after = {name: frozenset(hosts) for name, hosts in found.members.get(group.name, {}).items()}
+    arrivals: dict[str, list[str]] = {}  # the hosts that are new to consumers
+    for one in mine:
+        hosts_before, hosts_after = _hosts(one, found.host_of)
+        after.pop(one.order.consumer, None)
+        if _group(one) != group.name:
+            continue
+        after[one.order.consumer] = hosts_after
+        if _adds_host(one):
+            stays = hosts_before if _group_before(one) == group.name else frozenset()
+            arrivals[one.order.consumer] = sorted(hosts_after - stays)
+    violated = _not_apart if group.is_apart else _not_together
+    yield from violated(group, after, arrivals)
+
+
+def _hosts(one: _Pending, host_of: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the hosts of a consumer before and after a write."""
+    before = {} if one.kept is None else {use.key: use.amount for use in one.kept.held}
+    after = {**before, **{change.key: change.after for change in one.changes}}
+    hosts_before, hosts_after = (
+        frozenset(host_of[uuid] for (uuid, _), n in amounts.items() if n > 0 and uuid in host_of)
+        for amounts in (before, after)
+    )
+    return hosts_before, hosts_after
+
+
+def _not_apart(
+    group: ServerGroup, after: Mapping[str, Collection[str]], arrivals: Mapping[str, Sequence[str]]
+) -> Iterator[Reason]:
+    for consumer, hosts in arrivals.items():
+        for host in hosts:
+            others = [one for one, its in after.items() if one != consumer and host in its]
+            if len(others) >= group.max_per_host:
+                verb = "are" if len(others) > 1 else "is"
+                detail = (
+                    f"at most {group.max_per_host} of it on a host, "
+                    f"{_names_shown(others)} {verb} there"
+                )
+                yield _violation(group, host, others, detail, group.max_per_host)
+
+
+def _not_together(
+    group: ServerGroup, after: Mapping[str, Collection[str]], arrivals: Mapping[str, Sequence[str]]
+) -> Iterator[Reason]:
+    there = frozenset[str]().union(*(its for one, its in after.items() if one not in arrivals))
+    for consumer, hosts in arrivals.items():
+        if not there:  # the first member chooses the host
+            there = frozenset(hosts)
+        for host in hosts:
+            if host not in there:
+                others = [
+                    one for one in after if one != consumer and not there.isdisjoint(after[one])
+                ]
+                verb = "are" if len(others) > 1 else "is"
+                detail = (
+                    f"all of it on one host, {_names_shown(others)} {verb} on "
+                    f"{', '.join(sorted(there))}"
+                )
+                yield _violation(group, host, others, detail, 0)
+
+
+def _names_shown(consumers: Iterable[str]) -> str:
+    names = sorted(consumers, key=natural_order)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+#: How many members the text of a refusal names.
+_SHOWN = 3
+
+
+def _violation(
+    group: ServerGroup, host: str, others: Iterable[str], detail: str, bound: int
+) -> Reason:
+    members = tuple((one, 1) for one in sorted(others, key=natural_order))
+    return Reason(
+        Rule.SERVER_GROUP,
+        1,
+        bound,
+        len(members),
+        where=host,
+        holders=members,
+        unit=detail,
+        group=group.name,
+    )
+
+
+# --- the records of consumers after a write -------------------------------------------------------
+
+
+def _effect(
+    one: _Pending, rows: OrderRows, now: datetime.datetime, generation: int | None
+) -> ConsumerEffect:
+    order, kept = one.order, one.kept
+    if generation is None:
+        generation = 0 if kept is None else kept.generation
+    if kept is None:
+        held = _held_after((), one.changes, rows)
+        made = ConsumerRecord(
+            order.uuid or new_id(),
+            order.consumer,
+            now,
+            held,
+            HELD if held else RELEASED,
+            order.request,
+            generation,
+            order.project,
+            order.user,
+            order.consumer_type,
+            _expiry(order, now),
+            1,
+            order.group,
+        )
+        return ConsumerEffect(kept, made, one.changes)
+    if order.mode is Mode.KEEP:
+        renewed = dataclasses.replace(
+            kept,
+            generation=generation,
+            expires_at=_expiry(order, now),
+            state=order.state or kept.state,
+            writes=kept.writes + 1,
+        )
+        return ConsumerEffect(kept, renewed, ())
+    if order.is_release:
+        return ConsumerEffect(kept, kept.written(generation, RELEASED), one.changes, one.stated)
+    held = _held_after(kept.held, one.changes, rows)
+    values = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
+    if not held:
+        values["state"] = RELEASED
+    record = dataclasses.replace(kept, held=held, **values)
+    return ConsumerEffect(kept, record, one.changes, one.stated)
+
+
+def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:
+    """Return when the claim of an order expires, by the clock of ``now``."""
+    if order.expires_in is None:
+        return order.expires_at
+    return later("expires_in", order.expires_in, now)
+
+
+def _described(order: ConsumerOrder, now: datetime.datetime) -> dict[str, Any]:
+    """Return the fields of an existing consumer that an order changes; None changes nothing.
+
+    An order that sets replaces the request too, also by None: it was for what is released.
+    """
+    values: dict[str, Any] = {
+        name: value
+        for name in ("request", "project", "user", "consumer_type", "group")
+        if (value := getattr(order, name)) is not None
+    }
+    expires_at = _expiry(order, now)
+    if expires_at is not None:
+        values["expires_at"] = expires_at
+    if order.mode is Mode.SET:
+        values["request"] = order.request
+    return values
+
+
+def _held_after(
+    before: Iterable[Use], changes: Iterable[Change], rows: OrderRows
+) -> tuple[Use, ...]:
+    held = {one.key: one for one in before}
+    for change in changes:
+        uuid, kind = change.key
+        units = held[change.key].units if held and change.key in held else ()
+        if change.given or change.taken:  # sorted, as rows have no order
+            units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
+        held[change.key] = Use(uuid, kind, change.after, units, rows.provider_name(uuid) or "")
+    return tuple([one for one in held.values() if one.amount])

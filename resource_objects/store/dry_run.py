@@ -1,0 +1,85 @@
+"""Writes carried out on rows that were read, and on nothing else."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from resource_objects import exceptions
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.providers.orders import ConsumerRecord, Operation, Write
+from resource_objects.providers.plan import Plan, check_plan
+from resource_objects.providers.row_diff import stored_definitions
+from resource_objects.store.columns import columns_of, roots_of_all, rows_of
+from resource_objects.store.definitions import DefinitionWork
+from resource_objects.store.rows import Rows
+from resource_objects.store.transaction import Transaction
+from resource_objects.store.write import carry_out
+
+
+def rehearse(
+    plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord], now: datetime.datetime
+) -> Rows:
+    """Return the rows after a plan, or raise what the write would raise.
+
+    What server groups demand is not checked: they are not among the columns.
+
+    :param columns: the trees of all :attr:`Plan.places`, of what its consumers hold, and of
+        providers of the names to create
+    :param claims: the records of :attr:`Plan.consumers`, by name
+    :param now: by the clock of the ledger
+    :raises InvalidPlan: as :func:`check_definitions`
+    :raises ResourceObjectsError: as :meth:`~resource_objects.providers.backend.Backend.commit`
+    """
+    if plan.definitions is not None:
+        check_definitions(plan.definitions, columns)
+    write = Write(
+        Operation(),
+        "dry run",
+        "",
+        plan.definitions,
+        plan.orders,
+        adopted=plan.adopted,
+        disabling=plan.disabling,
+    )
+    rows = rows_of(columns, claims)
+    carry_out(rows, write, now, _next_generation(columns))
+    return rows
+
+
+def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:
+    """Raise unless changes can be made to what was read, and lead to what they state.
+
+    :param columns: as for :func:`rehearse`; allocations are not read
+    :raises Stale: if a provider is not at the generation of the changes
+    :raises AlreadyExists: if a name or uuid to create exists
+    :raises InvalidPlan: if the result is not a set of trees, a share breaks a rule of shares, or
+        changes do not lead to the definitions that they state
+    """
+    moment = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+    transaction = Transaction(rows_of(columns), moment, _next_generation(columns))
+    DefinitionWork(transaction, changes).check()
+    before = {uuid: one.definition for uuid, one in stored_definitions(columns).items()}
+    removed = {one.uuid for one in changes.removals}
+    after = {uuid: one for uuid, one in before.items() if uuid not in removed}
+    after |= {one.uuid: one for one in changes.creates}
+    after |= {one.definition.uuid: one.definition for one in changes.updates}
+    for definition in after.values():
+        if definition.parent_uuid is not None and definition.parent_uuid not in after:
+            raise exceptions.Stale("provider", definition.name, "its parent is gone")
+    check_plan(changes, before, after)
+
+
+def redefined(columns: Columns, plan: Plan, now: datetime.datetime) -> Columns:
+    """Return columns after a plan without orders, or raise what the write would raise.
+
+    :param now: by the clock of the ledger
+    :returns: parents before children. Cost: linear in the rows
+    """
+    rows = rehearse(plan, columns, {}, now)
+    return columns_of(rows, roots_of_all(rows), None, now=columns.now or now)
+
+
+def _next_generation(columns: Columns) -> int:
+    return max(columns.providers.generation, default=0) + 1
