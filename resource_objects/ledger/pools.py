@@ -1,15 +1,16 @@
-"""Pools: what several hosts share.
+"""Pools: providers that share their inventories with several hosts.
 
-A pool is a provider with the trait ``MISC_SHARES_VIA_AGGREGATE``; it gives what it has to all
-members of its aggregates.
+A pool is a provider with the trait ``MISC_SHARES_VIA_AGGREGATE``. It shares its inventories with
+all members of its aggregates.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.ledger.definitions import (
@@ -33,8 +34,8 @@ from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.providers.pools import SHARES, Pool, pools_of, without_classes
 from resource_objects.resources import Inventories
 
-#: Other fields of some providers, by uuid.
-_Edits = dict[str, dict[str, Any]]
+#: The fields of definitions that change, by uuid.
+_Edits: TypeAlias = dict[str, dict[str, Any]]
 
 
 class Pools:
@@ -42,8 +43,8 @@ class Pools:
 
     ==================  =======================================================================
     :meth:`share`       make a provider a pool of some hosts
-    :meth:`unshare`     end that, for some or for all
-    :meth:`report`      say what a pool has now, as its owner
+    :meth:`unshare`     end that, for some hosts or for all
+    :meth:`report`      set the inventories of a pool, as its owner
     :meth:`list`        the pools, with their members
     ==================  =======================================================================
     """
@@ -62,32 +63,32 @@ class Pools:
     ) -> SyncResult:
         """Make a provider a pool of some hosts, in one transaction.
 
-        The pool gets its trait, the pool and the hosts become members of the aggregate, which is
-        made if need be. A class that the pool gives is not counted in the tree of a host too: at
-        the hosts named, and all below them, inventories of it go, if they are unused; elsewhere in
-        these trees there may be none. Sharing with more hosts later adds them.
+        The pool gets its trait. The pool and the hosts become members of the aggregate, which is
+        created if it does not exist. A class of the pool is not counted in the tree of a host too:
+        unused inventories of it at these hosts and below are removed; elsewhere in their trees
+        there must be none. A later call adds hosts.
 
         :param pool: name or uuid
-        :param hosts: the hosts (names or uuids), at least one
-        :param aggregate: the aggregate; None: the one called like the pool
-        :raises NotFound: if one of them is not there
-        :raises InUse: if a host's own inventory of what the pool gives is used
-        :raises Conflict: if somebody else in the aggregates, or in the tree of such a one,
-            counts what the pool gives
-        :raises InvalidInput: if no host is given
+        :param hosts: names or uuids of the hosts, at least one
+        :param aggregate: the aggregate; None: the one with the name of the pool
+        :raises NotFound: for a name or uuid of no provider
+        :raises InUse: if a host's own inventory of a class of the pool is used
+        :raises Conflict: if another member of the aggregates, or a provider in the tree of one,
+            counts a class of the pool
+        :raises InvalidInput: if there are no hosts
         """
-        key, wanted = names.provider_key(pool), _hosts(hosts)
-        if not wanted:
+        key, host_keys = names.provider_key(pool), _provider_keys(hosts)
+        if not host_keys:
             raise exceptions.InvalidInput("field", "hosts", hosts, "at least one host")
-        joined = None if aggregate is None else names.aggregate_name(aggregate)
+        name = None if aggregate is None else names.aggregate_name(aggregate)
 
         def compare() -> Comparison:
-            stored = self._definitions.read(key, *wanted)
-            giver = stored[find_stored(stored, key)].definition
-            takers = [find_stored(stored, host) for host in wanted]
-            if giver.uuid in takers:
-                raise exceptions.InvalidTree("share", giver.name, "hosts other than the pool")
-            return _comparison(stored, _shared(stored, giver, takers, joined or giver.name))
+            stored = self._definitions.read(key, *host_keys)
+            provider = stored[find_stored(stored, key)].definition
+            uuids = dict.fromkeys(find_stored(stored, host) for host in host_keys)
+            if provider.uuid in uuids:
+                raise exceptions.InvalidTree("share", provider.name, "hosts other than the pool")
+            return _compare(stored, _sharing(stored, provider, uuids, name or provider.name))
 
         return self._definitions.write("share", key, operation, compare)
 
@@ -96,46 +97,46 @@ class Pools:
     ) -> SyncResult:
         """End sharing: hosts leave all aggregates of the pool, in one transaction.
 
-        What consumers hold of the pool stays held, also of those whose host has no part in it any
-        more; :meth:`audit` lists them.
+        Allocations of the pool remain, also those of consumers whose host is no member any more;
+        :meth:`audit` lists these.
 
         :param pool: name or uuid
-        :param hosts: the hosts (names or uuids); None: all, and the pool is none any more. Then
-            the members of those aggregates stay that another pool gives to
-        :raises NotFound: if one of them is not there
+        :param hosts: names or uuids of the hosts; None: all, and the provider is no pool any more.
+            Then hosts remain in those of its aggregates that another pool is in
+        :raises NotFound: for a name or uuid of no provider
         """
         key = names.provider_key(pool)
-        wanted = None if hosts is None else _hosts(hosts)
+        host_keys = None if hosts is None else _provider_keys(hosts)
 
         def compare() -> Comparison:
-            stored = self._definitions.read(key, *(wanted or ()))
-            giver = stored[find_stored(stored, key)].definition
-            if wanted is not None:
-                takers = [find_stored(stored, host) for host in wanted]
-                return _comparison(stored, _left(stored, takers, giver.aggregates or frozenset()))
-            return self._dissolved(giver)
+            stored = self._definitions.read(key, *(host_keys or ()))
+            provider = stored[find_stored(stored, key)].definition
+            if host_keys is None:
+                return self._dissolve(provider)
+            uuids = [find_stored(stored, host) for host in host_keys]
+            return _compare(stored, _leaving(stored, uuids, provider.aggregates or frozenset()))
 
         return self._definitions.write("unshare", key, operation, compare)
+
+    def _dissolve(self, pool: ProviderDefinition) -> Comparison:
+        """Return the changes that end sharing, with the trees of all members."""
+        aggregates = pool.aggregates or frozenset()
+        members = list(self._members(aggregates, forbidden=frozenset()))
+        other_pools = (m for m in members if SHARES in m.traits and m.uuid != pool.uuid)
+        ended = aggregates.difference(*(other.aggregates for other in other_pools))
+        leaving = {member.uuid for member in members if member.aggregates & ended}
+        stored = self._definitions.read(pool.uuid, *leaving)
+        traits = stored[find_stored(stored, pool.uuid)].definition.traits - {SHARES}
+        edits = _leaving(stored, (uuid for uuid in leaving if uuid in stored), ended)
+        edits[pool.uuid] = {"traits": traits, "aggregates": frozenset()}
+        return _compare(stored, edits)
 
     def _members(
         self, aggregates: frozenset[str], *, forbidden: frozenset[str] = frozenset({SHARES})
     ) -> Iterator[ListedProvider]:
-        """Yield the providers that are in one of some aggregates and lack some traits."""
-        wanted = ProviderFilter(aggregates=(aggregates,), forbidden=forbidden)
-        return self._definitions.listed(wanted) if aggregates else iter(())
-
-    def _dissolved(self, giver: ProviderDefinition) -> Comparison:
-        """Return the changes that end sharing, with the trees of all members."""
-        aggregates = giver.aggregates or frozenset()
-        listed = list(self._members(aggregates, forbidden=frozenset()))
-        others = (one for one in listed if SHARES in one.traits and one.uuid != giver.uuid)
-        ended = aggregates.difference(*(one.aggregates for one in others))
-        leaving = {one.uuid for one in listed if one.aggregates & ended}
-        stored = self._definitions.read(giver.uuid, *leaving)
-        giver = stored[find_stored(stored, giver.uuid)].definition
-        edits = _left(stored, (uuid for uuid in leaving if uuid in stored), ended)
-        edits[giver.uuid] = {"traits": giver.traits - {SHARES}, "aggregates": frozenset()}
-        return _comparison(stored, edits)
+        """Yield the members of some aggregates that have none of some traits."""
+        members = ProviderFilter(aggregates=(aggregates,), forbidden=forbidden)
+        return self._definitions.listed(members) if aggregates else iter(())
 
     def report(
         self,
@@ -145,25 +146,26 @@ class Pools:
         generation: int | None = None,
         operation: str | None = None,
     ) -> SyncResult:
-        """Tell what a pool (by name or uuid) has now, as its owner; the time is kept too.
+        """Set the inventories of a pool, as its owner; the time of the report is stored too.
 
-        Its traits, aggregates and shares stay. Also where nothing changed it is a report.
+        Its traits, aggregates and shares do not change. Without a change it is a report too.
 
-        :param inventories: :class:`Inventories`, or what these are made from
-        :param generation: the one it was read at; None demands none
-        :raises NotFound: if it is not there
-        :raises InUse: if one that would go is used
-        :raises Conflict: if a class that it would give is counted in the tree of a host of it
-        :raises Stale: if it was changed since it was read at ``generation``
+        :param pool: name or uuid
+        :param inventories: :class:`Inventories`, or a value that these are made from
+        :param generation: the generation at which it was read; None accepts every one
+        :raises NotFound: for a name or uuid of no provider
+        :raises InUse: if an inventory that would be removed is used
+        :raises Conflict: if a class of the pool is counted in the tree of a host that uses it
+        :raises Stale: if the provider has another generation
         """
-        key, read_at = names.provider_key(pool), any_generation(generation)
+        key, expected = names.provider_key(pool), any_generation(generation)
         records, kinds = to_records(Inventories(inventories))
 
         def compare() -> Comparison:
             stored = self._definitions.read(key)
-            uuid = find_stored(stored, key, read_at)
+            uuid = find_stored(stored, key, expected)
             edits = {uuid: {"inventories": records, "kinds": kinds}}
-            return dataclasses.replace(_comparison(stored, edits), reported=(uuid,))
+            return dataclasses.replace(_compare(stored, edits), reported=(uuid,))
 
         return self._definitions.write("report", key, operation, compare)
 
@@ -174,23 +176,21 @@ class Pools:
         limit: int | None = None,
         after: str | None = None,
     ) -> Iterator[Pool]:
-        """Yield the pools, with their members, in the order they were made.
+        """Yield the pools, with their members, in the order of their creation.
 
         Cost: a few statements per page of pools.
 
-        :param older_than: only those whose owner did not report for so long, or never did
-        :param limit: at most so many
-        :param after: only those made after this one (name or uuid)
+        :param older_than: only pools whose last report is older, or that have none
+        :param limit: the maximum number of pools
+        :param after: only pools created after this one (name or uuid)
         """
         if older_than is not None:
             ago("older_than", older_than, self._reader.now())
-        found = self._found(older_than, after)
-        most = any_limit(limit)
-        return (
-            found if most is None else (pool for _, pool in zip(range(most), found, strict=False))
-        )
+        pools, most = self._list(older_than, after), any_limit(limit)
+        # islice() refuses a limit above sys.maxsize
+        return pools if most is None else (p for _, p in zip(range(most), pools, strict=False))
 
-    def _found(self, older_than: datetime.timedelta | None, after: str | None) -> Iterator[Pool]:
+    def _list(self, older_than: datetime.timedelta | None, after: str | None) -> Iterator[Pool]:
         pools = ProviderFilter(required=frozenset({SHARES}))
         for page in self._reader.pages(pools, after=after):
             now = self._reader.now()
@@ -200,34 +200,31 @@ class Pools:
                     yield pool
 
 
-def _hosts(given: Iterable[str]) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise exceptions.InvalidInput("field", "hosts", given, "a list of providers")
-    return list(dict.fromkeys(names.provider_key(host) for host in given))
+def _provider_keys(hosts: Iterable[str]) -> list[str]:
+    if isinstance(hosts, str) or not isinstance(hosts, Iterable):
+        raise exceptions.InvalidInput("field", "hosts", hosts, "a list of providers")
+    return list(dict.fromkeys(names.provider_key(host) for host in hosts))
 
 
-def _shared(
-    stored: StoredDefinitions, giver: ProviderDefinition, hosts: Iterable[str], aggregate: str
+def _sharing(
+    stored: StoredDefinitions, pool: ProviderDefinition, hosts: Iterable[str], aggregate: str
 ) -> _Edits:
-    """Return the changes of a pool and of its hosts by which the hosts share it."""
-    classes = {record.resource_class for record in giver.inventories}
-    edits: _Edits = {giver.uuid: {"traits": giver.traits | {SHARES}, **_joined(giver, aggregate)}}
-    joining = set(hosts)
-    for uuid in {uuid: None for host in joining for uuid in subtree(stored, host)}:
+    """Return the changes by which hosts share a pool."""
+    classes = {record.resource_class for record in pool.inventories}
+    edits: _Edits = defaultdict(dict)
+    edits[pool.uuid]["traits"] = pool.traits | {SHARES}
+    for uuid in (pool.uuid, *hosts):
+        edits[uuid]["aggregates"] = (stored[uuid].definition.aggregates or frozenset()) | {
+            aggregate
+        }
+    for uuid in dict.fromkeys(uuid for host in hosts for uuid in subtree(stored, host)):
         provider = stored[uuid].definition
-        joined = _joined(provider, aggregate) if uuid in joining else {}
-        is_pool = SHARES in provider.traits or uuid == giver.uuid
-        fewer = {} if is_pool else without_classes(provider, classes)
-        if joined or fewer:
-            edits[uuid] = {**edits.get(uuid, {}), **joined, **fewer}
+        if SHARES not in provider.traits and uuid != pool.uuid:
+            edits[uuid].update(without_classes(provider, classes))
     return edits
 
 
-def _joined(provider: ProviderDefinition, aggregate: str) -> dict[str, Any]:
-    return {"aggregates": (provider.aggregates or frozenset()) | {aggregate}}
-
-
-def _left(stored: StoredDefinitions, hosts: Iterable[str], aggregates: frozenset[str]) -> _Edits:
+def _leaving(stored: StoredDefinitions, hosts: Iterable[str], aggregates: frozenset[str]) -> _Edits:
     """Return the changes by which hosts leave some aggregates."""
     return {
         uuid: {"aggregates": (stored[uuid].definition.aggregates or frozenset()) - aggregates}
@@ -235,6 +232,7 @@ def _left(stored: StoredDefinitions, hosts: Iterable[str], aggregates: frozenset
     }
 
 
-def _comparison(stored: StoredDefinitions, edits: _Edits) -> Comparison:
-    roots = dict.fromkeys(one.root_uuid for one in stored.values())
-    return Comparison(stored, tuple(with_changes(tree_of(stored, root), edits) for root in roots))
+def _compare(stored: StoredDefinitions, edits: _Edits) -> Comparison:
+    roots = dict.fromkeys(provider.root_uuid for provider in stored.values())
+    changes = tuple(with_changes(tree_of(stored, root), edits) for root in roots)
+    return Comparison(stored, changes)
