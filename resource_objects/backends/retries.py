@@ -1,15 +1,15 @@
-"""The one policy by which a write is carried out again that says nothing against itself.
+"""The policy by which transactions and requests are repeated after a transient error.
 
-A deadlock, a serialization failure or a lock that somebody else holds says nothing about the
-change itself: the transaction was rolled back whole, so it is simply run again. So it is with a
-remote service that gave up because others wrote the same, or did not answer and has done nothing.
-Sleeps grow and are drawn at random, or writers that met once meet again.
+A deadlock, a serialization failure or a lock of another transaction does not depend on the change
+itself: the transaction was rolled back completely, so it is run again. The same applies to a remote
+service that gave up because of concurrent writes, or did not answer and has changed nothing. Pauses
+grow and are random, because writers that collided once would collide again.
 
 oslo.db's ``wrap_db_retry`` is as fast (0.1 microseconds a call, this 0.3) and is not used: it
-bounds how often, not how long, it tries, and of a database's errors it knows deadlocks and lost
-connections. The others would go through its ``exception_checker``, which would be the tables of
-:mod:`resource_objects.backends.sql.errors`, and :class:`Transient` for what this library itself
-sees changed between a look and a write.
+limits the number of tries, not their time, and of a database's errors it recognizes deadlocks and
+lost connections. The others would go through its ``exception_checker``, which would be the sets of
+codes of :mod:`resource_objects.backends.sql.errors`, and :class:`Transient` for changes that this
+library itself detects between a read and a write.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ LOG = logging.getLogger("resource_objects.backends")
 
 
 class Transient(Exception):
-    """Nothing was written, and it may be tried again; ``final`` is raised at the end.
+    """An error after which nothing is written and the work can be repeated.
 
-    ``not_yet`` says that it did not begin, because the server takes nobody at the moment.
+    :param final: the error that is raised if it is not repeated
+    :param not_yet: whether nothing began, because the server accepts no connections at the moment
     """
 
     def __init__(self, final: LedgerError, *, not_yet: bool = False) -> None:
@@ -46,12 +47,11 @@ class Transient(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retries:
-    """How often and how long a write is tried: ``tries`` times, within ``seconds``.
+    """The limits of repetitions: at most ``tries`` tries, the last begun within ``seconds``.
 
-    Before try n + 1 it sleeps a random time of up to ``first_sleep * 2**n``, at most
-    ``longest_sleep``. ``seconds`` bounds when a try may begin, not how long it takes. While a
-    server takes nobody, because it is starting up, shutting down or has too many clients,
-    ``seconds`` alone bounds how often it is asked again.
+    Before try n + 1 it sleeps a random time of up to ``first_sleep * 2**n`` seconds, at most
+    ``longest_sleep``. While a server accepts no connection, because it is starting up, shutting
+    down or has too many clients, only ``seconds`` limits the tries.
 
     :raises InvalidInput: for less than one try, or a time below 0
 
@@ -76,19 +76,19 @@ class Retries:
                 raise InvalidInput("field", f"Retries.{name}", value, "seconds, at least 0")
 
     def run(self, attempt: Callable[[], T]) -> T:
-        """Return what ``attempt`` returns, calling it again after each :class:`Transient`.
+        """Return the result of ``attempt``, called again after each :class:`Transient`.
 
-        :raises LedgerError: the last transient error's ``final``, when the tries are used up
+        :raises LedgerError: ``final`` of the last transient error, when no try is left
         """
-        began, tried = self.clock(), 0
-        for asked in itertools.count(1):
+        began, counted = self.clock(), 0
+        for number in itertools.count(1):
             try:
                 return attempt()
             except Transient as error:
-                tried += not error.not_yet
-                LOG.debug("try %d: %s", asked, error.final)
-                if tried == self.tries or self.clock() - began >= self.seconds:
+                counted += not error.not_yet
+                LOG.debug("try %d: %s", number, error.final)
+                if counted == self.tries or self.clock() - began >= self.seconds:
                     raise error.final from error.__cause__
-            longest = clock.longest_pause(self.first_sleep, self.longest_sleep, asked)
+            longest = clock.longest_pause(self.first_sleep, self.longest_sleep, number)
             self.sleep(self.uniform(0, longest))
         raise AssertionError("it counts for ever")

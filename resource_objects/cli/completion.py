@@ -18,7 +18,7 @@ from argcomplete.completers import BaseCompleter, DirectoriesCompleter, FilesCom
 from argcomplete.finders import CompletionFinder
 from argcomplete.shell_integration import shellcode
 
-from resource_objects.backends.sql.beginnings import names_beginning
+from resource_objects.backends.sql.completion import names_beginning
 from resource_objects.cli.base import VARIABLE, Command, default_path
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pytest
 
 import resource_objects as ro
-from resource_objects.backends.sql.beginnings import MOST, names_beginning
+from resource_objects.backends.sql.completion import MOST, names_beginning
 from resource_objects.cli import completion
 from resource_objects.cli.main import Program
 from resource_objects.ledger import backend_for

@@ -1,9 +1,9 @@
-"""What drivers, SQLAlchemy and oslo.db raise, in the words of the library.
+"""Errors of drivers, SQLAlchemy and oslo.db as exceptions of this library.
 
-oslo.db translates much, but not all that matters here: a locked SQLite file, PostgreSQL's
-serialization failures and refused connections, MariaDB's violated CHECKs and Galera's lost quorum
-come through raw. So the driver's own error is asked for its code, which unlike its text does not
-change with language and version. What says nothing about the change itself is
+oslo.db does not translate all that matters here: a locked SQLite file, PostgreSQL's serialization
+failures and refused connections, MariaDB's violated CHECKs and Galera's lost quorum. So the code of
+the driver's own error decides, which unlike its text does not change with language and version. An
+error that does not depend on the change itself is
 :class:`~resource_objects.backends.retries.Transient`.
 
 Sources: https://sqlite.org/rescode.html, PostgreSQL's appendix "Error Codes", MariaDB's "Error
@@ -23,28 +23,28 @@ from oslo_db import exception as oslo
 from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
 
-#: What SQLAlchemy and oslo.db raise, and SQLite where it is asked without them.
+#: The errors of SQLAlchemy and oslo.db, and those of SQLite where it is used without them.
 DATABASE_ERRORS = (sqlalchemy.exc.SQLAlchemyError, oslo.DBError, sqlite3.Error)
 
 # Codes are SQLite's extended ones or their low byte, MySQL's numbers, and SQLSTATEs or their class.
 _DUPLICATE = {"sqlite:2067", "sqlite:1555", "mysql:1062", "23505"}
-#: Somebody was faster between our look and our write: the next look sees it.
+#: Another transaction wrote between our read and our write; the next read sees it.
 _OVERTAKEN = {
     *_DUPLICATE,
     *("sqlite:787", "mysql:1451", "mysql:1452", "23503"),  # foreign keys
     *("mysql:1050", "mysql:1061", "mysql:1684", "42P07"),  # tables, by another upgrade
 }
-#: Somebody else holds a lock.
+#: Another transaction has a lock.
 _BUSY = {
     *("sqlite:5", "sqlite:6", "sqlite:15"),  # BUSY, LOCKED, PROTOCOL (a race for the WAL)
     *("40001", "40P01", "55P03"),  # serialization failure, deadlock, lock timeout
     *("mysql:1213", "mysql:1205", "mysql:1020"),  # deadlock, lock wait, record has changed
     "mysql:1412",  # a table was defined anew since the snapshot was taken
-    *("57014", "mysql:1969", "mysql:3024"),  # a statement took longer than somebody allows
+    *("57014", "mysql:1969", "mysql:3024"),  # a statement exceeded a configured time
 }
-#: Nothing was asked yet, and soon it may: starting up, shutting down, too many clients.
+#: The server accepts no connection at the moment: starting up, shutting down, too many clients.
 _NOT_YET = {*("57P03", "53300"), *("mysql:1040", "mysql:1203", "mysql:1226")}
-#: The same where they come while a connection is made: it is shutting down, or recovers.
+#: The same if they come while connecting: the server is shutting down, or recovers.
 _GOING = {*("57P01", "57P02"), "mysql:1053"}
 _FULL = {*("sqlite:13", "sqlite:4874"), "53100", *("mysql:1021", "mysql:1114")}
 _DAMAGED = {"sqlite:11", *("XX001", "XX002"), *("mysql:126", "mysql:145", "mysql:1034")}
@@ -54,7 +54,7 @@ _READ_ONLY = {
     *("25006", "42501"),  # read-only transaction (a standby), no privilege
     *("mysql:1290", "mysql:1792", "mysql:1836", "mysql:1142"),  # --read-only, no privilege
 }
-#: The connection is gone; whether a commit went through is not known.
+#: The connection is lost; whether a commit succeeded is unknown.
 _LOST = {
     "08",
     *("57P01", "57P02", "57P05", "25P03"),  # shutdown, crash, idle timeouts
@@ -67,18 +67,18 @@ _UNAVAILABLE = {
     *("28", "3D000", "42P01", "53", "58", "XX"),  # access, no database or table, resources, I/O
     *("mysql:1044", "mysql:1045", "mysql:1698"),  # access
     *("mysql:1049", "mysql:1146"),  # no database or table
-    *("mysql:2002", "mysql:2003"),  # nobody answers
+    *("mysql:2002", "mysql:2003"),  # no server answers
 }
 
 
 class _Quiet(logging.Filter, threading.local):
-    """Keeps oslo.db from logging a trace of each error that it wraps for us.
+    """A filter that drops oslo.db's log of each error that it wraps for this library.
 
-    Who gets the error tells it, in the library's words. Other programs of this process that use
-    oslo.db are heard as before.
+    The caller gets the error as an exception of the library. Errors that oslo.db wraps for other
+    code of this process are logged.
     """
 
-    in_use = 0  #: transactions of this thread that are ours
+    in_use = 0  #: open transactions of this library in this thread
 
     def __init__(self) -> None:  # once for each thread
         logging.Filter.__init__(self)
@@ -96,9 +96,9 @@ def translate(
 ) -> exceptions.LedgerError | Transient:
     """Return the library's exception for a database's, to be raised from it.
 
-    :param where: the database, as it is shown to people
-    :param connecting: whether nothing had been asked of the database yet
-    :param lost: whether the connection is known to be gone
+    :param where: the database as errors show it
+    :param connecting: whether no connection was made yet
+    :param lost: whether the connection is known to be lost
     """
     if isinstance(error, sqlalchemy.exc.TimeoutError):
         return exceptions.DatabaseError("busy", where, "every pooled connection is in use")
@@ -139,23 +139,23 @@ def _is_disconnect(error: Exception) -> bool:
 
 
 def duplicated(error: BaseException) -> str | None:
-    """Return ``table.column`` of the unique constraint that refused a row, the first column of it.
+    """Return ``table.column`` of the unique constraint that refused a row, with its first column.
 
     PostgreSQL and MariaDB name the constraint (``uniq_<table>0<column>...``, the primary key by
     ``pkey`` or ``PRIMARY``), SQLite the columns.
     """
-    found = driver_error(error)
-    if not _codes(found) & _DUPLICATE:
+    cause = driver_error(error)
+    if not _codes(cause) & _DUPLICATE:
         return None
-    said = " ".join(map(str, found.args))
-    constraint = re.search(r"uniq_([a-z_]+)0([a-z_]+)", said)
-    columns = re.search(r"UNIQUE constraint failed: (\w+)\.(\w+)", said)
+    text = " ".join(map(str, cause.args))
+    constraint = re.search(r"uniq_([a-z_]+)0([a-z_]+)", text)
+    columns = re.search(r"UNIQUE constraint failed: (\w+)\.(\w+)", text)
     match = constraint or columns
     return None if match is None else f"{match[1]}.{match[2]}"
 
 
 def driver_error(error: BaseException) -> BaseException:
-    """Return the driver's own error inside what SQLAlchemy and oslo.db made of it."""
+    """Return the driver's own error from an error of SQLAlchemy or oslo.db that wraps it."""
     while True:
         inner = getattr(error, "inner_exception", None) or getattr(error, "orig", None)
         if not isinstance(inner, BaseException):
@@ -164,18 +164,18 @@ def driver_error(error: BaseException) -> BaseException:
 
 
 def _codes(error: BaseException) -> set[str]:
-    """Return the names that the tables above know an error by."""
+    """Return the codes by which the sets above identify an error."""
     sqlite_code = getattr(error, "sqlite_errorcode", None)
     if isinstance(sqlite_code, int):
         return {f"sqlite:{sqlite_code}", f"sqlite:{sqlite_code & 0xFF}"}
     if error.args and isinstance(error.args[0], int):
-        return {f"mysql:{error.args[0]}"}  # PyMySQL knows a SQLSTATE too, but only its class
+        return {f"mysql:{error.args[0]}"}  # of a SQLSTATE PyMySQL has only the class
     state = getattr(error, "sqlstate", None)
     return {state, state[:2]} if isinstance(state, str) else set()
 
 
 def detail(error: Exception) -> str:
-    """Return what the driver said, in one line."""
-    said = driver_error(error)
-    parts = [str(part) for part in said.args if not isinstance(part, int)] or [str(said)]
+    """Return the message of the driver in one line."""
+    cause = driver_error(error)
+    parts = [str(part) for part in cause.args if not isinstance(part, int)] or [str(cause)]
     return " ".join(" ".join(parts).split())

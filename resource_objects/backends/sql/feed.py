@@ -1,13 +1,13 @@
-"""The change feed as rows: written by every write, as its last step (D9), read and forgotten.
+"""The change feed as rows: written by every write as its last step (D9), read and pruned.
 
-The writing transaction counts the heads of the shards it touched up, which locks them until it
-ends, and writes its rows there under that number. So within a shard the rows are there in the order
-of their numbers, without gaps. Heads are the last locks a write takes, in the order of the shards:
-nobody waits for another in a circle, and nobody waits long. A head also says which operation
-counted it last: a database that has lost writes has others there (:class:`Cursor`).
+A writing transaction increments the heads of the shards that it changes, which locks them until it
+ends, and inserts its rows with these numbers. So the rows of a shard become visible in the order of
+their numbers, without gaps. Heads are the last locks of a write, taken in the order of the shards,
+so there are no deadlocks and no long waits. A head also records the operation that incremented it
+last: a database that has lost writes has another one there (:class:`Cursor`).
 
-What is old is forgotten with its operations, a few at a time. Nobody notes how far: whoever reads
-from a place on sees a gap.
+Old operations are pruned with their changes, a few at a time. The limit is not recorded: a reader
+detects a gap after its cursor.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 _changes = tables.changes.c
 
-#: the name of a consumer that was forgotten before another write of it was
+#: The name of a consumer that was pruned before an older write of it.
 _FORGOTTEN = "forgotten"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DEFINITION, _REPORT, _NAMES = "definition", "report", "names"
@@ -52,11 +52,11 @@ _DISABLED, _ENABLED, _OVERRIDE = "disabled", "enabled", "override"
 
 _READ_HEADS = SQL("SELECT shard, head, operation_id FROM change_heads")
 _EPOCH = SQL("SELECT epoch FROM ledger_info")
-# of so small a table MySQL would read and lock all
+# MySQL would read and lock all rows of so small a table
 _LOCK_HEADS = SQL("""
     SELECT shard FROM change_heads {mysql: FORCE INDEX (PRIMARY)}
     WHERE shard IN :shards* ORDER BY shard FOR UPDATE""")
-# a head that another transaction has locked is looked at again when that has ended
+# a head that another transaction has locked is read again when that transaction has ended
 _COUNT_UP = SQL("""
     UPDATE change_heads SET head = head + 1, operation_id = :operation
     WHERE shard IN :shards* AND records_use = :records""")
@@ -73,7 +73,7 @@ _PUT = Insert(
 
 
 class FeedRows:
-    """What a write changed, as rows by shard."""
+    """The changes of a write, as rows of shards."""
 
     __slots__ = ("_parts", "_rows")
 
@@ -85,19 +85,19 @@ class FeedRows:
         return bool(self._rows)
 
     def use(self, root: int, what: Mode, consumer: int, change: Change) -> None:
-        """Tell the tree of a root what a consumer uses there now."""
+        """Add a change of what a consumer uses in the tree of a root."""
         taken = _ENCODER.encode(change.taken) if change.taken else None
         given = _ENCODER.encode(change.given) if change.given else None
         row = (what.value, consumer, *change.key, change.before, change.after, taken, given)
         self._rows.append((shard_of(root), row))
 
     def claim(self, roots: Iterable[int], what: Mode, consumer: int) -> None:
-        """Tell trees that the claim of a consumer changed, but nothing that it uses."""
+        """Add to some trees that the claim of a consumer changed, but not what it uses."""
         for shard in sorted({shard_of(root) for root in roots}):
             self._rows.append((shard, (what.value, consumer, *_NOTHING)))
 
     def provider(self, uuid: str, roots: Iterable[int], what: str = _DEFINITION) -> None:
-        """Tell the trees of some roots that the definition of a provider changed."""
+        """Add to the trees of some roots that the definition of a provider changed."""
         shards = {shard_of(root) for root in roots}
         for shard in shards if len(shards) == 1 else sorted(shards):
             part = shard, what, uuid
@@ -106,7 +106,7 @@ class FeedRows:
                 self._rows.append((shard, (what, None, uuid, *_NOTHING[1:])))
 
     def disabled(self, root: int, change: DisabledChange) -> None:
-        """Tell the tree of a root that a provider is out of service, or in it again."""
+        """Add to the tree of a root that a provider is disabled or enabled."""
         said = change.disabled
         told = None if said is None else _ENCODER.encode(said.to_dict())
         what = _ENABLED if said is None else _DISABLED
@@ -114,31 +114,31 @@ class FeedRows:
         self._rows.append((shard_of(root), row))
 
     def override(self, uuid: str, root: int) -> None:
-        """Tell the tree of a root that a provider was taken of though it is out of service."""
+        """Add to the tree of a root that a disabled provider was allocated from."""
         self.provider(uuid, [root], _OVERRIDE)
 
     def report(self, uuid: str, root: int) -> None:
-        """Tell the tree of a root that the owner of a provider reported, or that it was adopted."""
+        """Add to the tree of a root that a provider was reported or adopted."""
         self.provider(uuid, [root], _REPORT)
 
     def rows(self) -> list[tuple[int, int, tuple[Any, ...]]]:
-        """Return ``(shard, part, values)``; a write of no tree is told in shard 0."""
-        found = self._rows or [(0, (_NAMES, None, *_NOTHING))]
-        return [(shard, part, values) for part, (shard, values) in enumerate(found)]
+        """Return ``(shard, part, values)``; a write that concerns no tree is in shard 0."""
+        rows = self._rows or [(0, (_NAMES, None, *_NOTHING))]
+        return [(shard, part, values) for part, (shard, values) in enumerate(rows)]
 
 
 _NOTHING = (None,) * 6
 
 
 class UseSwitched(Transient):
-    """The write believed that use over time is recorded, or is not, and that is not so."""
+    """The write was wrong about whether use over time is recorded."""
 
 
 def tell(connection: Connection, operation: int, told: FeedRows, records: int) -> None:
-    """Count the heads up and write the rows. Cost: two statements, on several shards one more.
+    """Increment the heads and insert the rows. Cost: two statements, for several shards one more.
 
-    :param records: ``records_use`` of the heads, as the write believed it to be
-    :raises UseSwitched: if it is another
+    :param records: ``records_use`` of the heads as the write assumed it
+    :raises UseSwitched: if the heads have another value
     """
     rows = told.rows()
     shards = sorted({shard for shard, _, _ in rows})
@@ -152,12 +152,12 @@ def tell(connection: Connection, operation: int, told: FeedRows, records: int) -
 
 
 def _no_head(expected: int, counted: int) -> UseSwitched:
-    """Return what tells that heads are not as the write believed; at last, that they are gone."""
+    """Return the error of a write that was wrong about the heads, or found none."""
     missing = f"{expected - counted} of its shards have no head"
     return UseSwitched(exceptions.DatabaseError("unavailable", "change feed", missing))
 
 
-_HEADS_THERE = SQL("SELECT shard, records_use FROM change_heads")
+_STORED_HEADS = SQL("SELECT shard, records_use FROM change_heads")
 
 
 def records_use(connection: Connection) -> int:
@@ -176,20 +176,20 @@ def look_at_heads(connection: Connection) -> tuple[list[int], int]:
 
     Every ledger that may be written has all heads. Cost: one small statement.
     """
-    there: dict[int, int] = dict(_HEADS_THERE.rows(connection))
-    missing = [shard for shard in range(SHARDS) if shard not in there]
-    return missing, max(there.values(), default=0)
+    heads: dict[int, int] = dict(_STORED_HEADS.rows(connection))
+    missing = [shard for shard in range(SHARDS) if shard not in heads]
+    return missing, max(heads.values(), default=0)
 
 
 def ensure_heads(connection: Connection) -> None:
-    """Make the heads that are missing, from where the changes of their shards are."""
+    """Insert missing heads, at the last numbers of the changes of their shards."""
     missing, records = look_at_heads(connection)
     if not missing:
         return
     last = sa.select(_changes.shard, sa.func.max(_changes.number)).group_by(_changes.shard)
-    found: dict[int, int] = dict(tuple(row) for row in connection.execute(last))
+    numbers: dict[int, int] = dict(tuple(row) for row in connection.execute(last))
     new = {"operation_id": 0, "records_use": records}
-    rows = [{"shard": shard, "head": found.get(shard, 0), **new} for shard in missing]
+    rows = [{"shard": shard, "head": numbers.get(shard, 0), **new} for shard in missing]
     connection.execute(sa.insert(tables.change_heads), rows)
 
 
@@ -197,7 +197,7 @@ def ensure_heads(connection: Connection) -> None:
 
 
 def read_cursor(connection: Connection, epoch: int) -> Cursor:
-    """Return where the feed is at the moment of this transaction. Cost: one small statement."""
+    """Return the cursor at the moment of this transaction. Cost: one small statement."""
     heads, last = [0] * SHARDS, [0] * SHARDS
     for shard, head, operation in _READ_HEADS.rows(connection):
         heads[shard], last[shard] = head, operation
@@ -205,7 +205,7 @@ def read_cursor(connection: Connection, epoch: int) -> Cursor:
 
 
 def read_epoch(connection: Connection) -> int:
-    """Return which ledger it is. Cost: one small statement."""
+    """Return the number that identifies the ledger. Cost: one small statement."""
     for (epoch,) in _EPOCH.rows(connection):
         return int(epoch)
     raise exceptions.DatabaseError("unavailable", "ledger_info", "it has no row")
@@ -216,7 +216,7 @@ def read_changes(
 ) -> tuple[FeedEntry, ...]:
     """Return the next entries after a cursor, at most ``limit`` (see the contract).
 
-    Cost: two statements, which read at most about twice as many entries as are returned.
+    Cost: two statements, which read at most about ``2 * limit`` entries.
     """
     waiting = after.waiting(read_cursor(connection, epoch))
     most = _share_out(waiting.values(), 2 * limit)
@@ -227,11 +227,11 @@ def read_changes(
 def read_touched(
     connection: Connection, epoch: int, after: Cursor, most: int
 ) -> tuple[Cursor, int, Touched | None]:
-    """Return where the feed is, how many entries come after a cursor, and whom they touched.
+    """Return the present cursor, the number of entries after one, and the providers they affect.
 
-    The last is None if they are more than ``most``: then they are not read.
+    The providers are None if there are more than ``most`` entries, which are then not read.
 
-    Cost: one small statement if there are none, else two, the second linear in the entries.
+    Cost: one small statement without entries, else two, the second linear in the entries.
     """
     now = read_cursor(connection, epoch)
     waiting = after.waiting(now)
@@ -248,20 +248,20 @@ def _entries(connection: Connection, after: Cursor, upto: Mapping[int, int]) -> 
         return []
     values: dict[str, int] = {}
     for position, (shard, last) in enumerate(upto.items()):
-        # its own place too, which tells whether the history is the same
+        # the entry at the cursor too, which shows whether the history is the same
         above = after.heads[shard] - 1
         values |= {f"shard{position}": shard, f"above{position}": above, f"upto{position}": last}
     rows = _rows_of(len(upto)).rows(connection, **values)
-    found: list[FeedEntry] = []
+    entries: list[FeedEntry] = []
     seen: dict[int, dict[int, int]] = {shard: {} for shard in upto}
     for (shard, number), group in itertools.groupby(rows, key=lambda row: (row[0], row[1])):
         parts = list(group)
         seen[shard][number] = parts[0][2]
         if number > after.heads[shard]:
-            found.append(_entry(shard, number, parts))
+            entries.append(_entry(shard, number, parts))
     for shard, last in upto.items():
         after.check(shard, seen[shard], last)
-    return found
+    return entries
 
 
 @functools.cache
@@ -312,21 +312,21 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
     )
 
 
-def _disabled_of(told: str | None) -> Disabled | None:
-    if told is None:
+def _disabled_of(text: str | None) -> Disabled | None:
+    if text is None:
         return None
-    said = json.loads(told)
-    moments = {
-        name: None if said[name] is None else datetime.datetime.fromisoformat(said[name])
+    values = json.loads(text)
+    times = {
+        name: None if values[name] is None else datetime.datetime.fromisoformat(values[name])
         for name in ("since", "until")
     }
-    return Disabled(**{**said, **moments})
+    return Disabled(**{**values, **times})
 
 
 def _share_out(waiting: Iterable[int], room: int) -> int:
-    """Return how many changes a shard may have, so that all of them together fit ``room``.
+    """Return the largest number of changes of one shard with which all shards fit ``room``.
 
-    Shards with fewer leave their room to the others; at least one each.
+    Shards with fewer changes leave their part to the others; each shard has at least one.
 
     >>> _share_out([1, 100, 100], 21)
     10
@@ -341,25 +341,25 @@ def _share_out(waiting: Iterable[int], room: int) -> int:
     return level
 
 
-def _in_order_of_time(found: Iterable[FeedEntry]) -> list[FeedEntry]:
-    """Sort changes by time, those of a shard by number: clocks differ, and waiting takes time.
+def _in_order_of_time(entries: Iterable[FeedEntry]) -> list[FeedEntry]:
+    """Sort changes by time, but those of one shard by number, because clocks differ.
 
     A change counts as no older than those before it in its shard.
     """
     keyed: list[tuple[tuple[datetime.datetime, int, int], FeedEntry]] = []
-    for shard, ones in itertools.groupby(found, key=lambda change: change.shard):
+    for shard, changes in itertools.groupby(entries, key=lambda change: change.shard):
         latest = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-        for one in ones:
-            latest = max(latest, one.at)
-            keyed.append(((latest, shard, one.number), one))
+        for change in changes:
+            latest = max(latest, change.at)
+            keyed.append(((latest, shard, change.number), change))
     return [change for _, change in sorted(keyed, key=lambda pair: pair[0])]
 
 
-# --- forgetting -----------------------------------------------------------------------------------
+# --- pruning -----------------------------------------------------------------------------------
 
-#: how many operations one transaction forgets
+#: The most operations that one transaction removes.
 BATCH = 256
-#: how many operations are done, nearly, until somebody forgets what is old
+#: The average number of operations after which a writer removes old ones.
 EVERY = 64
 
 # Operations are found by number, which grows with time, so that nothing younger is read. The number
@@ -380,14 +380,14 @@ _RETENTION = SQL("SELECT retention FROM ledger_info")
 
 
 class Run(Protocol):
-    """Runs work in a transaction of one kind, again if need be."""
+    """A function that runs work in a transaction, again after a transient error."""
 
     def __call__(self, work: Callable[[Connection], T], /) -> T:
-        """Return what the work returns."""
+        """Return the result of the work."""
 
 
 def prune(writing: Run, before: datetime.datetime) -> Pruned:
-    """Forget operations and changes older than a moment. Cost: linear in what is forgotten."""
+    """Remove operations and changes older than a moment. Cost: linear in the rows removed."""
     operations = changes = 0
     forgotten = Pruned(BATCH, 0)
     while forgotten.operations == BATCH:
@@ -398,30 +398,30 @@ def prune(writing: Run, before: datetime.datetime) -> Pruned:
 
 
 def lock_heads(connection: Connection) -> None:
-    """Lock all heads: who has written is done, and nobody else writes until this ends."""
+    """Lock all heads, so that no write is in progress until this transaction ends."""
     if connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=list(range(SHARDS)))
 
 
 def set_records_use(connection: Connection, number: int) -> None:
-    """Have every write that comes now believe that use is recorded since an operation, 0: not."""
+    """Set the operation since which use over time is recorded; 0: it is not recorded."""
     connection.execute(sa.update(tables.change_heads).values(records_use=number))
 
 
 def forget_some(connection: Connection) -> Pruned:
-    """Forget at most :data:`BATCH` operations that are older than the ledger keeps them."""
+    """Remove at most :data:`BATCH` operations that are older than the retention of the ledger."""
     keeps = datetime.timedelta(seconds=retention(connection))
     return _forget(connection, now_of(connection) - keeps)
 
 
 def retain(connection: Connection, age: datetime.timedelta) -> None:
-    """Keep operations and changes for so long."""
+    """Set the retention of operations and changes."""
     seconds = int(age.total_seconds())
     connection.execute(sa.update(tables.ledger_info).values(retention=seconds))
 
 
 def retention(connection: Connection) -> int:
-    """Return for how many seconds operations and changes are kept."""
+    """Return the retention of operations and changes, in seconds."""
     return int(_RETENTION.rows(connection)[0][0])
 
 
@@ -441,5 +441,5 @@ def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
     return Pruned(len(ids), entries)
 
 
-#: what numbers and ids are drawn by
+#: The resolution of the time in row numbers and ids of operations.
 _TICK = datetime.timedelta(milliseconds=1)

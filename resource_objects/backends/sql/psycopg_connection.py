@@ -1,12 +1,12 @@
-"""Connections of psycopg that do not wait for ever, and give JSON and uuids as text.
+"""Connections of psycopg with a time limit for answers, and JSON and uuids as text.
 
-psycopg has no limit on how long an answer may take: where a network swallows packets, or a pooler
-stands still, it would wait until somebody kills the program. Imported only where psycopg is used,
-which is an extra.
+psycopg does not limit the time of an answer: where a network drops packets, or a pooler hangs, it
+would wait until the program is killed. This module is imported only where psycopg is used, which is
+installed by an extra.
 
-Nor does it say why a server refused a connection: libpq keeps the SQLSTATE of that to itself and
-gives the message alone, so the messages of a server that takes nobody yet are known here by their
-text, in English. In another language such a server is one that cannot be reached, at once.
+libpq does not report the SQLSTATE of a refused connection, only its message. So a server that
+accepts no connection yet is recognized by the English text of its message. In another language it
+counts as a server that cannot be reached, and is not tried again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import psycopg
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
-#: What a server says to those whom it takes later, by SQLSTATE. Source: ``postmaster.c``,
+#: Messages of a server that accepts connections later, by SQLSTATE. Source: ``postmaster.c``,
 #: ``proc.c`` and ``postinit.c`` of PostgreSQL 12 to 18; ``client.c`` of PgBouncer.
 _REFUSALS = {
     "57P03": re.compile(
@@ -35,14 +35,14 @@ _REFUSALS = {
 
 
 def connect(read_timeout: float, **options: Any) -> psycopg.Connection[Any]:
-    """Return a new connection on which every answer has so many seconds to go on."""
+    """Return a new connection; an answer on it may pause for at most ``read_timeout`` seconds."""
     try:
         connection: _Connection = _Connection.connect(**options)
     except psycopg.OperationalError as error:
         if error.sqlstate is None:
-            said = str(error)
-            found = (state for state, text in _REFUSALS.items() if text.search(said))
-            error.sqlstate = next(found, None)
+            message = str(error)
+            states = (state for state, text in _REFUSALS.items() if text.search(message))
+            error.sqlstate = next(states, None)
         raise
     connection.read_timeout = read_timeout
     # an integer is always a bigint: by default its type follows its value, and a statement would be
@@ -57,37 +57,37 @@ class _Connection(psycopg.Connection[Any]):
     read_timeout: float | None = None
 
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        """Wait for an answer, as everything does that talks to the server."""
-        if self.read_timeout is None:  # it is being made, which has a limit of its own
+        """Wait for an answer, for at most ``read_timeout`` seconds of silence."""
+        if self.read_timeout is None:  # while connecting, which has its own limit
             return super().wait(gen, *args, **options)
         try:
             return super().wait(_while_it_answers(gen, self.read_timeout), *args, **options)
         except _Silence:
-            self.pgconn.finish()  # what the server says from now on answers nothing
+            self.pgconn.finish()  # a late answer would be taken for that of another statement
             raise psycopg.OperationalError(
                 f"the server did not answer within {self.read_timeout} s"
             ) from None
 
 
 class _Silence(Exception):
-    """Nothing came for too long."""
+    """The server sent nothing for too long."""
 
 
 def _while_it_answers(gen: Any, seconds: float) -> Generator[Any, Any, Any]:
-    """Do as ``gen`` does, which waits for a socket, until the socket is silent for too long.
+    """Run ``gen``, which waits for a socket, until the socket is silent for ``seconds``.
 
-    psycopg says ten times a second that there was nothing.
+    psycopg resumes it ten times a second while the socket is silent.
     """
     try:
-        wanted = next(gen)
+        event = next(gen)
         until = time.monotonic() + seconds
         while True:
-            ready = yield wanted
+            ready = yield event
             now = time.monotonic()
             if ready:
                 until = now + seconds
             elif now > until:
                 raise _Silence
-            wanted = gen.send(ready)
+            event = gen.send(ready)
     except StopIteration as done:
         return done.value

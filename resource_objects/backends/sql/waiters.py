@@ -1,14 +1,15 @@
-"""Who waits for something to be given back, as rows.
+"""The queue of consumers that wait for resources to be released, as rows.
 
-The number of a row is drawn by the database as it is inserted, so it tells who came first. Who
-comes forgets those whose lease is over. Locks: rows of waiters alone, first its own if it is there,
-then those over in the order of their numbers. Two whose own leases are over may so wait for each
-other; the database refuses one of them, which is done again. Nothing that a claim locks is locked,
-so nobody who claims waits for those who wait.
+The database numbers a row when it is inserted, so the numbers are the order of the queue. A
+consumer that enters removes the entries whose lease has expired. Locks: only rows of waiters, first
+the consumer's own if it exists, then the expired ones in the order of their numbers. Two consumers
+whose own leases have expired may so wait for each other; the database refuses one of them, which is
+repeated. Nothing that a claim locks is locked, so claims never wait for the queue.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -37,23 +38,22 @@ _COLUMNS = (
 
 
 def wait(connection: Connection, order: WaitOrder) -> Waiter:
-    """Put a consumer into the queue, or keep it there (see the contract).
+    """Put a consumer into the queue, or renew its entry (see the contract).
 
-    Cost: four statements for one that stays, and up to six for one that comes.
+    Cost: four statements to renew, up to six to enter.
     """
     now = now_of(connection)
     ends = later("lease", order.lease, now)
     mine = sa.select(*_COLUMNS).where(_waiters.consumer == order.consumer).with_for_update()
-    kept = _listed(connection, connection.execute(mine).all())
-    known = kept[0] if kept else None
-    if known is None or known.lease_until < now or known.awaits != order.awaits:
-        _forget(connection, now, [] if known is None else [known.number])
+    entry = next(iter(_listed(connection, connection.execute(mine).all())), None)
+    if entry is None or entry.lease_until < now or entry.awaits != order.awaits:
+        _remove_expired(connection, now, [] if entry is None else [entry.number])
         return _enter(connection, order, now, ends)
     changed: dict[str, Any] = {"lease_until": plain(ends)}
     if not order.renews:
         changed["entry"] = order.entry
-    connection.execute(sa.update(tables.waiters).where(_waiters.id == known.number).values(changed))
-    return Waiter(known.number, known.consumer, known.awaits, known.since, ends, known.actor)
+    connection.execute(sa.update(tables.waiters).where(_waiters.id == entry.number).values(changed))
+    return dataclasses.replace(entry, lease_until=ends)
 
 
 def _enter(
@@ -66,31 +66,31 @@ def _enter(
         "since": plain(now),
         "lease_until": plain(ends),
     }
-    # if another call enters it at this very moment, all of it is done again
-    made = connection.execute(sa.insert(tables.waiters), values)
-    assert made.inserted_primary_key is not None, "the database draws it"
-    number = made.inserted_primary_key[0]
+    # if another call enters the consumer at this moment, the transaction is repeated
+    result = connection.execute(sa.insert(tables.waiters), values)
+    assert result.inserted_primary_key is not None, "the database numbers it"
+    number = result.inserted_primary_key[0]
     rows = [
         {
             "waiter_id": number,
             "position": position,
-            "resource_class": one.resource_class,
-            "amount": one.amount,
-            "root_uuid": one.root_uuid,
+            "resource_class": awaited.resource_class,
+            "amount": awaited.amount,
+            "root_uuid": awaited.root_uuid,
         }
-        for position, one in enumerate(order.awaits)
+        for position, awaited in enumerate(order.awaits)
     ]
     connection.execute(sa.insert(tables.waiter_amounts), rows)
     return Waiter(number, order.consumer, order.awaits, now, ends, order.actor)
 
 
-def _forget(connection: Connection, now: datetime.datetime, numbers: Sequence[int]) -> None:
-    """Forget those whose lease is over, and some others."""
-    over = sa.select(_waiters.id).where(_waiters.lease_until < plain(now))
-    found = sorted({number for (number,) in connection.execute(over)} - set(numbers))
-    for part in chunks(found):  # one that has renewed since stays
-        is_over = _waiters.lease_until < plain(now)
-        connection.execute(sa.delete(tables.waiters).where(_waiters.id.in_(part), is_over))
+def _remove_expired(connection: Connection, now: datetime.datetime, numbers: Sequence[int]) -> None:
+    """Remove the entries whose lease has expired, and those of some numbers."""
+    is_expired = _waiters.lease_until < plain(now)
+    rows = connection.execute(sa.select(_waiters.id).where(is_expired))
+    expired = sorted({number for (number,) in rows} - set(numbers))
+    for part in chunks(expired):  # an entry that was renewed meanwhile stays
+        connection.execute(sa.delete(tables.waiters).where(_waiters.id.in_(part), is_expired))
     if numbers:
         connection.execute(sa.delete(tables.waiters).where(_waiters.id.in_(numbers)))
 
@@ -98,9 +98,9 @@ def _forget(connection: Connection, now: datetime.datetime, numbers: Sequence[in
 def list_waiters(
     connection: Connection, wanted: WaiterFilter, limit: int, after: int
 ) -> tuple[Waiter, ...]:
-    """Return a page of those in the queue (see the contract).
+    """Return a page of the queue (see the contract).
 
-    Cost: a statement, and one more for what they wait for, if there is anybody.
+    Cost: a statement, and one more for the awaited amounts if the page is not empty.
     """
     dialect = connection.dialect.name
     now = (
@@ -117,7 +117,7 @@ def list_waiters(
 
 
 def leave(connection: Connection, entry: str) -> None:
-    """Take whoever entered last by an entry out of the queue."""
+    """Remove the consumer that entered last by an entry from the queue."""
     connection.execute(sa.delete(tables.waiters).where(_waiters.entry == entry))
 
 
@@ -125,20 +125,20 @@ def _meets(awaits: Iterable[Awaited]) -> sa.ColumnElement[bool]:
     # EXISTS (SELECT 1 FROM waiter_amounts WHERE waiter_id = waiters.id AND (resource_class = 'PGPU'
     # AND (root_uuid IS NULL OR root_uuid IN ('...')) OR ...): a term for each class, not each tree
     roots: dict[str, set[str] | None] = {}
-    for one in awaits:
-        known = roots.setdefault(one.resource_class, set())
-        if one.root_uuid is None or known is None:
-            roots[one.resource_class] = None
+    for awaited in awaits:
+        trees = roots.setdefault(awaited.resource_class, set())
+        if awaited.root_uuid is None or trees is None:
+            roots[awaited.resource_class] = None
         else:
-            known.add(one.root_uuid)
-    same = [
+            trees.add(awaited.root_uuid)
+    matches = [
         (_amounts.resource_class == name)
-        if some is None
+        if trees is None
         else (_amounts.resource_class == name)
-        & (_amounts.root_uuid.is_(None) | _amounts.root_uuid.in_(sorted(some)))
-        for name, some in roots.items()
+        & (_amounts.root_uuid.is_(None) | _amounts.root_uuid.in_(sorted(trees)))
+        for name, trees in roots.items()
     ]
-    return sa.exists().where(_amounts.waiter_id == _waiters.id, sa.or_(sa.false(), *same))
+    return sa.exists().where(_amounts.waiter_id == _waiters.id, sa.or_(sa.false(), *matches))
 
 
 def _listed(connection: Connection, rows: Sequence[Any]) -> tuple[Waiter, ...]:
@@ -152,8 +152,8 @@ def _listed(connection: Connection, rows: Sequence[Any]) -> tuple[Waiter, ...]:
             .where(_amounts.waiter_id.in_(part))
             .order_by(_amounts.waiter_id, _amounts.position)
         )
-        for number, *said in connection.execute(query):
-            awaits[number].append(Awaited(*said))
+        for number, *values in connection.execute(query):
+            awaits[number].append(Awaited(*values))
     return tuple(
         Waiter(
             number, consumer, tuple(awaits[number]), from_moment(since), from_moment(until), actor

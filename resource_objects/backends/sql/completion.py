@@ -1,8 +1,8 @@
-"""Names that begin with what somebody typed: asked at each press of the tab key, so in a hurry.
+"""Names by their beginning, for completion in a shell: read at each press of the tab key.
 
-A SQLite file is read by the driver alone, without SQLAlchemy and the rest of the backend, which
-take half a second to import. Nothing is made, not even the files beside it, or brought up to date,
-and nobody waits for long.
+The driver alone reads a SQLite file, without SQLAlchemy and the other modules of the backend, which
+take half a second to import. Nothing is created, not even the files next to a database, no schema
+is upgraded, and every wait is short.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sqlite3
 import urllib.parse
 from typing import Final
 
-#: Most names that are read.
+#: The most names that are read.
 MOST = 200
-#: How long a server may take to answer, in seconds, and a file whose writer has it to itself.
+#: Seconds that a server may take to answer, and to wait for the lock of a file.
 _PATIENCE: Final = {"connect_timeout": 2, "read_timeout": 2}
 _PATIENCE_OF_FILE = 0.2
 
-#: The table of each kind, and what else is true of its rows.
+#: The table of each kind, with a further condition on its rows.
 _TABLES = {
     "provider": ("resource_providers", ""),
     "host": ("resource_providers", " AND parent_id IS NULL"),
@@ -39,15 +39,15 @@ def names_beginning(url: str, kind: str, prefix: str) -> list[str]:
 
     :param kind: ``provider``, ``host``, ``consumer``, ``class``, ``trait``, ``aggregate`` or
         ``statistic``
-    :raises Exception: whatever stands in the way: no such database, no tables, no driver
+    :raises Exception: if there is no such database, no table or no driver
 
     >>> names_beginning("memory://", "provider", "lab-")
     []
     """
     scheme = url.partition(":")[0].partition("+")[0]
-    table, rest = _TABLES[kind]
+    table, condition = _TABLES[kind]
     query = (
-        f"SELECT DISTINCT name FROM {table} WHERE name >= :first AND name < :last{rest} "
+        f"SELECT DISTINCT name FROM {table} WHERE name >= :first AND name < :last{condition} "
         f"ORDER BY name LIMIT {MOST}"
     )
     between = {"first": prefix, "last": prefix + _LAST}
@@ -60,10 +60,10 @@ def names_beginning(url: str, kind: str, prefix: str) -> list[str]:
 
 def _of_file(url: str, query: str, between: dict[str, str]) -> list[str]:
     path = os.path.abspath(url.partition("?")[0].partition(":///")[2])
-    # without a log all is in the file itself, and to begin one would leave it there
-    how = "mode=ro" if os.path.exists(f"{path}-wal") else "mode=ro&immutable=1"
-    where = f"file:{urllib.parse.quote(path)}?{how}"
-    opened = sqlite3.connect(where, uri=True, timeout=_PATIENCE_OF_FILE)
+    # without a log the file is complete; opening it would create a log and leave it there
+    options = "mode=ro" if os.path.exists(f"{path}-wal") else "mode=ro&immutable=1"
+    uri = f"file:{urllib.parse.quote(path)}?{options}"
+    opened = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_OF_FILE)
     with contextlib.closing(opened) as connection:
         return [name for (name,) in connection.execute(query, between)]
 
