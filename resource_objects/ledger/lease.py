@@ -1,8 +1,7 @@
-"""A lease: a claim that expires, renewed as long as somebody is there to renew it.
+"""A lease: a claim that expires, renewed while the program that made it runs.
 
-Whoever runs a job holds its claim by a lease, so that a job whose machine or whose starter is gone
-does not hold what it held for ever. A third of the time is left for two renewals that fail
-(Gray and Cheriton, *Leases*, SOSP 1989, on choosing the term).
+A job whose machine or parent process is gone then releases its claim. A lease is renewed after a
+third of its time, so two renewals may fail (Gray and Cheriton, *Leases*, SOSP 1989, on the term).
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from resource_objects.providers import Claim
 
 __all__ = ["Lease"]
 
-#: Renewed after this part of the time.
+#: A lease is renewed after this part of its time.
 _PART = 3
-#: Seconds: whether a claim is lost is looked up at least so often.
-_LOOK = 5.0
+#: Seconds: the longest pause between two checks that the claim exists.
+_CHECK_INTERVAL = 5.0
 
-Told = Callable[[exceptions.ResourceObjectsError], object]
+ErrorHook = Callable[[exceptions.ResourceObjectsError], object]
 
 
 def _ignore(error: exceptions.ResourceObjectsError) -> None:
-    """Do nothing with what was told."""
+    """Ignore an error."""
 
 
 class Lease:
-    """Renews a claim from a thread, from when it is entered until it is left.
+    """A thread that renews a claim, from the start of a ``with`` block to its end.
 
-    It is renewed each third of the time, and looked up at least each five seconds. Leaving it
-    releases nothing. Cost: a thread; a small write for a renewal, a small read for a look.
+    The thread renews the claim after each third of the time, and checks at least every five seconds
+    that it still exists. The end of the block releases nothing. Cost: a thread, a small write for
+    each renewal and a small read for each check.
 
-    :param claim: what ``ledger.claim`` returned; only that claim is renewed, not a later one of
-        the same consumer
-    :param expires_in: for how long it is renewed each time
-    :param lost: called once, from the thread, when the claim is not there any more (released,
-        or made anew by somebody), with ``ConsumerNotFound`` or ``StaleConsumer``
-    :param failed: called when a renewal failed for another reason, as an unreachable database; it
-        is tried again. Until the time is over nobody may take what is held
+    :param claim: what ``ledger.claim`` returned; a later claim of the consumer is not renewed
+    :param expires_in: the time after each renewal
+    :param lost: called once, from the thread, with the error when the claim no longer exists
+        (``NotFound`` after a release, ``Stale`` for another claim of the consumer)
+    :param failed: called with the error of each renewal that failed for another reason, such as an
+        unreachable database. The thread tries again; the claim stays valid until its time is over
     :raises InvalidInput: if the time is not above 0
 
     >>> import resource_objects as ro
@@ -62,8 +61,8 @@ class Lease:
         claim: Claim,
         *,
         expires_in: datetime.timedelta,
-        lost: Told = _ignore,
-        failed: Told = _ignore,
+        lost: ErrorHook = _ignore,
+        failed: ErrorHook = _ignore,
     ) -> None:
         if not isinstance(expires_in, datetime.timedelta) or expires_in <= datetime.timedelta():
             raise exceptions.InvalidInput("field", "expires_in", expires_in, "a time above 0")
@@ -74,11 +73,11 @@ class Lease:
         self._failed = failed
         self._end = threading.Event()
         self._is_lost = False
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the claim was found not to be there any more."""
+        """Whether a check found that the claim no longer exists."""
         return self._is_lost
 
     def __enter__(self) -> Self:
@@ -89,23 +88,25 @@ class Lease:
         self._end.set()
         self._thread.join()
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         part = self._expires_in.total_seconds() / _PART
         renewed = time.monotonic()
-        while not self._end.wait(min(part, _LOOK, max(0.0, renewed + part - time.monotonic()))):
+        while not self._end.wait(
+            min(part, _CHECK_INTERVAL, max(0.0, renewed + part - time.monotonic()))
+        ):
             try:
                 if time.monotonic() >= renewed + part:
                     self._renew()
                     renewed = time.monotonic()
                 else:
-                    self._look()
+                    self._check()
             except exceptions.ResourceObjectsError as error:
                 if error.matches("ConsumerNotFound", "StaleConsumer"):
                     self._is_lost = True
                     self._lost(error)
                     return
                 self._failed(error)
-                if self._end.wait(min(part, _LOOK)):
+                if self._end.wait(min(part, _CHECK_INTERVAL)):
                     return
 
     def _renew(self) -> None:
@@ -115,10 +116,10 @@ class Lease:
         except exceptions.Stale as error:
             if not error.is_about("consumer"):
                 raise
-            self._look()  # or others only wrote it meanwhile, again and again
+            self._check()  # or others only wrote it meanwhile, again and again
 
-    def _look(self) -> None:
-        """Raise if the claim is not there any more."""
+    def _check(self) -> None:
+        """Raise if the claim no longer exists."""
         held = self._ledger.held(self._claim.consumer)
         if held.id != self._claim.id:
             raise exceptions.Stale("consumer", held.consumer, f"it has another claim, {held.id}")

@@ -1,14 +1,14 @@
-"""The queue: claims that wait until it is their turn, first come, first served.
+"""The queue: claims that wait, first come, first served.
 
-Whoever waits has a row (:mod:`resource_objects.providers.waiting`) and tries to claim only while
-nobody stands before it. Who that is, it asks each time before it sleeps, for some seconds at most,
-and less the nearer it is to the front; whether anything was written since its last try, the heads
-of the change feed tell, so a search is only made where it may find something else. The naive way,
-to try again and again, keeps no order: a large request would see small ones pass for ever.
+A waiting consumer has a row (:mod:`resource_objects.providers.waiting`) and tries to claim only
+while no waiter is ahead of it. It looks for waiters ahead before each pause; the pauses are at most
+some seconds, and shorter near the front. The heads of the change feed report whether anything was
+written since the last attempt, so it searches only where the answer may differ. Without a queue, a
+large request would see small ones pass for ever.
 
-The row goes when the claim is written, when the time is over and on any error, in a transaction of
-its own; a process that is killed in between leaves it until the lease is over, and those behind it
-wait so much longer.
+The row is removed when the claim is written, when the time is over and after any error, in a
+transaction of its own. A killed process leaves its row until the lease is over, and the waiters
+behind it wait for that long.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import dataclasses
 import datetime
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,32 +41,32 @@ from resource_objects.search.candidates import Candidate, Candidates
 if TYPE_CHECKING:
     from resource_objects.search.order import Options
 
-#: Seconds: the first pause between two looks, and the longest.
+#: Seconds: the first pause between two looks at the queue, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
-#: Seconds: the longest pause of the first in the queue, and how much longer for each before.
+#: Seconds: the longest pause of the first waiter, and the addition for each waiter ahead.
 _AT_THE_FRONT, _BEHIND_EACH = 1.0, 0.5
-#: The first tries after so many seconds also where nothing was written: claims may have expired.
+#: Seconds after which the first waiter tries again without any write: claims may have expired.
 _RETRY_AFTER = 5.0
-#: Of so many changes it is read whether one is of a definition; after more, one may be.
+#: The maximum number of changes that are read to find one of a definition.
 _MOST_CHANGES = 1000
-#: of a lease it is renewed after this part
+#: A lease is renewed after this part of it.
 _PART = 3
-#: who stands before one is told so far
+#: The maximum number of waiters ahead that are reported.
 MOST_TOLD = 8
-#: The answer is the same whatever others give back.
+#: Refusals that no release of allocations changes.
 _FINAL = ("UnitRuleViolated", "InventoryNotFound", "ProviderDisabled")
 
-#: The bound of these is the most that there could ever be.
+#: Rules whose bound is the largest possible amount.
 _BOUNDS = (Rule.CAPACITY, Rule.LIMIT)
 
-#: Takes what was found, once.
+#: Claims candidates once.
 Attempt = Callable[[Claimable], Claim]
-#: Whether a refusal stays one, whatever others give back.
+#: Returns whether no release of allocations changes a refusal.
 Final = Callable[[exceptions.CapacityException], bool]
 
 
 class Queue:
-    """Those who wait; :class:`~resource_objects.ledger.Ledger` says what each method does."""
+    """The waiting claims; :class:`~resource_objects.ledger.Ledger` documents the methods."""
 
     def __init__(self, store: Store, snapshots: Snapshots, expired: ExpiredClaims) -> None:
         self._store = store
@@ -83,15 +84,15 @@ class Queue:
         )
         return (waiter for page in pages for waiter in page)
 
-    def is_satisfiable(self, found: Candidates, options: Options | None = None) -> bool:
-        if not isinstance(found, Candidates):
+    def is_satisfiable(self, candidates: Candidates, options: Options | None = None) -> bool:
+        if not isinstance(candidates, Candidates):
             raise exceptions.InvalidInput(
-                "field", "is_satisfiable", found, "Candidates of a search"
+                "field", "is_satisfiable", candidates, "Candidates of a search"
             )
-        picture = snapshot_without(self._store.backend, found.at)
+        snapshot = snapshot_without(self._store.backend, candidates.at)
         try:
-            return bool(picture.searched(found.request, options or found.options))
-        except exceptions.SearchLimitReached:  # nobody knows, so perhaps
+            return bool(snapshot.searched(candidates.request, options or candidates.options))
+        except exceptions.SearchLimitReached:  # unknown, so it may be
             return True
 
     def claim(
@@ -223,74 +224,72 @@ class Queue:
 
     # --- what is waited for ---
 
-    def _demands(self, found: Claimable) -> tuple[Demand, ...]:
-        return tuple(demands_of(found, self._store.uuids, "claim"))
+    def _demands(self, candidates: Claimable) -> tuple[Demand, ...]:
+        return tuple(demands_of(candidates, self._store.uuids, "claim"))
 
-    def _awaits(self, found: Claimable, demands: Iterable[Demand]) -> tuple[Awaited, ...]:
-        """Return what is waited for: of any tree, of that of a search, or of those named."""
-        if isinstance(found, Candidates):
-            root = None if found.at is None else self._root(found.at)
-            asked = self._counts(found.request.resources, found.at)
-            return tuple(Awaited(name, amount, root) for name, amount in asked.items())
-        each = [self._by_provider(demand) for demand in demands]
-        roots = self._roots({uuid for one in each for uuid, _ in one})
-        most: dict[tuple[str, str | None], int] = {}
-        for one in each:
-            total: dict[tuple[str, str | None], int] = {}
-            for (uuid, name), amount in one.items():
-                key = name, roots.get(uuid)
-                total[key] = total.get(key, 0) + amount
+    def _awaits(self, candidates: Claimable, demands: Iterable[Demand]) -> tuple[Awaited, ...]:
+        """Return the awaited amounts: of any tree, of that of a search, or of the named trees."""
+        if isinstance(candidates, Candidates):
+            root = None if candidates.at is None else self._root(candidates.at)
+            counts = self._counts(candidates.request.resources, candidates.at)
+            return tuple(Awaited(name, amount, root) for name, amount in counts.items())
+        usages = [self._by_provider(demand) for demand in demands]
+        roots = self._roots({uuid for usage in usages for uuid, _ in usage})
+        largest: dict[tuple[str, str | None], int] = {}
+        for usage in usages:
+            total: Counter[tuple[str, str | None]] = Counter()
+            for (uuid, name), amount in usage.items():
+                total[name, roots.get(uuid)] += amount
             for key, amount in total.items():
-                most[key] = max(amount, most.get(key, 0))
-        return tuple(Awaited(name, amount, root) for (name, root), amount in most.items())
+                largest[key] = max(amount, largest.get(key, 0))
+        return tuple(Awaited(name, amount, root) for (name, root), amount in largest.items())
 
-    def _counts(self, asked: Amounts, at: str | None) -> dict[str, int]:
-        """Return amounts as counts by class.
+    def _counts(self, requested: Amounts, at: str | None) -> dict[str, int]:
+        """Return requested amounts as counts by class.
 
-        What says where is counted in the classes beside it, as far as these are asked for.
+        A placed amount counts in the classes that it locates, unless these are requested too.
         """
-        found: dict[str, int] = {}
-        for kind, amount in asked.by_name():
+        counts: Counter[str] = Counter()
+        for kind, amount in requested.by_name():
             if not amount.locates:
                 for record in amount.to_records(kind):
-                    known = found.get(record.resource_class, 0)
-                    found[record.resource_class] = known + record.amount
-        beside = frozenset(found)
-        for kind, amount in asked.by_name():
+                    counts[record.resource_class] += record.amount
+        stated = frozenset(counts)
+        for kind, amount in requested.by_name():
             for name, count in self._located(kind, amount, at).items():
-                if name not in beside:
-                    found[name] = found.get(name, 0) + count
-        return found
+                if name not in stated:
+                    counts[name] += count
+        return counts
 
     def _by_provider(self, demand: Demand) -> dict[tuple[str, str], int]:
-        """Return what a demand takes as counts, by provider (uuid) and class."""
-        found: dict[tuple[str, str], int] = {}
-        located = (
-            (one.host, name, count)
-            for one in demand.located
-            for name, count in self._located(one.resource_class, one.amount, one.host).items()
-        )
-        counted = ((use.provider_uuid, use.resource_class, use.amount) for use in demand.uses)
-        for uuid, name, amount in (*counted, *located):
-            found[uuid, name] = found.get((uuid, name), 0) + amount
-        return found
+        """Return the counts of a demand by provider (uuid) and class."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for use in demand.uses:
+            counts[use.key] += use.amount
+        for placed in demand.located:
+            amounts = self._located(placed.resource_class, placed.amount, placed.host)
+            for name, count in amounts.items():
+                counts[placed.host, name] += count
+        return counts
 
     def _located(self, kind: str, amount: Amount, at: str | None) -> Mapping[str, int]:
-        """Return what an amount that says where stands for, by class; of others nothing.
+        """Return the counts by class that a placed amount locates; none for other amounts.
 
-        Where it says no class, such as a device by its address, it may be any that there is. Cost:
-        then a read of what is there.
+        A device that is requested by its address, without a class, may be of any class of the
+        inventory. Cost: a read of the tree in that case.
         """
         if amount.located or not amount.locates:
             return amount.located
         columns = self._store.backend.read(*([] if at is None else [at]), allocations=False)
-        classes = (some for _, name, some, _ in zip(*columns.kinds, strict=True) if name == kind)
-        return {name: amount.pieces for some in classes for name in some} or {kind: amount.pieces}
+        rows = zip(*columns.kinds, strict=True)
+        located = (classes for _, stored, classes, _ in rows if stored == kind)
+        counts = {name: amount.pieces for classes in located for name in classes}
+        return counts or {kind: amount.pieces}
 
     def _root(self, at: str) -> str:
         """Return the uuid of the root of a provider's tree.
 
-        :raises NotFound: if it is not there
+        :raises NotFound: if the provider does not exist
         """
         key = names.provider_key(at)
         wanted = ProviderFilter(trees=frozenset([key]), roots_only=True)
@@ -310,42 +309,44 @@ class Queue:
 
 
 class _Satisfiability:
-    """Whether nobody could give what a search asks for, though all was given back.
+    """Whether a search would find candidates if no consumer had allocations.
 
-    Claims have no part in that, so of a search that was refused it is asked again only after a
-    definition changed, or something was put out of service: a machine may have gone. Cost: where
-    nothing else was written than claims, a read of what the feed says of them; else that of
-    :meth:`Queue.is_satisfiable`, once in some seconds.
+    Claims do not change the answer. So after a refusal it is computed again only if a definition
+    changed or a provider was disabled meanwhile. Cost: if only claims were written, a read of the
+    feed; else that of :meth:`Queue.is_satisfiable`, once in some seconds.
     """
 
-    def __init__(self, queue: Queue, store: Store, found: Candidates, options: Options) -> None:
+    def __init__(
+        self, queue: Queue, store: Store, candidates: Candidates, options: Options
+    ) -> None:
         self._queue = queue
         self._store = store
-        self._found = found
+        self._candidates = candidates
         self._options = options
-        self._seen: Cursor | None = None
-        self._asked = 0.0
+        self._cursor: Cursor | None = None
+        self._computed = 0.0
 
     def is_final(self, refusal: exceptions.CapacityException) -> bool:
-        """Return whether a search that was refused just now is refused for ever."""
+        """Return whether a search that was just refused stays refused."""
         now = self._store.retries.clock()
-        if self._seen is not None and (now - self._asked < _RETRY_AFTER or not self._may_differ()):
+        if self._cursor is not None and (
+            now - self._computed < _RETRY_AFTER or not self._may_differ(self._cursor)
+        ):
             return False
-        self._seen, self._asked = self._store.backend.cursor(), now
-        return not self._queue.is_satisfiable(self._found, self._options)
+        self._cursor, self._computed = self._store.backend.cursor(), now
+        return not self._queue.is_satisfiable(self._candidates, self._options)
 
-    def _may_differ(self) -> bool:
-        """Return whether more than claims was written since it was asked."""
-        assert self._seen is not None, "it was asked before"
+    def _may_differ(self, cursor: Cursor) -> bool:
+        """Return whether more than claims was written since a cursor."""
         try:
-            told = self._store.backend.changes(self._seen, _MOST_CHANGES)
+            entries = self._store.backend.changes(cursor, _MOST_CHANGES)
         except exceptions.Expired as error:
             if not error.is_about("cursor"):
                 raise
             return True
-        if len(told) == _MOST_CHANGES or any(map(_defines, told)):
+        if len(entries) == _MOST_CHANGES or any(map(_defines, entries)):
             return True
-        self._seen = self._seen.moved(told)
+        self._cursor = cursor.moved(entries)
         return False
 
 
@@ -367,34 +368,31 @@ def _refuse_if_final(
 
 
 def _defines(entry: FeedEntry) -> bool:
-    """Return whether a write may have changed what there is; a rename names nobody."""
-    is_of_nobody = not (entry.uses or entry.claims or entry.reports)
-    return bool(entry.definitions or entry.disabled or is_of_nobody)
+    """Return whether a write may have changed what a search can find; a rename has no subject."""
+    has_no_subject = not (entry.uses or entry.claims or entry.reports)
+    return bool(entry.definitions or entry.disabled or has_no_subject)
 
 
-def _one_of_several(attempt: Attempt, found: Sequence[Candidate]) -> Claim:
-    """Take one of several candidates; what ends the wait is raised only if it does of each.
-
-    What is raised of several together is the refusal of one of them.
-    """
+def _one_of_several(attempt: Attempt, candidates: Sequence[Candidate]) -> Claim:
+    """Claim one of several candidates; raise a final refusal only if each candidate has one."""
     try:
-        return attempt(found)
-    except exceptions.CapacityException as no:
-        if not _is_final(no):
+        return attempt(candidates)
+    except exceptions.CapacityException as error:
+        if not _is_final(error):
             raise
-        refusal = no
-    for one in found:
+        refusal = error
+    for candidate in candidates:  # the refusal of all together is that of one of them
         try:
-            return attempt([one])
-        except exceptions.CapacityException as no:
-            if not _is_final(no):
+            return attempt([candidate])
+        except exceptions.CapacityException as error:
+            if not _is_final(error):
                 raise
-            refusal = no
+            refusal = error
     raise refusal
 
 
 def _is_final(refusal: exceptions.CapacityException) -> bool:
-    """Return whether those named could not give it either if all was given back."""
+    """Return whether no release of allocations at the named providers changes a refusal."""
     if isinstance(refusal, exceptions.NoCandidates):
         return False
     return refusal.matches(*_FINAL) or any(

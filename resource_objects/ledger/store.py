@@ -1,6 +1,6 @@
-"""What every part of a ledger is given: the backend, operations, and how what is kept is read.
+"""The context of a ledger: its backend, retries and operations, and stored claims as objects.
 
-A part of a ledger never keeps a reference to the backend by itself: it asks the :class:`Store`, so
+A part of a ledger asks the :class:`Store` for the backend and never keeps a reference to it, so
 that a closed ledger is refused in one place.
 """
 
@@ -32,13 +32,13 @@ from resource_objects.resources import resource
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
-#: Seconds: the longest of the pauses before an amount is placed again, and that before the first.
+#: Seconds: the longest pause before another attempt, and the first.
 _LONGEST_PAUSE, _FIRST_PAUSE = 0.25, 0.002
 
-#: Seconds: a waiter that was killed stands in the way for no longer than a day.
+#: Seconds: a killed waiter blocks the queue for a day at most.
 _LONGEST_LEASE = 86_400
 
-#: How many rows of a list are read at once, and how many trees.
+#: The number of rows, and of trees, in a page.
 PAGE, TREE_PAGE = 500, 100
 
 
@@ -126,9 +126,9 @@ class RetryPolicy:
         """
         tries = self.definitions if tries is None else tries
         while True:
-            found = read()
+            state = read()
             try:
-                return write(found)
+                return write(state)
             except exceptions.ResourceObjectsError as error:
                 if tries <= 0 or not error.matches(*faster):
                     raise
@@ -168,12 +168,12 @@ class RetryPolicy:
 
 
 def new_operation() -> str:
-    """Return an operation id for a write that may have to be repeated."""
+    """Return a new operation id, for a write that may have to be repeated."""
     return Operation().id
 
 
 class Store:
-    """The backend of a ledger, with what all its parts do with one."""
+    """The backend of a ledger, its retry policy and its actor."""
 
     def __init__(
         self, backend: Backend, retries: RetryPolicy | None = None, actor: str | None = None
@@ -182,14 +182,14 @@ class Store:
             raise exceptions.InvalidInput("field", "retries", retries, "a RetryPolicy")
         self._backend = backend
         self.retries = retries or RetryPolicy()
-        #: how many rows of a list, and how many trees, are read at once
+        #: the number of rows, and of trees, in a page
         self.page, self.tree_page = PAGE, TREE_PAGE
         self.actor = None if actor is None else names.label(actor, "actor")
         self._closed = False
 
     @property
     def backend(self) -> Backend:
-        """Where the ledger is kept.
+        """The backend that stores the ledger.
 
         :raises DatabaseError: after :meth:`close`
         """
@@ -198,38 +198,38 @@ class Store:
         return self._backend
 
     def close(self) -> None:
-        """Give back every connection; closing twice is allowed."""
+        """Close every connection; closing twice is allowed."""
         self._closed = True
         self._backend.close()
 
     # --- reading ---
 
-    def now_or(self, given: datetime.datetime | None) -> datetime.datetime:
-        """Return the moment given, checked, or this one by the ledger's clock if None is.
+    def now_or(self, now: datetime.datetime | None) -> datetime.datetime:
+        """Return a checked time, or the time of the ledger's clock for None.
 
-        :raises InvalidInput: if it is no moment with its time zone
+        :raises InvalidInput: for a time without its time zone
         """
-        return self.backend.now() if given is None else moment("now", given)
+        return self.backend.now() if now is None else moment("now", now)
 
     def uuids(self, keys: Collection[str]) -> dict[str, str]:
-        """Return the uuid of each name or uuid, in one look.
+        """Return the uuid of each name or uuid. Cost: a statement if there are names.
 
         :raises NotFound: if there is no provider of a name
         """
-        found = {key: key for key in keys if names.is_uuid(key)}
-        named = [key for key in keys if key not in found]
+        uuids = {key: key for key in keys if names.is_uuid(key)}
+        named = [key for key in keys if key not in uuids]
         if not named:
-            return found
-        found |= self.backend.uuids(named)
+            return uuids
+        uuids |= self.backend.uuids(named)
         for key in named:
-            if key not in found:
+            if key not in uuids:
                 raise exceptions.NotFound("provider", key)
-        return found
+        return uuids
 
     def held(self, consumer: str) -> ConsumerRecord:
-        """Return what a consumer holds.
+        """Return the stored record of a consumer.
 
-        :raises NotFound: if it holds nothing
+        :raises NotFound: if it has no allocations
         """
         record = self.backend.held(consumer)
         if record is None:
@@ -237,15 +237,15 @@ class Store:
         return record
 
     def held_by(self, *consumers: str) -> tuple[ConsumerRecord, ...]:
-        """Return what several consumers hold, in their order, at one moment.
+        """Return the stored records of consumers, in their order and of one moment.
 
-        :raises NotFound: if one holds nothing
+        :raises NotFound: if one of them has no allocations
         """
-        kept = self.backend.held_by(consumers)
+        records = self.backend.held_by(consumers)
         for name in consumers:
-            if name not in kept:
+            if name not in records:
                 raise exceptions.NotFound("consumer", name)
-        return tuple(kept[name] for name in consumers)
+        return tuple(records[name] for name in consumers)
 
     def consumers(
         self,
@@ -254,7 +254,7 @@ class Store:
         after: str | None = None,
         page: int | None = None,
     ) -> Iterator[tuple[ConsumerRecord, ...]]:
-        """Yield the consumers of a filter by name, a page at a time."""
+        """Yield the consumers that match a filter in pages, ordered by name."""
         return pages_of(
             lambda count, last: self.backend.list_consumers(wanted, count, last),
             lambda record: record.consumer,
@@ -265,30 +265,30 @@ class Store:
 
     # --- writing ---
 
-    def operation(self, given: str | None) -> Operation:
-        """Return the operation of a write: of the id given, or of one made up."""
-        if given is None:
+    def operation(self, id: str | None) -> Operation:
+        """Return the operation of a write; None: with a new id."""
+        if id is None:
             return Operation(actor=self.actor)
-        return Operation(names.uuid_text(given), self.actor)
+        return Operation(names.uuid_text(id), self.actor)
 
-    def begin(self, given: str | None, kind: str, subject: str) -> tuple[Operation, Outcome | None]:
-        """Return the operation of a write, and what it did if it is a repetition.
+    def begin(self, id: str | None, kind: str, subject: str) -> tuple[Operation, Outcome | None]:
+        """Return the operation of a write, and its recorded outcome if it is a repetition.
 
-        An id that was made up just now is not looked for.
+        A new id needs no read.
 
-        :raises Conflict: if the id was used for something else
+        :raises Conflict: if the id was used for another operation
         """
-        doing = self.operation(given)
-        known = None if given is None else self.backend.outcome(doing)
-        if known is not None:
-            known.require(doing.id, kind, subject)
-        return doing, known
+        operation = self.operation(id)
+        outcome = None if id is None else self.backend.outcome(operation)
+        if outcome is not None:
+            outcome.require(operation.id, kind, subject)
+        return operation, outcome
 
     def commit(
-        self, doing: Operation, kind: str, subject: str, orders: Iterable[ConsumerOrder]
+        self, operation: Operation, kind: str, subject: str, orders: Iterable[ConsumerOrder]
     ) -> tuple[ConsumerRecord, ...]:
-        """Write orders alone, that rely on no definition."""
-        return self.backend.commit(Write(doing, kind, subject, orders=tuple(orders)))
+        """Write orders that require no definitions."""
+        return self.backend.commit(Write(operation, kind, subject, orders=tuple(orders)))
 
 
 def pages_of(
@@ -300,25 +300,25 @@ def pages_of(
 ) -> Iterator[tuple[_T, ...]]:
     """Yield the pages of a list.
 
-    :param read: ``read(how many, after which one)`` gives a page
-    :param last: what :func:`read` knows an entry by
-    :param page: how many are read at once
-    :param limit: at most so many in all
+    :param read: ``read(count, after)`` returns the next ``count`` entries after a key
+    :param last: returns the key of an entry
+    :param page: the number of entries of a page
+    :param limit: the maximum number of entries in total
     """
-    left = limit
-    while left is None or left > 0:
-        wanted = page if left is None else min(page, left)
-        found = read(wanted, after)
-        if found:
-            yield found
-            after = last(found[-1])
-        if len(found) < wanted:
+    remaining = limit
+    while remaining is None or remaining > 0:
+        count = page if remaining is None else min(page, remaining)
+        entries = read(count, after)
+        if entries:
+            yield entries
+            after = last(entries[-1])
+        if len(entries) < count:
             return
-        left = None if left is None else left - len(found)
+        remaining = None if remaining is None else remaining - len(entries)
 
 
 def any_limit(limit: object) -> int | None:
-    """Return how many entries of a list are wanted at most, None for all of them.
+    """Return the maximum number of entries of a list; None for no maximum.
 
     :raises InvalidInput: if it is neither None nor an integer from 1
     """
@@ -327,22 +327,22 @@ def any_limit(limit: object) -> int | None:
     return limit
 
 
-# --- what is kept, as objects ---
+# --- stored claims as objects ---
 
 
 def claim_of(record: ConsumerRecord) -> Claim:
-    """Return a kept claim as an object.
+    """Return a stored claim as an object.
 
-    :raises InvalidInput: if it is none: another program, or another version, wrote the rows
+    :raises InvalidInput: for invalid rows, which another program or version wrote
     """
     return Claim(**_fields_of(record))
 
 
 def written_claim_of(record: ConsumerRecord) -> Claim:
-    """Return a claim that was just written, or released, as an object; nothing is checked again.
+    """Return a claim that was just written or released as an object, without checking it again.
 
-    A claim was checked when it was ordered. A release is done by now, whatever the rows said that
-    it gave back: it must not look refused.
+    A claim was checked when it was ordered. A release has already happened, whatever its rows
+    contain: it must not look refused.
     """
     return Claim._as_kept(**_fields_of(record))
 
@@ -361,24 +361,23 @@ def _fields_of(record: ConsumerRecord) -> dict[str, Any]:
         "consumer_type": record.consumer_type,
         "expires_at": record.expires_at,
         "group": record.group,
-        "allocations": tuple([_allocation(held) for held in record.held]),
+        "allocations": tuple([_allocation(use) for use in record.held]),
     }
 
 
-@functools.lru_cache(maxsize=4096)
-def _allocation(held: Use) -> Allocation:
-    """Return a kept allocation as an object; many consumers hold the same of the same provider."""
+@functools.lru_cache(maxsize=4096)  # many consumers hold the same of the same provider
+def _allocation(use: Use) -> Allocation:
     return Allocation(
-        provider=held.provider,
-        provider_uuid=held.provider_uuid,
-        resource_class=held.resource_class,
-        amount=resource(held.resource_class).make_amount(held.amount),
-        units=held.units,
+        provider=use.provider,
+        provider_uuid=use.provider_uuid,
+        resource_class=use.resource_class,
+        amount=resource(use.resource_class).make_amount(use.amount),
+        units=use.units,
     )
 
 
 def consumer_of(record: ConsumerRecord) -> Consumer:
-    """Return a kept consumer, with what it holds, as an object."""
+    """Return a stored consumer with its claim as an object."""
     return Consumer(
         name=record.consumer,
         uuid=record.uuid,
