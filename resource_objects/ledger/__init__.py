@@ -13,7 +13,7 @@
 
 ==================  ===============================================================================
 ``ledger``          Ledger, with all its methods, and ``connect``
-``store``           what every part is given: the backend, operations, the policy of retries
+``context``         what every part uses: the backend, operations, the retry policy
 ``claims``          allocating, moving, releasing; ``gang_claim``: several consumers at once;
                     ``expired``: claims whose time is over; ``lease``: renewals
 ``queue``           claims that wait, first come, first served
@@ -33,9 +33,9 @@ call it through ``asyncio.to_thread``. Reading never writes.
 
 from __future__ import annotations
 
+from resource_objects.ledger.context import RetryPolicy, new_operation
 from resource_objects.ledger.definitions import SyncResult
 from resource_objects.ledger.ledger import BACKEND_NAMESPACE, Ledger, backend_for, connect
-from resource_objects.ledger.store import RetryPolicy, new_operation
 
 __all__ = [
     "BACKEND_NAMESPACE",

@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from resource_objects import exceptions
+from resource_objects.ledger.context import Store, claim_of
 from resource_objects.ledger.demand import Demand
-from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import (

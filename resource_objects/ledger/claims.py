@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
 from resource_objects.ledger.assign import Assigner
+from resource_objects.ledger.context import Store, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
     Claimable,
     Demand,
@@ -31,7 +32,6 @@ from resource_objects.ledger.demand import (
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
 from resource_objects.ledger.gang_claim import Choices, gang_choices
 from resource_objects.ledger.queue import Queue
-from resource_objects.ledger.store import Store, claim_of, written_claim_of
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.abilities import Ability
 from resource_objects.providers.allocation import CONFIRMED

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
+from resource_objects.ledger.context import Store
 from resource_objects.ledger.reading import Reader
-from resource_objects.ledger.store import Store
 from resource_objects.providers import DefinitionChanges, Provider
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned

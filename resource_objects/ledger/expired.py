@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.store import Store, any_limit, claim_of, written_claim_of
+from resource_objects.ledger.context import Store, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Claim
 from resource_objects.providers.abilities import Ability
 from resource_objects.providers.decision import MOST_HOLDERS

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names, search
-from resource_objects.ledger.store import Store
+from resource_objects.ledger.context import Store
 from resource_objects.providers import Backend
 from resource_objects.providers.abilities import Ability
 from resource_objects.providers.changed import Touched

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from resource_objects import exceptions, names, plugins
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.claims import Claims, IfGeneration, claim_options
+from resource_objects.ledger.context import RetryPolicy, Store, claim_of
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.expired import ExpiredClaims
@@ -45,7 +46,6 @@ from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
 from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.statistics import Statistics
-from resource_objects.ledger.store import RetryPolicy, Store, claim_of
 from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
 from resource_objects.providers.audit import Audit

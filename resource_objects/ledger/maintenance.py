@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from resource_objects import exceptions, names
+from resource_objects.ledger.context import Store
 from resource_objects.ledger.reading import Reader
-from resource_objects.ledger.store import Store
 from resource_objects.providers import Consumer, Disabled
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.given import moment

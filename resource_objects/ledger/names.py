@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from resource_objects import names
-from resource_objects.ledger.store import Store, any_limit, pages_of
+from resource_objects.ledger.context import Store, any_limit, pages_of
 from resource_objects.providers import Aggregate, ResourceClass, Trait
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write

@@ -7,8 +7,8 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 
 from resource_objects import exceptions
+from resource_objects.ledger.context import Store, claim_of
 from resource_objects.ledger.definitions import FASTER, Definitions, check_roots
-from resource_objects.ledger.store import Store, claim_of
 from resource_objects.providers import Claim, Provider
 from resource_objects.providers.abilities import Ability
 from resource_objects.providers.audit import Audit, audit, spread

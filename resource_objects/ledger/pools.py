@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
+from resource_objects.ledger.context import any_limit
 from resource_objects.ledger.definitions import (
     Comparison,
     Definitions,
@@ -20,7 +21,6 @@ from resource_objects.ledger.definitions import (
     find_stored,
 )
 from resource_objects.ledger.reading import Reader
-from resource_objects.ledger.store import any_limit
 from resource_objects.providers.definition import (
     ProviderDefinition,
     StoredDefinitions,

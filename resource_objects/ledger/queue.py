@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
+from resource_objects.ledger.context import Store, any_limit, pages_of
 from resource_objects.ledger.demand import Claimable, Demand, demands_of
 from resource_objects.ledger.expired import ExpiredClaims
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
-from resource_objects.ledger.store import Store, any_limit, pages_of
 from resource_objects.providers import Claim
 from resource_objects.providers.abilities import Ability
 from resource_objects.providers.feed import Cursor, FeedEntry

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.store import Store, any_limit, consumer_of, pages_of
+from resource_objects.ledger.context import Store, any_limit, consumer_of, pages_of
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.columns import Columns, KindColumns, find, trees

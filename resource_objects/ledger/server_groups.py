@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.store import Store, any_limit, pages_of
+from resource_objects.ledger.context import Store, any_limit, pages_of
 from resource_objects.providers.orders import GroupChange, Write
 from resource_objects.providers.server_groups import ServerGroup
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.store import Store
+from resource_objects.ledger.context import Store
 from resource_objects.providers.statistics import (
     SOURCE,
     Statistic,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from resource_objects import exceptions
+from resource_objects.ledger.context import Store
 from resource_objects.ledger.reading import NamesGiven, use_filter
-from resource_objects.ledger.store import Store
 from resource_objects.providers.given import moment
 from resource_objects.providers.use_over_time import UseBy, UseRecording, UseReport
 

@@ -10,7 +10,7 @@ from typing import Any
 import webob
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.store import pages_of
+from resource_objects.ledger.context import pages_of
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (

@@ -26,7 +26,7 @@ from typing import Any
 
 from resource_objects import names
 from resource_objects.ledger import Ledger
-from resource_objects.ledger.store import pages_of
+from resource_objects.ledger.context import pages_of
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,

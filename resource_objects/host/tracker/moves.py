@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.asked import Asked, unassigned
-from resource_objects.ledger.store import written_claim_of
+from resource_objects.ledger.context import written_claim_of
 from resource_objects.providers import Claim
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.orders import ConsumerOrder, Operation, Outcome

@@ -39,8 +39,8 @@ from resource_objects.host.tracker.configuration import (
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport
 from resource_objects.host.tracker.settings import HostSettings
+from resource_objects.ledger.context import new_operation
 from resource_objects.ledger.definitions import Comparison, subject_of_roots
-from resource_objects.ledger.store import new_operation
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import definitions_of, merge_changes
