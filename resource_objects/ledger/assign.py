@@ -36,7 +36,7 @@ from resource_objects.providers.holders import holders_of, true_of_all, with_hol
 from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_dependency_order
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
 from resource_objects.providers.removed_units import free_removed_units
-from resource_objects.providers.tree_shape import Exclusions, TreeShape
+from resource_objects.providers.tree_shape import Exclusions
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
@@ -249,8 +249,7 @@ def _reserved_by_limits(rows: _Rows, limits: Totals) -> dict[tuple[int, str], in
 def _exceeding(demands: Iterable[Demand], columns: Columns, limits: Totals) -> Iterator[Reason]:
     """Yield why assigned demands exceed limits, as a write would, with the consumers."""
     after = with_taken(columns, (use for demand in demands for use in demand.uses))
-    uuids = columns.index.uuids
-    names = columns.index.names
+    uuids, names = columns.index.uuids, columns.index.names
     rows = zip(*columns.inventories, strict=True)
     for (number, *figures), used in zip(rows, after.inventories.used, strict=True):
         record = InventoryRecord(*figures)
@@ -273,15 +272,8 @@ class _Assignment:
         self._released = rows.released
         self._views = views
         self._shape = views.shape
-        #: the disabled providers at and above each provider that is disabled, by number
-        self._disabled: dict[int, list[int]] = {}
-        disabled, providers = self._columns.disabled if in_service else {}, self._columns.providers
-        for number, parent in (
-            zip(providers.provider_id, providers.parent_id, strict=True) if disabled else ()
-        ):  # parents before children
-            above = [] if parent is None else self._disabled.get(parent, [])
-            if number in disabled or above:
-                self._disabled[number] = [number, *above] if number in disabled else above
+        self._index = rows.columns.index
+        self._disabled = rows.columns.disabled if in_service else {}
 
     def assign_all(self, demands: Mapping[str, Demand]) -> Mapping[str, Demand]:
         """Return demands assigned, one next to the other."""
@@ -313,10 +305,10 @@ class _Assignment:
 
     def view(self, host: str, kind: str, amount: Amount) -> LocatedView:
         """Return the view over a host of which an amount is requested."""
-        number = self._shape.numbers.get(host)
+        number = self._index.numbers.get(host)
         if number is None:
             raise exceptions.NotFound("provider", host)
-        names, root = self._shape.names, self._shape.roots[number]
+        names, root = self._index.names, self._index.roots[number]
         if root != number:
             raise exceptions.InvalidInput(
                 "amount",
@@ -364,7 +356,7 @@ class _Assignment:
         if demand.retained or any(
             cell_map_of(view.inventory) is not None for view in views.values()
         ):
-            views = {**self._views.of_host(self._shape.numbers[host]), **views}
+            views = {**self._views.of_host(self._index.numbers[host]), **views}
         retained = _retained(demand, views, amounts)
         if not all(amount.is_assigned for amount in requested.values()):
             assigned = self._fit(requested, views, retained, consumer)
@@ -398,10 +390,10 @@ class _Assignment:
         disabled = [
             Reason(
                 *(Rule.DISABLED, 1, 0, 0),
-                where=self._shape.names[number],
-                disabled=self._columns.disabled[number],
+                where=self._index.names[number],
+                disabled=self._disabled[number],
             )
-            for number in dict.fromkeys(n for part in numbers for n in self._disabled.get(part, ()))
+            for number in dict.fromkeys(n for part in numbers for n in self._disabled_at(part))
         ]
         if not all(within.values()):
             raise exceptions.CapacityException(disabled)
@@ -457,6 +449,10 @@ class _Assignment:
                 continue
         return retained
 
+    def _disabled_at(self, number: int) -> list[int]:
+        """Return the numbers of the disabled providers among a provider and its ancestors."""
+        return [n for n in self._index.ancestors(number) if n in self._disabled]
+
     def _enabled_parts(
         self, kinds: Iterable[str], views: Mapping[str, LocatedView]
     ) -> dict[str, list[int]]:
@@ -464,7 +460,7 @@ class _Assignment:
         enabled: dict[str, list[int]] = {}
         for name in kinds if self._disabled else ():
             parts = enumerate(views[name].parts)
-            positions = [n for n, part in parts if part.number not in self._disabled]
+            positions = [n for n, part in parts if not self._disabled_at(part.number)]
             if len(positions) < len(views[name].parts):
                 enabled[name] = positions
         return enabled
@@ -581,16 +577,14 @@ class _PartUnits:
 
     def __init__(self, columns: Columns, consumer: str, is_leaving: bool) -> None:
         self._columns = columns
-        self._shape = TreeShape(columns)
+        self._index = columns.index
         self._consumer = consumer
         self._is_leaving = is_leaving
         records = columns.index.inventories
         #: the structured inventories, by each class in which they are counted
         self._inventories: dict[tuple[int, str], Inventory] = {}
         for number, kind, classes, description in zip(*columns.kinds, strict=True):
-            figures = [
-                record for record in records.get(number, ()) if record.resource_class in classes
-            ]
+            figures = [r for r in records.get(number, ()) if r.resource_class in classes]
             inventory = resource(kind).inventory_from_kept(figures, description or None)
             self._inventories.update({(number, name): inventory for name in classes})
         #: the units of those that define them
@@ -601,11 +595,11 @@ class _PartUnits:
         }
 
     def _key(self, use: Use) -> tuple[int, str]:
-        return self._shape.numbers[use.provider_uuid], use.resource_class
+        return self._index.numbers[use.provider_uuid], use.resource_class
 
     def is_identified(self, use: Use) -> bool:
         """Return True for a use of a part with named units, or of an inventory that one shares."""
-        if use.provider_uuid not in self._shape.numbers:
+        if use.provider_uuid not in self._index.numbers:
             return False  # the write reports that it was removed
         key, shares = self._key(use), zip(*self._columns.shares, strict=True)
         return key in self._units or any(
@@ -653,11 +647,8 @@ class _PartUnits:
         self, use: Use, key: tuple[int, str], new: tuple[str, ...], dependent: Collection[str]
     ) -> None:
         """Raise unless new units can be allocated."""
-        shape = self._shape
-        inventory_name, units = (
-            f"{use.resource_class} at {shape.names[key[0]]}",
-            self._units.get(key),
-        )
+        index, number = self._index, key[0]
+        inventory_name, units = f"{key[1]} at {index.names[number]}", self._units.get(key)
         for unit in new:
             if units is None:
                 raise exceptions.NotFound(
@@ -677,14 +668,14 @@ class _PartUnits:
                 use.units,
                 f"{use.amount}, as many as the amount",
             )
-        uuids, root = {number: uuid for uuid, number in shape.numbers.items()}, shape.roots[key[0]]
-        parts = {number: uuids[number] for number, _ in self._units if shape.roots[number] == root}
+        tree = index.subtree(index.roots[number])
+        with_units = {part for part, _ in self._units}
+        parts = {part: index.uuids[part] for part in tree if part in with_units}
         columns = self._columns
         if self._is_leaving:
             columns = without_consumers(columns, self._consumer)
-        _check_units_free(
-            [dataclasses.replace(use, units=new)], columns, parts, shape.names[key[0]]
-        )
+        named = [dataclasses.replace(use, units=new)]
+        _check_units_free(named, columns, parts, index.names[number])
 
 
 def _shown(units: Collection[str]) -> str:

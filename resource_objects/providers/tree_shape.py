@@ -201,18 +201,15 @@ class TreeShape:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        providers = columns.providers
-        self.roots: Mapping[int, int] = dict(
-            zip(providers.provider_id, providers.root_id, strict=True)
-        )
+        self.index = columns.index
         #: by root and resource: the number of the provider of each part, and its description
         self.parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
         self._classes: dict[tuple[int, str], set[str]] = defaultdict(set)
         kinds = {kind for kind in set(columns.kinds.resource_class) if resource(kind).is_located}
         for number, kind, classes, description in zip(*columns.kinds, strict=True):
             if kind in kinds:
-                self.parts[self.roots[number], kind].append((number, description))
-                self._classes[self.roots[number], kind].update(classes)
+                self.parts[self.index.roots[number], kind].append((number, description))
+                self._classes[self.index.roots[number], kind].update(classes)
         self._resource_parts: dict[tuple[int, str], ResourceParts] = {}
 
     @classmethod
@@ -261,7 +258,7 @@ class TreeShape:
             self._resource_parts[key] = ResourceParts(
                 resource(kind),
                 root,
-                self.names[root],
+                self.index.names[root],
                 tuple(part for part, _ in parts),
                 frozenset(self._classes[key]),
                 {part.uuid: position for position, (part, _) in enumerate(parts)},
@@ -288,22 +285,11 @@ class TreeShape:
         return PartDefinition(description, records, shared, frozenset(self._traits.get(number, ())))
 
     @functools.cached_property
-    def names(self) -> Mapping[int, str]:
-        """The name of each provider, by number."""
-        return self.columns.index.names
-
-    @functools.cached_property
-    def numbers(self) -> Mapping[str, int]:
-        """The number of each provider, by uuid."""
-        return self.columns.index.numbers
-
-    @functools.cached_property
     def keys(self) -> Mapping[str, Collection[Key]]:
         """The inventories in which the parts of each structured resource are counted."""
-        uuids = self.columns.providers.uuid
         keys: dict[str, set[Key]] = defaultdict(set)
         for number, kind, classes, _ in zip(*self.columns.kinds, strict=True):
-            keys[kind].update((uuids[self._row_of[number]], name) for name in classes)
+            keys[kind].update((self.index.uuids[number], name) for name in classes)
         return keys
 
     @functools.cached_property

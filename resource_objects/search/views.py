@@ -366,7 +366,7 @@ class _Source:
 
     def root_of(self, place: int) -> int:
         """Return the backend's number of the root of a provider."""
-        return self.located.shape.roots[int(self.number[place])]
+        return self.located.shape.index.roots[int(self.number[place])]
 
     def after(self, first: int, end: int, changes: Iterable[Change]) -> _Source:
         """Return a source of one tree, whose providers stand together, after changes in it."""
