@@ -25,7 +25,7 @@ from resource_objects.providers.orders import ConsumerOrder
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Part, Reshape
 from resource_objects.reasons import Rule
-from resource_objects.testing.refusals import raises_code
+from resource_objects.testing.refusals import is_one_of, raises_code
 from tests import databases
 from tests.conftest import require_server
 from tests.ledger.conftest import paged
@@ -74,7 +74,7 @@ def _said(refused: Callable[[], object], error: type[ro.CapacityException]) -> s
     """Return the rules that a refusal of exactly this type names."""
     with raises_code(error) as raised:
         refused()
-    assert type(raised.value) is error
+    assert is_one_of(raised.value, error)
     return {reason.rule for reason in raised.value.reasons}
 
 

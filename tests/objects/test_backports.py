@@ -107,7 +107,7 @@ def test_what_an_older_version_cannot_say_is_refused(disk: Disk, version: str, r
         disk.obj_to_primitive(version)
     error = caught.value
     assert (error.objname, error.version, error.reason) == (f"{PREFIX}.Disk", version, reason)
-    assert str(error) == f"{PREFIX}.Disk cannot be said in version {version}: {reason}"
+    assert str(error) == f"{PREFIX}.Disk cannot be expressed in version {version}: {reason}"
     assert disk.obj_to_primitive() == before
 
 

@@ -7,7 +7,6 @@ import pickle
 import pytest
 from hypothesis import given
 
-from resource_objects import exceptions
 from resource_objects.base import ResourceObject
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import IntegerAmount
@@ -220,5 +219,5 @@ def test_what_cannot_be_asked_is_refused_by_name(case):
     ids=["any_of", "root", "of a class", "class", "aggregate", "tree", "no tree"],
 )
 def test_unknown_names_are_told(make, error):
-    with pytest.raises(getattr(exceptions, error)):
+    with raises_code(error):
         make()

@@ -138,7 +138,7 @@ def dump_host_numa_topology(
     >>> far = NUMATopologyInventory([cell.replace(distances={0: 10})])
     >>> dump_host_numa_topology(far)
     Traceback (most recent call last):
-    resource_objects.exceptions.CannotDowngrade: NUMACell cannot be said in version 1.5: cell 0 ...
+    resource_objects.exceptions.CannotDowngrade: NUMACell cannot be expressed in ...
     """
     if not isinstance(inventory, NUMATopologyInventory):
         raise InvalidInventory("inventory", inventory, "a NUMATopologyInventory")

@@ -165,7 +165,7 @@ def dump_instance_numa_topology(
     True
     >>> dump_instance_numa_topology(numa(cells=2, shared=4, memory_mb=2048, physnets=["red"]))
     Traceback (most recent call last):
-    resource_objects.exceptions.CannotDowngrade: InstanceNUMACell cannot be said in version 1.6: ...
+    resource_objects.exceptions.CannotDowngrade: InstanceNUMACell cannot be expressed in ...
     """
     topology = given(amount)
     allowed = primitive.left_out(leave_out, _OPTIONAL)

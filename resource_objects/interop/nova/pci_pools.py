@@ -192,7 +192,7 @@ def dump_pci_pools(pools: Iterable[DevicePool], *, leave_out: Collection[str] = 
     True
     >>> dump_pci_pools([DevicePool("10de", "2330", 4, class_code="0302")])
     Traceback (most recent call last):
-    resource_objects.exceptions.CannotDowngrade: PciDevicePool cannot be said in version 1.1: ...
+    resource_objects.exceptions.CannotDowngrade: PciDevicePool cannot be expressed in ...
     """
     allowed = primitive.left_out(leave_out, _OPTIONAL)
     found = []

@@ -425,7 +425,9 @@ UNSAYABLE = {
 def test_what_nova_cannot_say_is_refused(name: str):
     cell, used = UNSAYABLE[name]
     host = NUMATopologyInventory([cell], usage=[used] if used else ())
-    with pytest.raises(CannotDowngrade, match=r"NUMACell cannot be said in version 1\.5: cell 0"):
+    with pytest.raises(
+        CannotDowngrade, match=r"NUMACell cannot be expressed in version 1\.5: cell 0"
+    ):
         dump_host_numa_topology(host)
 
 

@@ -259,7 +259,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
 def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
     given: DevicePool, name: str
 ) -> None:
-    with pytest.raises(CannotDowngrade, match="PciDevicePool cannot be said in version 1"):
+    with pytest.raises(CannotDowngrade, match="PciDevicePool cannot be expressed in version 1"):
         dump_pci_pools([given])
     again = load_pci_pools(dump_pci_pools([given], leave_out=[name]))
     assert [one.count for one in again] == [1]

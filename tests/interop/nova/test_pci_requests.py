@@ -383,7 +383,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
 def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
     asked: PCIAmount, name: str
 ) -> None:
-    with pytest.raises(CannotDowngrade, match="InstancePCIRequest cannot be said"):
+    with pytest.raises(CannotDowngrade, match="InstancePCIRequest cannot be expressed"):
         dump_pci_requests(asked)
     again = load_pci_requests(dump_pci_requests(asked, leave_out=[name]))
     assert again is not None
