@@ -8,11 +8,8 @@ clock on a server.
 
 from __future__ import annotations
 
-import datetime
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import resource_objects as ro
 from benchmarks import servers
@@ -25,18 +22,13 @@ PLENTY = "VCPU=1000000,MEMORY_MB=2000000000,DISK_GB=2000000000"
 
 
 def rows() -> Iterator[Row]:
-    """Yield claims and releases of each backend, and what recording use over time adds to them."""
+    """Yield claims and releases of each backend."""
     yield from _claims("memory", "memory://", 40, 20)
-    yield from _recording("memory", ["memory://"] * 2, 1000)
     for kind in servers.reachable():
         with servers.database(kind) as url:
             backend_for(url).upgrade_database(url)
             if kind != "sqlite":  # that one is measured by the part ledgers
                 yield from _claims(servers.SHOWN[kind], url, 6, 10)
-        with servers.database(kind) as url, servers.database(kind) as another:
-            for one in (url, another):
-                backend_for(one).upgrade_database(one)
-            yield from _recording(servers.SHOWN[kind], [url, another], 400)
 
 
 def _claims(name: str, url: str, rounds: int, calls: int) -> Iterator[Row]:
@@ -66,44 +58,6 @@ def _claims(name: str, url: str, rounds: int, calls: int) -> Iterator[Row]:
             yield Row(f"{name}: claim {way}", "us", min(claims) * 1e6)
             if way.startswith("of "):
                 yield Row(f"{name}: release of a claim {way}", "us", min(releases) * 1e6)
-
-
-#: What recording use over time may make of a claim.
-MOST = 1.1
-
-
-def _recording(name: str, urls: Sequence[str], calls: int) -> Iterator[Row]:
-    """Yield claims and releases of two ledgers, of which one records use over time, in turn.
-
-    Medians, because who waits for a disk has no best time.
-    """
-    with ro.connect(urls[0]) as ours, ro.connect(urls[1]) as peer:
-        if not hasattr(ours, "use_over_time"):  # of an older version
-            return
-        for ledger in (ours, peer):
-            ledger.sync(*(ro.Provider(f"host{number}", PLENTY) for number in range(4)))
-        ours.use_over_time.record(datetime.timedelta(days=400))
-        clock = time.process_time if urls[0].startswith("memory:") else time.perf_counter
-        ways: dict[str, Callable[[ro.Ledger, str], object]] = {
-            "claim": lambda ledger, job: ledger.claim(job, {"host0": ASKED}),
-            "release": lambda ledger, job: ledger.release(job),
-        }
-        for what, way in ways.items():
-            taken: tuple[list[float], list[float]] = [], []
-            for call in range(calls):
-                for ledger, found in zip((ours, peer), taken, strict=True):
-                    found.append(_seconds(partial(way, ledger), [f"job-{call}"], clock))
-            figures = [statistics.median(found) * 1e6 for found in taken]
-            ratio = figures[0] / figures[1]
-            yield Row(
-                f"{name}: {what} with use over time recorded",
-                "us",
-                *figures,
-                "not recorded",
-                ratio,
-                f"at most {MOST:g} times" if what == "claim" else "",
-                ratio <= MOST if what == "claim" else None,
-            )
 
 
 def _seconds(once: Callable[[str], object], jobs: list[str], clock: Callable[[], float]) -> float:

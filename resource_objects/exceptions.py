@@ -588,7 +588,6 @@ class NotSupported(LedgerError):
     CASES = {
         "capability": ("NotSupported", "cannot be kept by this ledger's backend"),
         "standard name": ("StandardName", "is a standard name, which stays"),
-        "use over time": ("UseNotRecorded", "is not recorded"),
     }
 
 

@@ -411,7 +411,7 @@ BUILT_IN = {
     "mine": "resource_objects.cli.hosts:Mine",
     "usage total": "resource_objects.cli.consumer:ShowTotals",
     "usage between": "resource_objects.cli.use_over_time:ShowUsageBetween",
-    "usage record": "resource_objects.cli.use_over_time:RecordUsage",
+    "usage record": "resource_objects.cli.use_over_time:RetainUsage",
     "provider list": "resource_objects.cli.provider:ListProviders",
     "provider show": "resource_objects.cli.provider:ShowProvider",
     "provider tree": "resource_objects.cli.provider:TreeProvider",

@@ -1,4 +1,4 @@
-"""The commands about use over time: who used how much of what between two days, and the switch."""
+"""The commands about use over time: what was used between two days, and its retention."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ShowUsageBetween(Lister):
     """Show who used how much of what between two days, what was given back included.
 
     Figures are amounts times seconds: of four GPUs had for an hour, 14400. What is had now counts
-    until now. The ledger must have been told to record it: usage record --keep 400d.
+    until now. It is known for as long as the change feed is retained: usage record --keep 400d.
     """
 
     columns = ("consumer", "user", "project", "resource_class", "seconds", "hours")
@@ -102,14 +102,10 @@ class ShowUsageBetween(Lister):
         ]
 
     def _tell_what_is_missing(self, report: UseReport) -> None:
-        """Say on the standard error output which part of the time asked for is not recorded."""
-        ended, told = report.recording.until, []
-        if report.complete_since > report.since:
-            told.append(f"only since {_local(report.complete_since)} all of it is known")
-        if ended is not None and report.until > ended:
-            told.append(f"it was recorded until {_local(ended)}")
-        for one in told:
-            self.app.stderr.write(f"resource-objects: {one}\n")
+        """Print on the standard error output which part of the requested time is not known."""
+        if not report.is_complete:
+            since = _local(report.complete_since)
+            self.app.stderr.write(f"resource-objects: only use since {since} is known\n")
 
 
 def _asked(ledger: Ledger, parsed_args: argparse.Namespace, by: Sequence[str]) -> UseReport:
@@ -155,40 +151,21 @@ class Hours(Figure):
         return float(self._value / 3_600_000_000)
 
 
-class RecordUsage(ShowOne):
-    """Have the ledger record who uses how much of what, or show whether it does.
+class RetainUsage(ShowOne):
+    """Set for how long use over time is known: the retention time of the change feed."""
 
-    What is held now counts from now on: of the time before nothing is known.
-    """
-
-    columns = ("recorded", "since", "until", "kept_for")
+    columns = ("kept_for",)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        which = parser.add_mutually_exclusive_group()
-        which.add_argument(
-            "--keep",
-            metavar="TIME",
-            type=duration,
-            help="record it, and keep it for so long after it ended, such as 400d",
+        parser.add_argument(
+            "--keep", metavar="TIME", type=duration, required=True, help="a time such as 400d"
         )
-        which.add_argument("--off", action="store_true", help="record it no more")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Switch it, if that is asked, and tell what holds."""
+        """Set the retention time, and print it."""
         with self.open_ledger() as ledger:
-            if parsed_args.off or parsed_args.keep is not None:
-                found = ledger.use_over_time.record(parsed_args.keep)
-            else:
-                found = ledger.use_over_time.recording()
-        if found is None:
-            return self.columns, ("no", Maybe(None), Maybe(None), Maybe(None))
-        until = None if found.until is None else _iso(found.until)
-        said = "yes" if found.is_on else "no"
-        return self.columns, (said, _iso(found.since), Maybe(until), age_text(found.keep))
-
-
-def _iso(when: datetime.datetime) -> str:
-    return when.isoformat(timespec="seconds")
+            ledger.feed.keep(parsed_args.keep)
+        return self.columns, (age_text(parsed_args.keep),)

@@ -1,4 +1,4 @@
-"""Use over time: whether it is recorded, and what was used between two moments."""
+"""Use over time: what consumers used between two moments."""
 
 from __future__ import annotations
 
@@ -10,51 +10,20 @@ from resource_objects import exceptions
 from resource_objects.ledger.context import Store
 from resource_objects.ledger.reading import NamesGiven, use_filter
 from resource_objects.providers.given import moment
-from resource_objects.providers.use_over_time import UseBy, UseRecording, UseReport
+from resource_objects.providers.use_over_time import UseBy, UseReport
 
-#: For how long use can be kept after it ended.
-LEAST, MOST = datetime.timedelta(days=1), datetime.timedelta(days=36_525)
-#: What is summed by in any case, in words that people say.
+#: Words for the class, by which use is summed in any case.
 _CLASS = ("class", "resource_class")
 
 
 class UseOverTime:
-    """Who used how much of what between two moments: ``ledger.use_over_time``."""
+    """What consumers used between two moments: ``ledger.use_over_time``.
+
+    It is computed from the change feed: it reaches back as far as ``feed.set_retention`` says.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-
-    def record(self, keep: datetime.timedelta | None) -> UseRecording | None:
-        """Record from now on who uses how much of what, or no more.
-
-        Off unless somebody switches it on, once for the ledger: every program that uses it obeys
-        from its next write on. What is held now counts from now on; nobody knows the past. Cost:
-        one write that waits for all others, and reads all that is held; from then on an insert for
-        each claim and an update for each release, with PostgreSQL in the statement that is sent
-        anyway.
-
-        :param keep: for how long use is kept after it ended, a day or more; those who write forget
-            what is older. ``feed.keep`` has nothing to do with it. Said again it is changed. None:
-            record no more; what was recorded can be asked for as long as it is kept
-        :returns: what is recorded now; None if it never was
-        :raises InvalidInput: if it is no such time
-
-        >>> import resource_objects as ro
-        >>> with ro.connect("memory://") as ledger:
-        ...     ledger.use_over_time.record(datetime.timedelta(days=400)).is_on
-        True
-        """
-        if keep is not None and not (
-            isinstance(keep, datetime.timedelta) and LEAST <= keep <= MOST
-        ):
-            expected = f"a timedelta from {LEAST.days} day to {MOST.days} days, or None"
-            raise exceptions.InvalidInput("field", "keep", keep, expected)
-        self._store.backend.record_use(keep)
-        return self.recording()
-
-    def recording(self) -> UseRecording | None:
-        """Return since when use is recorded, and for how long it is kept; None if it never was."""
-        return self._store.backend.use_recording()
 
     def between(
         self,
@@ -67,32 +36,30 @@ class UseOverTime:
         project: NamesGiven = None,
         resource_class: NamesGiven = None,
     ) -> UseReport:
-        """Return who used how much of what between two moments, what was given back included.
+        """Return what consumers used between two moments, released allocations included.
 
-        A row for each group and class; groups by name, what is of none last. The figures are exact
-        integers, amounts times microseconds; ``row.hours`` is to be shown. What is had now counts
-        until now, a move counts once, and what a consumer holds counts in the classes that its
-        allocations are of: half a GPU of thousandths as 500 of these. While a ``move(leaving=...)``
-        lasts, both of its consumers hold, and both count. A class that was renamed goes by the name
-        that it has, one that was removed by the last it had. Cost: a few small queries and one that
-        the database makes the sums of, of all that was had in between.
+        The report has a row for each group and class, in the order of the groups' names; the group
+        of consumers without a user or project comes last. The figures are exact integers, amounts
+        times microseconds; ``row.hours`` is rounded. Present allocations count until now. A move
+        counts once; while a move with a ``source_consumer`` is in progress, both consumers count. A
+        consumer counts for the user and project that it had last. A class counts under the name
+        that it had at the time. Use from before ``report.complete_since``, which the change feed
+        has forgotten, is not counted. Cost: some six queries; linear in the allocations and in the
+        changes that the feed retains; a database computes the sums.
 
         :param since: the first moment
         :param until: the first moment that does not count any more; None: now
-        :param by: ``consumer``, ``user``, ``project``, several of these, or none; beside the class
-        :param consumer: only of this one, or of one of these
-        :param user, project: the same; None among several stands for not given
-        :param resource_class: only of this class, or of one of these
-        :raises NotSupported: if it is not recorded, or was ended before ``since``; it says how to
-            switch it on
-        :raises InvalidInput: if ``until`` is not after ``since``, ``since`` is to come, or it
-            cannot be summed by that; in a
-            database also for a filter of more than 30,000 names
-        :raises NotFound: if a class is not there and never was used
+        :param by: ``consumer``, ``user``, ``project``, several of these, or none
+        :param consumer: only this consumer, or these
+        :param user, project: the same; None among several matches consumers without one
+        :param resource_class: only this class, or these
+        :raises InvalidInput: if ``until`` is not after ``since``, ``since`` is in the future, or
+            ``by`` is unknown; in a database also for a filter of more than 30,000 names
+        :raises NotFound: if a class does not exist and was not used
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
-        ...     begun = ledger.use_over_time.record(datetime.timedelta(days=400)).since
+        ...     begun = ledger.now()
         ...     done = ledger.sync(ro.Provider("host0", "PGPU=4"))
         ...     done = ledger.claim("job", {"host0": "PGPU=2"}, user="ann")
         ...     [row] = ledger.use_over_time.between(begun, by="user")

@@ -33,10 +33,7 @@ The laws a backend keeps, under any number of threads and processes and a kill a
 * the change feed tells every write, in the order of its shard, as soon as it can be read;
 * of those who wait, whoever came earlier has the smaller number; one that does not renew is gone by
   the ledger's clock;
-* statistics are deleted with their provider, and written only where the value changes;
-* while use over time is recorded, the intervals without an end are what consumers hold, by class:
-  every write keeps them so (:mod:`resource_objects.providers.use_over_time`), whichever process
-  writes and whenever it learned that it is recorded.
+* statistics are deleted with their provider, and written only where the value changes.
 
 :mod:`resource_objects.testing.conformance` holds the tests every backend passes, also yours.
 """
@@ -81,7 +78,7 @@ from resource_objects.providers.statistics import (
     StatisticsByProvider,
     StatisticsOrder,
 )
-from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
+from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 __all__ = [
@@ -441,20 +438,6 @@ class Backend(abc.ABC):
     # --- use over time ---
 
     @abc.abstractmethod
-    def record_use(self, keep: datetime.timedelta | None) -> None:
-        """Record use over time from now on, or no more if ``keep`` is None.
-
-        What is held now begins to count now. Every write that is committed later records what it
-        changes, whatever its process knew before. Said again it changes for how long an interval is
-        kept after it ended: what is older is forgotten in small steps by those who write, and
-        :meth:`retain` has nothing to do with it.
-        """
-
-    @abc.abstractmethod
-    def use_recording(self) -> UseRecording | None:
-        """Return whether use over time is recorded, None if it never was."""
-
-    @abc.abstractmethod
     def use_between(
         self,
         since: datetime.datetime,
@@ -464,15 +447,14 @@ class Backend(abc.ABC):
     ) -> UseReport:
         """Return what was used between two moments, summed by groups and class.
 
-        A class goes by the name that it has, or had last. Cost: one query or a few; sums are made
-        where the intervals are.
+        It is computed from the change feed, by :func:`.providers.use_over_time.report`. A consumer
+        counts for the user and project that it had last, a class under its name at the time.
 
-        :param until: None: now; what is had now counts until then in any case
-        :param by: each once; beside the class
-        :raises NotSupported: if it never was recorded, or was ended before ``since``
-        :raises InvalidInput: if ``since`` is to come by the ledger's clock, or the filter names
-            more than a database takes
-        :raises NotFound: if a class of the filter is not there and never was used
+        :param until: None: now
+        :param by: each once; in addition to the class
+        :raises InvalidInput: if ``since`` is in the future by the ledger's clock, or the filter
+            has more names than a database takes
+        :raises NotFound: if a class of the filter does not exist and was not used
         """
 
     # --- writing, in short ---

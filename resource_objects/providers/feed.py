@@ -155,6 +155,9 @@ class FeedEntry:
     into it again, and ``overrides`` the uuids of those that were taken of though they were out of
     it. A write that touches no tree (of a resource class, say) is told in shard 0.
 
+    ``renamed_classes`` are pairs of the old and the new name of a resource class, recorded in one
+    shard of the write.
+
     A rename touches everybody whose definition says the name. On its own it is told in shard 0,
     naming nobody, however many these are; where the same write does more, they are named.
     """
@@ -173,6 +176,7 @@ class FeedEntry:
     claims: tuple[str, ...] = ()
     disabled: tuple[DisabledChange, ...] = ()
     overrides: tuple[str, ...] = ()
+    renamed_classes: tuple[tuple[str, str], ...] = ()
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -189,6 +193,7 @@ class FeedEntry:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         found = dataclasses.asdict(dataclasses.replace(self, disabled=()))
+        del found["renamed_classes"]
         found["at"] = self.at.isoformat()
         found["disabled"] = [one.to_dict() for one in self.disabled]
         return {**found, "providers": self.providers, "consumers": self.consumers}

@@ -500,6 +500,15 @@ class NameChange:
     to: str | None = None
 
 
+def class_renames(changes: Iterable[NameChange]) -> tuple[tuple[str, str], ...]:
+    """Return the old and the new name of each resource class that is renamed."""
+    return tuple(
+        (one.name, one.to)
+        for one in changes
+        if one.kind is NameKind.RESOURCE_CLASS and one.action is NameAction.RENAME and one.to
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupChange:
     """A change of one server group: made as ``wanted`` says, or found so; None: it is removed."""

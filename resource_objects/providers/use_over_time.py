@@ -1,16 +1,13 @@
-"""Use over time: who used how much of what between two moments, also after it was given back.
+"""Use over time: what consumers used between two moments, also of what they have released.
 
-A ledger that records it keeps *intervals*: a consumer used so much of a class, over all providers,
-from one moment to another, for a project and a user. The transaction that changes the amount, the
-project or the user ends one interval and begins the next; a move or a swap changes none of these
-and writes nothing. An interval without an end goes on. What is used is the sum of amounts times
-the time between, in microseconds, which is what clocks of databases tell: an integer, exact.
+It is derived from the change feed, which records each change of an allocation with its time. So it
+is known for as long as the feed is retained, and no write costs more for it. What is used is the
+sum of amounts times the time between: amounts times microseconds, an exact integer.
 
-Nothing that the change feed forgets is asked for: intervals are a table of their own, kept for a
-time of their own after they ended. Before it was switched on nobody knows what was used, and no
-answer pretends to (:attr:`UseReport.is_complete`).
-
-The decision which intervals end and begin is pure and the same for every backend.
+The sums are computed backwards. Let A be the amount at the end of a span from ``a`` to ``b``, and
+``d`` the change of the amount at a time ``t`` within it. Then the use is
+``A * (b - a) - sum(d * (t - a))``, and the amount at ``a`` is ``A - sum(d)``. A database computes
+both sums for each group, without reading the changes one by one.
 """
 
 from __future__ import annotations
@@ -18,23 +15,18 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.fields import MAX_AMOUNT
-from resource_objects.providers.orders import ConsumerRecord, Use
 
-_MICROSECOND = datetime.timedelta(microseconds=1)
+MICROSECOND = datetime.timedelta(microseconds=1)
 _PER_HOUR = 3_600_000_000
-
-#: How to switch it on, as errors tell it.
-HOW = "switch it on by ledger.use_over_time.record() or `resource-objects usage record --keep 400d`"
 
 
 class UseBy(enum.StrEnum):
-    """What use over time is summed by, beside the class."""
+    """What use over time is summed by, in addition to the class."""
 
     CONSUMER = "consumer"
     USER = "user"
@@ -43,51 +35,26 @@ class UseBy(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UseFilter:
-    """Whose use of what is asked: one of these; None asks nothing. None as a member: not given."""
+    """A filter of use over time. None matches all; None as a member matches consumers of none."""
 
     consumers: frozenset[str] | None = None
     users: frozenset[str | None] | None = None
     projects: frozenset[str | None] | None = None
     classes: frozenset[str] | None = None
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class UseRecording:
-    """That a ledger records use over time, or did.
-
-    ``since``: from when on everything that was used is known, and not forgotten because of a
-    shorter ``keep`` of before. ``until``: when it was switched off; None: it is on. ``keep``: for
-    how long an interval is kept after it ended.
-    """
-
-    since: datetime.datetime
-    until: datetime.datetime | None
-    keep: datetime.timedelta
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return self.until is None
-
-    def kept_for(self, keep: datetime.timedelta, now: datetime.datetime) -> UseRecording:
-        """Return the same that keeps for another time: what a shorter one forgot stays forgotten.
-
-        >>> day = datetime.timedelta(days=1)
-        >>> since = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-        >>> print(UseRecording(since, None, 30 * day).kept_for(400 * day, since + 90 * day).since)
-        2026-03-02 00:00:00+00:00
-        """
-        since = max(self.since, now - self.keep) if keep > self.keep else self.since
-        return UseRecording(since, self.until, keep)
+    def matches(self, consumer: str, user: str | None, project: str | None) -> bool:
+        """Return True if a consumer matches; classes are not compared."""
+        pairs = ((consumer, self.consumers), (user, self.users), (project, self.projects))
+        return all(wanted is None or value in wanted for value, wanted in pairs)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UsedOverTime:
     """What a group of consumers used of one class between two moments.
 
-    ``consumer``, ``user`` and ``project`` say the group: None for what is not summed by, and for
-    consumers of none. ``microseconds`` is the sum of amounts times the time that they were had: of
-    four devices had for an hour, 14,400,000,000. ``str()`` tells hours.
+    ``consumer``, ``user`` and ``project`` identify the group: None for what is not summed by, and
+    for consumers of none. ``microseconds`` is the sum of amounts times the time of use: of four
+    devices used for an hour, 14,400,000,000. ``str()`` prints hours.
 
     >>> one = UsedOverTime(resource_class="PGPU", microseconds=14_400_000_000, user="ann")
     >>> one.hours, one.to_dict()["microseconds"]
@@ -104,12 +71,12 @@ class UsedOverTime:
 
     @property
     def hours(self) -> float:
-        """The amount times hours, as near as a float is: to be shown."""
+        """The amount times hours, rounded to a float."""
         return self.microseconds / _PER_HOUR
 
     @property
     def seconds(self) -> float:
-        """The amount times seconds, as near as a float is: to be shown."""
+        """The amount times seconds, rounded to a float."""
         return self.microseconds / 1_000_000
 
     def __str__(self) -> str:
@@ -117,7 +84,7 @@ class UsedOverTime:
         return f"{who}: {self.resource_class} {self.hours:.2f} hours"
 
     def group(self, by: Iterable[UseBy]) -> tuple[str | None, ...]:
-        """Return the consumer, user and project that it is summed by, in this order."""
+        """Return the values of the group, in the order of ``by``."""
         return tuple(getattr(self, one.value) for one in by)
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,15 +96,13 @@ class UsedOverTime:
 class UseReport:
     """What was used between two moments: iterates over :class:`UsedOverTime`.
 
-    ``until`` is the moment that was asked for, or that of the question, if that is earlier: what is
-    had now counts until then. ``complete_since`` is from when on nothing is missing, because it is
-    recorded and not forgotten.
+    ``until`` is the requested moment, or now if that is earlier. ``complete_since`` is the moment
+    from which on the change feed is complete; use before it is not counted.
     """
 
     since: datetime.datetime
     until: datetime.datetime
     rows: tuple[UsedOverTime, ...]
-    recording: UseRecording
     complete_since: datetime.datetime
 
     def __iter__(self) -> Iterator[UsedOverTime]:
@@ -148,200 +113,113 @@ class UseReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was used between the two moments is in it."""
-        ended = self.recording.until
-        return self.complete_since <= self.since and (ended is None or self.until <= ended)
+        """True if everything that was used between the two moments is in the report."""
+        return self.complete_since <= self.since
 
 
-def report(
-    rows: Iterable[UsedOverTime],
-    by: Collection[UseBy],
-    since: datetime.datetime,
-    upto: datetime.datetime,
-    recording: UseRecording,
-    now: datetime.datetime,
-) -> UseReport:
-    """Return what was used, the rows in the order of their groups and classes; those of 0 go.
+#: The values of a group: of the consumer, user and project that it is summed by.
+Group: TypeAlias = tuple[str | None, ...]
 
-    :param upto: the moment that was asked for, or now
+
+class ClassRename(NamedTuple):
+    """A resource class that was renamed."""
+
+    at: datetime.datetime
+    old: str
+    new: str
+
+
+class UseChange(NamedTuple):
+    """The sums of the changes of what a group uses of a class, within a span.
+
+    ``weighted`` is the sum of the changes, each times the microseconds since the span's begin.
     """
 
-    def order(one: UsedOverTime) -> tuple[Any, ...]:
-        group = one.group(by)
-        given = ((name is None, name or "") for name in group)
-        return (*given, names.resource_class_order(one.resource_class))
-
-    told = sorted((one for one in rows if one.microseconds), key=order)
-    complete = max(recording.since, now - recording.keep)
-    return UseReport(since, upto, tuple(told), recording, complete)
+    group: Group
+    resource_class: str
+    amount: int
+    weighted: int
 
 
-def span(
-    recording: UseRecording | None,
-    since: datetime.datetime,
-    until: datetime.datetime | None,
-    now: datetime.datetime,
-) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return until when is told, and until when an interval without an end counts.
+#: Returns the changes after a moment and up to another one; None: all that are later.
+Changes: TypeAlias = Callable[[datetime.datetime, datetime.datetime | None], Iterable[UseChange]]
+
+
+def check_span(
+    since: datetime.datetime, until: datetime.datetime | None, now: datetime.datetime
+) -> datetime.datetime:
+    """Return the end of a span: ``until``, or now if that is earlier.
 
     :param now: by the clock of the ledger
-    :raises NotSupported: if it never was recorded, or ended before
-    :raises InvalidInput: if the time between is none, or is all to come
+    :raises InvalidInput: if the span begins in the future
     """
-    if recording is None:
-        raise exceptions.NotSupported("use over time", "use over time", HOW)
-    if recording.until is not None and since >= recording.until:
-        ended = f"it was switched off at {recording.until:%Y-%m-%d %H:%M:%S} UTC; {HOW}"
-        raise exceptions.NotSupported("use over time", "use over time", ended)
     if since >= now:
         before = f"a moment before now, which is {now.isoformat()}"
         raise exceptions.InvalidInput("field", "since", since.isoformat(), before)
-    upto = now if until is None else min(until, now)
-    return upto, upto if recording.until is None else min(upto, recording.until)
+    return now if until is None else min(until, now)
 
 
-# --- which intervals end and begin ----------------------------------------------------------------
-
-#: ``{resource class: amount}`` over all providers.
-ByClass: TypeAlias = Mapping[str, int]
-
-
-def by_class(held: Iterable[Use]) -> ByClass:
-    """Return what is held of each class, over all providers.
-
-    :raises InvalidInput: for more than can be kept as one amount
-
-    >>> by_class([Use("uuid-0", "PGPU", 1), Use("uuid-1", "PGPU", 1), Use("uuid-1", "VCPU", 4)])
-    {'PGPU': 2, 'VCPU': 4}
-    """
-    found: dict[str, int] = {}
-    for use in held:
-        kind = use.resource_class
-        amount = found[kind] = found.get(kind, 0) + use.amount
-        if amount > MAX_AMOUNT:
-            raise exceptions.InvalidInput("amount", f"use of {kind} over time", amount, _AT_MOST)
-    return found
-
-
-_AT_MOST = f"at most {MAX_AMOUNT} of a class for one consumer"
-
-
-# --- how much is forgotten ---
-
-
-def turns_of(orders: int, every: int, drawn: int) -> int:
-    """Return how many batches of intervals a write forgets: one for so many orders, by chance.
-
-    Writes of many orders end many intervals, so the orders are counted and not the writes.
-
-    :param orders: how many the write has
-    :param every: of how many orders one batch is forgotten
-    :param drawn: a number, drawn at random
-
-    >>> [turns_of(1, 64, drawn) for drawn in (0, 1, 63)]
-    [1, 0, 0]
-    >>> [turns_of(160, 64, drawn) for drawn in (0, 31, 32)]
-    [3, 3, 2]
-    """
-    sure, rest = divmod(max(orders, 1), every)
-    return sure + (drawn % every < rest)
-
-
-# --- for backends without a query language --------------------------------------------------------
-
-
-class UseInterval(NamedTuple):  # every claim makes some: a frozen dataclass takes thrice as long
-    """A consumer used so much of a class from one moment to another; ``ended_at`` None: it does."""
-
-    consumer: str
-    user: str | None
-    project: str | None
-    resource_class: str
-    amount: int
-    began_at: datetime.datetime
-    ended_at: datetime.datetime | None = None
-    is_of_removed: bool = False  # the class was removed: another one may get its name, or another's
-
-    def ended(self, now: datetime.datetime) -> UseInterval:
-        """Return the same that ended now; clocks may go back, intervals never do."""
-        return self._replace(ended_at=max(self.began_at, now))
-
-    def microseconds(self, since: datetime.datetime, upto: datetime.datetime) -> int:
-        """Return the amount times the microseconds that lie between two moments.
-
-        >>> at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-        >>> second = datetime.timedelta(seconds=1)
-        >>> used = UseInterval("job", None, None, "PGPU", 2, at)
-        >>> used.microseconds(at - second, at + second), used.microseconds(at - second, at)
-        (2000000, 0)
-        """
-        ended = upto if self.ended_at is None else min(self.ended_at, upto)
-        return self.amount * max(0, (ended - max(self.began_at, since)) // _MICROSECOND)
-
-    def is_wanted(self, wanted: UseFilter) -> bool:
-        """Return whether it is of those that are asked for."""
-        asked = (
-            (self.consumer, wanted.consumers),
-            (self.user, wanted.users),
-            (self.project, wanted.projects),
-            (self.resource_class, wanted.classes),
-        )
-        return all(some is None or value in some for value, some in asked)
-
-
-def intervals_of(record: ConsumerRecord, now: datetime.datetime) -> dict[str, UseInterval]:
-    """Return the intervals that begin now of what a consumer holds, by class."""
-    consumer, user, project = record.consumer, record.user, record.project
-    return {
-        kind: UseInterval(consumer, user, project, kind, amount, now)
-        for kind, amount in by_class(record.held).items()
-    }
-
-
-def next_intervals(
-    open_now: Mapping[str, UseInterval], record: ConsumerRecord | None, now: datetime.datetime
-) -> tuple[list[UseInterval], dict[str, UseInterval]]:
-    """Return the intervals of a consumer that end, and those that are open then, by class.
-
-    :param open_now: those that are open, by class
-    :param record: what the consumer holds from now on; None: nothing
-    """
-    wanted = {} if record is None else intervals_of(record, now)
-    ended: list[UseInterval] = []
-    for kind, one in open_now.items():
-        then = wanted.get(kind)
-        if then is not None and _is_same_use(one, then):
-            wanted[kind] = one
-            continue
-        ended.append(one.ended(now))
-        if then is not None:
-            wanted[kind] = then._replace(began_at=max(one.began_at, now))
-    return ended, wanted
-
-
-def _is_same_use(one: UseInterval, then: UseInterval) -> bool:
-    return (one.amount, one.user, one.project) == (then.amount, then.user, then.project)
-
-
-def summed(
-    intervals: Iterable[UseInterval],
+def report(
+    held: Mapping[tuple[Group, str], int],
+    changes: Changes,
+    renames: Iterable[ClassRename],
     wanted: UseFilter,
-    by: Sequence[UseBy],
+    by: Collection[UseBy],
+    span: tuple[datetime.datetime, datetime.datetime, datetime.datetime],
+    known: Collection[str],
+) -> UseReport:
+    """Return what was used within a span, the rows in the order of their groups and classes.
+
+    :param held: the present amounts by group and class
+    :param renames: the renames of classes; use is reported under the name at its time
+    :param span: since when, until when, and since when the feed is complete
+    :param known: the names of the wanted classes that exist now
+    :raises NotFound: if a class of the filter does not exist, and was not used
+    """
+    since, until, complete = span
+    used = _used(held, changes, renames, max(since, complete), until)
+    if wanted.classes is not None:
+        for name in sorted(wanted.classes.difference(known, (name for _, name in used))):
+            raise exceptions.NotFound("resource class", name)
+    rows = [
+        UsedOverTime(name, total, **dict(zip((one.value for one in by), group, strict=True)))
+        for (group, name), total in used.items()
+        if total > 0 and (wanted.classes is None or name in wanted.classes)
+    ]
+
+    def order(row: UsedOverTime) -> tuple[Any, ...]:
+        group = ((name is None, name or "") for name in row.group(by))
+        return (*group, names.resource_class_order(row.resource_class))
+
+    return UseReport(since, until, tuple(sorted(rows, key=order)), complete)
+
+
+def _used(
+    held: Mapping[tuple[Group, str], int],
+    changes: Changes,
+    renames: Iterable[ClassRename],
     since: datetime.datetime,
-    upto: datetime.datetime,
-) -> list[UsedOverTime]:
-    """Return what intervals of a filter come to between two moments, by group and class."""
-    found: dict[tuple[str | None, ...], int] = defaultdict(int)
-    for one in intervals:
-        if one.is_wanted(wanted):
-            group = tuple(getattr(one, name.value) for name in by)
-            found[(*group, one.resource_class)] += one.microseconds(since, upto)
-    return [used_by(by, group, str(kind), total) for (*group, kind), total in found.items()]
+    until: datetime.datetime,
+) -> Counter[tuple[Group, str]]:
+    """Return the use by group and class, from the latest span back to the first.
 
-
-def used_by(
-    by: Sequence[UseBy], group: Sequence[str | None], resource_class: str, microseconds: int
-) -> UsedOverTime:
-    """Return what a group used of a class."""
-    said = {one.value: name for one, name in zip(by, group, strict=True)}
-    return UsedOverTime(resource_class, microseconds, **said)
+    A rename ends a span: before it, what is counted under the new name was used under the old one.
+    """
+    used: Counter[tuple[Group, str]] = Counter()
+    amounts = Counter(held)
+    cuts = [(rename.at, rename.old, rename.new) for rename in renames if rename.at > since]
+    end: datetime.datetime | None = None
+    for at, old, new in sorted([*cuts, (until, "", ""), (since, "", "")], reverse=True):
+        is_counted = end is not None and end <= until
+        if is_counted and end is not None:
+            for key, amount in amounts.items():
+                used[key] += amount * ((end - at) // MICROSECOND)
+        for change in changes(at, end):
+            key = change.group, change.resource_class
+            amounts[key] -= change.amount
+            if is_counted:
+                used[key] -= change.weighted
+        for group, name in [key for key in amounts if old and key[1] == new]:
+            amounts[group, old] += amounts.pop((group, name))
+        end = at
+    return used

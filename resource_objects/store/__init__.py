@@ -14,7 +14,6 @@ rows that changed.
 ``columns``        rows as columns, and columns as rows
 ``decide``         :func:`~resource_objects.store.decide.decide`: the rules of orders
 ``dry_run``        writes carried out on rows that were read, and on nothing else
-``use_over_time``  intervals of use over time
 =================  ================================================================================
 """
 

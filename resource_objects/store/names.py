@@ -11,7 +11,6 @@ from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import Key, NameAction, NameChange, NameKind
 from resource_objects.resources.records import KindRecord
-from resource_objects.store import use_over_time
 from resource_objects.store.rows import ProviderRow, Rows, UnitRow
 from resource_objects.store.transaction import Transaction
 
@@ -96,8 +95,6 @@ def _delete(transaction: Transaction, change: NameChange) -> None:
     if next(_users(rows, change), None) is not None:
         raise exceptions.InUse(rules.subject, change.name)
     rows.names.put((change.kind, change.name), None)
-    if change.kind is CLASS:
-        use_over_time.remove_class(rows, change.name)
 
 
 def _set_level(transaction: Transaction, change: NameChange) -> None:
@@ -133,7 +130,6 @@ def rename_class(transaction: Transaction, old: str, new: str) -> None:
         if old in provider.classes:
             _move_inventory(rows, (provider.uuid, old), (provider.uuid, new))
     _rename_targets(rows, old, new)
-    use_over_time.rename_class(rows, old, new)
 
 
 def _classes_named(rows: Rows, provider: ProviderRow) -> Iterator[str]:

@@ -23,7 +23,6 @@ from resource_objects.providers.pools import SHARES
 from resource_objects.providers.removed_units import removed_of, removed_units
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import StoredStatistic
-from resource_objects.providers.use_over_time import UseInterval, UseRecording
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.store import tables
 from resource_objects.store.decide import GroupMembers, OrderRows, Service, Unit
@@ -174,17 +173,10 @@ class Rows(OrderRows):
         self.changes: Table[tuple[int, int], FeedEntry] = self._table()
         self.changes_of: Index[int, tuple[int, int]] = self.changes.index(_first)
 
-        #: one row or none
-        self.use_recording: Table[str, UseRecording] = self._table()
-        #: by consumer
-        self.open_use: Table[str, dict[str, UseInterval]] = self._table()
-        self.ended_use: Table[int, UseInterval] = self._table()
-
         # numbers are used once, also if their transaction is undone
         self.provider_numbers = itertools.count(1)
         self.name_numbers = itertools.count(1)
         self.operation_numbers = itertools.count(1)
-        self.interval_numbers = itertools.count(1)
 
     def _table(self, *order: Any) -> Table[Any, Any]:
         return Table(self.journal, *order)

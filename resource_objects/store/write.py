@@ -15,9 +15,9 @@ from resource_objects.providers.orders import (
     Key,
     Outcome,
     Write,
+    class_renames,
     new_id,
 )
-from resource_objects.store import use_over_time
 from resource_objects.store.decide import ConsumerEffect, Effects, decide
 from resource_objects.store.definitions import DefinitionWork, check_generation, disable
 from resource_objects.store.names import change_name
@@ -108,6 +108,7 @@ def _by_shard(transaction: Transaction) -> dict[int, _ShardChanges]:
 def _append_to_feed(transaction: Transaction, write: Write) -> None:
     """Append an entry to the feed of each shard in which something changed."""
     rows, number, operation = transaction.rows, transaction.number, write.operation
+    renamed = class_renames(write.names)
     for shard, changes in _by_shard(transaction).items():
         head = rows.heads.get(shard)
         last = 1 if head is None else head.number + 1
@@ -127,8 +128,10 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
             tuple(sorted(set(changes.claims))),
             tuple(changes.disabled),
             tuple(changes.overrides),
+            renamed,
         )
         rows.changes.put((shard, last), entry)
+        renamed = ()  # it is recorded once, in the first shard
 
 
 # --- server groups ---
@@ -170,7 +173,6 @@ def carry_out_orders(transaction: Transaction, write: Write) -> tuple[ConsumerRe
         _release(rows, effect)
     for effect in effects.consumers:
         _allocate(transaction, effect)
-    use_over_time.record(rows, effects.consumers, transaction.now)
     return tuple([effect.claim for effect in effects.consumers])
 
 

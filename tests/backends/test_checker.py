@@ -81,7 +81,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     share = Share(resource_class="PGPU", of="host0", of_class="VCPU", factor=2)
     root.add("host0/gpu0", "PGPU=2", traits=["CUSTOM_H100"], shares=[share])
     names = define(backend, root, host("host1"))
-    backend.record_use(datetime.timedelta(days=1))
     here, gpu = names["host0"], names["host0/gpu0"]
     order(
         backend,
@@ -165,12 +164,6 @@ GROUP = "INSERT INTO server_groups (uuid, name, policy, max_per_host, generation
         ("UPDATE allocation_units SET unit = 'gpu7'", "was told to take"),
         ('UPDATE structures SET classes = \'["VCPU","DISK_GB"]\'', "there is no inventory"),
         ("INSERT INTO structures SELECT * FROM structures", "2 kinds"),
-        ("DELETE FROM use_intervals", "does not count"),
-        ("UPDATE use_intervals SET amount = amount + 1", "is not held"),
-        ("UPDATE use_intervals SET user_id = 'ann'", "is not held"),
-        ("UPDATE use_intervals SET ended_at = NULL", "is not held"),
-        ("UPDATE use_intervals SET ended_at = '2000-01-01 00:00:00'", "before it begins"),
-        ("UPDATE change_heads SET records_use = 0 WHERE shard = 7", "shards disagree"),
         ("UPDATE statistics SET value = 'on'", "on is no value"),
         ("UPDATE statistics SET value = '[]'", "[] is no value"),
         ("UPDATE statistics SET provider_id = 99", "it is not there"),

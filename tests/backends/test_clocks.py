@@ -11,11 +11,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import clock
-from resource_objects.backends.sql import feed, use_over_time
+from resource_objects.backends.sql import feed
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import new_operation
 from resource_objects.providers.orders import Operation
-from resource_objects.providers.use_over_time import UseBy, UseFilter
 from resource_objects.testing.refusals import raises_code
 from tests import conftest, databases
 
@@ -183,23 +182,6 @@ def test_an_operation_of_after_the_year_9999_does_not_say_its_time(
             for _ in range(2):
                 ledger.claim("job", {"host0": "VCPU=1"}, operation=id)
             assert str(ledger.held("job").amounts) == "VCPU=1"
-
-
-def test_nothing_counts_twice_where_a_clock_goes_back_while_use_is_switched(
-    server: ro.Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    since = server.use_over_time.record(400 * DAY)
-    assert since is not None
-    server.claim("job", {"host0": "VCPU=1"})
-    with monkeypatch.context() as earlier:
-        now_of = use_over_time.now_of
-        earlier.setattr(use_over_time, "now_of", lambda connection: now_of(connection) - HOUR)
-        server.use_over_time.record(None)
-    again = server.use_over_time.record(400 * DAY)
-    assert again is not None
-    report = server.backend.use_between(since.since, None, UseFilter(), (UseBy.CONSUMER,))
-    [row] = report
-    assert row.microseconds <= (report.until - again.since) // datetime.timedelta(microseconds=1)
 
 
 def test_the_clock_of_the_machine_is_read_in_one_place() -> None:

@@ -113,7 +113,9 @@ REFUSED: dict[Ability, Callable[[ro.Ledger], object]] = {
     Ability.FEED: lambda ledger: ledger.feed.keep(datetime.timedelta(days=1)),
     Ability.WAITING: lambda ledger: list(ledger.queue()),
     Ability.STATISTICS: lambda ledger: ledger.statistics.read(),
-    Ability.USE_OVER_TIME: lambda ledger: ledger.use_over_time.record(datetime.timedelta(days=9)),
+    Ability.USE_OVER_TIME: lambda ledger: ledger.use_over_time.between(
+        datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    ),
 }
 
 

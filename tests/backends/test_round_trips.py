@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -68,31 +66,6 @@ def test_a_claim_is_begin_two_statements_and_commit(made: tuple[ro.Ledger, list[
     # on a connection that was idle in the pool
     assert waits(connections[-1], lambda: ledger.claim("job-2", {uuid: work})) == 4
     assert len(ledger.held("job-2").allocations) == 2
-
-
-def test_to_record_use_costs_no_statement_more(made: tuple[ro.Ledger, list[Any]]) -> None:
-    ledger, connections = made
-    uuid = ledger.provider("host0").uuid
-    assert uuid is not None
-    names = (f"job-{n}" for n in itertools.count())
-
-    def claimed_and_released() -> tuple[int, int]:
-        """Return the least of three: a statement that is prepared is waited for once more."""
-        claimed, released = [], []
-        for name in itertools.islice(names, 3):
-            claimed.append(
-                waits(connections[-1], lambda: ledger.claim(name, {uuid: {"VCPU": 1}}))  # noqa: B023
-            )
-            released.append(waits(connections[-1], lambda: ledger.release(name)))  # noqa: B023
-        return min(claimed), min(released)
-
-    ledger.backend.record_use(datetime.timedelta(days=400))
-    ledger.claim("first", {"host0": "VCPU=1"})  # which learns of it
-    recorded = claimed_and_released()
-    assert recorded[0] == 4
-    ledger.backend.record_use(None)
-    ledger.release("first")
-    assert claimed_and_released() == recorded
 
 
 def test_where_the_feed_is_costs_begin_a_statement_and_commit(

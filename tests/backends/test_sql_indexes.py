@@ -11,12 +11,10 @@ from collections.abc import Callable
 
 import pytest
 import sqlalchemy
-from sqlalchemy.dialects import sqlite
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import tables, use_over_time
+from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.statements import Statement
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import (
@@ -80,8 +78,6 @@ def use_everything(backend: SQLBackend) -> None:
     release(backend, "b")
     define(backend, Provider("host0", "VCPU=8"))
     backend.prune(NOW + datetime.timedelta(days=1))
-    backend.record_use(datetime.timedelta(days=1))
-    use_over_time.forget_some(backend._writing, 1)
     adjust(backend, "c", {names["host1"]: "VCPU=1"})
     adjust(backend, "c", {names["host1"]: "VCPU=1"})
     release(backend, "c")
@@ -118,28 +114,3 @@ def test_every_index_is_used(sqlite_url: Callable[[str], str]) -> None:
     plain.close()
     wanted = {index.name for table in tables.metadata.tables.values() for index in table.indexes}
     assert wanted - used == set()
-
-
-def test_open_intervals_are_found_without_those_that_ended(
-    sqlite_url: Callable[[str], str],
-) -> None:
-    url = sqlite_url("ledger.db")
-    SQLBackend.open(url).close()
-    plain = sqlite3.connect(sqlalchemy.make_url(url).database or "")
-
-    def plan(text: str) -> list[str]:
-        return [step for *_, step in plain.execute(f"EXPLAIN QUERY PLAN {text}")]
-
-    index = "use_intervals USING INDEX ix_use_intervals_ended_at_consumer_id"
-    dialect = sqlite.dialect()  # type: ignore[no-untyped-call]
-    for count in (1, 2, 8):
-        values = {"at": "2026"} | {f"ids_{n}": n for n in range(count)}
-        for statement in (use_over_time._OPEN, use_over_time._END):
-            text, given = Statement(statement._build(ids=count))._compile(dialect)
-            [[*_, step], *_] = plain.execute(f"EXPLAIN QUERY PLAN {text}", given(values))
-            assert "ix_use_intervals_ended_at_consumer_id (ended_at=? AND consumer_id=?)" in step
-    old = "SELECT amount FROM use_intervals WHERE ended_at < '2026' ORDER BY ended_at LIMIT 9"
-    assert plan(old) == [f"SEARCH {index} (ended_at<?)"]
-    since = "SELECT amount FROM use_intervals WHERE ended_at > '2026' OR ended_at IS NULL"
-    assert all("SEARCH" in step for step in plan(since) if "use_intervals" in step)
-    plain.close()

@@ -124,8 +124,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "usage": {},
     "totals": {},
     "now": {},
-    "use_over_time.record": {"keep": datetime.timedelta(days=9)},
-    "use_over_time.recording": {},
     "use_over_time.between": {"since": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)},
     "audit": {},
     "snapshot": {},

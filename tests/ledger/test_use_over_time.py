@@ -40,11 +40,10 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def lab(request: pytest.FixtureRequest, time: Time, sqlite_url: Any) -> Any:
-    """A ledger on this machine, by whose clock it goes, that records use."""
+    """A ledger on this machine, by whose clock it goes."""
     url = "memory://" if request.param == "memory" else sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         ledger.sync(*(ro.Provider(f"lab-{n}", "PGPU=8,VCPU=64") for n in range(2)))
-        ledger.use_over_time.record(LONG)
         yield ledger
 
 
@@ -132,33 +131,16 @@ def test_an_operation_that_is_repeated_counts_once(lab: ro.Ledger, time: Time) -
     assert row.hours == 2.0
 
 
-def test_the_time_before_and_the_time_forgotten_are_told_as_unknown(
-    lab: ro.Ledger, time: Time
-) -> None:
+def test_the_time_that_the_feed_has_forgotten_is_reported(lab: ro.Ledger, time: Time) -> None:
+    lab.feed.keep(LONG)
     lab.claim("job", {"lab-0": "PGPU=1"})
     time.passes()
-    report = lab.use_over_time.between(START - HOUR)
-    assert not report.is_complete and report.complete_since == START
     assert lab.use_over_time.between(START).is_complete
     time.passes(24 * 500)
-    assert not lab.use_over_time.between(START).is_complete
+    report = lab.use_over_time.between(START)
+    assert not report.is_complete and report.complete_since == time.at - LONG
+    assert [row.hours for row in report] == [400 * 24.0]
     assert lab.use_over_time.between(time.at - LONG).is_complete
-
-
-def test_switched_off_it_says_how_to_switch_it_on(lab: ro.Ledger, time: Time) -> None:
-    lab.claim("job", {"lab-0": "PGPU=1"})
-    time.passes()
-    off = lab.use_over_time.record(None)
-    assert off is not None and not off.is_on and off == lab.use_over_time.recording()
-    time.passes()
-    [row] = lab.use_over_time.between(START)
-    assert row.hours == 1.0
-    with raises_code("UseNotRecorded", match="usage record --keep"):
-        lab.use_over_time.between(START + HOUR)
-    with ro.connect() as other:
-        assert other.use_over_time.recording() is None and other.use_over_time.record(None) is None
-        with raises_code("UseNotRecorded", match=r"ledger\.use_over_time\.record"):
-            other.use_over_time.between(START)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +162,6 @@ def test_what_cannot_be_asked(lab: ro.Ledger, time: Time, asked: dict[str, Any],
         lab.use_over_time.between(**asked)
 
 
-@pytest.mark.parametrize("keep", [HOUR, -HOUR, 400, "400d", datetime.timedelta.max])
-def test_how_long_it_cannot_be_kept(lab: ro.Ledger, keep: Any) -> None:
-    with raises_code("InvalidField", match="keep"):
-        lab.use_over_time.record(keep)
-    recording = lab.use_over_time.recording()
-    assert recording is not None and recording.keep == LONG
-
-
 def test_a_class_that_nobody_knows(lab: ro.Ledger, time: Time) -> None:
     time.passes()
     with raises_code("ClassNotFound", match="CUSTOM_NONE"):
@@ -198,7 +172,7 @@ def test_a_class_that_nobody_knows(lab: ro.Ledger, time: Time) -> None:
 
 #: what is done, with what, and how many seconds pass then
 _step = st.tuples(
-    st.sampled_from(["set", "set", "move", "release", "off_and_on"]),
+    st.sampled_from(["set", "set", "move", "release"]),
     st.sampled_from(["a", "b"]),
     st.integers(1, 4),
     st.sampled_from([None, "ann", "bob"]),
@@ -219,22 +193,18 @@ def test_it_is_the_integral_of_what_was_held(
     with pytest.MonkeyPatch.context() as patch, ro.connect() as ledger:
         time = Time(patch)
         ledger.sync(ro.Provider("lab-0", "PGPU=99"), ro.Provider("lab-1", "PGPU=99"))
-        ledger.use_over_time.record(LONG)
         held: dict[str, tuple[str | None, int]] = {}
         lengths: list[tuple[dict[str, tuple[str | None, int]], int]] = []
         for what, job, amount, user, seconds in steps:
-            if what == "off_and_on":
-                ledger.use_over_time.record(None)
-                ledger.use_over_time.record(LONG)
-            elif what == "release" and job in held:
+            if what == "release" and job in held:
                 ledger.release(job)
                 del held[job]
             elif what == "move" and job in held:
                 ledger.move(job, {"lab-1": {GPU: held[job][1]}})
             elif what == "set":
+                user = held[job][0] if job in held else user
                 ledger.replace(job, {"lab-0": {GPU: amount}}, user=user)
-                before = held.get(job, (None, 0))[0]
-                held[job] = (before if user is None else user, amount)
+                held[job] = user, amount
             lengths.append((dict(held), seconds))
             time.at += datetime.timedelta(seconds=seconds)
         first, last = sorted(int(one * (time.at - START).total_seconds()) for one in span)

@@ -40,13 +40,9 @@ _QUERIES = {
     "members": "SELECT provider_id, aggregate_id FROM resource_provider_aggregates",
     "operations": "SELECT id, uuid, kind, subject, created_at FROM operations",
     "heads": "SELECT shard, head, operation_id FROM change_heads",
-    "recording": "SELECT shard, records_use FROM change_heads",
-    "intervals": "SELECT consumer_id, class_id, amount, consumer, project_id, user_id, began_at,"
-    " ended_at FROM use_intervals",
     "statistics": "SELECT provider_id, name, value, source FROM statistics",
     "server_groups": "SELECT name, policy, max_per_host FROM server_groups",
     "in_groups": "SELECT name, gone, server_group FROM consumers",
-    "whose": "SELECT id, name, project_id, user_id FROM consumers",
     "changes": "SELECT shard, number, part, operation_id, what, consumer_id, provider_uuid,"
     " resource_class, used_before, used_after, taken, given FROM changes"
     " ORDER BY shard, number, part",
@@ -388,32 +384,6 @@ def _told(tables: Tables) -> Iterator[str]:
         yield f"operation {number} is {'not told' if number in recorded else 'told, not recorded'}"
 
 
-def _use_over_time(tables: Tables) -> Iterator[str]:
-    """While it is recorded, open intervals are what consumers hold; none ends before it begins."""
-    for consumer, class_, *_, began, ended in tables["intervals"]:
-        if ended is not None and ended < began:
-            yield f"an interval of consumer {consumer} and class {class_} ends before it begins"
-    switches = {records for _, records in tables["recording"]}
-    if len(switches) > 1:
-        yield f"shards disagree whether use is recorded: {switches}"
-    if not switches or 0 in switches:
-        return
-    whose = {row[0]: row[1:] for row in tables["whose"]}
-    held: dict[Row, int] = defaultdict(int)
-    for consumer, _, class_, used in tables["allocations"]:
-        held[consumer, class_, *whose.get(consumer, ())] += used
-    counted = Counter(
-        (consumer, class_, *said, amount)
-        for consumer, class_, amount, *said, _, ended in tables["intervals"]
-        if ended is None
-    )
-    expected = Counter({(*key, amount): 1 for key, amount in held.items()})
-    for row in counted - expected:
-        yield f"counts and is not held: {row}"
-    for row in expected - counted:
-        yield f"is held and does not count: {row}"
-
-
 def _statistics(tables: Tables) -> Iterator[str]:
     """A statistic has one value, which is JSON, a source, and a provider that exists."""
     providers = {row[0] for row in tables["providers"]}
@@ -461,7 +431,6 @@ _CHECKS: tuple[Callable[[Tables], Iterator[str]], ...] = (
     _recorded,
     _feed,
     _told,
-    _use_over_time,
     _statistics,
     _server_groups,
 )

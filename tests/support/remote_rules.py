@@ -306,23 +306,20 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
     ),
     Ability.USE_OVER_TIME: (
         "test_a_class_and_a_provider_that_are_removed_stay_told",
-        "test_a_class_that_is_removed_is_known_as_long_as_its_use",
-        "test_a_class_that_is_removed_keeps_its_name_whoever_has_it_then",
-        "test_a_class_that_is_renamed_goes_by_its_name",
+        "test_a_class_counts_under_its_name_at_the_time",
+        "test_a_class_that_does_not_exist_is_refused",
+        "test_a_longer_retention_does_not_bring_back_what_is_forgotten",
+        "test_all_counts_for_the_last_user_and_project",
+        "test_what_the_feed_has_forgotten_is_not_counted",
         "test_a_move_changes_nothing",
         "test_a_release_ends_it_and_leaves_it_told",
         "test_a_repetition_counts_once",
         "test_a_write_that_is_refused_records_nothing",
-        "test_another_user_or_project_counts_from_then_on",
         "test_filters_and_groups",
-        "test_it_begins_with_what_is_held_and_invents_no_past",
-        "test_it_ends_when_it_is_switched_off",
         "test_it_is_the_integral_of_what_was_held",
         "test_sums_are_exact_beyond_64_bits",
-        "test_what_is_older_is_forgotten_by_those_who_write",
         "test_what_is_to_come_cannot_be_asked",
         "test_what_two_hold_at_once_counts_for_both",
-        "test_what_was_forgotten_is_not_said_to_be_there",
     ),
     Difference.GENERATIONS: (
         "test_a_provider_in_use_is_told_before_an_inventory_in_use",
@@ -399,7 +396,6 @@ BY_CHANCE = frozenset({Difference.UNANSWERED, Difference.OVER})
 
 #: Rules that are not run, for they would wait for what is refused.
 NOT_RUN: dict[str, Ability] = {
-    "test_no_write_slips_by_while_it_is_switched": Ability.USE_OVER_TIME,
     "test_no_thread_claims_after_it_was_disabled": Ability.DISABLING,
     "test_any_admitted_name_is_kept": Ability.UNITS,
 }

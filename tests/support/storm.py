@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import random
 import time
 from collections import Counter
@@ -157,7 +156,6 @@ def _define(backend_class: type[Backend], url: str, path: str) -> None:
     """Make the hosts; the first diary tells of it."""
     backend = backend_class.open(url)
     try:
-        backend.record_use(datetime.timedelta(days=1))
         changes = changes_to(backend, *hot_hosts(), *numa_hosts(), *device_hosts())
         write = Write(Operation(), "define", "the hosts", changes)
         with Diary(Path(path)) as diary:

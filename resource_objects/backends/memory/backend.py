@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import feed, reading, statistics
+from resource_objects.backends.memory import feed, reading, statistics, use_over_time
 from resource_objects.providers.backend import RETENTION, Backend, Operation, Outcome
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
@@ -37,12 +37,9 @@ from resource_objects.providers.statistics import (
 from resource_objects.providers.use_over_time import (
     UseBy,
     UseFilter,
-    UseRecording,
     UseReport,
-    turns_of,
 )
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
-from resource_objects.store import use_over_time
 from resource_objects.store.columns import columns_of, roots_of_all, with_present_use
 from resource_objects.store.rows import Rows
 from resource_objects.store.tables import Table
@@ -75,6 +72,8 @@ class MemoryBackend(Backend):
         self._rows = Rows()
         self._epoch = secrets.randbits(62) + 1
         self._retention = RETENTION
+        #: changes before it may have been deleted, whatever the retention time
+        self._complete_since = datetime.datetime.min.replace(tzinfo=datetime.UTC)
         self._cursor: Cursor | None = None
         #: deletions of what is expired, which are decided and not yet done
         self._expired: list[tuple[Table[Any, Any], Any, Any]] = []
@@ -290,26 +289,21 @@ class MemoryBackend(Backend):
             rows.commit()
             if number % EVERY == 0:
                 self._prune(now - self._retention, BATCH)
-            turns, recording = (
-                turns_of(len(write.orders), EVERY, number),
-                use_over_time.recording(rows),
-            )
-            if turns and recording is not None:
-                most = turns * use_over_time.BATCH
-                numbers = use_over_time.expired(rows, now - recording.keep, most)
-                self._delete((rows.ended_use, number) for number in numbers)
             return records
 
     def retain(self, age: datetime.timedelta) -> None:
         """Set the retention time of operations and changes (see the contract)."""
         with self._lock:
             self._open()
+            if age > self._retention:
+                self._complete_since = self._feed_complete_since()
             self._retention = age
 
     def prune(self, before: datetime.datetime) -> Pruned:
         """Delete operations and changes older than a moment (see the contract)."""
         with self._lock:
             self._open()
+            self._complete_since = max(self._complete_since, before)
             return self._prune(before)
 
     def _prune(self, before: datetime.datetime, most: int | None = None) -> Pruned:
@@ -321,16 +315,6 @@ class MemoryBackend(Backend):
 
     # --- use over time ---
 
-    def record_use(self, keep: datetime.timedelta | None) -> None:
-        """Record use over time from now on, or no more (see the contract)."""
-        with self._writing() as rows:
-            use_over_time.switch(rows, keep, clock.now())
-
-    def use_recording(self) -> UseRecording | None:
-        """Return whether use over time is recorded."""
-        with self._lock:
-            return use_over_time.recording(self._open())
-
     def use_between(
         self,
         since: datetime.datetime,
@@ -340,7 +324,11 @@ class MemoryBackend(Backend):
     ) -> UseReport:
         """Return what was used between two moments (see the contract)."""
         with self._lock:
-            return use_over_time.between(self._open(), since, until, wanted, by)
+            complete = self._feed_complete_since()
+            return use_over_time.between(self._open(), since, until, wanted, by, complete)
+
+    def _feed_complete_since(self) -> datetime.datetime:
+        return max(self._complete_since, clock.now() - self._retention)
 
     # --- transactions ---
 

@@ -46,7 +46,7 @@ from resource_objects.providers.statistics import (
     StatisticsByProvider,
     StatisticsOrder,
 )
-from resource_objects.providers.use_over_time import UseBy, UseFilter, UseRecording, UseReport
+from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 #: So many outcomes of operations are remembered, by this process alone.
@@ -363,15 +363,6 @@ class PlacementBackend(Backend):
     def forget_statistics(self, wanted: StatisticFilter) -> int:
         """Refuse: there are none."""
         return self._absent(Ability.STATISTICS)
-
-    def record_use(self, keep: datetime.timedelta | None) -> None:
-        """Refuse: nothing is kept of the past."""
-        self._absent(Ability.USE_OVER_TIME)
-
-    def use_recording(self) -> UseRecording | None:
-        """Return None: use over time was never recorded."""
-        self._open()
-        return None
 
     def use_between(
         self,

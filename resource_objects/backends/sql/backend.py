@@ -67,6 +67,7 @@ from resource_objects.providers.orders import (
     Operation,
     Outcome,
     Write,
+    class_renames,
 )
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import (
@@ -77,9 +78,7 @@ from resource_objects.providers.statistics import (
 from resource_objects.providers.use_over_time import (
     UseBy,
     UseFilter,
-    UseRecording,
     UseReport,
-    turns_of,
 )
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store.decide import ConsumerEffect, Effects, decide, keys_of
@@ -99,7 +98,6 @@ class SQLBackend(Backend):
         self._retries = retries
         self._catalogue = Catalogue()
         self._epoch: int | None = None
-        self._records_use: int | None = None  # of the heads of the feed, as it was seen last
         self._is_created = True
         self._empty: Database | None = None  # read in place of a file that does not exist yet
         self._creating = threading.Lock()
@@ -178,8 +176,7 @@ class SQLBackend(Backend):
 
     def _furnish(self) -> None:
         """Make the rows that every ledger has, such as standard names, where they are missing."""
-        is_furnished, self._records_use = self._reading(_look_around)
-        if not is_furnished:
+        if not self._reading(_is_furnished):
             try:
                 self._writing(_furnish)
             except exceptions.DatabaseError as error:
@@ -386,24 +383,14 @@ class SQLBackend(Backend):
             done.require(write.operation.id, write.kind, write.subject)
             return done.claims
         # the write is done, whatever becomes of this: what stays, another one forgets
-        drawn = secrets.randbits(16)
-        with contextlib.suppress(exceptions.LedgerError):
-            if drawn % feed.EVERY == 0:
+        if secrets.randbits(16) % feed.EVERY == 0:
+            with contextlib.suppress(exceptions.LedgerError):
                 self._writing(feed.forget_some)
-            turns = turns_of(len(write.orders), feed.EVERY, drawn)
-            if turns:
-                use_over_time.forget_some(self._writing, turns)
         return done_now
 
     def _commit(self, connection: Connection, write: Write) -> tuple[ConsumerRecord, ...]:
-        records_use = self._records_use
-        if records_use is None:
-            records_use = self._records_use = feed.records_use(connection)
         try:
-            return commit_write(connection, self._catalogue, write, records_use)
-        except feed.UseSwitched:
-            self._records_use = None  # the next try looks
-            raise
+            return commit_write(connection, self._catalogue, write)
         except exceptions.ResourceObjectsError:
             raise
         except Exception as error:
@@ -421,20 +408,6 @@ class SQLBackend(Backend):
         return feed.prune(self._writing, before)
 
     # --- use over time ---
-
-    def record_use(self, keep: datetime.timedelta | None) -> None:
-        """Record use over time from now on, or no more (see the contract)."""
-        if keep is not None:
-            self._writing(lambda connection: use_over_time.switch_on(connection, keep))
-        else:
-            self._writing(use_over_time.switch_off)
-            # also if it was off: whoever switched it off may have been stopped before this
-            self._writing(use_over_time.end_intervals)
-        self._records_use = None  # the next write looks
-
-    def use_recording(self) -> UseRecording | None:
-        """Return whether use over time is recorded. Cost: one small statement."""
-        return self._reading(use_over_time.recording)
 
     def use_between(
         self,
@@ -466,7 +439,6 @@ class SQLBackend(Backend):
             created = type(self)(self._database, self._retries)
             created._admit()
             self._catalogue, self._epoch = created._catalogue, None
-            self._records_use = created._records_use
             self._is_created = True
 
     def _ledger_epoch(self) -> int:
@@ -496,10 +468,9 @@ class SQLBackend(Backend):
         return self._retries.run(attempt)
 
 
-def _look_around(connection: Connection) -> tuple[bool, int]:
-    """Return whether the rows are there that every ledger has, and whether it records use."""
-    missing, records_use = feed.look_at_heads(connection)
-    return not missing and names.has_standard(connection), records_use
+def _is_furnished(connection: Connection) -> bool:
+    """Return True if the rows exist that every ledger has."""
+    return not feed.missing_heads(connection) and names.has_standard(connection)
 
 
 def _furnish(connection: Connection) -> None:
@@ -520,11 +491,9 @@ def _furnish(connection: Connection) -> None:
 #    concerned are found and locked, by number, in one statement (``places``), then server groups of
 #    which a member goes to another host (``server_groups``), it is decided, the operation is
 #    recorded, which ends here if it was done before (``operations``), ``used`` is changed by the
-#    net amounts, guarded, and consumers, allocations and units are written (``claims``), and where
-#    it is recorded what they use from now on (``use_over_time``);
+#    net amounts, guarded, and consumers, allocations and units are written (``claims``);
 # 4. what definitions remove is removed;
-# 5. the change feed is told (``feed``), which also tells whether the write was right about whether
-#    use over time is recorded; if not, all of it is done again.
+# 5. the change feed is told (``feed``).
 #
 # The number of statements does not grow with the number of rows. The claim of one consumer, which
 # is what is done most, takes seven of them with SQLite. PostgreSQL is waited for twice before the
@@ -532,19 +501,15 @@ def _furnish(connection: Connection) -> None:
 
 
 def commit_write(
-    connection: Connection, catalogue: Catalogue, write: Write, records_use: int
+    connection: Connection, catalogue: Catalogue, write: Write
 ) -> tuple[ConsumerRecord, ...]:
-    """Carry out a write, whole or not at all; return a record per order (see the contract).
-
-    :param records_use: of the heads of the feed, as it was seen last
-    :raises UseSwitched: if it is another by now
-    """
+    """Carry out a write, whole or not at all; return a record per order (see the contract)."""
     told = feed.FeedRows()
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with pipeline(connection):
-            records = _carry_out(connection, write, number, told, records_use)
-            feed.tell(connection, number, told, records_use)
+            records = _carry_out(connection, write, number, told)
+            feed.tell(connection, number, told)
         return records
     now = now_of(connection)
     _check_age(connection, write, now)
@@ -562,7 +527,7 @@ def commit_write(
         rows.apply(_inventories_of_orders(connection, write))
     records = ()
     if write.orders:
-        records = _carry_out(connection, write, number, told, records_use, now)
+        records = _carry_out(connection, write, number, told, now)
     else:
         operations.record_operation(connection, write, number, now)
     if rows is not None:
@@ -572,7 +537,7 @@ def commit_write(
     if renamed and told:  # alone it names nobody, however many there are
         for uuid, root in read.roots(connection, renamed).items():
             told.provider(uuid, [root])
-    feed.tell(connection, number, told, records_use)
+    feed.tell(connection, number, told, class_renames(write.names))
     return records
 
 
@@ -612,7 +577,6 @@ def _carry_out(
     write: Write,
     number: int,
     told: feed.FeedRows,
-    records_use: int,
     now: datetime.datetime | None = None,
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out the orders of a write; return what became of each consumer.
@@ -635,8 +599,6 @@ def _carry_out(
         bounds = _bounds(write, nets, at) if write.limits else None
         places.change_used(connection, nets, counted, bounds=bounds)
     numbers = claims.put(connection, effects.consumers, kept, at, number)
-    if records_use:
-        use_over_time.record(connection, effects.consumers, kept, numbers, at, number)
     for uuid in effects.overridden:
         told.override(uuid, at.roots[uuid])
     for order, settled in zip(write.orders, effects.consumers, strict=True):

@@ -17,13 +17,12 @@ import functools
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import (
     SQL,
@@ -33,6 +32,7 @@ from resource_objects.backends.sql.statements import (
     from_moment,
     moment,
     now_of,
+    plain,
 )
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.disabled import Disabled, DisabledChange
@@ -41,6 +41,7 @@ from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import Change, Mode
 
 T = TypeVar("T")
+Pairs: TypeAlias = Iterable[tuple[str, str]]
 
 _changes = tables.changes.c
 
@@ -59,7 +60,7 @@ _LOCK_HEADS = SQL("""
 # a head that another transaction has locked is read again when that transaction has ended
 _COUNT_UP = SQL("""
     UPDATE change_heads SET head = head + 1, operation_id = :operation
-    WHERE shard IN :shards* AND records_use = :records""")
+    WHERE shard IN :shards*""")
 _PUT = Insert(
     tables.changes,
     *("shard", "number", "part", "operation_id", "what", "consumer_id", "provider_uuid"),
@@ -121,6 +122,12 @@ class FeedRows:
         """Add to the tree of a root that a provider was reported or adopted."""
         self.provider(uuid, [root], _REPORT)
 
+    def rename(self, old: str, new: str) -> None:
+        """Record the new name of a resource class, in one shard of the write."""
+        shard = self._rows[0][0] if self._rows else 0
+        names = _ENCODER.encode([new])
+        self._rows.append((shard, (_NAMES, None, None, old, None, None, None, names)))
+
     def rows(self) -> list[tuple[int, int, tuple[Any, ...]]]:
         """Return ``(shard, part, values)``; a write that concerns no tree is in shard 0."""
         rows = self._rows or [(0, (_NAMES, None, *_NOTHING))]
@@ -130,66 +137,45 @@ class FeedRows:
 _NOTHING = (None,) * 6
 
 
-class UseSwitched(Transient):
-    """The write was wrong about whether use over time is recorded."""
+def tell(connection: Connection, operation: int, told: FeedRows, renamed: Pairs = ()) -> None:
+    """Count the heads up and write the rows. Cost: two statements, on several shards one more.
 
-
-def tell(connection: Connection, operation: int, told: FeedRows, records: int) -> None:
-    """Increment the heads and insert the rows. Cost: two statements, for several shards one more.
-
-    :param records: ``records_use`` of the heads as the write assumed it
-    :raises UseSwitched: if the heads have another value
+    :param renamed: the old and the new names of renamed resource classes
+    :raises DatabaseError: if a head is missing
     """
+    for old, new in renamed:
+        told.rename(old, new)
     rows = told.rows()
     shards = sorted({shard for shard, _, _ in rows})
     if len(shards) > 1 and connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=shards)
     refused = functools.partial(_no_head, len(shards))
-    _COUNT_UP.must_match(
-        connection, len(shards), refused, operation=operation, records=records, shards=shards
-    )
+    _COUNT_UP.must_match(connection, len(shards), refused, operation=operation, shards=shards)
     _PUT.many(connection, [(s, s, part, operation, *row) for s, part, row in rows])
 
 
-def _no_head(expected: int, counted: int) -> UseSwitched:
-    """Return the error of a write that was wrong about the heads, or found none."""
+def _no_head(expected: int, counted: int) -> exceptions.DatabaseError:
     missing = f"{expected - counted} of its shards have no head"
-    return UseSwitched(exceptions.DatabaseError("unavailable", "change feed", missing))
+    return exceptions.DatabaseError("unavailable", "change feed", missing)
 
 
-_STORED_HEADS = SQL("SELECT shard, records_use FROM change_heads")
+def missing_heads(connection: Connection) -> list[int]:
+    """Return the shards without a head: none in a ledger that may be written.
 
-
-def records_use(connection: Connection) -> int:
-    """Return ``records_use`` of the heads. Cost: one small statement.
-
-    :raises DatabaseError: if one is missing
+    Cost: one small statement.
     """
-    missing, records = look_at_heads(connection)
-    if missing:
-        raise _no_head(SHARDS, SHARDS - len(missing)).final
-    return records
-
-
-def look_at_heads(connection: Connection) -> tuple[list[int], int]:
-    """Return the shards without a head, and ``records_use`` of the others.
-
-    Every ledger that may be written has all heads. Cost: one small statement.
-    """
-    heads: dict[int, int] = dict(_STORED_HEADS.rows(connection))
-    missing = [shard for shard in range(SHARDS) if shard not in heads]
-    return missing, max(heads.values(), default=0)
+    stored = {shard for shard, *_ in _READ_HEADS.rows(connection)}
+    return [shard for shard in range(SHARDS) if shard not in stored]
 
 
 def ensure_heads(connection: Connection) -> None:
-    """Insert missing heads, at the last numbers of the changes of their shards."""
-    missing, records = look_at_heads(connection)
+    """Insert the heads that are missing, from where the changes of their shards are."""
+    missing = missing_heads(connection)
     if not missing:
         return
     last = sa.select(_changes.shard, sa.func.max(_changes.number)).group_by(_changes.shard)
     numbers: dict[int, int] = dict(tuple(row) for row in connection.execute(last))
-    new = {"operation_id": 0, "records_use": records}
-    rows = [{"shard": shard, "head": numbers.get(shard, 0), **new} for shard in missing]
+    rows = [{"shard": shard, "head": numbers.get(shard, 0), "operation_id": 0} for shard in missing]
     connection.execute(sa.insert(tables.change_heads), rows)
 
 
@@ -283,8 +269,11 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
     named: dict[str, set[str]] = {what: set() for what in (_DEFINITION, _REPORT, _NAMES, _OVERRIDE)}
     disabled: list[DisabledChange] = []
     claims: set[str] = set()
+    renamed: list[tuple[str, str]] = []
     for *_, what, consumer, uuid, kind, before, after, taken, given in parts:
-        if what in named:
+        if what == _NAMES and kind is not None:
+            renamed.append((kind, *json.loads(given)))
+        elif what in named:
             named[what].add(uuid)
         elif what in (_DISABLED, _ENABLED):
             disabled.append(DisabledChange(uuid, _disabled_of(taken)))
@@ -309,6 +298,7 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
         tuple(sorted(claims)),
         tuple(disabled),
         tuple(sorted(named[_OVERRIDE])),
+        tuple(renamed),
     )
 
 
@@ -377,6 +367,7 @@ _FORGET_CHANGES = SQL("DELETE FROM changes WHERE operation_id IN :ids*")
 _FORGET_CONSUMERS = SQL("DELETE FROM consumers WHERE id IN :ids* AND gone IN :gone*")
 _FORGET_OPERATIONS = SQL("DELETE FROM operations WHERE id IN :ids*")
 _RETENTION = SQL("SELECT retention FROM ledger_info")
+_COMPLETE = SQL("SELECT retention, complete_since FROM ledger_info")
 
 
 class Run(Protocol):
@@ -387,7 +378,8 @@ class Run(Protocol):
 
 
 def prune(writing: Run, before: datetime.datetime) -> Pruned:
-    """Remove operations and changes older than a moment. Cost: linear in the rows removed."""
+    """Forget operations and changes older than a moment. Cost: linear in what is forgotten."""
+    writing(functools.partial(_note_pruning, before=before))
     operations = changes = 0
     forgotten = Pruned(BATCH, 0)
     while forgotten.operations == BATCH:
@@ -397,15 +389,9 @@ def prune(writing: Run, before: datetime.datetime) -> Pruned:
     return Pruned(operations, changes)
 
 
-def lock_heads(connection: Connection) -> None:
-    """Lock all heads, so that no write is in progress until this transaction ends."""
-    if connection.dialect.name != "sqlite":
-        _LOCK_HEADS.rows(connection, shards=list(range(SHARDS)))
-
-
-def set_records_use(connection: Connection, number: int) -> None:
-    """Set the operation since which use over time is recorded; 0: it is not recorded."""
-    connection.execute(sa.update(tables.change_heads).values(records_use=number))
+def _note_pruning(connection: Connection, before: datetime.datetime) -> None:
+    if complete_since(connection, now_of(connection)) < before:
+        set_complete_since(connection, before)
 
 
 def forget_some(connection: Connection) -> Pruned:
@@ -415,9 +401,24 @@ def forget_some(connection: Connection) -> Pruned:
 
 
 def retain(connection: Connection, age: datetime.timedelta) -> None:
-    """Set the retention of operations and changes."""
+    """Set the retention time of operations and changes."""
+    now = now_of(connection)
+    if age > datetime.timedelta(seconds=retention(connection)):
+        set_complete_since(connection, complete_since(connection, now))
     seconds = int(age.total_seconds())
     connection.execute(sa.update(tables.ledger_info).values(retention=seconds))
+
+
+def complete_since(connection: Connection, now: datetime.datetime) -> datetime.datetime:
+    """Return the moment from which on no change was deleted. Cost: one small statement."""
+    [(seconds, since)] = _COMPLETE.rows(connection)
+    retained = now - datetime.timedelta(seconds=int(seconds))
+    return retained if since is None else max(from_moment(since), retained)
+
+
+def set_complete_since(connection: Connection, since: datetime.datetime) -> None:
+    """Record that changes before a moment may have been deleted, whatever the retention time."""
+    connection.execute(sa.update(tables.ledger_info).values(complete_since=plain(since)))
 
 
 def retention(connection: Connection) -> int:

@@ -381,8 +381,6 @@ class _NamesChange:
             used = sa.select(self._kind.used_by).where(self._kind.used_by.in_(part)).limit(1)
             for (number,) in self._connection.execute(used):
                 raise exceptions.InUse(self._rule.subject, name_of[number])
-            if self._kind.table is tables.resource_classes:
-                self._connection.execute(_keep_names(part))
             self._connection.execute(
                 sa.delete(self._kind.table).where(self._kind.table.c.id.in_(part))
             )
@@ -416,17 +414,6 @@ class _NamesChange:
             if one.name not in found:
                 raise exceptions.NotFound(self._rule.subject, one.name)
         return found
-
-
-def _keep_names(classes: Sequence[int]) -> sa.Insert:
-    """Return what keeps the names of classes that go, of which use over time is recorded.
-
-    Cost: linear in the intervals of use, for a class of which none is.
-    """
-    kinds = tables.resource_classes
-    used = sa.exists().where(tables.use_intervals.c.class_id == kinds.c.id)
-    named = sa.select(kinds.c.id, kinds.c.name).where(kinds.c.id.in_(classes), used)
-    return sa.insert(tables.removed_classes).from_select(["id", "name"], named)
 
 
 # --- listing ---

@@ -115,17 +115,15 @@ def _counter(name: str) -> sa.Column[int]:
 
 #: One row: which libraries may use the database (see ``migrations``), which ledger it is (a number
 #: drawn when it was made: cursors of another one are not good here), for how many seconds
-#: operations and changes are kept, and the same for use over time: whether it is recorded, since
-#: when without a gap, and until when it was, where that was ended.
+#: operations and changes are retained, and, if changes were deleted that were younger than that,
+#: since when the feed is complete.
 ledger_info = _table(
     "ledger_info",
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     _figure("oldest_library"),
     _count("epoch"),
     _count("retention"),
-    sa.Column("use_retention", sa.BigInteger, nullable=True),
-    sa.Column("use_since", _TIME, nullable=True),
-    sa.Column("use_until", _TIME, nullable=True),
+    sa.Column("complete_since", _TIME, nullable=True),
     sa.CheckConstraint("id = 1", name="one_row"),
 )
 
@@ -401,15 +399,12 @@ operations = _table(
 )
 
 #: How far each shard of the change feed is, and the operation that wrote there last: a history
-#: that has another operation at that place is another one. ``records_use`` is the number of the
-#: operation that had use over time recorded, 0 where it is not: the same in every shard, because
-#: every write counts up one of them as its last lock, and so learns whether it was right about it.
+#: that has another operation at that place is another one.
 change_heads = _table(
     "change_heads",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     _count("head"),
     _drawn("operation_id"),
-    _counter("records_use"),
 )
 
 #: The change feed: each write has one number in each shard it touches, and there a row for each
@@ -488,33 +483,4 @@ statistics = _table(
     sa.Column("since", _TIME, nullable=False),
     # one statistic of all providers
     sa.Index(None, "name", "provider_id"),
-)
-
-#: What a consumer used of a class over all providers, from when until when; without an end: now.
-#: Consumer, project and user stand here as they were, as nobody keeps them. The class goes by its
-#: number, so that one that is renamed is told by the name it has.
-use_intervals = _table(
-    "use_intervals",
-    _drawn("consumer_id", primary_key=True),
-    sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
-    # the operation that made the amount what it is
-    _drawn("operation_id", primary_key=True),
-    sa.Column("consumer", _NAME, nullable=False),
-    sa.Column("project_id", _NAME, nullable=True),
-    sa.Column("user_id", _NAME, nullable=True),
-    _count("amount"),
-    sa.Column("began_at", _TIME, nullable=False),
-    sa.Column("ended_at", _TIME, nullable=True),
-    sa.CheckConstraint(f"amount BETWEEN 1 AND {MAX_AMOUNT}", name="amount"),
-    # what was used since a day; what is forgotten, the oldest first; what is open of a consumer, of
-    # which the primary key would find all that it ever used
-    sa.Index(None, "ended_at", "consumer_id"),
-    **_BY_PRIMARY_KEY,
-)
-
-#: Names of classes that were removed, of which something was used that is not forgotten.
-removed_classes = _table(
-    "removed_classes",
-    sa.Column("id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("name", _NAME, nullable=False),
 )

@@ -347,7 +347,7 @@ class RemovedUnitRules(Kit):
         assert (short.requested, short.bound, short.used) == (1, 2, 2)
         assert short.holders == (("job-1", 1), ("job-2", 1))
         assert (removed.where, removed.unit) == (_AT, _PARTS[1])
-        with raises_code("ProviderDisabled") as named:  # whatever others hold
+        with pytest.raises(CapacityException) as named:  # whatever others hold
             order(backend, _claim_of("job-3", Use(card, FUNCTION, 2, _PARTS[:2])))
         short, taken, removed = named.value.reasons
         assert (short.rule, short.holders) == (Rule.CAPACITY, (("job-1", 1), ("job-2", 1)))

@@ -24,7 +24,7 @@ from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
 from resource_objects.providers.provider import Share
-from resource_objects.providers.use_over_time import UseFilter
+from resource_objects.providers.use_over_time import UseBy, UseFilter
 from resource_objects.reasons import Rule
 from resource_objects.resources import IntegerInventory
 from resource_objects.testing.conformance.feed import Follower
@@ -39,10 +39,9 @@ from resource_objects.testing.conformance.suite import (
     rename,
 )
 from resource_objects.testing.conformance.use_over_time import (
-    EVERY_BY,
-    LONG,
     Timeline,
     Whose,
+    summed_by,
     time_of_last,
     told_of,
 )
@@ -411,7 +410,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.custom = _CLASSES[-1]  # as it is called now
         self.last: tuple[Write, tuple[ConsumerRecord, ...]] | None = None
         self.timeline = Timeline()
-        self._switch()
+        self.timeline.note(now(), {})
         for name in _TREES:
             self.define(name, inventories, cell, shares, False)
 
@@ -462,7 +461,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.backend.commit(Write(Operation(), "disable", name, disabling=(order,)))
         self.model.disabled ^= {name}
 
-    @rule(name=st.sampled_from(["rename", "repeat", "prune", "switch", "try_a_stale_change"]))
+    @rule(name=st.sampled_from(["rename", "repeat", "prune", "try_a_stale_change"]))
     def now_and_then(self, name: str) -> None:
         getattr(self, f"_{name}")()
 
@@ -534,8 +533,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         self.last = write, self.backend.commit(write)
         self._check_told(write, cursor)
-        if self.is_recorded:
-            self.timeline.note(time_of_last(self.backend, cursor), self._held())
+        self.timeline.note(time_of_last(self.backend, cursor), self._held())
 
     def _renamed(self, step: Step) -> Step:
         amounts = {(name, self._named(kind)): said for (name, kind), said in step.amounts.items()}
@@ -619,17 +617,6 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # --- use over time ---
 
-    is_recorded = False
-
-    def _switch(self) -> None:
-        """Have use over time recorded, or no more."""
-        self.is_recorded = not self.is_recorded
-        self.backend.record_use(LONG if self.is_recorded else None)
-        recording = self.backend.use_recording()
-        assert recording is not None and recording.is_on == self.is_recorded
-        at = recording.until or recording.since
-        self.timeline.note(at, self._held() if self.is_recorded else {})
-
     def _held(self) -> dict[Whose, int]:
         """Return what the model says is held, by consumer and class; of two names the first."""
         found: dict[Whose, int] = defaultdict(int)
@@ -639,13 +626,15 @@ class LedgerMachine(RuleBasedStateMachine):
         return dict(found)
 
     def _check_use_over_time(self) -> None:
-        """Check that all that was used is the integral of what was held while it was recorded."""
+        """Check that all that was used is the integral of what was held."""
         since = self.timeline.began
-        report = self.backend.use_between(since, None, UseFilter(), EVERY_BY)
+        by = (UseBy.CONSUMER,)  # a model's consumer may get another project
+        report = self.backend.use_between(since, None, UseFilter(), by)
         told: dict[Whose, int] = defaultdict(int)
         for whose, total in told_of(report).items():
             told[whose._replace(resource_class=_first_name(whose.resource_class))] += total
-        assert told == self.timeline.used(since, report.until)
+        used = self.timeline.used(max(since, report.complete_since), report.until)
+        assert told == summed_by(used, by)
 
     # --- what must hold ---
 

@@ -1,6 +1,6 @@
 """Rules of use over time: what was used is the integral of what was held, and nothing else.
 
-The reference notes what is held after each write, with the time that the change feed tells of it,
+The reference notes what is held after each write, with the time of its entry in the change feed,
 and adds up amounts times the microseconds in between.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import random
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,13 +20,10 @@ from resource_objects.providers import Backend
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Use
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
-from resource_objects.testing.conformance.races import processes, together
-from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     CLASS,
     Kit,
     a_later_moment,
-    adjust,
     change_names,
     claim,
     define,
@@ -139,47 +134,13 @@ def use_for_a_moment(backend: Backend, host: str) -> None:
     release(backend, "a")
 
 
-def write_until_forgotten(
-    backend: Backend, here: str, since: datetime.datetime, wanted: UseFilter
-) -> None:
-    """Keep use for no time from now on, and write until what is asked for is forgotten."""
-    backend.record_use(datetime.timedelta(0))
-    for _ in range(1000):
-        adjust(backend, "other", {here: "VCPU=1"})
-        if not backend.use_between(since, None, wanted, ()):
-            return
-    raise AssertionError("a thousand writes forgot nothing")
-
-
-_kept: dict[str, Backend] = {}
-
-
-def open_and_keep(backend_class: type[Backend], url: str, uuid: str) -> None:
-    """Open a ledger in this process and write, so that it knows whether use is recorded."""
-    _kept[url] = backend_class.open(url)
-    claim(_kept[url], "before", {uuid: "VCPU=1"})
-
-
-def write_with_kept(url: str, uuid: str) -> None:
-    """Write with what this process has open."""
-    claim(_kept[url], "claimed", {uuid: "VCPU=2"})
-    adjust(_kept[url], "before", {uuid: "VCPU=2"})
-
-
-def write_with_kept_again(url: str, uuid: str) -> None:
-    """Write with what this process has open, which use is recorded of no more."""
-    claim(_kept[url], "claimed", {uuid: "VCPU=2"})
-
-
 class UseOverTimeRules(Kit):
     """What was used between two moments."""
 
     @pytest.fixture
     def here(self, backend: Backend) -> str:
-        """A host, whose use is recorded; its uuid."""
-        uuid = define(backend, host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))["host0"]
-        backend.record_use(LONG)
-        return uuid
+        """The uuid of a host."""
+        return define(backend, host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))["host0"]
 
     # --- what it comes to ---
 
@@ -188,13 +149,11 @@ class UseOverTimeRules(Kit):
     def test_it_is_the_integral_of_what_was_held(self, backend: Backend, seed: int) -> None:
         chance = random.Random(seed)
         names = define(backend, host("host0", "VCPU=99,MEMORY_MB=999"), host("host1", "VCPU=99"))
+        cursor = backend.cursor()
         claim(backend, "early", {names["host0"]: "VCPU=3"}, user="ann")
-        backend.record_use(LONG)
-        recording = backend.use_recording()
-        assert recording is not None and recording.is_on
-        timeline = Timeline()
-        timeline.note(recording.since, held_now(backend))
-        moments = [recording.since - datetime.timedelta(hours=1), recording.since]
+        began, timeline = time_of_last(backend, cursor), Timeline()
+        timeline.note(began, held_now(backend))
+        moments = [began - datetime.timedelta(hours=1), began]
         for step in range(25):
             cursor = backend.cursor()
             order(backend, *_some_orders(backend, [names["host0"], names["host1"]], chance))
@@ -222,12 +181,9 @@ class UseOverTimeRules(Kit):
         length = (ended - began) // _MICROSECOND
         assert row.microseconds == 3 * length and row.resource_class == "VCPU"
         assert (row.consumer, row.user, row.project) == ("job", "ann", "p")
-        backend.prune(a_later_moment())  # the feed forgets, and this does not
-        assert backend.use_between(before, None, UseFilter(), EVERY_BY).rows == (row,)
 
     def test_a_move_changes_nothing(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
-        backend.record_use(LONG)
         cursor = backend.cursor()
         claim(backend, "job", {names["host0"]: "VCPU=2"})
         began = time_of_last(backend, cursor)
@@ -247,17 +203,21 @@ class UseOverTimeRules(Kit):
         [row] = report
         assert row.microseconds == 2 * ((report.until - began) // _MICROSECOND)
 
-    def test_another_user_or_project_counts_from_then_on(self, backend: Backend, here: str) -> None:
-        timeline = Timeline()
+    def test_all_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
         since = backend.now()
         changes: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"project": "p"}]
         for said in changes:
-            cursor = backend.cursor()
             order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=2"}), **said))
-            timeline.note(time_of_last(backend, cursor), held_now(backend))
-        report = backend.use_between(since, None, UseFilter(), EVERY_BY)
-        assert told_of(report) == timeline.used(since, report.until)
-        assert len(report) == 3
+            a_later_moment()
+        [row] = backend.use_between(since, None, UseFilter(), EVERY_BY)
+        record = backend.held("job")
+        assert record is not None
+        assert (row.user, row.project) == (record.user, record.project) != (None, None)
+        release(backend, "job")  # another one of the name has a user of its own
+        claim(backend, "job", {here: "VCPU=1"}, user="cem")
+        a_later_moment()
+        report = backend.use_between(since, None, UseFilter(), (UseBy.USER,))
+        assert {one.user for one in report} == {record.user, "cem"}
 
     def test_what_two_hold_at_once_counts_for_both(self, backend: Backend, here: str) -> None:
         cursor = backend.cursor()
@@ -318,16 +278,28 @@ class UseOverTimeRules(Kit):
         with raises_code("ClassNotFound", match="CUSTOM_NONE"):
             groups(UseFilter(classes=frozenset(["VCPU", "CUSTOM_NONE"])))
 
-    def test_a_class_that_is_renamed_goes_by_its_name(self, backend: Backend, here: str) -> None:
-        since = backend.now()
+    def test_a_class_counts_under_its_name_at_the_time(self, backend: Backend, here: str) -> None:
+        since, cursor = backend.now(), backend.cursor()
         claim(backend, "a", {here: "CUSTOM_X=1"})
         release(backend, "a")
-        claim(backend, "b", {here: "CUSTOM_X=1"})
-        change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
+        claim(backend, "b", {here: "CUSTOM_X=2"})
+        began = time_of_last(backend, cursor)
+        cursor = backend.cursor()
         a_later_moment()
-        [row] = backend.use_between(since, None, UseFilter(), ())
-        assert row.resource_class == "CUSTOM_Y"
+        change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
+        renamed = time_of_last(backend, cursor)
+        a_later_moment()
+        of_b = UseFilter(consumers=frozenset(["b"]))
+        report = backend.use_between(since, None, of_b, ())
+        spans = {"CUSTOM_X": renamed - began, "CUSTOM_Y": report.until - renamed}
+        assert {one.resource_class: one.microseconds for one in report} == {
+            name: 2 * (span // _MICROSECOND) for name, span in spans.items()
+        }
+        [before] = backend.use_between(since, renamed, of_b, ())
+        assert before.microseconds == 2 * (spans["CUSTOM_X"] // _MICROSECOND)
         wanted = UseFilter(classes=frozenset(["CUSTOM_Y"]))
+        assert len(backend.use_between(since, None, wanted, (UseBy.CONSUMER,))) == 1
+        wanted = UseFilter(classes=frozenset(["CUSTOM_X"]))
         assert len(backend.use_between(since, None, wanted, (UseBy.CONSUMER,))) == 2
         release(backend, "b")
         check_open(backend)
@@ -345,29 +317,9 @@ class UseOverTimeRules(Kit):
             [row] = backend.use_between(since, None, asked, (UseBy.CONSUMER,))
             assert (row.consumer, row.resource_class) == ("a", "CUSTOM_X")
 
-    def test_a_class_that_is_removed_keeps_its_name_whoever_has_it_then(
-        self, backend: Backend, here: str
-    ) -> None:
-        since = backend.now()
-        use_for_a_moment(backend, here)
-        define(backend, host("host0", "VCPU=8"))
-        change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_X"))
-        define(backend, host("host0", "VCPU=8,CUSTOM_X=4"))
-        claim(backend, "b", {here: "CUSTOM_X=1"})
-        change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
-        a_later_moment()
-        report = backend.use_between(since, None, UseFilter(), (UseBy.CONSUMER,))
-        told = [(one.consumer, one.resource_class) for one in report]
-        assert told == [("a", "CUSTOM_X"), ("b", "CUSTOM_Y")]
-        for consumer, name in told:
-            wanted = UseFilter(classes=frozenset([name]))
-            [row] = backend.use_between(since, None, wanted, (UseBy.CONSUMER,))
-            assert row.consumer == consumer
-
     @law(7)
     def test_sums_are_exact_beyond_64_bits(self, backend: Backend) -> None:
         uuid, most = define(backend, host("host0"))["host0"], 2**62
-        backend.record_use(LONG)
         cursor = backend.cursor()
         adopted = Use(uuid, "MEMORY_MB", most)
         order(backend, ConsumerOrder.claim("job", (adopted,), adopts=True))
@@ -379,131 +331,44 @@ class UseOverTimeRules(Kit):
         assert row.microseconds == most * ((report.until - began) // _MICROSECOND)
         assert row.microseconds > 2**63
 
-    # --- the switch ---
+    # --- how far back it is known ---
 
-    def test_it_begins_with_what_is_held_and_invents_no_past(self, backend: Backend) -> None:
-        uuid = define(backend, host("host0"))["host0"]
-        before = backend.now()
-        claim(backend, "job", {uuid: "VCPU=2,MEMORY_MB=5"}, user="ann")
-        release_at = backend.now()
-        assert backend.use_recording() is None
-        with raises_code("UseNotRecorded", match=r"use_over_time\.record"):
-            backend.use_between(before, None, UseFilter(), ())
-        backend.record_use(LONG)
-        recording = backend.use_recording()
-        assert recording is not None and recording.keep == LONG and recording.since >= release_at
-        check_open(backend)
-        report = backend.use_between(before, None, UseFilter(), (UseBy.USER,))
-        length = (report.until - recording.since) // _MICROSECOND
-        assert [(one.user, one.resource_class, one.microseconds) for one in report] == [
-            ("ann", "VCPU", 2 * length),
-            ("ann", "MEMORY_MB", 5 * length),
-        ]
-        assert not report.is_complete and report.complete_since == recording.since
-        assert backend.use_between(recording.since, None, UseFilter(), ()).is_complete
-
-    def test_it_ends_when_it_is_switched_off(self, backend: Backend, here: str) -> None:
-        timeline = Timeline()
-        cursor = backend.cursor()
-        claim(backend, "job", {here: "VCPU=2"})
-        began = time_of_last(backend, cursor)
-        timeline.note(began, held_now(backend))
-        backend.record_use(None)
-        backend.record_use(None)  # it is off
-        off = backend.use_recording()
-        assert off is not None and off.until is not None and not off.is_on
-        timeline.note(off.until, {})
-        claim(backend, "unseen", {here: "VCPU=4"})
-        adjust(backend, "job", {here: "VCPU=1"})
-        report = backend.use_between(began, None, UseFilter(), EVERY_BY)
-        assert told_of(report) == timeline.used(began, report.until) and not report.is_complete
-        with raises_code("UseNotRecorded", match="switched off"):
-            backend.use_between(off.until, None, UseFilter(), ())
-        backend.record_use(LONG)
-        again = backend.use_recording()
-        assert again is not None and again.is_on
-        timeline.note(again.since, held_now(backend))
-        check_open(backend)
-        report = backend.use_between(began, None, UseFilter(), EVERY_BY)
-        assert told_of(report) == timeline.used(began, report.until) and not report.is_complete
-
-    @requires(Requirement.PROCESSES)
-    def test_a_process_that_is_running_obeys_the_switch(self, backend: Backend, url: str) -> None:
-        uuid = define(backend, host("host0"))["host0"]
-        with ProcessPoolExecutor(1, mp_context=processes()) as pool:
-            pool.submit(open_and_keep, self.backend_class, url, uuid).result()
-            backend.record_use(LONG)
-            pool.submit(write_with_kept, url, uuid).result()
-            check_open(backend)
-            backend.record_use(None)
-            order(backend, ConsumerOrder.release("before"), ConsumerOrder.release("claimed"))
-            pool.submit(write_with_kept_again, url, uuid).result()
-            assert backend.held("claimed") is not None
-        off = backend.use_recording()
-        assert off is not None and off.until is not None
-        backend.record_use(LONG)
-        check_open(backend)
-
-    @requires(Requirement.SHARING)
-    def test_no_write_slips_by_while_it_is_switched(self, backend: Backend, url: str) -> None:
-        names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(3)))
-        uuids = list(names.values())
-        done = threading.Event()
-
-        def work(number: int) -> None:
-            if number == 0:
-                for turn in range(8):
-                    backend.record_use(LONG if turn % 2 == 0 else None)
-                backend.record_use(LONG)
-                done.set()
-                return
-            mine = self.backend_class.open(url)
-            try:
-                _write_until(mine, uuids, number, done.is_set)
-            finally:
-                mine.close()
-
-        assert together(work, 4) == [None] * 4
-        check_open(backend)
-
-    # --- how long it is kept ---
-
-    def test_what_is_older_is_forgotten_by_those_who_write(
-        self, backend: Backend, here: str
-    ) -> None:
+    def test_what_the_feed_has_forgotten_is_not_counted(self, backend: Backend, here: str) -> None:
         since = backend.now()
-        claim(backend, "old", {here: "VCPU=1"})
-        claim(backend, "open", {here: "VCPU=1"})
-        a_later_moment()
-        release(backend, "old")
-        write_until_forgotten(backend, here, since, UseFilter(consumers=frozenset(["old"])))
-        a_later_moment()
-        assert backend.use_between(since, None, UseFilter(consumers=frozenset(["open"])), ())
-        check_open(backend)
-
-    def test_a_class_that_is_removed_is_known_as_long_as_its_use(
-        self, backend: Backend, here: str
-    ) -> None:
-        since = backend.now()
+        claim(backend, "job", {here: "VCPU=2"}, user="ann")
         use_for_a_moment(backend, here)
-        define(backend, host("host0", "VCPU=999"))
-        change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_UNUSED"))
-        for name in ("CUSTOM_X", "CUSTOM_UNUSED"):
-            change_names(backend, NameChange(CLASS, NameAction.DELETE, name))
-        with raises_code("ClassNotFound", match="CUSTOM_UNUSED"):
-            backend.use_between(since, None, UseFilter(classes=frozenset(["CUSTOM_UNUSED"])), ())
-        write_until_forgotten(backend, here, since, UseFilter(consumers=frozenset(["a"])))
-        with raises_code("ClassNotFound", match="CUSTOM_X"):
-            backend.use_between(since, None, UseFilter(classes=frozenset(["CUSTOM_X"])), ())
-
-    def test_what_was_forgotten_is_not_said_to_be_there(self, backend: Backend, here: str) -> None:
-        since = backend.now()
-        backend.record_use(datetime.timedelta(0))
+        assert backend.use_between(since, None, UseFilter(), ()).is_complete
+        pruned = a_later_moment()
+        backend.prune(pruned)
         a_later_moment()
-        backend.record_use(LONG)
-        recording = backend.use_recording()
-        assert recording is not None and recording.keep == LONG and recording.since > since
-        assert not backend.use_between(since, None, UseFilter(), ()).is_complete
+        report = backend.use_between(since, None, UseFilter(), EVERY_BY)
+        assert not report.is_complete and report.complete_since == pruned
+        [row] = report
+        assert row.consumer == "job"
+        assert row.microseconds == 2 * ((report.until - pruned) // _MICROSECOND)
+        assert backend.use_between(pruned, None, UseFilter(), ()).is_complete
+        check_open(backend)
+
+    def test_a_longer_retention_does_not_bring_back_what_is_forgotten(
+        self, backend: Backend, here: str
+    ) -> None:
+        since = backend.now()
+        backend.retain(datetime.timedelta(seconds=0))
+        forgotten = a_later_moment()
+        backend.retain(LONG)
+        a_later_moment()
+        report = backend.use_between(since, None, UseFilter(), ())
+        assert report.complete_since >= forgotten and not report.is_complete
+        assert backend.use_between(report.complete_since, None, UseFilter(), ()).is_complete
+
+    def test_a_class_that_does_not_exist_is_refused(self, backend: Backend, here: str) -> None:
+        since = backend.now()
+        change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_UNUSED"))
+        wanted = UseFilter(classes=frozenset(["CUSTOM_UNUSED"]))
+        assert not backend.use_between(since, None, wanted, ())
+        change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_UNUSED"))
+        with raises_code("ClassNotFound", match="CUSTOM_UNUSED"):
+            backend.use_between(since, None, wanted, ())
 
     # --- what cannot be asked ---
 
@@ -514,25 +379,6 @@ class UseOverTimeRules(Kit):
         a_later_moment()
         report = backend.use_between(later - 2 * (later - backend.now()), later, UseFilter(), ())
         assert report.until <= backend.now()
-
-
-def _write_until(
-    backend: Backend, uuids: Sequence[str], number: int, is_done: Callable[[], bool]
-) -> None:
-    """Claim, change, move and release until somebody is done, and a little more."""
-    turn = 0
-    while not is_done() or turn < 5:
-        consumer, here = f"job-{number}-{turn % 4}", uuids[turn % 3]
-        record = backend.held(consumer)
-        if record is None:
-            claim(backend, consumer, {here: "VCPU=1"}, user="ann")
-        elif turn % 5 == 0:
-            release(backend, consumer)
-        elif turn % 2:
-            adjust(backend, consumer, {here: "VCPU=1"})
-        else:
-            order(backend, ConsumerOrder.replace(consumer, deltas({here: "VCPU=1"}), user="bob"))
-        turn += 1
 
 
 def _some_orders(
@@ -557,6 +403,7 @@ def _an_order(
     amount = chance.randint(1, 5)
     if record is None:
         return ConsumerOrder.claim(consumer, deltas({here: f"VCPU={amount}"}), **said)
+    owner: dict[str, Any] = {"user": record.user, "project": record.project}
     what = chance.choice(["release", "replace", "add", "add", "move", "renew"])
     if what == "release":
         return ConsumerOrder.release(consumer)
@@ -564,8 +411,8 @@ def _an_order(
         return ConsumerOrder.renew(consumer)
     if what == "add":
         added = {uuids[0]: f"VCPU={amount},MEMORY_MB={amount}"}
-        return ConsumerOrder.adjust(consumer, deltas(added), **said)
+        return ConsumerOrder.adjust(consumer, deltas(added))
     if what == "replace":
-        return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={amount}"}), **said)
+        return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={amount}"}), **owner)
     total = sum(use.amount for use in record.held if use.resource_class == "VCPU")
-    return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={total}"}))
+    return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={total}"}), **owner)

@@ -205,7 +205,7 @@ CODES = {
         ProviderInUse InventoryInUse StaleDefinition ConsumerExists StaleConsumer MoveInProgress
         MoveNotFound MoveConfirmed MoveReverted UnitNotHeld ClassInUse TraitInUse AggregateInUse
         ServerGroupExists ServerGroupInUse NameExists StandardName CountedTwice InvalidPlan
-        OperationConflict OperationExpired UseNotRecorded NotBound RequestRefused
+        OperationConflict OperationExpired NotBound RequestRefused
         PartlyWritten BackendNotFound DiscoveryError
         """,
     410: "CursorExpired",
