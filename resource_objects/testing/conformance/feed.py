@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.changed import Changed, Touched
@@ -25,7 +23,6 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.orders import (
-    Change,
     ConsumerOrder,
     NameAction,
     NameChange,
@@ -33,7 +30,6 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
@@ -107,100 +103,6 @@ class FeedRules(Kit):
         assert change.number == cursor.heads[change.shard] + 1
         assert backend.cursor() == cursor.moved([change])
 
-    def test_every_write_is_told_once(self, backend: Backend) -> None:
-        names = define(backend, host("host0"), host("host1"))
-        cursor = backend.cursor()
-        told = []
-
-        def tell(write: Write) -> None:
-            backend.commit(write)
-            told.append((write.operation.id, write.kind, write.subject))
-
-        here, there = names["host0"], names["host1"]
-        for kind, one in (
-            ("claim", ConsumerOrder.claim("job", deltas({here: "VCPU=1"}))),
-            ("replace", ConsumerOrder.replace("job", deltas({here: "VCPU=2"}))),
-            ("renew", ConsumerOrder.renew("job", None)),
-            ("release", ConsumerOrder.release("job")),
-        ):
-            tell(Write(Operation(), kind, "job", orders=(one,)))
-        tell(Write(Operation(), "define", "host0", changes_to(backend, host("host0", "VCPU=9"))))
-        tell(Write(Operation(), "report", "host0", reported=(there,)))
-        name = NameChange(AGGREGATE, NameAction.ENSURE, "rack")
-        tell(Write(Operation(), "names", "rack", names=(name,)))
-        changes = everything(backend, cursor)
-        assert [(one.operation, one.kind, one.subject) for one in changes] == told
-        check_order(changes)
-
-    def test_a_write_that_touches_no_tree_is_told_too(self, backend: Backend) -> None:
-        change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_NEW"))
-        change_names(backend, rename(CLASS, "CUSTOM_NEW", "CUSTOM_NEWER"))
-        changes = everything(backend)
-        assert [(one.shard, one.number, one.providers) for one in changes] == [
-            (0, 1, ()),
-            (0, 2, ()),
-        ]
-
-    def test_each_tree_is_told_of_what_touches_it(self, backend: Backend) -> None:
-        names = define(backend, host("host0"), host("host1"), host("host2"))
-        cursor = backend.cursor()
-        claim(backend, "a", {names["host0"]: "VCPU=1", names["host1"]: "VCPU=1"})
-        order(
-            backend,
-            ConsumerOrder.replace("a", deltas({names["host1"]: "VCPU=2"})),
-            ConsumerOrder.claim("b", deltas({names["host2"]: "VCPU=1"})),
-        )
-        changes = everything(backend, cursor)
-        assert len({(one.operation, one.shard) for one in changes}) == len(changes) == 5
-        first, second = changes[:2], changes[2:]
-        assert {one.providers + one.consumers for one in first} == {
-            (names["host0"], "a"),
-            (names["host1"], "a"),
-        }
-        assert {one.providers + one.consumers for one in second} == {
-            (names["host0"], "a"),
-            (names["host1"], "a"),
-            (names["host2"], "b"),
-        }
-        assert len({one.operation for one in second}) == 1
-
-    def test_a_change_says_what_is_used_where(self, backend: Backend) -> None:
-        tree = host("host0", "VCPU=8")
-        share = Share(resource_class="VCPU", of="host0", of_class="VCPU")
-        tree.add("cell0", "VCPU=4", shares=[share])
-        names = define(backend, tree)
-        cursor = backend.cursor()
-        here = names["cell0"], "VCPU"
-        unit = (Use(*here, 2, ("cpu0", "cpu1")),)
-        order(backend, ConsumerOrder.claim("job", unit))
-        order(backend, ConsumerOrder.adjust("job", (Use(*here, -1, ("cpu0",)),)))
-        order(backend, ConsumerOrder.release("job"))
-        entries = backend.changes(cursor, 10)
-        # what it uses of the host follows from the share
-        assert [entry.uses for entry in entries] == [
-            (Change("job", here, 0, 2, taken=("cpu0", "cpu1")),),
-            (Change("job", here, 2, 1, given=("cpu0",)),),
-            (Change("job", here, 1, 0, given=("cpu1",)),),
-        ]
-        assert all(entry.consumers == ("job",) and not entry.definitions for entry in entries)
-        assert [entry.generation for entry in entries][-1] == entries[-1].generation
-        assert len({entry.generation for entry in entries}) == 3
-
-    def test_a_renewal_names_the_consumer_alone(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
-        cursor = backend.cursor()
-        order(backend, ConsumerOrder.renew("job", None))
-        [entry] = backend.changes(cursor, 10)
-        assert (entry.claims, entry.uses, entry.providers) == (("job",), (), ())
-
-    def test_a_report_is_no_change_of_a_definition(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        cursor = backend.cursor()
-        backend.commit(Write(Operation(), "report", "host0", reported=(names["host0"],)))
-        [entry] = backend.changes(cursor, 10)
-        assert (entry.reports, entry.definitions) == ((names["host0"],), ())
-
     def test_a_place_in_another_history_is_noticed(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         claim(backend, "job", {names["host0"]: "VCPU=1"})
@@ -217,24 +119,6 @@ class FeedRules(Kit):
             backend.changes(other, 10)
         assert len(backend.changes(cursor, 10)) == 1
 
-    def test_definitions_tell_whom_they_changed(self, backend: Backend) -> None:
-        tree = host("host0", "VCPU=8")
-        tree.add("a", "VCPU=4")
-        tree.add("b", "VCPU=4")
-        names = define(backend, tree, host("other"))
-        cursor = backend.cursor()
-        tree = kept(backend, "host0")
-        tree.find("a").update(traits={"CUSTOM_A"})
-        define(backend, tree)
-        [change] = backend.changes(cursor, 10)
-        assert (change.providers, change.consumers) == ((names["a"],), ())
-        cursor = backend.cursor()
-        tree = kept(backend, "host0")
-        tree.update(children=tuple(child for child in tree.children if child.name != "b"))
-        define(backend, tree)
-        [change] = backend.changes(cursor, 10)
-        assert set(change.providers) == {names["b"], names["host0"]}
-
     def test_a_provider_that_changes_its_tree_is_told_in_both(self, backend: Backend) -> None:
         old = host("old", "VCPU=8")
         old.add("moves", "VCPU=4")
@@ -246,21 +130,6 @@ class FeedRules(Kit):
         changes = everything(backend, cursor)
         assert len({one.shard for one in changes}) == len(changes) == 2
         assert all(names["moves"] in one.providers for one in changes)
-
-    @law(2)
-    def test_what_was_refused_or_repeated_is_not_told(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        operation = Operation()
-        wanted = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"}))
-        backend.claim(operation, wanted)
-        cursor = backend.cursor()
-        backend.claim(operation, wanted)
-        with pytest.raises(exceptions.CapacityException):
-            claim(backend, "job-2", {names["host0"]: "VCPU=8"})
-        with raises_code("OperationConflict"):
-            backend.release(operation, "job")
-        assert backend.cursor() == cursor
-        assert backend.changes(cursor, 10) == ()
 
     @law(11)
     def test_reading_is_not_told(self, backend: Backend) -> None:

@@ -45,7 +45,9 @@ NAME``, ``reported host0``, ``adopted host0``
 What follows a step is indented below it:
 
 ``refused ERROR [of SUBJECT]`` names the exception or its code. It is checked that a refused step
-leaves the ledger as it was. ``because`` lines are its reasons, all of them, or ``because RULE``.
+leaves the ledger and its feed as they were. ``because`` lines are its reasons, all of them, or
+``because RULE``. ``feed`` lines are the entries of the change feed, one for each shard, such as
+``feed definitions host0`` or ``feed uses job VCPU at host0 0 to 2 +cpu0 +cpu1``.
 
 Statements on the state:
 
@@ -59,6 +61,7 @@ for each consumer of the ledger; ``units`` with a line ``host0 cpu0: PCPU of job
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.resources
 import re
@@ -78,6 +81,7 @@ from resource_objects.providers.definition import (
     merge_changes,
 )
 from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.feed import FeedEntry
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -232,6 +236,7 @@ class _Runner:
         self.noted: dict[str, int] = {}
         self.last: Write | None = None
         self.outcomes: dict[str, tuple[ConsumerRecord, ...]] = {}
+        self.entries: tuple[FeedEntry, ...] = ()
         self.marked: Any = None
         self.checks: dict[str, Callable[[Statement], None]] = {
             **dict.fromkeys(("used", "capacity", "total"), self._check_figures),
@@ -254,17 +259,21 @@ class _Runner:
         if check is not None:
             check(statement)
             return
-        outcome = [below for below in statement.below if below.word in ("refused", "because")]
-        parts = [below for below in statement.below if below not in outcome]
+        outcome = [one for one in statement.below if one.word in ("refused", "because")]
+        feed = [one for one in statement.below if one.word == "feed"]
+        parts = [below for below in statement.below if below not in (*outcome, *feed)]
         steps = parts if statement.word == "write" else [statement._replace(below=parts)]
         if not outcome:
             self._commit(self._write(steps))
+            if feed:
+                assert {one.rest for one in feed} == {self._entry_text(one) for one in self.entries}
             return
-        before = picture(self.backend)
+        before, cursor = picture(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
             self.backend.commit(self._write(steps))
         self._check_refusal(refused.value, outcome)
         assert picture(self.backend) == before, "a refused step changed the ledger"
+        assert self.backend.cursor() == cursor, "the feed has a refused step"
 
     def _commit(self, write: Write) -> None:
         """Carry out a write; one of a known operation has its first outcome and changes nothing."""
@@ -279,6 +288,34 @@ class _Runner:
         for record in outcome:
             if record.state != RELEASED:
                 assert told(stored[record.consumer]) == told(record)
+        with contextlib.suppress(exceptions.NotSupported):  # of a backend without a feed
+            self.entries = self.backend.changes(cursor, 1000)
+            operation = (write.operation.id, write.kind, write.subject)
+            assert {(one.operation, one.kind, one.subject) for one in self.entries} == {operation}
+            assert len({one.shard for one in self.entries}) == len(self.entries)
+            assert self.backend.cursor() == cursor.moved(self.entries)
+
+    def _entry_text(self, entry: FeedEntry) -> str:
+        """Return what an entry of the feed is about, by the names that providers have now."""
+        names = {uuid: name for name, uuid in self.uuids.items()}
+        parts = {
+            "definitions": " ".join(sorted(names[uuid] for uuid in entry.definitions)),
+            "reports": " ".join(sorted(names[uuid] for uuid in entry.reports)),
+            "disabled": " ".join(sorted(names[one.provider_uuid] for one in entry.disabled)),
+            "consumers": " ".join(sorted(entry.claims)),
+            "uses": ", ".join(
+                " ".join(
+                    [
+                        *(use.consumer, use.key[1], "at", names[use.key[0]]),
+                        *(str(use.before), "to", str(use.after)),
+                        *(f"+{unit}" for unit in use.taken),
+                        *(f"-{unit}" for unit in use.given),
+                    ]
+                )
+                for use in sorted(entry.uses, key=lambda use: (use.consumer, use.key[1]))
+            ),
+        }
+        return "; ".join(f"{name} {text}" for name, text in parts.items() if text) or "nothing"
 
     # --- writes ---
 
