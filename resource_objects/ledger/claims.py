@@ -106,9 +106,16 @@ class ClaimOptions:
     wait: datetime.timedelta | None = None
     operation: str | None = None
 
+    def order_fields(self, demand: Demand) -> dict[str, Any]:
+        """Return the fields of an order that a demand and the options determine."""
+        return {
+            "request": _stored(demand.request, self.ignore_maintenance),
+            "overrides_disabled": self.ignore_maintenance,
+        }
+
     @property
     def consumer_fields(self) -> dict[str, str | None]:
-        """The fields of the consumer in an order; None keeps the stored value."""
+        """The fields of an order that describe its consumer; None keeps the stored value."""
         return {
             "project": self.project,
             "user": self.user,
@@ -160,11 +167,10 @@ class ClaimPlan:
 
     ``choices`` yields demands by consumer; after a refusal it is sent the refusal and yields the
     next choice. If it ``learns``, it is asked before the same demands are assigned again. ``new``
-    are consumers that must hold nothing, ``releasing`` those that release their allocations in the
-    same write. ``definitions`` returns the definitions that a demand requires on behalf of the
-    caller; if the caller named them (``has_fixed_definitions``), no other choice meets them either.
-    ``reads`` tells that the consumers were read for the plan, so that it is made again when one of
-    them was changed.
+    are consumers that must have no allocations, ``releasing`` those that release their allocations
+    in the same write. ``definitions`` returns the definitions that a demand requires on behalf of
+    the caller; if the caller named them, no other choice meets them either. ``reads`` reports that
+    the consumers were read for the plan, so that it is made again when one of them was changed.
     """
 
     operation: Operation
@@ -172,12 +178,11 @@ class ClaimPlan:
     subject: str
     choices: Choices
     orders: Callable[[Mapping[str, Demand]], Iterable[ConsumerOrder]]
+    options: ClaimOptions
     limits: Totals = UNLIMITED
-    ignores_maintenance: bool = False
     new: tuple[str, ...] = ()
     releasing: tuple[str, ...] = ()
     definitions: Callable[[Demand], _Definitions] = lambda demand: ()
-    has_fixed_definitions: bool = False
     reads: bool = False
     learns: bool = False
 
@@ -199,7 +204,9 @@ class ClaimPlan:
         self, demands: Mapping[str, Demand], refusal: exceptions.ResourceObjectsError
     ) -> Mapping[str, Demand] | None:
         """Return the choice after the refusal of another one, None if there is none."""
-        if isinstance(refusal, exceptions.Stale) and self.has_fixed_definitions:
+        if isinstance(refusal, exceptions.Stale) and isinstance(
+            self.options.if_generation, Mapping
+        ):
             provider = refusal.name
             if not any(demand.requires(provider) for demand in demands.values()):
                 return None
@@ -239,44 +246,43 @@ class Claims:
             raise exceptions.InvalidInput(
                 "amount", "claim_all", candidates, "{consumer: candidates}"
             )
-        wanted = {names.consumer_name(name): some for name, some in candidates.items()}
+        requested = {names.consumer_name(name): claimable for name, claimable in candidates.items()}
 
         def choices(limits: Totals, definitions: Callable[[Demand], _Definitions]) -> Choices:
-            resolve = self._resolver(wanted.values())
+            resolve = self._resolver(requested.values())
             demands: dict[str, list[Demand]] = {}
-            for name, some in wanted.items():
+            for name, claimable in requested.items():
                 demands[name] = []
-                for demand in demands_of(some, resolve, "claim"):
+                for demand in demands_of(claimable, resolve, "claim"):
                     definitions(demand)
                     demands[name].append(self._assigner.with_units(demand, name))
                 if not demands[name]:
                     raise exceptions.NoCandidates(f"no candidate for {name}")
             return gang_choices(demands, self._store.backend, limits)
 
-        return self._claim(wanted, options, choices, is_gang=True)
+        return self._claim(requested, options, choices, is_gang=True)
 
     def _claim(
         self,
-        wanted: Mapping[str, Claimable],
+        requested: Mapping[str, Claimable],
         options: ClaimOptions,
         choices: Callable[[Totals, Callable[[Demand], _Definitions]], Choices],
         is_gang: bool = False,
     ) -> tuple[Claim, ...]:
         self._check_override(options)
-        subject = subject_of(wanted)
+        subject = subject_of(requested)
         operation, outcome = self._store.begin(options.operation, "claim", subject)
         if outcome is not None:
-            return self._repeated(operation, outcome, wanted, options)
+            return self._repeated(operation, outcome, requested, options)
         definitions = self._definitions(options.if_generation)
-        within = self._limits(options, *wanted.values())
+        within = self._limits(options, *requested.values())
 
         def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
             for name, demand in demands.items():
                 yield ConsumerOrder.claim(
                     name,
                     demand.uses,
-                    request=_stored(demand.request, options.ignore_maintenance),
-                    overrides_disabled=options.ignore_maintenance,
+                    **options.order_fields(demand),
                     expires_at=options.expires_at,
                     expires_in=options.expires_in,
                     **options.consumer_fields,
@@ -288,14 +294,13 @@ class Claims:
             subject,
             choices(within, definitions),
             orders,
+            options,
             within,
-            options.ignore_maintenance,
-            new=tuple(wanted),
+            new=tuple(requested),
             definitions=definitions,
-            has_fixed_definitions=isinstance(options.if_generation, Mapping),
             learns=is_gang,
         )
-        return _in_order(self._commit(lambda: plan), wanted, written_claim_of)
+        return _in_order(self._commit(lambda: plan), requested, written_claim_of)
 
     def adjust(
         self,
@@ -315,9 +320,9 @@ class Claims:
         )
 
         def plan() -> ClaimPlan:
-            whole, read_at = demand, None
+            combined, read_at = demand, None
             if demand.request is not None and not aggregate:
-                whole, read_at = self._with_retained(name, demand)
+                combined, read_at = self._with_retained(name, demand)
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 yield ConsumerOrder.adjust(
@@ -337,10 +342,10 @@ class Claims:
                 operation,
                 "adjust",
                 name,
-                _only({name: whole}),
+                _only({name: combined}),
                 orders,
+                options,
                 within,
-                options.ignore_maintenance,
                 reads=options.generation is None,
             )
 
@@ -388,7 +393,7 @@ class Claims:
                 subject,
                 _only({name: demand}),
                 orders,
-                ignores_maintenance=True,  # it is in use already
+                dataclasses.replace(options, ignore_maintenance=True),  # it is in use already
                 releasing=(source,),
                 reads=True,
             )
@@ -412,11 +417,10 @@ class Claims:
         """Return the write of :meth:`replace` without committing it.
 
         Placed amounts and units are assigned on rows that are read now. The caller commits the
-        write by ``ledger.backend.commit``, alone or as part of a larger one. If the commit is
-        refused because another process was faster, the caller plans again.
+        write by ``ledger.backend.commit``, individually or as part of a larger write. If the commit
+        is refused because another process was faster, the caller plans again.
 
-        :raises ResourceObjectsError: what :meth:`replace` raises, as far as it shows before the
-            commit
+        :raises ResourceObjectsError: as :meth:`replace`, except for refusals of the commit
         """
         name = names.consumer_name(consumer)
         self._check_override(options)
@@ -435,9 +439,8 @@ class Claims:
             yield ConsumerOrder.replace(
                 name,
                 demands[name].uses,
-                request=_stored(demands[name].request, options.ignore_maintenance),
                 generation=options.generation,
-                overrides_disabled=options.ignore_maintenance,
+                **options.order_fields(demands[name]),
                 **options.consumer_fields,
             )
 
@@ -447,11 +450,10 @@ class Claims:
             name,
             self._candidates_in_order(name, candidates, within, is_in_place=True),
             orders,
+            options,
             within,
-            options.ignore_maintenance,
             releasing=(name,),
             definitions=definitions,
-            has_fixed_definitions=isinstance(options.if_generation, Mapping),
         )
 
     def move(
@@ -483,11 +485,10 @@ class Claims:
                 yield ConsumerOrder.replace(
                     name,
                     uses,
-                    request=_stored(demands[name].request, options.ignore_maintenance),
                     generation=(
                         record.generation if options.generation is None else options.generation
                     ),
-                    overrides_disabled=options.ignore_maintenance,
+                    **options.order_fields(demands[name]),
                 )
                 if source is not None:
                     yield ConsumerOrder.claim(
@@ -509,11 +510,10 @@ class Claims:
                     name, candidates, within, shares_pools=source is not None
                 ),
                 orders,
+                options,
                 within,
-                options.ignore_maintenance,
                 releasing=(name,) if source is None else (),
                 definitions=definitions,
-                has_fixed_definitions=isinstance(options.if_generation, Mapping),
                 reads=options.generation is None,
             )
 
@@ -564,19 +564,19 @@ class Claims:
         return claim_of(self._commit_orders(operation, "renew", name, orders)[0])
 
     def release(self, consumers: Sequence[str], operation: str | None) -> tuple[Claim, ...]:
-        wanted = [names.consumer_name(consumer) for consumer in consumers]
-        if not wanted:
+        requested = [names.consumer_name(consumer) for consumer in consumers]
+        if not requested:
             raise exceptions.InvalidInput("name", "release", consumers, "a consumer, at least one")
-        orders = [ConsumerOrder.release(name) for name in wanted]
+        orders = [ConsumerOrder.release(name) for name in requested]
         try:
             records = self._store.commit(
-                self._store.operation(operation), "release", subject_of(wanted), orders
+                self._store.operation(operation), "release", subject_of(requested), orders
             )
         except exceptions.NotFound as error:
             if not error.is_about("consumer"):
                 raise
-            stored = self._store.backend.held_by(wanted)
-            missing = [name for name in wanted if name not in stored and name != error.name]
+            stored = self._store.backend.held_by(requested)
+            missing = [name for name in requested if name not in stored and name != error.name]
             if not missing:
                 raise
             detail = f"neither does {' nor '.join(missing)}"
@@ -610,7 +610,7 @@ class Claims:
     def _commit_plan(self, plan: ClaimPlan) -> tuple[ConsumerRecord, ...]:
         retries = self._store.retries
         demands = next(plan.choices)
-        tried, columns_before = 0, None
+        attempts, columns_before = 0, None
         lost: exceptions.ResourceObjectsError | None = None
         while True:
             columns, is_assigned = None, False
@@ -631,17 +631,17 @@ class Claims:
                 may_assign_again = (
                     is_assigned
                     and columns is not None
-                    and tried < retries.assignments
+                    and attempts < retries.assignments
                     and _depends_on_rows(demands, refusal)
                 )
                 choice = None
                 if plan.learns or not may_assign_again:
                     choice = plan.next_choice(demands, refusal)
                 if choice is not None:
-                    demands, tried, columns_before, lost = choice, 0, None, None
+                    demands, attempts, columns_before, lost = choice, 0, None, None
                 elif may_assign_again:
-                    tried, columns_before, lost = tried + 1, columns, refusal
-                    retries.pause(tried)
+                    attempts, columns_before, lost = attempts + 1, columns, refusal
+                    retries.pause(attempts)
                 else:
                     raise
                 LOG.debug("%s of %s: tried again after: %s", plan.kind, plan.subject, refusal)
@@ -655,7 +655,7 @@ class Claims:
         self, plan: ClaimPlan, demands: Mapping[str, Demand], columns: Columns | None
     ) -> Mapping[str, Demand]:
         return self._assigner.assign(
-            demands, columns, plan.releasing, plan.limits, plan.ignores_maintenance
+            demands, columns, plan.releasing, plan.limits, plan.options.ignore_maintenance
         )
 
     def _commit_orders(
@@ -694,7 +694,7 @@ class Claims:
             name,
             candidates,
             options.wait,
-            lambda found: attempt(name, found, at_once),
+            lambda latest: attempt(name, latest, at_once),
             is_replacement=kind == "replace",
             limits=self._limits(options),
         )
@@ -730,7 +730,7 @@ class Claims:
     ) -> tuple[ConsumerRecord, ...] | None:
         """Return the recorded outcome of a repeated operation that does not fit any more.
 
-        The backend does the same for what it refuses.
+        The backend looks up the outcome of a write that it refuses in the same way.
 
         :raises AlreadyExists: if a consumer that must hold nothing holds something
         """
@@ -774,20 +774,20 @@ class Claims:
         if shares_pools and not candidates:
             options = candidates.options.within(limits)
             candidates = self._snapshot(candidates.at, *kind).searched(candidates.request, options)
-        for found in itertools.chain(
+        for latest in itertools.chain(
             [candidates], self._further_searches(candidates, limits, kind)
         ):
-            if not found:
-                raise exceptions.NoCandidates(f"no candidate for {consumer}", found.explain())
-            retaining = self._retaining(consumer, found) if is_in_place else ()
-            for some in itertools.chain(retaining, [found]):
-                for demand in demands_of(some, self._store.uuids, "claim"):
+            if not latest:
+                raise exceptions.NoCandidates(f"no candidate for {consumer}", latest.explain())
+            retaining = self._retaining(consumer, latest) if is_in_place else ()
+            for claimable in itertools.chain(retaining, [latest]):
+                for demand in demands_of(claimable, self._store.uuids, "claim"):
                     yield {consumer: demand}
 
     def _further_searches(
         self, candidates: Candidates, limits: Totals, kind: tuple[str | None, str | None]
     ) -> Iterator[Candidates]:
-        """Yield what the same search finds later, as long as other processes write."""
+        """Yield the candidates of the same search, repeated while other processes write."""
         retries, cursor = self._store.retries, None
         for _ in retries.search_attempts():
             latest = self._snapshot(candidates.at, *kind)
@@ -855,20 +855,20 @@ class Claims:
         Cost: a statement if the options name providers; none for uuids or without limits.
         """
         limits = of_uuids(options.limits, self._store.uuids) if options.limits else UNLIMITED
-        for some in candidates:
-            if isinstance(some, Candidates) and some.options.limits:
-                limits = tighter(limits, some.options.limits)
+        for claimable in candidates:
+            if isinstance(claimable, Candidates) and claimable.options.limits:
+                limits = tighter(limits, claimable.options.limits)
         return limits
 
     def _resolver(self, candidates: Iterable[Claimable]) -> Resolve:
         """Return a function from names to uuids, read at once for all providers in candidates."""
-        named = dict.fromkeys(key for some in candidates for key in providers_in(some))
+        named = dict.fromkeys(key for claimable in candidates for key in providers_in(claimable))
         missing = [key for key in named if not names.is_uuid(key)]
-        known = self._store.backend.uuids(missing) if missing else {}
+        uuids_by_name = self._store.backend.uuids(missing) if missing else {}
 
         def resolve(keys: Collection[str]) -> dict[str, str]:
-            uuids = {key: known[key] for key in keys if key in known}
-            return uuids | self._store.uuids([key for key in keys if key not in known])
+            uuids = {key: uuids_by_name[key] for key in keys if key in uuids_by_name}
+            return uuids | self._store.uuids([key for key in keys if key not in uuids_by_name])
 
         return resolve
 
@@ -885,7 +885,7 @@ class Claims:
         return frozenset(listed.uuid for listed in backend.list_providers(pools, len(both)))
 
     def _with_retained(self, consumer: str, demand: Demand) -> tuple[Demand, int | None]:
-        """Return a demand with what its consumer retains, and the generation that was read.
+        """Return a demand with the retained amounts of its consumer, and the consumer's generation.
 
         :raises InvalidInput: if the consumer would hold two placed amounts of a class
         """
@@ -894,9 +894,9 @@ class Claims:
             return demand, None
         retained = self._assigner.assigned_amounts(record)
         released = {one.resource_class for one in demand.located if one.amount.is_negative}
-        held = {name for amounts in retained.values() for name in amounts.names()}
+        held_classes = {name for amounts in retained.values() for name in amounts.names()}
         for placed in demand.located:
-            if placed.resource_class in held - released:
+            if placed.resource_class in held_classes - released:
                 raise exceptions.InvalidInput(
                     "amount",
                     f"adjust: {placed.resource_class}",
@@ -914,13 +914,13 @@ def _only(demands: Mapping[str, Demand]) -> Choices:
 
 
 def _is_unchanged(columns: Columns | None, before: Columns | None) -> bool:
-    """Return whether columns are as they were before, as far as both have them."""
+    """Return whether columns are equal to earlier ones, as far as both have allocations."""
     if columns is None or before is None or None not in (columns.cursor, before.cursor):
         return columns == before
-    first, second = (
-        dataclasses.replace(some, allocations=AllocationColumns()) for some in (columns, before)
+    nothing = AllocationColumns()
+    return dataclasses.replace(columns, allocations=nothing) == dataclasses.replace(
+        before, allocations=nothing
     )
-    return first == second
 
 
 def _depends_on_rows(
@@ -985,7 +985,7 @@ def _counts(uses: Iterable[Use]) -> Counter[str]:
 def _exchange_order(record: ConsumerRecord, other: ConsumerRecord) -> ConsumerOrder:
     """Return the order by which a consumer gets the allocations of another one for its own.
 
-    What a moving consumer holds of pools for both stays counted once.
+    The allocations of pools that a moving consumer holds for both stay counted once.
     """
     shared = () if record.request is None else record.request.shared
     pools = {use.provider_uuid for use in shared}
@@ -995,11 +995,11 @@ def _exchange_order(record: ConsumerRecord, other: ConsumerRecord) -> ConsumerOr
 
 
 def _with_units_of(record: ConsumerRecord, uses: Iterable[Use]) -> tuple[Use, ...]:
-    """Return uses with the units of a consumer, where it releases all of them."""
-    held = {use.key: use for use in record.held}
+    """Return uses with the units of a consumer that releases all units of these."""
+    stored = {use.key: use for use in record.held}
     return tuple(
-        dataclasses.replace(use, units=held[use.key].units)
-        if not use.units and use.key in held and held[use.key].amount == use.amount
+        dataclasses.replace(use, units=stored[use.key].units)
+        if not use.units and use.key in stored and stored[use.key].amount == use.amount
         else use
         for use in uses
     )

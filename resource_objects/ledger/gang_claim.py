@@ -35,7 +35,7 @@ def gang_choices(
 
     First each consumer gets its first demand, so that a refusal of these gives the reasons. Then
     each gets the first of its demands that is free next to those of the consumers before it. If
-    a consumer has none that way, all choices are searched, so every possible choice is found: a
+    a consumer has none that way, all choices are searched, so by_kind possible choice is found: a
     consumer gets a later demand to make room for those after it.
 
     The free amounts are read once, after the first refusal; later changes are learned from
@@ -46,7 +46,7 @@ def gang_choices(
     :raises SearchLimitReached: if the search of all choices exceeds ``STEPS``
     """
     gang = _Gang(demands, limits)
-    chosen: Mapping[str, _Option] | None = {name: some[0] for name, some in gang.options.items()}
+    chosen: Mapping[str, _Option] | None = {name: first[0] for name, first in gang.options.items()}
     is_read = False
     while chosen is not None:
         refusal = yield {name: option.demand for name, option in chosen.items()}
@@ -79,11 +79,11 @@ class _Gang:
         self._shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
         self._allocated_units: set[Unit] = set()  # to other consumers
         self._uuids: dict[str, str] = {}  # by name
-        self.options = {name: list(map(self._option, some)) for name, some in demands.items()}
+        self.options = {name: list(map(self._option, choices)) for name, choices in demands.items()}
 
     @property
     def has_choice(self) -> bool:
-        """Whether a consumer has more than one option."""
+        """Whether there is a consumer with more than one option."""
         return any(len(options) > 1 for options in self.options.values())
 
     def _option(self, demand: Demand) -> _Option:
@@ -96,8 +96,8 @@ class _Gang:
         return _Option(demand, usage, units)
 
     def read_free(self, backend: Backend) -> None:
-        """Read the free amounts and the shares in the trees of all options."""
-        demands = [option.demand for some in self.options.values() for option in some]
+        """Read the free amounts and the shares of the trees that options use."""
+        demands = [option.demand for options in self.options.values() for option in options]
         providers = dict.fromkeys(use.provider_uuid for demand in demands for use in demand.uses)
         columns = backend.read(*providers, allocations=False)
         uuid = columns.index.uuids
@@ -109,8 +109,8 @@ class _Gang:
         for number, kind, of_id, of_class, factor in zip(*columns.shares, strict=True):
             self._shares[uuid[number], kind].append(((uuid[of_id], of_class), factor))
         self.options = {
-            name: [self._option(option.demand) for option in some]
-            for name, some in self.options.items()
+            name: [self._option(option.demand) for option in options]
+            for name, options in self.options.items()
         }
 
     # --- choosing ---
@@ -140,7 +140,7 @@ class _Gang:
         that use nothing in common form independent groups, mostly one for each host. What a group
         can hold is searched separately; then the kinds are distributed over the groups.
         """
-        # a demand that is still to be assigned uses nothing yet: its assignment tells if it fits
+        # a demand that is not assigned yet uses nothing: its assignment decides whether it fits
         chosen = {
             name: option
             for name, options in self.options.items()
@@ -150,14 +150,14 @@ class _Gang:
         kinds: dict[Hashable, list[str]] = {}
         for name, options in self.options.items():
             if name not in chosen:
-                demands = tuple((one.demand.uses, one.demand.located) for one in options)
+                demands = tuple((option.demand.uses, option.demand.located) for option in options)
                 kinds.setdefault(demands, []).append(name)
-        every = [self.options[names[0]] for names in kinds.values()]
+        by_kind = [self.options[names[0]] for names in kinds.values()]
         need = tuple(map(len, kinds.values()))
-        if _is_infeasible(every, need, usage):
+        if _is_infeasible(by_kind, need, usage):
             return None
         budget = Budget(STEPS)
-        groups = [_Group(some, need, usage, budget) for some in _independent_groups(every)]
+        groups = [_Group(options, need, usage, budget) for options in _independent_groups(by_kind)]
         places = tuple(Place(str(n), group.largest) for n, group in enumerate(groups))
         distribution = deal(Place("", below=places), need, budget)
         if distribution is None:
@@ -173,7 +173,7 @@ class _Gang:
     def learn(self, refusal: exceptions.ResourceObjectsError, chosen: Mapping[str, Demand]) -> bool:
         """Record the cause of a refusal; return whether there are other choices to try."""
         options = {
-            name: next((one for one in self.options[name] if one.demand is demand), None)
+            name: next((option for option in self.options[name] if option.demand is demand), None)
             or self._option(demand)
             for name, demand in chosen.items()
         }
@@ -225,7 +225,7 @@ class _Gang:
         return False
 
     def _keep(self, is_possible: Callable[[_Option], bool]) -> bool:
-        """Drop every option that is not possible any more; return whether there was one."""
+        """Drop by_kind option that is not possible any more; return whether there was one."""
         before = sum(map(len, self.options.values()))
         self.options = {
             name: list(filter(is_possible, options)) for name, options in self.options.items()
@@ -234,7 +234,7 @@ class _Gang:
 
 
 class _Usage:
-    """The use by the options that are chosen so far, next to what is free."""
+    """The usage of the chosen options, next to the free amounts."""
 
     def __init__(self, free: Mapping[Key, int], allocated_units: set[Unit]) -> None:
         self._free = free
@@ -309,7 +309,7 @@ class _Group:
     def assignment_for(self, portion: Portion) -> list[tuple[int, _Option]]:
         """Return options that make up a portion, with the kind of each."""
         remaining, assignment = list(portion), []
-        whole = next(some for some in self.largest if all(map(operator.ge, some, portion)))
+        whole = next(larger for larger in self.largest if all(map(operator.ge, larger, portion)))
         for kind, option in self._assignments[whole]:
             if remaining[kind]:
                 remaining[kind] -= 1
@@ -317,10 +317,10 @@ class _Group:
         return assignment
 
 
-def _independent_groups(every: Sequence[Sequence[_Option]]) -> list[list[tuple[int, _Option]]]:
+def _independent_groups(by_kind: Sequence[Sequence[_Option]]) -> list[list[tuple[int, _Option]]]:
     """Return options, with the number of their kind, in groups that use nothing in common.
 
-    :param every: the options of each kind
+    :param by_kind: the options of each kind
     """
     parents: dict[Hashable, Hashable] = {}  # a union-find structure over inventories and units
 
@@ -330,26 +330,26 @@ def _independent_groups(every: Sequence[Sequence[_Option]]) -> list[list[tuple[i
             used = parent
         return used
 
-    for option in itertools.chain.from_iterable(every):
+    for option in itertools.chain.from_iterable(by_kind):
         together: list[Hashable] = [*option.usage, *option.units]
         for used in together[1:]:
             parents[group_of(used)] = group_of(together[0])
     groups: dict[Hashable, list[tuple[int, _Option]]] = {}
-    for kind, options in enumerate(every):
+    for kind, options in enumerate(by_kind):
         for option in options:
             groups.setdefault(group_of(next(iter(option.usage))), []).append((kind, option))
     return list(groups.values())
 
 
-def _is_infeasible(every: Sequence[Sequence[_Option]], need: Portion, usage: _Usage) -> bool:
+def _is_infeasible(by_kind: Sequence[Sequence[_Option]], need: Portion, usage: _Usage) -> bool:
     """Return True if it is certain that no choice is possible, by two necessary conditions.
 
     Each kind must fit individually, and so must the amounts that all options of a kind use.
 
-    :param every: the options of each kind
+    :param by_kind: the options of each kind
     """
     at_least: dict[Key, int] = defaultdict(int)
-    for options, count in zip(every, need, strict=True):
+    for options, count in zip(by_kind, need, strict=True):
         if sum(map(usage.times, options)) < count:
             return True
         for key in set.intersection(*(set(option.usage) for option in options)):
