@@ -14,7 +14,7 @@
 ``waiters``         the queue; ``statistics``: figures that agents report
 ``server_groups``   consumers that must be on one host, or on different ones
 ``names``           resource classes, traits and aggregates, by name and number
-``read``            bulk reads as columns; ``lists``: pages and totals
+``read``            bulk reads as columns; ``listing``: pages and totals
 ``completion``      names by their beginning, for shells
 ``feed``            the change feed, written, read and pruned
 ``use_over_time``   intervals of use, and the switch that has them recorded

@@ -18,7 +18,7 @@ from resource_objects.backends.sql import (
     consumers,
     engine,
     feed,
-    lists,
+    listing,
     migrations,
     names,
     operations,
@@ -256,7 +256,7 @@ class SQLBackend(Backend):
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers (see the contract)."""
         return self._reading(
-            lambda connection: lists.list_providers(
+            lambda connection: listing.list_providers(
                 connection, self._catalogue, wanted, limit, after
             )
         )
@@ -266,7 +266,7 @@ class SQLBackend(Backend):
     ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers with what they hold (see the contract)."""
         return self._reading(
-            lambda connection: lists.list_consumers(
+            lambda connection: listing.list_consumers(
                 connection, self._catalogue, wanted, limit, after
             )
         )
@@ -288,12 +288,12 @@ class SQLBackend(Backend):
     def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return what the consumers of a filter use (see the contract)."""
         return self._reading(
-            lambda connection: lists.totals(connection, self._catalogue, wanted, by)
+            lambda connection: listing.totals(connection, self._catalogue, wanted, by)
         )
 
     def count_consumers(self, wanted: ConsumerFilter, by: Description) -> Mapping[str | None, int]:
         """Return how many consumers of a filter there are (see the contract). Cost: one query."""
-        return self._reading(lambda connection: lists.count_consumers(connection, wanted, by))
+        return self._reading(lambda connection: listing.count_consumers(connection, wanted, by))
 
     def held(self, consumer: str) -> ConsumerRecord | None:
         """Return what a consumer holds, None if nothing."""
