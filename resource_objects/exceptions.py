@@ -582,7 +582,7 @@ class Conflict(LedgerError):
 class NotSupported(LedgerError):
     """This ledger never does it. Nothing was done.
 
-    The name of a capability is one of the names in ``Backend.lacks``.
+    The name of a capability is one of the names in ``Backend.unsupported``.
     """
 
     CASES = {

@@ -183,12 +183,12 @@ def read_input(name: str) -> bytes:
     """Return what a file says, or the standard input for ``-``; a byte too many if it is too long.
 
     Whoever parses it refuses more than
-    :data:`~resource_objects.providers.plain.MAX_LENGTH` characters.
+    :data:`~resource_objects.providers.serialization.MAX_LENGTH` characters.
 
     :raises Misused: if it cannot be read, and for what is no regular file, such as a device
         without an end or a pipe into which nobody writes
     """
-    from resource_objects.providers.plain import MAX_LENGTH
+    from resource_objects.providers.serialization import MAX_LENGTH
 
     if name == "-":
         stream = getattr(sys.stdin, "buffer", None)

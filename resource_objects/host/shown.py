@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.host.facts import Machine
-from resource_objects.providers import plain
+from resource_objects.providers import serialization
 
 __all__ = ["ShownMachine"]
 
@@ -46,7 +46,7 @@ class ShownMachine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; what is at its default is left out."""
-        return {"version": VERSION, **plain.to_plain(self)}
+        return {"version": VERSION, **serialization.to_plain(self)}
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -55,7 +55,9 @@ class ShownMachine:
         :raises InvalidInput: naming the value, for what is no machine
         :raises UnsupportedVersion: if another version of the library showed it
         """
-        return plain.from_plain(cls, plain.versioned(data, "a shown machine", VERSION), KIND, {})
+        return serialization.from_plain(
+            cls, serialization.versioned(data, "a shown machine", VERSION), KIND, {}
+        )
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
@@ -68,7 +70,7 @@ class ShownMachine:
         Traceback (most recent call last):
         resource_objects.exceptions.InvalidInput: shown machine: got [], expected what `host ...
         """
-        rows = plain.from_json(text, "shown machine")
+        rows = serialization.from_json(text, "shown machine")
         every = rows if isinstance(rows, list) else ()
         found = [row for row in every if isinstance(row, Mapping) and row.get("kind") == KIND]
         if len(found) != 1 or "details" not in found[0]:

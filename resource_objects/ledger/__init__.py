@@ -3,7 +3,7 @@
     >>> import resource_objects as ro
     >>> ledger = ro.connect("memory://")
     >>> ledger.sync(ro.Provider("host0", "VCPU=8,MEMORY_MB=16384"))
-    SyncResult(created=1, updated=0, removed=0, disabled=0, enabled=0, moved=())
+    SyncResult(created=1, updated=0, removed=0, disabled=0, enabled=0, moved_consumers=())
     >>> print(ledger.claim("job-1", ledger.snapshot().candidates(ro.Request("VCPU=6"))))
     job-1 holds VCPU=6 of host0
     >>> print(ledger.snapshot().candidates(ro.Request("VCPU=3")).explain())

@@ -33,11 +33,8 @@ from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_
 from resource_objects.ledger.gang_claim import Choices, gang_choices
 from resource_objects.ledger.queue import Queue
 from resource_objects.providers import Allocation, Claim
-from resource_objects.providers.abilities import Ability
 from resource_objects.providers.allocation import CONFIRMED
-from resource_objects.providers.columns import AllocationColumns, Columns
-from resource_objects.providers.disabled import TRAIT
-from resource_objects.providers.given import (
+from resource_objects.providers.arguments import (
     Expiry,
     any_generation,
     expiry,
@@ -45,7 +42,10 @@ from resource_objects.providers.given import (
     of_uuids,
     tighter,
 )
-from resource_objects.providers.given import limits as checked_limits
+from resource_objects.providers.arguments import limits as checked_limits
+from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.columns import AllocationColumns, Columns
+from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.holders import unattributed
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import (
@@ -879,7 +879,7 @@ class Claims:
         """
         backend, before = self._store.backend, {use.key for use in record.uses}
         both = frozenset(use.provider_uuid for use in uses if use.key in before)
-        if not both or Ability.REQUESTS in backend.lacks:
+        if not both or Capability.REQUESTS in backend.unsupported:
             return frozenset()
         pools = ProviderFilter(uuids=both, required=frozenset({SHARES}))
         return frozenset(listed.uuid for listed in backend.list_providers(pools, len(both)))

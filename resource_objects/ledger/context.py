@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from resource_objects import clock, exceptions, names
 from resource_objects.providers import Allocation, Backend, Claim, Consumer
-from resource_objects.providers.given import moment
+from resource_objects.providers.arguments import moment
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,

@@ -17,6 +17,7 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.context import Store
 from resource_objects.ledger.reading import Reader
 from resource_objects.providers import DefinitionChanges, Provider
+from resource_objects.providers.arguments import any_generation
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.consistency import (
@@ -37,7 +38,6 @@ from resource_objects.providers.definition import (
     with_reparenting,
 )
 from resource_objects.providers.disabled import DisableOrder
-from resource_objects.providers.given import any_generation
 from resource_objects.providers.holders import describe_holders, unattributed
 from resource_objects.providers.listing import (
     MOST_ROWS,
@@ -70,10 +70,10 @@ FASTER = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a write of definitions did, in providers; :attr:`changes` tells which. True if anything.
+    """The numbers of providers that a write of definitions changed. True if any was changed.
 
-    ``moved`` are the consumers whose allocations went elsewhere with it. A repeated operation did
-    everything the first time; the repetition does nothing and says so.
+    ``changes`` lists the changes, ``moved_consumers`` the consumers whose allocations moved to
+    other providers. The repetition of an operation changes nothing.
     """
 
     created: int
@@ -82,7 +82,7 @@ class SyncResult:
     changes: tuple[DefinitionChanges, ...] = dataclasses.field(default=(), repr=False)
     disabled: int = 0  #: put out of service by it
     enabled: int = 0
-    moved: tuple[str, ...] = ()
+    moved_consumers: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -101,7 +101,7 @@ class SyncResult:
             changes=done,
             disabled=len(out) - out.count(True),
             enabled=out.count(True),
-            moved=tuple(order.consumer for order in orders),
+            moved_consumers=tuple(order.consumer for order in orders),
         )
 
     def __bool__(self) -> bool:
@@ -112,8 +112,8 @@ class SyncResult:
         said = [str(change) for change in self.changes if change]
         counts = ((self.disabled, "disabled"), (self.enabled, "enabled"))
         said += [f"{count} {word}" for count, word in counts if count]
-        if self.moved:
-            said.append(f"allocations of {len(self.moved)} moved")
+        if self.moved_consumers:
+            said.append(f"allocations of {len(self.moved_consumers)} moved")
         return "\n".join(said) or "nothing changed"
 
 
@@ -122,7 +122,7 @@ _NOTHING = SyncResult(0, 0, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Comparison:
+class Difference:
     """What a write of definitions would change, found by comparing with trees as they are kept.
 
     ``unchanged``, ``reported``, ``disabling`` and ``orders`` are those of the write. ``moves`` are
@@ -140,7 +140,7 @@ class Comparison:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def _renamed(found: Comparison) -> dict[str, str]:
+def _renamed(found: Difference) -> dict[str, str]:
     """Return who holds what nobody in particular uses of hosts that are renamed, by who held it.
 
     Who is moved by the same write is left out: that order says what becomes of it.
@@ -174,7 +174,7 @@ class Definitions:
             return SyncResult.of(DefinitionChanges(root.name) for root in roots)
         return self._define(doing, kind, subject, lambda: self.compared(roots, moves))
 
-    def compared(self, roots: Sequence[Provider], moves: Iterable[Move] = ()) -> Comparison:
+    def compared(self, roots: Sequence[Provider], moves: Iterable[Move] = ()) -> Difference:
         """Compare trees with what is kept of them, and say which allocations go where.
 
         Cost: one read, without allocations. Where moves are given and definitions change, another
@@ -192,7 +192,7 @@ class Definitions:
             return found
         return self.moving(roots, asked)
 
-    def moving(self, roots: Sequence[Provider], moves: tuple[Move, ...]) -> Comparison:
+    def moving(self, roots: Sequence[Provider], moves: tuple[Move, ...]) -> Difference:
         """Compare trees with what is kept of them and of allocations; say which of these go where.
 
         Cost: one read of the trees, with allocations, and one of the consumers concerned.
@@ -204,7 +204,7 @@ class Definitions:
         reshape = Reshape(moves)
         keys = [root.uuid or root.name for root in roots]
 
-        def attempt() -> Comparison:
+        def attempt() -> Difference:
             columns = self._store.backend.read(*keys)
             found = compared(columns, roots)
             changes = merge_changes("", found.changes)
@@ -221,11 +221,11 @@ class Definitions:
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)
 
-        def compare() -> Comparison:
+        def compare() -> Difference:
             stored = self.read(key)
             uuid = find_stored(stored, key)
             tree = tree_of(stored, uuid)
-            return Comparison(tree, (removed(tree, uuid),))
+            return Difference(tree, (removed(tree, uuid),))
 
         return self.write("define", key, operation, compare)
 
@@ -241,15 +241,15 @@ class Definitions:
         above = parent if parent is None or parent is ... else names.provider_key(parent)
         keys = [key] if above is None or above is ... else [key, above]
 
-        def compare() -> Comparison:
+        def compare() -> Difference:
             stored = self.read(*keys)
             uuid = find_stored(stored, key, read_at)
             tree = tree_of(stored, uuid)
             changes = with_changes(tree, {uuid: fields})
             if above is ...:
-                return Comparison(tree, (changes,))
+                return Difference(tree, (changes,))
             move = reparented(stored, uuid, above and find_stored(stored, above))
-            return Comparison(stored, (with_reparenting(changes, move),), move.unchanged)
+            return Difference(stored, (with_reparenting(changes, move),), move.unchanged)
 
         kind = "define" if above is ... else "reparent"
         return self.write("rename" if set(fields) == {"name"} else kind, key, operation, compare)
@@ -261,13 +261,13 @@ class Definitions:
         return stored_definitions(self._store.backend.read(*keys, allocations=False))
 
     def write(
-        self, kind: str, subject: str, operation: str | None, compare: Callable[[], Comparison]
+        self, kind: str, subject: str, operation: str | None, compare: Callable[[], Difference]
     ) -> SyncResult:
         """Compare and write, again if somebody changed the trees in between."""
         doing, done = self._store.begin(operation, kind, subject)
         return _NOTHING if done is not None else self._define(doing, kind, subject, compare)
 
-    def following(self, found: Comparison) -> tuple[ConsumerOrder, ...]:
+    def following(self, found: Difference) -> tuple[ConsumerOrder, ...]:
         """Return orders by which what nobody in particular uses of a host goes by its new name.
 
         Cost: nothing where no host is renamed; else one read of consumers.
@@ -295,7 +295,7 @@ class Definitions:
         return tuple(orders)
 
     def _define(
-        self, doing: Operation, kind: str, subject: str, compare: Callable[[], Comparison]
+        self, doing: Operation, kind: str, subject: str, compare: Callable[[], Difference]
     ) -> SyncResult:
         retries = self._store.retries
         tries = None
@@ -398,7 +398,7 @@ class Definitions:
         doing: Operation,
         kind: str,
         subject: str,
-        found: Comparison,
+        found: Difference,
         changes: DefinitionChanges,
         following: Sequence[ConsumerOrder],
     ) -> Write:
@@ -537,7 +537,7 @@ def find_stored(stored: StoredDefinitions, key: str, generation: int | None = No
     raise exceptions.NotFound("provider", key)
 
 
-def compared(columns: Columns, roots: Sequence[Provider]) -> Comparison:
+def compared(columns: Columns, roots: Sequence[Provider]) -> Difference:
     """Compare trees, which :func:`check_roots` accepted, with the stored rows. Cost: linear.
 
     :raises AlreadyExists: if the name or uuid of a root is that of a provider below another root
@@ -564,7 +564,7 @@ def compared(columns: Columns, roots: Sequence[Provider]) -> Comparison:
             if other != wanted.name:
                 raise exceptions.InvalidTree("sync", [other, wanted.name], "each tree once")
         changes.append(compare_tree({} if root is None else trees[root], wanted))
-    return Comparison(stored, tuple(changes))
+    return Difference(stored, tuple(changes))
 
 
 def check_roots(roots: Sequence[Provider]) -> None:

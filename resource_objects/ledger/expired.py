@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from resource_objects import exceptions, names
 from resource_objects.ledger.context import Store, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Claim
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, subject_of
@@ -38,7 +38,7 @@ class ExpiredClaims:
         checked = list(reasons) if isinstance(reasons, Iterable) else [reasons]
         if not all(isinstance(reason, Reason) for reason in checked):
             raise exceptions.InvalidInput("field", "reasons", reasons, "the reasons of a refusal")
-        can_expire = Ability.EXPIRY not in self._store.backend.lacks
+        can_expire = Capability.EXPIRY not in self._store.backend.unsupported
         consumers = self._consumers_of(checked, wanted) if can_expire else set()
         pages = self._store.consumers(wanted, None, last) if consumers else iter(())
         records = (record for page in pages for record in page if record.consumer in consumers)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from resource_objects import clock, exceptions, names, search
 from resource_objects.ledger.context import Store
 from resource_objects.providers import Backend
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.dry_run import in_place, without_consumers
@@ -70,7 +70,7 @@ class Feed:
 
         :raises NotSupported: if the ledger is kept where there is no feed
         """
-        self._store.backend.require(Ability.FEED)
+        self._store.backend.require(Capability.FEED)
         return self._store.backend.cursor()
 
     def changes(
@@ -98,7 +98,7 @@ class Feed:
         """
         if wait is not None and (not isinstance(wait, datetime.timedelta) or wait < _NOTHING):
             raise exceptions.InvalidInput("field", "wait", wait, "a timedelta from 0, or None")
-        self._store.backend.require(Ability.FEED)
+        self._store.backend.require(Capability.FEED)
         cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
         found = self._store.backend.changes(cursor, check_limit(limit))
         if not found and wait:
@@ -132,7 +132,7 @@ class Feed:
         :raises InvalidInput: if it is no snapshot
         """
         snapshot = checked_snapshot(snapshot, "is_fresh")
-        if Ability.FEED in self._store.backend.lacks:
+        if Capability.FEED in self._store.backend.unsupported:
             return False
         return snapshot.cursor is not None and snapshot.cursor == self.cursor()
 
@@ -147,7 +147,7 @@ class Feed:
         """
         if not isinstance(age, datetime.timedelta) or age < _LEAST:
             raise exceptions.InvalidInput("field", "keep", age, f"a timedelta of at least {_LEAST}")
-        self._store.backend.require(Ability.FEED)
+        self._store.backend.require(Capability.FEED)
         self._store.backend.retain(age)
 
 

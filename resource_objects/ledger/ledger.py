@@ -48,10 +48,10 @@ from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
+from resource_objects.providers.arguments import Limited, expiry
 from resource_objects.providers.audit import Audit
 from resource_objects.providers.definition import changed_fields
 from resource_objects.providers.disabled import FOREVER
-from resource_objects.providers.given import Limited, expiry
 from resource_objects.providers.listing import By, ConsumerFilter, ListedProvider, Total
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape

@@ -11,8 +11,8 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.context import Store
 from resource_objects.ledger.reading import Reader
 from resource_objects.providers import Consumer, Disabled
+from resource_objects.providers.arguments import moment
 from resource_objects.providers.disabled import DisableOrder
-from resource_objects.providers.given import moment
 from resource_objects.providers.listing import ConsumerFilter, ListedProvider, ProviderFilter
 from resource_objects.providers.orders import Write
 

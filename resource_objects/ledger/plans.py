@@ -10,12 +10,12 @@ from resource_objects import exceptions
 from resource_objects.ledger.context import Store, claim_of
 from resource_objects.ledger.definitions import FASTER, Definitions, check_roots
 from resource_objects.providers import Claim, Provider
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.arguments import ago
 from resource_objects.providers.audit import Audit, audit, spread
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.definition import merge_changes
-from resource_objects.providers.given import ago
 from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
 from resource_objects.providers.orders import ConsumerRecord, Operation
 from resource_objects.providers.plan import Plan
@@ -126,7 +126,7 @@ class Plans:
     def _check_ledger(self, plan: Plan) -> None:
         """Refuse a plan that was made of pictures of another ledger, as far as that is known."""
         backend = self._store.backend
-        if not plan.ledger or Ability.FEED in backend.lacks:
+        if not plan.ledger or Capability.FEED in backend.unsupported:
             return
         if backend.cursor().epoch not in (plan.ledger, 0):
             raise exceptions.InvalidPlan("plan", "it was made of pictures of another ledger")

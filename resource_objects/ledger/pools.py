@@ -15,12 +15,13 @@ from typing import Any, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects.ledger.context import any_limit
 from resource_objects.ledger.definitions import (
-    Comparison,
     Definitions,
+    Difference,
     SyncResult,
     find_stored,
 )
 from resource_objects.ledger.reading import Reader
+from resource_objects.providers.arguments import ago, any_generation
 from resource_objects.providers.definition import (
     ProviderDefinition,
     StoredDefinitions,
@@ -29,7 +30,6 @@ from resource_objects.providers.definition import (
     tree_of,
     with_changes,
 )
-from resource_objects.providers.given import ago, any_generation
 from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.providers.pools import SHARES, Pool, pools_of, without_classes
 from resource_objects.resources import Inventories
@@ -82,7 +82,7 @@ class Pools:
             raise exceptions.InvalidInput("field", "hosts", hosts, "at least one host")
         name = None if aggregate is None else names.aggregate_name(aggregate)
 
-        def compare() -> Comparison:
+        def compare() -> Difference:
             stored = self._definitions.read(key, *host_keys)
             provider = stored[find_stored(stored, key)].definition
             uuids = dict.fromkeys(find_stored(stored, host) for host in host_keys)
@@ -108,7 +108,7 @@ class Pools:
         key = names.provider_key(pool)
         host_keys = None if hosts is None else _provider_keys(hosts)
 
-        def compare() -> Comparison:
+        def compare() -> Difference:
             stored = self._definitions.read(key, *(host_keys or ()))
             provider = stored[find_stored(stored, key)].definition
             if host_keys is None:
@@ -118,7 +118,7 @@ class Pools:
 
         return self._definitions.write("unshare", key, operation, compare)
 
-    def _dissolve(self, pool: ProviderDefinition) -> Comparison:
+    def _dissolve(self, pool: ProviderDefinition) -> Difference:
         """Return the changes that end sharing, with the trees of all members."""
         aggregates = pool.aggregates or frozenset()
         members = list(self._members(aggregates, forbidden=frozenset()))
@@ -161,7 +161,7 @@ class Pools:
         key, expected = names.provider_key(pool), any_generation(generation)
         records, kinds = to_records(Inventories(inventories))
 
-        def compare() -> Comparison:
+        def compare() -> Difference:
             stored = self._definitions.read(key)
             uuid = find_stored(stored, key, expected)
             edits = {uuid: {"inventories": records, "kinds": kinds}}
@@ -232,7 +232,7 @@ def _leaving(stored: StoredDefinitions, hosts: Iterable[str], aggregates: frozen
     }
 
 
-def _compare(stored: StoredDefinitions, edits: _Edits) -> Comparison:
+def _compare(stored: StoredDefinitions, edits: _Edits) -> Difference:
     roots = dict.fromkeys(provider.root_uuid for provider in stored.values())
     changes = tuple(with_changes(tree_of(stored, root), edits) for root in roots)
-    return Comparison(stored, changes)
+    return Difference(stored, changes)

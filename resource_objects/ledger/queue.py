@@ -28,9 +28,9 @@ from resource_objects.ledger.demand import Claimable, Demand, demands_of
 from resource_objects.ledger.expired import ExpiredClaims
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
 from resource_objects.providers import Claim
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.arguments import generation
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.feed import Cursor, FeedEntry
-from resource_objects.providers.given import generation
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
@@ -165,7 +165,7 @@ class Queue:
 
     def _release_expired(self, awaits: Iterable[Awaited], excluding: str | None) -> bool:
         """Release the expired claims of the trees that are waited for; return if there were any."""
-        if Ability.EXPIRY in self._store.backend.lacks:
+        if Capability.EXPIRY in self._store.backend.unsupported:
             return False
         trees = {awaited.root_uuid for awaited in awaits}
         found = False

@@ -12,9 +12,9 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.context import Store, any_limit, consumer_of, pages_of
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
+from resource_objects.providers.arguments import ago, moment
 from resource_objects.providers.columns import Columns, KindColumns, find, trees
 from resource_objects.providers.composite import LocatedViews
-from resource_objects.providers.given import ago, moment
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,

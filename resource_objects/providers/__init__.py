@@ -1,30 +1,31 @@
-"""What is kept: providers, claims and allocations, and the contract of who keeps them.
+"""Providers, claims and allocations as they are stored, and the contract of a backend.
 
 ==================  ===============================================================================
-``provider``        Provider: something with inventories, in a tree; Share
-``allocation``      Allocation, Claim and Consumer: who uses what; ResourceClass, Trait, Aggregate
-``definition``      what changes when a tree is synced: pure, typed, printable
-``disabled``        Disabled: why a provider is out of service
+``provider``        Provider: something with inventories, in a tree; Share, and the rules of shares
+``allocation``      Allocation, Claim and Consumer; ResourceClass, Trait, Aggregate
+``definition``      definitions of providers as records, and the changes between two definitions
+``disabled``        Disabled: the reason why a provider is disabled
 ``composite``       inventories of placed resources, assembled from their parts in a tree:
-                    ``tree_shape``, ``joint_fit``, ``consistency``
-``partitions``      devices that are had whole or in parts, or by the types of a driver
-``pools``           providers that give what they have to the members of their aggregates
-``usage``           what is used, and by whom; ``use_over_time``: between two moments
-``plan``            a typed list of changes; ``dry_run``: what it would come to; ``row_diff``: one
-                    that turns rows into others; ``plain``: as plain data and back
-``reshape``         moving inventories and allocations; ``transfer``: what becomes of them;
-                    ``compile``: the plan that it comes to
-``audit``           what is not as it should be; ``holders``: consumers in refusals
-``orders``          what a write asks of a backend; ``decision``: whether one change fits
-``columns``         what a backend returns when it is read; ``listing``: a page of it;
-                    ``selection``: both made by loops, for who has no query language
-``name_rules``      what classes, traits and aggregates may be called; ``given``: moments, ages
-                    and generations as callers give them
-``feed``            what was written, by whom and when; ``changed``: with the trees it was in
-``waiting``         who waits for something to be given back
-``server_groups``   ServerGroup: consumers that are to be on one host, or on different ones
-``statistics``      what a host's agent tells beside what there is: declared, typed, since when
-``backend``         the contract of a backend; ``abilities``: what one may lack of it
+                    ``tree_shape``, ``joint_fit``, ``consistency``, ``removed_units``
+``partitions``      devices that are allocated whole or in parts
+``pools``           providers that share their inventories with the members of an aggregate
+``usage``           usage at one moment; ``use_over_time``: usage between two moments
+``plan``            a typed list of changes; ``dry_run``: its effects; ``row_diff``: the plan that
+                    turns rows into others; ``serialization``: data classes as plain data and back
+``reshape``         moves of inventories and allocations; ``transfer``: their effects;
+                    ``compile``: the plan of a reshape
+``audit``           findings about a ledger; ``holders``: consumers in refusals
+``orders``          writes, orders and recorded operations; ``decision``: whether one amount fits
+                    one inventory
+``columns``         rows of trees in bulk, with lookups; ``listing``: pages of providers and
+                    consumers; ``selection``: filters evaluated in Python
+``name_rules``      the rules for names of classes, traits and aggregates
+``arguments``       arguments of callers, checked: times, ages, generations, limits
+``feed``            entries and cursors of the change feed; ``changed``: the trees that changed
+``waiting``         consumers that wait in the queue
+``server_groups``   ServerGroup: consumers to be placed on one host, or on different hosts
+``statistics``      statistics that the agent of a host reports
+``backend``         the contract of a backend; ``capabilities``: its optional parts
 ==================  ===============================================================================
 """
 

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from resource_objects import clock, exceptions
+from resource_objects.providers.arguments import ago
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.given import ago
 from resource_objects.providers.orders import ConsumerRecord, Key
 from resource_objects.providers.pools import SHARES
 from resource_objects.resources import Amount, resource

@@ -47,7 +47,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from resource_objects import exceptions
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.changed import Changed, Choose, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
@@ -104,7 +104,7 @@ class Backend(abc.ABC):
     """Where a ledger is kept. Safe for use by several threads."""
 
     #: What it cannot keep of what follows. It refuses that by name before anything is written.
-    lacks: ClassVar[frozenset[Ability]] = frozenset()
+    unsupported: ClassVar[frozenset[Capability]] = frozenset()
 
     @classmethod
     @abc.abstractmethod
@@ -164,21 +164,21 @@ class Backend(abc.ABC):
         """Bring the schema up to this library's; return the names of the steps that were run."""
         return []
 
-    def require(self, *abilities: Ability) -> None:
-        """Raise for the first of some abilities that this backend lacks.
+    def require(self, *capabilities: Capability) -> None:
+        """Raise for the first of some capabilities that is unsupported.
 
         :raises NotSupported: naming it
         """
-        for one in abilities:
-            if one in self.lacks:
-                raise exceptions.NotSupported("capability", one.value)
+        for capability in capabilities:
+            if capability in self.unsupported:
+                raise exceptions.NotSupported("capability", capability.value)
 
     def check(self, write: Write) -> None:
-        """Raise for what of a write this backend lacks, without sending anything: for dry runs.
+        """Raise if a write needs an unsupported capability; sends nothing, for dry runs.
 
         :raises NotSupported: naming it
         """
-        return  # most lack nothing
+        return  # most backends support every capability
 
     # --- reading: never writes ---
 

@@ -24,7 +24,7 @@ from typing import Any, Self, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
-from resource_objects.providers import given, plain
+from resource_objects.providers import arguments, serialization
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -224,15 +224,15 @@ class Plan:
         """Return plain data for JSON."""
         found: dict[str, Any] = {"version": VERSION}
         if self.definitions is not None:
-            found["definitions"] = plain.to_plain(self.definitions)
+            found["definitions"] = serialization.to_plain(self.definitions)
         found["orders"] = [said_order(order) for order in self.orders]
         found["names"] = dict(self.names)
         if self.disabling:
-            found["disabling"] = [plain.to_plain(said) for said in self.disabling]
+            found["disabling"] = [serialization.to_plain(said) for said in self.disabling]
         if self.adopted:
             found["adopted"] = list(self.adopted)
         if self.held:
-            found["held"] = plain.to_plain(self.held)
+            found["held"] = serialization.to_plain(self.held)
         if self.ledger:
             found["ledger"] = self.ledger
         return found
@@ -250,7 +250,7 @@ class Plan:
         :raises UnsupportedVersion: if it is of another version
         :raises InvalidInventory: if figures of an inventory contradict each other
         """
-        given = plain.versioned(data, "plan", VERSION, oldest=1)
+        given = serialization.versioned(data, "plan", VERSION, oldest=1)
         for key in given:
             if key not in _KEYS:
                 raise exceptions.InvalidInput(
@@ -269,7 +269,7 @@ class Plan:
             tuple(read_order(order, f"plan.orders[{n}]") for n, order in enumerate(orders)),
             read_names(given.get("names", {})),
             tuple(
-                plain.from_plain(DisableOrder, said, f"plan.disabling[{n}]", _CHECKS)
+                serialization.from_plain(DisableOrder, said, f"plan.disabling[{n}]", _CHECKS)
                 for n, said in enumerate(disabling)
             ),
             tuple(adopted),
@@ -283,7 +283,7 @@ class Plan:
 
         :raises InvalidInput: if it is no JSON
         """
-        return cls.from_dict(plain.from_json(text, "plan"))
+        return cls.from_dict(serialization.from_json(text, "plan"))
 
 
 def _once(what: str, keys: Iterable[str]) -> None:
@@ -428,7 +428,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "consumer_type": names.label,
     "group": names.label,
     "request": _request,
-    "generation": given.generation,
+    "generation": arguments.generation,
 }
 
 
@@ -444,7 +444,7 @@ def read_changes(data: Any, version: int = VERSION) -> DefinitionChanges:
     """Return the changes of definitions in plain data, or raise ``InvalidInput``."""
     if version == 1 and isinstance(data, Mapping) and isinstance(data.get("updates"), list | tuple):
         data = {**data, "updates": [_from_version_1(update) for update in data["updates"]]}
-    changes = plain.from_plain(DefinitionChanges, data, "plan.definitions", _CHECKS)
+    changes = serialization.from_plain(DefinitionChanges, data, "plan.definitions", _CHECKS)
     for definition in _wanted(changes):
         _check_definition(definition)
     return changes
@@ -467,7 +467,9 @@ def said_order(order: ConsumerOrder) -> dict[str, Any]:
     for name in ("consumer", *_ORDERS[found["order"]]):
         value = getattr(order, name)
         if value:
-            found[name] = value.text if isinstance(value, StoredRequest) else plain.to_plain(value)
+            found[name] = (
+                value.text if isinstance(value, StoredRequest) else serialization.to_plain(value)
+            )
     if order.generation is not None:
         found["generation"] = order.generation
     return found
@@ -485,7 +487,7 @@ def read_order(data: Any, where: str) -> ConsumerOrder:
     for key in rest:
         if key not in known:
             raise exceptions.InvalidInput("field name", where, key, f"one of {', '.join(known)}")
-    read = plain.from_plain(_PlainOrder, rest, where, _CHECKS)
+    read = serialization.from_plain(_PlainOrder, rest, where, _CHECKS)
     said: dict[str, Any] = {name: getattr(read, name) for name in _ORDERS[word]}
     if said.get("request") is not None:
         said["request"] = StoredRequest(said["request"])
@@ -509,7 +511,8 @@ def _read_held(data: Any) -> Mapping[str, tuple[Use, ...]]:
         if not isinstance(uses, list | tuple):
             raise exceptions.InvalidInput("field", where, uses, "a list")
         found[names.consumer_name(consumer)] = tuple(
-            plain.from_plain(Use, use, f"{where}[{n}]", _CHECKS) for n, use in enumerate(uses)
+            serialization.from_plain(Use, use, f"{where}[{n}]", _CHECKS)
+            for n, use in enumerate(uses)
         )
     return found
 

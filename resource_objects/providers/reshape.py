@@ -39,7 +39,7 @@ from typing import Any, Self
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
-from resource_objects.providers import plain
+from resource_objects.providers import serialization
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.resources import Inventories, resource
 
@@ -70,7 +70,9 @@ def _written(inventories: Inventories) -> str:
 
 def _inventories(given: Any) -> Inventories:
     if isinstance(given, str) and given.startswith("{"):
-        made: Inventories = Inventories.obj_from_primitive(plain.from_json(given, "inventories"))
+        made: Inventories = Inventories.obj_from_primitive(
+            serialization.from_json(given, "inventories")
+        )
         return made
     return Inventories.of(given)
 
@@ -283,7 +285,7 @@ class Reshape:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {"version": VERSION, **plain.to_plain(self)}
+        return {"version": VERSION, **serialization.to_plain(self)}
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return JSON text, which :meth:`from_json` reads back."""
@@ -297,8 +299,8 @@ class Reshape:
         :raises InvalidInput: if there is a key that is not known
         :raises UnsupportedVersion: if it is of another version
         """
-        given = plain.versioned(data, "reshape", VERSION)
-        return plain.from_plain(cls, given, "reshape", _CHECKS)
+        given = serialization.versioned(data, "reshape", VERSION)
+        return serialization.from_plain(cls, given, "reshape", _CHECKS)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -306,7 +308,7 @@ class Reshape:
 
         :raises InvalidInput: if it is no JSON
         """
-        return cls.from_dict(plain.from_json(text, "reshape"))
+        return cls.from_dict(serialization.from_json(text, "reshape"))
 
 
 def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT
-from resource_objects.providers.given import moment
+from resource_objects.providers.arguments import moment
 from resource_objects.ratio import decimal_of, millionths_of
 
 #: A value of a statistic. A decimal without places is an integer.

@@ -24,7 +24,7 @@ from resource_objects.search.snapshot import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
     from resource_objects.providers import Claim
-    from resource_objects.providers.given import Limited
+    from resource_objects.providers.arguments import Limited
     from resource_objects.search import Order, Snapshot
     from resource_objects.search.conditions.base import HostFilter, LaysFilter
     from resource_objects.search.fleet import Fleet

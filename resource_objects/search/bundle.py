@@ -22,11 +22,11 @@ from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import columns as tables
-from resource_objects.providers import plain
+from resource_objects.providers import serialization
+from resource_objects.providers.arguments import limits
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.dry_run import without_consumers
-from resource_objects.providers.given import limits
 from resource_objects.requests import Request
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.order import Order
@@ -170,7 +170,9 @@ class Bundle:
         :raises UnsupportedVersion: if it is of another version
         :raises InvalidInput, InvalidTree: if the tables do not belong together
         """
-        given = plain.versioned(plain.from_json(_without_head(text), "bundle"), "bundle", VERSION)
+        given = serialization.versioned(
+            serialization.from_json(_without_head(text), "bundle"), "bundle", VERSION
+        )
         for key in given:
             if key not in _KEYS:
                 raise exceptions.InvalidInput(

@@ -12,7 +12,7 @@ import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
-from resource_objects.providers.given import tighter
+from resource_objects.providers.arguments import tighter
 from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.requests import Request
 from resource_objects.resources import resource

@@ -25,6 +25,7 @@ from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.names import consumer_name, label, provider_key
 from resource_objects.providers import Allocation, Provider
+from resource_objects.providers.arguments import Limited, limits, moment, of_uuids, tighter
 from resource_objects.providers.columns import Columns, trees
 from resource_objects.providers.definition import (
     changed_fields,
@@ -40,7 +41,6 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.dry_run import in_place
 from resource_objects.providers.feed import Cursor
-from resource_objects.providers.given import Limited, limits, moment, of_uuids, tighter
 from resource_objects.providers.orders import (
     UNLIMITED,
     Change,

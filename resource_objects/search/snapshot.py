@@ -15,7 +15,7 @@ import numpy as np
 from resource_objects import clock, exceptions
 from resource_objects.fields import FrozenDict, Shared
 from resource_objects.names import consumer_name, resource_class_order
-from resource_objects.providers import given
+from resource_objects.providers import arguments
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import Use
@@ -142,7 +142,7 @@ class Snapshot(Shared):
         order: Order | str = "name",
         seed: int | None = None,
         budget: int = DEFAULT_BUDGET,
-        limits: given.Limited = None,
+        limits: arguments.Limited = None,
         filters: Iterable[LaysFilter] = (),
     ) -> Candidates:
         """Return who could hold a request.
@@ -233,7 +233,7 @@ class Snapshot(Shared):
         order: Order | str = "name",
         seed: int | None = None,
         budget: int = DEFAULT_BUDGET,
-        limits: given.Limited = None,
+        limits: arguments.Limited = None,
         filters: Iterable[LaysFilter] = (),
     ) -> GangFit:
         """Return where a gang fits: a candidate for each member, for all of them at once.
@@ -268,7 +268,7 @@ class Snapshot(Shared):
         request: Gang | RequestLike,
         *,
         budget: int = DEFAULT_BUDGET,
-        limits: given.Limited = None,
+        limits: arguments.Limited = None,
     ) -> HowMany:
         """Return how many of a request fit at once: so many for sure, and so many at most.
 
@@ -343,7 +343,7 @@ class Snapshot(Shared):
         ends: Mapping[str, datetime.datetime],
         *,
         budget: int = DEFAULT_BUDGET,
-        limits: given.Limited = None,
+        limits: arguments.Limited = None,
     ) -> When:
         """Return when a request would fit if claims end as said and nothing else comes.
 
@@ -370,7 +370,7 @@ class Snapshot(Shared):
         order: Order | str,
         seed: int | None,
         budget: int,
-        limits: given.Limited,
+        limits: arguments.Limited,
         filters: Iterable[LaysFilter],
     ) -> Options:
         """Return how a search is made, of what was given for it."""
@@ -380,7 +380,7 @@ class Snapshot(Shared):
             Order.of(order),
             check_seed(seed),
             _check("budget", budget),
-            given.of_uuids(given.limits(limits), partial(uuids_in, self._fleet)),
+            arguments.of_uuids(arguments.limits(limits), partial(uuids_in, self._fleet)),
             tuple(filters),
         )
 
@@ -458,7 +458,7 @@ class Snapshot(Shared):
             priorities,
             protected,
             ends,
-            clock.now() if now is None else given.moment("now", now),
+            clock.now() if now is None else arguments.moment("now", now),
             kinds,
             _check("budget", budget),
             tries,

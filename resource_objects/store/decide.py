@@ -41,8 +41,8 @@ from resource_objects.exceptions import CapacityException
 from resource_objects.names import natural_order
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import HELD, RELEASED
+from resource_objects.providers.arguments import later
 from resource_objects.providers.disabled import Disabled, RemovedUnit
-from resource_objects.providers.given import later
 from resource_objects.providers.orders import (
     UNLIMITED,
     Change,

@@ -14,8 +14,8 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.placement.absent import LACKS, WHY
-from resource_objects.providers.abilities import Ability
 from resource_objects.providers.allocation import HELD
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -71,49 +71,49 @@ def ledger(transport: WSGITransport) -> Iterator[ro.Ledger]:
 
 
 #: How each ability is asked for at the front door, or of the backend where that has no word for it.
-REFUSED: dict[Ability, Callable[[ro.Ledger], object]] = {
-    Ability.UNITS: lambda ledger: ledger.backend.claim(
+REFUSED: dict[Capability, Callable[[ro.Ledger], object]] = {
+    Capability.UNITS: lambda ledger: ledger.backend.claim(
         Operation(), ConsumerOrder.claim(JOB, (Use(HERE, "VCPU", 1, ("cpu0",)),))
     ),
-    Ability.EXPIRY: lambda ledger: ledger.claim(
+    Capability.EXPIRY: lambda ledger: ledger.claim(
         JOB, {"host0": "VCPU=1"}, expires_in=datetime.timedelta(hours=1)
     ),
-    Ability.LIMITS: lambda ledger: ledger.claim(
+    Capability.LIMITS: lambda ledger: ledger.claim(
         JOB, {"host0": "VCPU=1"}, limits={"host0": {"VCPU": 2}}
     ),
-    Ability.UNCHANGED: lambda ledger: ledger.claim(
+    Capability.UNCHANGED: lambda ledger: ledger.claim(
         JOB, {"host0": "VCPU=1"}, if_generation={"host0": 1}
     ),
-    Ability.SERVER_GROUPS: lambda ledger: ledger.claim(JOB, {"host0": "VCPU=1"}, group="db"),
-    Ability.CONSUMER_TYPES: lambda ledger: ledger.claim(
+    Capability.SERVER_GROUPS: lambda ledger: ledger.claim(JOB, {"host0": "VCPU=1"}, group="db"),
+    Capability.CONSUMER_TYPES: lambda ledger: ledger.claim(
         JOB, {"host0": "VCPU=1"}, consumer_type="instance"
     ),
-    Ability.CLAIM_IDS: lambda ledger: ledger.backend.claim(
+    Capability.CLAIM_IDS: lambda ledger: ledger.backend.claim(
         Operation(), ConsumerOrder.claim(JOB, (Use(HERE, "VCPU", 1),), uuid=str(uuid.uuid4()))
     ),
-    Ability.DISABLING: lambda ledger: ledger.disable("host0", reason="fan"),
-    Ability.ADOPTING: lambda ledger: ledger.adjust(JOB, {"host0": "VCPU=1"}, aggregate=True),
-    Ability.CONFIRMING: lambda ledger: ledger.confirm(JOB),
-    Ability.SHARES: lambda ledger: ledger.sync(
+    Capability.DISABLING: lambda ledger: ledger.disable("host0", reason="fan"),
+    Capability.ADOPTING: lambda ledger: ledger.adjust(JOB, {"host0": "VCPU=1"}, aggregate=True),
+    Capability.CONFIRMING: lambda ledger: ledger.confirm(JOB),
+    Capability.SHARES: lambda ledger: ledger.sync(
         ro.Provider(
             "host9",
             "VCPU=8,PCPU=8",
             shares=[ro.Share(resource_class="PCPU", of="host9", of_class="VCPU")],
         )
     ),
-    Ability.TOPOLOGIES: lambda ledger: ledger.sync(host_of("host9", cells())),
-    Ability.LEVELS: lambda ledger: ledger.backend.commit(
+    Capability.TOPOLOGIES: lambda ledger: ledger.sync(host_of("host9", cells())),
+    Capability.LEVELS: lambda ledger: ledger.backend.commit(
         Write(Operation(), "names", "rack-1", names=(LEVEL,))
     ),
-    Ability.AGGREGATES_ALONE: lambda ledger: ledger.names.aggregates.ensure("rack-1"),
-    Ability.RENAMED_TRAITS: lambda ledger: ledger.names.traits.rename("CUSTOM_H100", "CUSTOM_B"),
-    Ability.REPORTS: lambda ledger: ledger.backend.commit(
+    Capability.AGGREGATES_ALONE: lambda ledger: ledger.names.aggregates.ensure("rack-1"),
+    Capability.RENAMED_TRAITS: lambda ledger: ledger.names.traits.rename("CUSTOM_H100", "CUSTOM_B"),
+    Capability.REPORTS: lambda ledger: ledger.backend.commit(
         Write(Operation(), "report", "host0", reported=(HERE,))
     ),
-    Ability.FEED: lambda ledger: ledger.feed.keep(datetime.timedelta(days=1)),
-    Ability.WAITING: lambda ledger: list(ledger.queue()),
-    Ability.STATISTICS: lambda ledger: ledger.statistics.read(),
-    Ability.USE_OVER_TIME: lambda ledger: ledger.use_over_time.between(
+    Capability.FEED: lambda ledger: ledger.feed.keep(datetime.timedelta(days=1)),
+    Capability.WAITING: lambda ledger: list(ledger.queue()),
+    Capability.STATISTICS: lambda ledger: ledger.statistics.read(),
+    Capability.USE_OVER_TIME: lambda ledger: ledger.use_over_time.between(
         datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     ),
 }
@@ -121,18 +121,18 @@ REFUSED: dict[Ability, Callable[[ro.Ledger], object]] = {
 
 @pytest.mark.parametrize("ability", REFUSED, ids=lambda one: one.name)
 def test_what_cannot_be_kept_is_refused_by_name_and_nothing_is_sent(
-    ledger: ro.Ledger, transport: WSGITransport, ability: Ability
+    ledger: ro.Ledger, transport: WSGITransport, ability: Capability
 ) -> None:
     with pytest.raises(exceptions.NotSupported) as refused:
         REFUSED[ability](ledger)
     assert refused.value.name == ability.value
-    assert ability in ledger.backend.lacks
+    assert ability in ledger.backend.unsupported
     assert not [one for one in transport.asked if one[0] != "GET"]
 
 
 def test_all_that_it_lacks_is_refused_but_the_request_of_a_claim(ledger: ro.Ledger) -> None:
     """Each claim of a search has a request, so that one is told as absent, and nothing refused."""
-    assert ledger.backend.lacks == LACKS == REFUSED.keys() | {Ability.REQUESTS}
+    assert ledger.backend.unsupported == LACKS == REFUSED.keys() | {Capability.REQUESTS}
     claim = ledger.claim(JOB, ledger.snapshot().candidates("VCPU=1"))
     assert claim.request is None and ledger.held(JOB).request is None
 
@@ -142,7 +142,7 @@ def test_an_older_placement_moves_nobody_who_has_a_parent(transport: WSGITranspo
     with ledger_on(transport, "workers=1&microversion=1.36") as ledger:
         ledger.sync(ro.Provider("host1", "VCPU=8"))
         ledger.change("host1", parent="host0")  # who had none
-        assert ledger.backend.lacks == LACKS | {Ability.REPARENTING}
+        assert ledger.backend.unsupported == LACKS | {Capability.REPARENTING}
         [tree] = ledger.trees()
         child = tree.find("host1")
         moved = ro.Provider("new", children=[ro.Provider("host1", "VCPU=8", uuid=child.uuid)])
@@ -191,17 +191,17 @@ SHARE = ShareRecord("VCPU", HERE, "VCPU", 1)
 
 #: Of each type of what is written: fields that are kept, or say how it is to be written; fields of
 #: which nothing is to be kept, and why; and writes of what is refused.
-FIELDS: dict[type, tuple[set[str], dict[str, str], dict[str, tuple[Ability, Write]]]] = {
+FIELDS: dict[type, tuple[set[str], dict[str, str], dict[str, tuple[Capability, Write]]]] = {
     Write: (
         {"operation", "kind", "subject", "definitions", "orders", "names"},
         {},
         {
-            "unchanged": (Ability.UNCHANGED, write(unchanged=((HERE, 1),))),
-            "reported": (Ability.REPORTS, write(reported=(HERE,))),
-            "adopted": (Ability.ADOPTING, write(adopted=(HERE,))),
-            "disabling": (Ability.DISABLING, write(disabling=(DisableOrder(HERE, "fan"),))),
-            "limits": (Ability.LIMITS, write(limits={(HERE, "VCPU"): 2})),
-            "groups": (Ability.SERVER_GROUPS, write(groups=(GroupChange("db", None),))),
+            "unchanged": (Capability.UNCHANGED, write(unchanged=((HERE, 1),))),
+            "reported": (Capability.REPORTS, write(reported=(HERE,))),
+            "adopted": (Capability.ADOPTING, write(adopted=(HERE,))),
+            "disabling": (Capability.DISABLING, write(disabling=(DisableOrder(HERE, "fan"),))),
+            "limits": (Capability.LIMITS, write(limits={(HERE, "VCPU"): 2})),
+            "groups": (Capability.SERVER_GROUPS, write(groups=(GroupChange("db", None),))),
         },
     ),
     ConsumerOrder: (
@@ -213,27 +213,30 @@ FIELDS: dict[type, tuple[set[str], dict[str, str], dict[str, tuple[Ability, Writ
             "counted": "its generation counts every write but a release",
         },
         {
-            "mode": (Ability.CONFIRMING, order(expect=Expect.PRESENT, mode=Mode.KEEP, state=HELD)),
-            "uuid": (Ability.CLAIM_IDS, order(uuid=str(uuid.uuid4()))),
-            "consumer_type": (Ability.CONSUMER_TYPES, order(consumer_type="job")),
-            "expires_at": (Ability.EXPIRY, order(expires_at=NOW)),
-            "expires_in": (Ability.EXPIRY, order(expires_in=datetime.timedelta(hours=1))),
-            "aggregate": (Ability.ADOPTING, order(aggregate=True)),
-            "adopts": (Ability.ADOPTING, order(adopts=True)),
-            "group": (Ability.SERVER_GROUPS, order(group="db")),
+            "mode": (
+                Capability.CONFIRMING,
+                order(expect=Expect.PRESENT, mode=Mode.KEEP, state=HELD),
+            ),
+            "uuid": (Capability.CLAIM_IDS, order(uuid=str(uuid.uuid4()))),
+            "consumer_type": (Capability.CONSUMER_TYPES, order(consumer_type="job")),
+            "expires_at": (Capability.EXPIRY, order(expires_at=NOW)),
+            "expires_in": (Capability.EXPIRY, order(expires_in=datetime.timedelta(hours=1))),
+            "aggregate": (Capability.ADOPTING, order(aggregate=True)),
+            "adopts": (Capability.ADOPTING, order(adopts=True)),
+            "group": (Capability.SERVER_GROUPS, order(group="db")),
         },
     ),
     Use: (
         {"provider_uuid", "resource_class", "amount", "provider"},
         {},
-        {"units": (Ability.UNITS, order(uses=(dataclasses.replace(USE, units=("cpu0",)),)))},
+        {"units": (Capability.UNITS, order(uses=(dataclasses.replace(USE, units=("cpu0",)),)))},
     ),
     ProviderDefinition: (
         {"uuid", "name", "parent_uuid", "inventories", "traits", "aggregates"},
         {},
         {
-            "shares": (Ability.SHARES, definition(shares=(SHARE,))),
-            "kinds": (Ability.TOPOLOGIES, definition(kinds=(KindRecord("X", ("X",), "{}"),))),
+            "shares": (Capability.SHARES, definition(shares=(SHARE,))),
+            "kinds": (Capability.TOPOLOGIES, definition(kinds=(KindRecord("X", ("X",), "{}"),))),
         },
     ),
     ProviderUpdate: (
@@ -248,7 +251,7 @@ FIELDS: dict[type, tuple[set[str], dict[str, str], dict[str, tuple[Ability, Writ
     NameChange: (
         {"kind", "name", "to"},
         {},
-        {"action": (Ability.LEVELS, write(names=(LEVEL,)))},
+        {"action": (Capability.LEVELS, write(names=(LEVEL,)))},
     ),
 }
 
@@ -279,7 +282,7 @@ def test_every_change_of_a_name_is_made_or_refused(
         with pytest.raises(exceptions.NotSupported):
             ledger.backend.commit(asked)
     elif (kind, action) == (NameKind.TRAIT, NameAction.RENAME):
-        with pytest.raises(exceptions.NotSupported, match=Ability.RENAMED_TRAITS.value):
+        with pytest.raises(exceptions.NotSupported, match=Capability.RENAMED_TRAITS.value):
             ledger.backend.commit(asked)
     else:
         ledger.backend.commit(asked)

@@ -378,7 +378,7 @@ def test_a_plan_that_is_too_long_is_refused(refused, tmp_path, monkeypatch, name
     (tmp_path / "plan.json").write_bytes(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    monkeypatch.setattr("resource_objects.providers.plain.MAX_LENGTH", len(text) - 1)
+    monkeypatch.setattr("resource_objects.providers.serialization.MAX_LENGTH", len(text) - 1)
     assert f"at most {len(text) - 1} characters" in refused("reshape", name)
 
 

@@ -116,7 +116,7 @@ def test_vgpus_of_a_host_become_those_of_its_gpus(ledger: ro.Ledger) -> None:
         "~ box: -VGPU",
         "allocations of 4 moved",
     ]
-    assert done.moved == plan.consumers == ("vm-0", "vm-1", "vm-2", "vm-3")
+    assert done.moved_consumers == plan.consumers == ("vm-0", "vm-1", "vm-2", "vm-3")
     assert held(ledger) == {
         **{(f"vm-{n}", "box", "VCPU"): 2 for n in range(4)},
         **{(f"vm-{n}", f"box/gpu{n % 2}", "VGPU"): 1 for n in range(4)},
@@ -331,12 +331,12 @@ def test_a_move_that_is_said_again_is_none(ledger: ro.Ledger) -> None:
     glommed(ledger)
     for _ in range(2):
         done = ledger.sync(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
-    assert (bool(done), done.moved) == (False, ())
+    assert (bool(done), done.moved_consumers) == (False, ())
     before = held(ledger)
     # the rest of the host changes, and its owner goes on saying the same
     tree = with_gpus(ledger.provider("box"), 8, 4)
     done = ledger.sync(tree, moves=EVEN_AND_ODD)
-    assert (done.updated, done.moved, held(ledger)) == (1, (), before)
+    assert (done.updated, done.moved_consumers, held(ledger)) == (1, (), before)
 
 
 def test_a_part_that_moved_does_not_move_again_when_the_rest_shrinks(memory: ro.Ledger) -> None:
@@ -571,7 +571,7 @@ def test_who_comes_in_between_is_moved_too(
     all_of_it = [Move("box", "VGPU", (Part("box/gpu0"),))]
     done = ledger.sync(with_gpus(ledger.provider("box"), 8), moves=all_of_it)
     assert not coming
-    assert done.moved == ("late", "vm-0", "vm-1", "vm-2")
+    assert done.moved_consumers == ("late", "vm-0", "vm-1", "vm-2")
     assert ledger.usage()["box/gpu0", "VGPU"].used == 6
     assert not ledger.audit()
 
@@ -606,7 +606,7 @@ def test_a_repeated_operation_moves_once(ledger: ro.Ledger) -> None:
     glommed(ledger)
     operation = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
     tree = with_gpus(ledger.provider("box"), 4, 4)
-    assert ledger.sync(tree, moves=EVEN_AND_ODD, operation=operation).moved
+    assert ledger.sync(tree, moves=EVEN_AND_ODD, operation=operation).moved_consumers
     assert not ledger.sync(tree, moves=EVEN_AND_ODD, operation=operation)
 
 

@@ -134,7 +134,7 @@ def test_a_cell_that_is_reported_as_several_keeps_its_consumers(
     assert [topology(ledger, name).cpuset for name in ("a", "b")] == ["0-3", "8-11"]
     plan = ledger.diff(divided(4))
     if way == "sync":
-        assert ledger.sync(divided(4)).moved == ("b",)
+        assert ledger.sync(divided(4)).moved_consumers == ("b",)
     elif way == "apply":
         ledger.apply(Plan.from_json(plan.to_json()))
     elif way == "apply definitions":
@@ -171,13 +171,13 @@ def test_cells_that_become_one_keep_their_consumers(ledger: ro.Ledger) -> None:
         ledger.claim(name, {"host0": "NUMA_TOPOLOGY=1:dedicated=2:memory=64"})
     ledger.claim("two", {"host0": "NUMA_TOPOLOGY=2:dedicated=2"})
     changed = ledger.sync(divided(2))
-    assert (changed.removed, changed.moved) == (2, ("b", "c", "d", "two"))
+    assert (changed.removed, changed.moved_consumers) == (2, ("b", "c", "d", "two"))
     assert [topology(ledger, name).cpuset for name in "abcd"] == ["0-1", "4-5", "8-9", "12-13"]
     assert [topology(ledger, name).memory_nodes for name in "abcd"] == ["0", "0", "1", "1"]
     # two guest cells need a host cell each, so their CPUs are all that is known
     assert ledger.assigned("two") == {"host0/numa0": ro.Amounts("PCPU=2")}
     assert pinned(ledger) == {0: (0, 1, 2, 4, 5, 6), 1: (8, 9, 12, 13)}
-    assert ledger.sync(divided(4)).moved == ("b", "c", "d", "two")
+    assert ledger.sync(divided(4)).moved_consumers == ("b", "c", "d", "two")
     assert topology(ledger, "two").cpuset == "2,6"
     assert not list(ledger.audit())
 
@@ -225,7 +225,7 @@ def test_cells_that_exchange_their_numbers_keep_their_consumers(
     assert not list(ledger.audit())
     ledger.sync(before)
     assert topology(ledger, "job") == was
-    assert ledger.sync(before).moved == ()
+    assert ledger.sync(before).moved_consumers == ()
 
 
 def test_consumers_of_shared_cpus_are_divided_by_what_is_free(ledger: ro.Ledger) -> None:

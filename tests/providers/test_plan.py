@@ -22,8 +22,8 @@ from resource_objects.providers.orders import (
     StoredRequest,
     Use,
 )
-from resource_objects.providers.plain import from_plain
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.serialization import from_plain
 from resource_objects.testing.refusals import raises_code
 from tests.support.strategies import consumer_names, inventories, resource_class_names, uuids
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from resource_objects import search
+from resource_objects.providers.arguments import Limited
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.given import Limited
 from resource_objects.requests import Request
 from tests.support.enumerator import Form, Found, candidates, found_of
 from tests.support.enumerator import forms as enumerator_forms

@@ -14,7 +14,7 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.backends.placement import absent
 from resource_objects.backends.placement.backend import PlacementBackend
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.capabilities import Capability
 from resource_objects.testing.conformance import BackendConformance, Requirement
 from resource_objects.testing.conformance.requirements import lacking
 from tests.support.remote_rules import (
@@ -49,7 +49,7 @@ class RemoteConformance(BackendConformance):
     lacks = frozenset({Requirement.PROCESSES})
 
     @classmethod
-    def why(cls, item: pytest.Function) -> Ability | Difference | None:
+    def why(cls, item: pytest.Function) -> Capability | Difference | None:
         """Return why a test cannot pass, None if it has to."""
         return why_of(item.name, item.originalname)
 
@@ -70,17 +70,17 @@ class RemoteConformance(BackendConformance):
         function = request.function.__name__
         if function in NOT_RUN:
             pytest.skip(f"{self.backend_name} lacks {NOT_RUN[function].value}")
-        refused: set[Ability] = set()
+        refused: set[Capability] = set()
         refusal = absent.refusal
 
-        def noted(ability: Ability, what: str = "") -> exceptions.NotSupported:
+        def noted(ability: Capability, what: str = "") -> exceptions.NotSupported:
             refused.add(ability)
             return refusal(ability, what)
 
         monkeypatch.setattr(absent, "refusal", noted)
         yield
         why = self.why(request.node)
-        if isinstance(why, Ability) and why not in {*refused, Ability.REQUESTS}:
+        if isinstance(why, Capability) and why not in {*refused, Capability.REQUESTS}:
             raise LookupError(f"it fails, but not by the refusal of {why.value}")
 
 
@@ -120,7 +120,7 @@ def _summary() -> list[str]:
     ]
 
 
-def _row(why: Ability | Difference, names: Collection[str]) -> tuple[str, str, str]:
+def _row(why: Capability | Difference, names: Collection[str]) -> tuple[str, str, str]:
     laws = {law for name in names for law in _laws(name.partition("[")[0])}
     return why.value, str(len(names)), ", ".join(map(str, sorted(laws))) or "-"
 

@@ -1,15 +1,15 @@
 """Which rules of the conformance kit a remote Placement cannot keep, and why.
 
-What it cannot keep at all is an :class:`~resource_objects.providers.abilities.Ability`, refused by
-name; what it keeps otherwise is a :class:`Difference`. Names are those of the kit's tests; of some
-only with some parameters.
+What it cannot keep at all is a :class:`~resource_objects.providers.capabilities.Capability`, which
+is refused by name; what it keeps otherwise is a :class:`Difference`. Names are those of the kit's
+tests; of some only with some parameters.
 """
 
 from __future__ import annotations
 
 import enum
 
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.capabilities import Capability
 
 
 class Difference(enum.Enum):
@@ -34,8 +34,8 @@ class Difference(enum.Enum):
 FLOATS = ("test_ratios_are_exact[VCPU=100:allocation_ratio=1.15-115]",)
 
 #: By what stands against them, the rules that cannot be kept.
-CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
-    Ability.UNITS: (
+CANNOT: dict[Capability | Difference, tuple[str, ...]] = {
+    Capability.UNITS: (
         "test_two_consumers_of_a_full_provider_exchange_their_units",
         "test_a_repeated_write_says_what_it_said_whatever_came_after",
         "test_a_unit_is_allocated_to_one_consumer_whatever_its_class",
@@ -57,7 +57,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_units_that_look_alike_differ",
         "test_a_partial_release_names_its_units",
     ),
-    Ability.TOPOLOGIES: (
+    Capability.TOPOLOGIES: (
         "test_a_card_that_comes_back_is_still_disabled",
         "test_what_was_disabled_is_forgotten_with_its_host",
         "test_a_removed_unit_counts_as_used_until_it_is_released",
@@ -88,7 +88,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_what_is_given_back_can_be_had_whole_again",
         "test_what_is_taken_of_cells_is_the_hosts_too",
     ),
-    Ability.SHARES: (
+    Capability.SHARES: (
         "test_an_entry_has_the_units_and_nothing_of_what_follows_from_shares",
         "test_a_full_target_refuses",
         "test_a_limit_bounds_use_through_shares",
@@ -125,7 +125,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_who_says_again_what_it_holds_is_counted",
         "test_writes_of_allocations_are_counted",
     ),
-    Ability.EXPIRY: (
+    Capability.EXPIRY: (
         "test_a_claim_that_is_replaced_stays_that_claim",
         "test_a_consumer_is_told_in_full",
         "test_a_renewal_changes_expiry_and_state_and_nothing_else",
@@ -134,21 +134,21 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_every_write_of_a_consumer_moves_its_generation",
         "test_many_consumers_are_written_at_once",
     ),
-    Ability.CONFIRMING: (
+    Capability.CONFIRMING: (
         "test_a_renewal_changes_nothing_that_is_read",
         "test_a_renewal_needs_a_consumer_at_the_stated_generation",
         "test_every_kind_of_write_happens_once",
         "test_many_consumers_change_in_one_write",
     ),
-    Ability.CLAIM_IDS: (
+    Capability.CLAIM_IDS: (
         "test_a_claim_is_told_in_full",
         "test_the_uuid_of_a_claim_belongs_to_one_consumer",
     ),
-    Ability.REQUESTS: (
+    Capability.REQUESTS: (
         "test_each_of_several_keeps_its_request",
         "test_the_request_is_kept_with_the_claim",
     ),
-    Ability.LIMITS: (
+    Capability.LIMITS: (
         "test_a_limit_is_of_one_write",
         "test_a_limit_of_an_inventory_that_the_write_does_not_use_refuses_nothing",
         "test_a_limit_refuses_more_than_it_allows",
@@ -158,12 +158,12 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_threads_keep_a_limit",
         "test_a_limit_bounds_several_orders_together",
     ),
-    Ability.UNCHANGED: (
+    Capability.UNCHANGED: (
         "test_a_write_can_demand_unchanged_definitions",
         "test_claims_leave_definitions_unchanged",
         "test_no_generation_comes_twice",
     ),
-    Ability.AGGREGATES_ALONE: (
+    Capability.AGGREGATES_ALONE: (
         "test_a_name_is_ensured_once[aggregate]",
         "test_an_unknown_aggregate_is_not_found",
         "test_a_new_aggregate_gets_its_level_in_the_same_write",
@@ -176,8 +176,8 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_an_aggregate_in_use_cannot_be_deleted",
         "test_who_follows_has_what_is_kept",
     ),
-    Ability.LEVELS: ("test_an_aggregate_has_a_level_or_none",),
-    Ability.RENAMED_TRAITS: (
+    Capability.LEVELS: ("test_an_aggregate_has_a_level_or_none",),
+    Capability.RENAMED_TRAITS: (
         "test_a_rename_beside_other_changes_names_whom_it_touched",
         "test_an_unknown_trait_is_not_found",
         "test_a_trait_cannot_get_the_name_of_another_one",
@@ -185,19 +185,19 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_a_renamed_trait_keeps_its_providers",
         "test_a_standard_trait_can_be_neither_renamed_nor_deleted",
     ),
-    Ability.CONSUMER_TYPES: ("test_replacing_makes_a_consumer",),
-    Ability.ADOPTING: (
+    Capability.CONSUMER_TYPES: ("test_replacing_makes_a_consumer",),
+    Capability.ADOPTING: (
         "test_a_host_may_be_made_and_adopted_and_report_at_once",
         "test_unit_rules_do_not_bind_a_consumer_that_aggregates_many",
         "test_when_a_host_was_adopted_is_noted_once_and_is_no_report",
     ),
-    Ability.REPORTS: (
+    Capability.REPORTS: (
         "test_a_report_comes_with_its_figures_or_not_at_all",
         "test_nobody_reports_for_what_is_not_there",
         "test_stale_reports_are_listed",
         "test_who_reports_is_noted_with_the_time",
     ),
-    Ability.DISABLING: (
+    Capability.DISABLING: (
         "test_a_repeated_disabling_happens_once",
         "test_an_order_may_override_it_and_the_feed_tells",
         "test_two_consumers_exchange_their_allocations_at_a_disabled_provider",
@@ -222,7 +222,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_a_provider_is_enabled_with_the_tree_that_it_moves_to",
         "test_existing_use_is_adopted_at_a_disabled_provider",
     ),
-    Ability.SERVER_GROUPS: (
+    Capability.SERVER_GROUPS: (
         "test_a_consumer_stays_in_its_group_until_it_is_removed",
         "test_a_group_is_created_once_and_removed_without_members",
         "test_an_unknown_group_has_no_members_and_cannot_be_removed",
@@ -240,7 +240,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_a_policy_does_not_bind_allocations_that_stay_at_their_host",
         "test_who_is_in_a_group_is_told_wherever_it_is_read",
     ),
-    Ability.FEED: (
+    Capability.FEED: (
         "test_each_kind_of_write_has_one_entry",
         "test_each_tree_has_an_entry_of_the_changes_in_it",
         "test_an_entry_names_the_changed_providers",
@@ -265,7 +265,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_what_was_pruned_expires_the_cursors_before_it",
         "test_who_reads_and_goes_on_from_there_misses_nothing",
     ),
-    Ability.WAITING: (
+    Capability.WAITING: (
         "test_all_that_is_said_of_a_waiter_is_told",
         "test_many_who_come_at_once_have_a_number_each",
         "test_of_another_tree_nobody_stands_before_you",
@@ -282,7 +282,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_who_waits_for_something_else_comes_last",
         "test_who_waits_is_told_in_the_order_of_arrival",
     ),
-    Ability.STATISTICS: (
+    Capability.STATISTICS: (
         "test_a_value_is_since_it_became_that",
         "test_all_who_tell_at_once_are_heard",
         "test_each_source_speaks_for_itself",
@@ -300,7 +300,7 @@ CANNOT: dict[Ability | Difference, tuple[str, ...]] = {
         "test_what_the_source_says_of_the_moment_is_kept",
         "test_who_reported_is_told",
     ),
-    Ability.USE_OVER_TIME: (
+    Capability.USE_OVER_TIME: (
         "test_a_class_and_a_provider_that_are_removed_stay_told",
         "test_a_class_counts_under_its_name_at_the_time",
         "test_a_class_that_does_not_exist_is_refused",
@@ -391,15 +391,15 @@ REAL_CANNOT: dict[str, dict[Difference, tuple[str, ...]]] = {
 BY_CHANCE = frozenset({Difference.UNANSWERED, Difference.OVER})
 
 #: Rules that are not run, for they would wait for what is refused.
-NOT_RUN: dict[str, Ability] = {
-    "test_no_thread_claims_after_it_was_disabled": Ability.DISABLING,
-    "test_any_admitted_name_is_kept": Ability.UNITS,
+NOT_RUN: dict[str, Capability] = {
+    "test_no_thread_claims_after_it_was_disabled": Capability.DISABLING,
+    "test_any_admitted_name_is_kept": Capability.UNITS,
 }
 
 _WHY = {name: why for why, names in CANNOT.items() for name in names}
 
 
-def why_of(name: str, function: str) -> Ability | Difference | None:
+def why_of(name: str, function: str) -> Capability | Difference | None:
     """Return why a test of the kit cannot pass, None if it has to.
 
     :param name: with its parameters

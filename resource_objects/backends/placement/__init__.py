@@ -3,7 +3,7 @@
     ledger = resource_objects.connect("placement+https://placement.example", session=session)
 
 Reads become its GET requests, writes its PUT, POST and DELETE, with its generations. It has no
-words for some of what a ledger keeps; that is refused by name (``Ability``).
+words for some of what a ledger keeps; that is refused by name (``Capability``).
 
 ======================  ===========================================================================
 ``backend``             :class:`~resource_objects.backends.placement.backend.PlacementBackend`: the

@@ -28,8 +28,8 @@ from resource_objects.backends.retries import Transient
 from resource_objects.exceptions import CapacityException
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import decision
-from resource_objects.providers.abilities import Ability
 from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Key, Use
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
@@ -160,12 +160,12 @@ class Allocations:
         """
         for order in orders:
             if order.uuid not in (None, self._consumers.uuid(order.consumer)):
-                raise absent.refusal(Ability.CLAIM_IDS, order.consumer)
+                raise absent.refusal(Capability.CLAIM_IDS, order.consumer)
             kind = order.consumer_type
             if kind is not None and (
                 not _TYPE.fullmatch(kind) or self._client.minor < CONSUMER_TYPES
             ):
-                raise absent.refusal(Ability.CONSUMER_TYPES, kind)
+                raise absent.refusal(Capability.CONSUMER_TYPES, kind)
 
     def settle(
         self,
@@ -265,7 +265,7 @@ class Allocations:
         ):
             return found, min(self._client.minor, _NO_TYPE)
         if any(one.claim.consumer_type is None for one in consumers):
-            raise absent.refusal(Ability.CONSUMER_TYPES, "one gets a type, another one has none")
+            raise absent.refusal(Capability.CONSUMER_TYPES, "one gets a type, another one has none")
         for one in consumers:
             found[one.claim.uuid]["consumer_type"] = one.claim.consumer_type
         return found, self._client.minor

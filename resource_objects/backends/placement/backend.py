@@ -17,8 +17,8 @@ from resource_objects.backends.placement.client import Client as Client
 from resource_objects.backends.placement.definitions import Definitions, Steps
 from resource_objects.backends.placement.picture import FEW_TREES, Picture, Read
 from resource_objects.backends.retries import Retries
-from resource_objects.providers.abilities import Ability
 from resource_objects.providers.backend import RETENTION, Backend
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
@@ -60,11 +60,11 @@ class PlacementBackend(Backend):
     generation of its providers, and a definition takes several requests.
     """
 
-    lacks: ClassVar[frozenset[Ability]] = absent.LACKS
+    unsupported: ClassVar[frozenset[Capability]] = absent.LACKS
 
     def __init__(self, client: Client) -> None:
         if client.minor < REPARENTING:
-            self.lacks = absent.LACKS | {Ability.REPARENTING}  # type: ignore[misc]
+            self.unsupported = absent.LACKS | {Capability.REPARENTING}  # type: ignore[misc]
         self._client = client
         consumers, aggregates = words.Names(words.CONSUMERS), words.Names(words.AGGREGATES)
         self._aggregates = aggregates
@@ -257,7 +257,7 @@ class PlacementBackend(Backend):
 
     def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
         """Refuse: there is no feed."""
-        return self._absent(Ability.FEED)
+        return self._absent(Capability.FEED)
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that are others than at a version.
@@ -326,11 +326,11 @@ class PlacementBackend(Backend):
 
     def retain(self, age: datetime.timedelta) -> None:
         """Refuse: nothing is kept of what was done."""
-        self._absent(Ability.FEED)
+        self._absent(Capability.FEED)
 
     def prune(self, before: datetime.datetime) -> Pruned:
         """Refuse: nothing is kept of what was done."""
-        return self._absent(Ability.FEED)
+        return self._absent(Capability.FEED)
 
     # --- what it cannot keep ---
 
@@ -338,31 +338,31 @@ class PlacementBackend(Backend):
         self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
     ) -> tuple[ServerGroup, ...]:
         """Refuse: there are none."""
-        return self._absent(Ability.SERVER_GROUPS)
+        return self._absent(Capability.SERVER_GROUPS)
 
     def wait(self, order: WaitOrder) -> Waiter:
         """Refuse: there is no queue."""
-        return self._absent(Ability.WAITING)
+        return self._absent(Capability.WAITING)
 
     def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
         """Refuse: there is no queue."""
-        return self._absent(Ability.WAITING)
+        return self._absent(Capability.WAITING)
 
     def leave(self, entry: str) -> None:
         """Refuse: there is no queue."""
-        self._absent(Ability.WAITING)
+        self._absent(Capability.WAITING)
 
     def put_statistics(self, order: StatisticsOrder) -> int:
         """Refuse: there are none."""
-        return self._absent(Ability.STATISTICS)
+        return self._absent(Capability.STATISTICS)
 
     def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
         """Refuse: there are none."""
-        return self._absent(Ability.STATISTICS)
+        return self._absent(Capability.STATISTICS)
 
     def forget_statistics(self, wanted: StatisticFilter) -> int:
         """Refuse: there are none."""
-        return self._absent(Ability.STATISTICS)
+        return self._absent(Capability.STATISTICS)
 
     def use_between(
         self,
@@ -372,9 +372,9 @@ class PlacementBackend(Backend):
         by: Sequence[UseBy],
     ) -> UseReport:
         """Refuse: nothing is kept of the past."""
-        return self._absent(Ability.USE_OVER_TIME)
+        return self._absent(Capability.USE_OVER_TIME)
 
-    def _absent(self, ability: Ability) -> NoReturn:
+    def _absent(self, ability: Capability) -> NoReturn:
         self._open()
         raise absent.refusal(ability)
 

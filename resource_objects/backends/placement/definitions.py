@@ -22,7 +22,7 @@ from resource_objects.backends.placement import absent, words
 from resource_objects.backends.placement.allocations import Allocations, Settling
 from resource_objects.backends.placement.client import REPARENTING, Answer, Client
 from resource_objects.backends.placement.picture import Picture, Read, Told
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -316,7 +316,7 @@ class Definitions:
             one, parent = update.definition, told[update.definition.uuid].parent_uuid
             is_moved = parent != one.parent_uuid and not update.children_changed
             if is_moved and parent is not None and self._client.minor < REPARENTING:
-                raise absent.refusal(Ability.REPARENTING, one.name)
+                raise absent.refusal(Capability.REPARENTING, one.name)
 
     @staticmethod
     def _check_children(changes: DefinitionChanges, told: Mapping[str, Told]) -> None:

@@ -25,7 +25,7 @@ from resource_objects.backends.sql.statements import (
     now_of,
     plain,
 )
-from resource_objects.providers.given import later
+from resource_objects.providers.arguments import later
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 
 _waiters = tables.waiters.c

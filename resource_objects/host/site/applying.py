@@ -17,7 +17,7 @@ from resource_objects.host.site.site import Site
 from resource_objects.host.site.trees import outages_of, providers_below, tree_of
 from resource_objects.host.site.writing import Writer
 from resource_objects.ledger.definitions import (
-    Comparison,
+    Difference,
     SyncResult,
     check_roots,
     compared,
@@ -276,7 +276,7 @@ class _Comparer:
         write = self._ledger.definitions.write
         return write("define", subject, None, lambda: self.compare(some))
 
-    def compare(self, some: Sequence[Entry]) -> Comparison:
+    def compare(self, some: Sequence[Entry]) -> Difference:
         """Compare some machines as the file wants them with those that are kept."""
         keys = [names.provider_key(entry.name) for entry in some]
         columns = self._ledger.backend.read(*keys, allocations=False) if keys else Columns()
@@ -292,7 +292,7 @@ class _Comparer:
         worked_out = iter(self._worked_out(others, columns) if others else ())
         changes = tuple(next(worked_out) if one is None else one for one in told)
         disabling = tuple(self._disabling(columns, every, changes, some))
-        return Comparison(every, changes, disabling=disabling)
+        return Difference(every, changes, disabling=disabling)
 
     def _check_generations(self, every: StoredDefinitions) -> None:
         """Raise if a provider is not at the generation that it was read at."""

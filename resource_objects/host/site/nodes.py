@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import yaml
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.providers.plain import MAX_LENGTH
 from resource_objects.providers.provider import MAX_DEPTH
+from resource_objects.providers.serialization import MAX_LENGTH
 
 _T = TypeVar("_T")
 

@@ -13,7 +13,7 @@ from resource_objects.host.rules import SPLITS
 from resource_objects.host.site.nodes import Node, NodeReader, fault_at
 from resource_objects.host.site.parts import Outage, PartInventories, SitePart, read_share
 from resource_objects.host.site.ranges import count_names, expanded
-from resource_objects.providers.given import moment
+from resource_objects.providers.arguments import moment
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 

@@ -27,9 +27,9 @@ from resource_objects.host.tracker.moves import Moves, Records, Revertible
 from resource_objects.ledger.feed import snapshot_in_place, snapshot_without
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
+from resource_objects.providers.arguments import limits as limits_of
+from resource_objects.providers.arguments import tighter
 from resource_objects.providers.disabled import TRAIT
-from resource_objects.providers.given import limits as limits_of
-from resource_objects.providers.given import tighter
 from resource_objects.providers.orders import UNLIMITED
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request

@@ -34,8 +34,8 @@ from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind
 from resource_objects.host.tracker.moves import MIGRATION_TYPES, migration_of
 from resource_objects.providers.allocation import CONFIRMED
+from resource_objects.providers.arguments import ago
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.given import ago
 from resource_objects.providers.holders import is_unattributed
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Use
 from resource_objects.providers.plan import Plan

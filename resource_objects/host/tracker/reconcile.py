@@ -40,7 +40,7 @@ from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.ledger.context import new_operation
-from resource_objects.ledger.definitions import Comparison, subject_of_roots
+from resource_objects.ledger.definitions import Difference, subject_of_roots
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import definitions_of, merge_changes
@@ -135,7 +135,7 @@ class _Look:
     remarks: tuple[Finding, ...] = ()
     changes: DefinitionChanges | None = None
     moves: tuple[Move, ...] = ()
-    reshaped: Comparison | None = None
+    reshaped: Difference | None = None
     restored: _Restored | None = None
     finding: Finding | None = None
 
@@ -459,7 +459,7 @@ class Reconciler:
 
     # --- comparing ---
 
-    def _compared(self, looks: Sequence[_Look]) -> Comparison:
+    def _compared(self, looks: Sequence[_Look]) -> Difference:
         """Return what is to be written of hosts; what is wrong with one is its finding."""
         kept = self._kept(looks)
         for look in looks:
@@ -474,7 +474,7 @@ class Reconciler:
         if len(orders) < sum(len(one.orders) for one in reshaped):
             # somebody holds something of two of these hosts: one after the other, in halves
             raise exceptions.Stale("consumer", "consumer of two hosts", "while both are reshaped")
-        return Comparison(
+        return Difference(
             definitions_of(look.kept for look in right if look.kept is not None and look.changes),
             tuple(look.changes for look in right if look.changes is not None),
             orders=tuple(orders.values()),

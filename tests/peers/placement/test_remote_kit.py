@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy
 
 from benchmarks.peer import Placement
-from resource_objects.providers.abilities import Ability
+from resource_objects.providers.capabilities import Capability
 from tests.peers.placement import peer_fleets
 from tests.peers.placement.conftest import ON
 from tests.support.remote_kit import ADAPTERS, RemoteConformance
@@ -31,7 +31,7 @@ class TestPlacement(RemoteConformance):
     backend_name = "placement 16"
 
     @classmethod
-    def why(cls, item: pytest.Function) -> Ability | Difference | None:
+    def why(cls, item: pytest.Function) -> Capability | Difference | None:
         """Return why a test cannot pass, None if it has to."""
         return real_why_of(item.name, ON) or super().why(item)
 

@@ -1,10 +1,9 @@
-"""What a backend may be unable to keep, by name.
+"""Capabilities: the parts of the contract that a backend may not support, by name.
 
-Most backends can do all of the contract. One that speaks to another service is bound by what that
-has words for. What it cannot do it says once (:attr:`Backend.lacks
-<resource_objects.providers.backend.Backend.lacks>`), and refuses by that name before anything is
-sent (:class:`~resource_objects.exceptions.NotSupported`); nothing that was asked is left out
-silently.
+Most backends support the whole contract. One that speaks to another service supports what that
+service can express. It lists the others in :attr:`Backend.unsupported
+<resource_objects.providers.backend.Backend.unsupported>`, and refuses a write that needs one before
+anything is sent (:class:`~resource_objects.exceptions.NotSupported`).
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from __future__ import annotations
 import enum
 
 
-class Ability(enum.Enum):
-    """What some backend lacks, in the words in which it is refused.
+class Capability(enum.Enum):
+    """A part of the contract that some backends do not support; the value names it in a refusal.
 
-    >>> Ability.EXPIRY.value
+    >>> Capability.EXPIRY.value
     'claims that expire'
     """
 

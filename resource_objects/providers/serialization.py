@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
-from resource_objects.providers import given
+from resource_objects.providers import arguments
 
 _T = TypeVar("_T")
 
@@ -192,7 +192,7 @@ def _scalar(kind: Any, data: Any, where: str) -> Any:
 
 def _moment(data: Any, where: str) -> datetime.datetime:
     try:
-        return given.moment(where, datetime.datetime.fromisoformat(data))
+        return arguments.moment(where, datetime.datetime.fromisoformat(data))
     except (TypeError, ValueError):  # InvalidField is one too
         expected = "a date and time with its offset (ISO 8601), from the year 1 to 9999 in UTC"
         raise exceptions.InvalidInput("field", where, data, expected) from None
