@@ -1,18 +1,16 @@
-"""Numbers of names: resource classes, traits and aggregates.
+"""Resource classes, traits, aggregates and structured inventories as rows.
 
-A backend keeps the numbers of *standard* names that it looked up, because their rows are neither
-changed nor removed. Any other name may be renamed or removed by another process at any time, so it
-is looked up in each transaction anew, all of them by one small statement.
+A backend caches the numbers of *standard* names, because their rows are never changed or removed.
+Another process can rename or remove any other name at any time. So these are looked up in each
+transaction, all of them by one small statement.
 
-It keeps only what it *found*: a number made by a transaction of its own may never be committed,
-and would then be somebody else's.
+Only numbers that were *read* are cached: a number that this transaction inserted may be rolled back
+and used again for another name.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import importlib
 import itertools
 import json
 import re
@@ -21,10 +19,10 @@ from typing import Any
 
 import os_resource_classes
 import sqlalchemy as sa
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects import names as shapes
+from resource_objects import names as forms
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.statements import SQL, chunks
@@ -34,6 +32,18 @@ from resource_objects.providers.orders import NameAction, NameChange, NameKind
 from resource_objects.resources.records import KindRecord
 from resource_objects.resources.traits import standard_traits
 
+_TABLES = {
+    NameKind.RESOURCE_CLASS: tables.resource_classes,
+    NameKind.TRAIT: tables.traits,
+    NameKind.AGGREGATE: tables.aggregates,
+}
+#: The column that refers to a name, of the table that makes it used.
+_USED_BY = {
+    NameKind.RESOURCE_CLASS: ("inventories", "class_id"),
+    NameKind.TRAIT: ("resource_provider_traits", "trait_id"),
+    NameKind.AGGREGATE: ("resource_provider_aggregates", "aggregate_id"),
+}
+
 
 class NameNumbers:
     """The numbers of the names in one table.
@@ -41,145 +51,126 @@ class NameNumbers:
     :param standard: returns the names whose rows never change
     """
 
-    def __init__(self, table: Table, standard: Callable[[], Collection[str]]) -> None:
-        self._table = table
-        self._by_name, self._by_number = _lookups(table)
+    def __init__(self, table: sa.Table, standard: Callable[[], Collection[str]]) -> None:
+        self._table = table.name
+        self._by_name = SQL(f"SELECT name, id FROM {table.name} WHERE name IN :names*")
+        self._by_number = SQL(f"SELECT name, id FROM {table.name} WHERE id IN :ids*")
         self._standard = standard
-        self._made: set[str] = set()
+        self._inserted: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
 
     def find(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
-        """Return ``{name: number}`` of the names that are there.
+        """Return ``{name: number}`` of the names that exist.
 
-        Cost: nothing for standard names found before, else one query.
+        Cost: nothing for cached names, else one query.
         """
-        known = self._numbers
-        found = {name: known[name] for name in names if name in known}
-        missing = [name for name in names if name not in found]
-        return found | self._look(connection, missing) if missing else found
+        cached = self._numbers
+        numbers = {name: cached[name] for name in names if name in cached}
+        missing = [name for name in names if name not in numbers]
+        return numbers | self._look(connection, missing) if missing else numbers
 
     def names(self, connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
         """Return ``{number: name}`` of these numbers. Cost: as :meth:`find`."""
         wanted = set(numbers)
-        known = self._names
-        found = {number: known[number] for number in wanted if number in known}
-        for part in chunks(sorted(wanted - found.keys())):
-            for name, number in connection.execute(self._by_number, {"wanted": part}):
-                found[number] = name
-                self._keep(name, number)
-        return found
+        names = {number: self._names[number] for number in wanted & self._names.keys()}
+        for part in chunks(sorted(wanted - names.keys())):
+            for name, number in self._by_number.rows(connection, ids=part):
+                names[number] = name
+                self._cache(name, number)
+        return names
 
     def ensure(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
-        """Return ``{name: number}`` of all names, inserting those that are not there.
+        """Return ``{name: number}`` of all names, after inserting the missing ones.
 
-        Inserters of one name wait for each other; all insert in the same order.
+        Transactions that insert the same name wait for each other; all insert in one order.
         """
-        found = self.find(connection, names)
-        missing = sorted(set(names) - found.keys())
+        numbers = self.find(connection, names)
+        missing = sorted(set(names) - numbers.keys())
         if not missing:
-            return found
-        self._made.update(missing)
-        statement = _insert_unless_there(self._table, connection.dialect.name)
-        connection.execute(statement, [{"name": name} for name in missing])
-        found |= self._look(connection, missing)
+            return numbers
+        self._inserted.update(missing)
+        dialect = connection.dialect.name
+        mark = "?" if dialect == "sqlite" else "%s"
+        skip = "DUPLICATE KEY UPDATE id = id" if dialect == "mysql" else "CONFLICT DO NOTHING"
+        text = f"INSERT INTO {self._table} (name) VALUES ({mark}) ON {skip}"
+        connection.exec_driver_sql(text, [(name,) for name in missing])
+        numbers |= self._look(connection, missing)
         for name in missing:
-            if name not in found:  # it was there when we would have inserted it
+            if name not in numbers:  # it existed when it would have been inserted
                 raise Transient(exceptions.DatabaseError("busy", name, "it was removed in between"))
-        return found
+        return numbers
 
     def _look(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for part in chunks(sorted(names)):
-            for name, number in connection.execute(self._by_name, {"wanted": part}):
-                found[name] = number
-                self._keep(name, number)
-        return found
+            numbers.update(self._by_name.rows(connection, names=part))
+        for name, number in numbers.items():
+            self._cache(name, number)
+        return numbers
 
-    def _keep(self, name: str, number: int) -> None:
-        """Remember a standard name, unless it may be of a transaction that is not over."""
-        if name in self._standard() and name not in self._made:
+    def _cache(self, name: str, number: int) -> None:
+        """Cache a standard name, unless its transaction may not have ended."""
+        if name in self._standard() and name not in self._inserted:
             self._numbers[name] = number
             self._names[number] = name
 
 
-@functools.cache
-def _lookups(table: Table) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Return the queries for names and numbers by name, and by number."""
-    columns = table.c
-    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=True)
-    query = sa.select(columns.name, columns.id)
-    return query.where(columns.name.in_(wanted)), query.where(columns.id.in_(wanted))
-
-
-@functools.cache
-def _insert_unless_there(table: Table, dialect: str) -> sa.Insert:
-    """Return the INSERT that does nothing where the name is there already.
-
-    The dialect's module is loaded by whoever connects; importing all of them would take a tenth of
-    a command's start.
-    """
-    statement = importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
-    inserted: sa.Insert = (
-        statement.on_duplicate_key_update(id=table.c.id)
-        if dialect == "mysql"
-        else statement.on_conflict_do_nothing()
-    )
-    return inserted
-
-
 class Catalogue:
-    """The names one backend has looked up."""
+    """The names that one backend has looked up."""
 
     def __init__(self) -> None:
         self.classes = NameNumbers(tables.resource_classes, lambda: os_resource_classes.STANDARDS)
         self.traits = NameNumbers(tables.traits, standard_traits)
         self.aggregates = NameNumbers(tables.aggregates, tuple)
 
+    def of(self, kind: NameKind) -> NameNumbers:
+        """Return the names of a kind."""
+        if kind is NameKind.RESOURCE_CLASS:
+            return self.classes
+        return self.traits if kind is NameKind.TRAIT else self.aggregates
 
-# --- kinds ----------------------------------------------------------------------------------------
+
+# --- structured inventories -----------------------------------------------------------------------
 #
-# Kind records: what structured inventories are beside their figures. The text with which a kind
-# describes an inventory has no version; the stored form of it has one, which this module alone
-# writes and reads.
+# A row has what a structured inventory is in addition to its figures. The text with which a
+# resource describes its inventory has no version. The stored form has one; only this module writes
+# and reads it.
 
 
-_structures = tables.structures.c
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-#: The version of stored descriptions. Rows of the time before there were versions have none.
+#: The version of stored descriptions. The oldest rows have none.
 _STORED = 1
 #: Begins and ends a stored description. MySQL, which formats JSON anew, formats it like this.
 _BEGIN, _END = f'{{"version": {_STORED}, "description": ', "}"
 _VERSION = re.compile(r'\{"version": ([^,}]*), "description": ')
 _EVERY = SQL("SELECT provider_id, name, classes, body FROM structures")
-_DROP_KINDS = sa.delete(tables.structures).where(
-    _structures.provider_id.in_(sa.bindparam("providers", expanding=True))
-)
+_DROP_KINDS = SQL("DELETE FROM structures WHERE provider_id IN :ids*")
 
 
-def insert_kinds(connection: Connection, kept: Mapping[int, Iterable[KindRecord]]) -> None:
-    """Insert the kind records of some providers, by number."""
-    found = [
+def insert_kinds(connection: Connection, kinds: Mapping[int, Iterable[KindRecord]]) -> None:
+    """Insert the structured inventories of some providers, by number."""
+    rows = [
         {
             "provider_id": number,
             "name": record.resource_class,
             "classes": _ENCODER.encode(record.classes),
             "body": f"{_BEGIN}{record.body}{_END}" if record.body else None,
         }
-        for number, records in kept.items()
+        for number, records in kinds.items()
         for record in records
     ]
-    statements.insert(connection, tables.structures, found)
+    statements.insert(connection, tables.structures, rows)
 
 
 def drop_kinds(connection: Connection, providers: Sequence[int]) -> None:
-    """Delete the kind records of some providers, by number."""
+    """Delete the structured inventories of some providers, by number."""
     for part in chunks(providers):
-        connection.execute(_DROP_KINDS, {"providers": part})
+        _DROP_KINDS.run(connection, ids=part)
 
 
 def kind_record(name: str, classes: str, body: str | None) -> KindRecord:
-    """Return the kind record of a row.
+    """Return the structured inventory of a row.
 
     :raises UnsupportedVersion: if a newer library described the inventory
     """
@@ -216,58 +207,26 @@ def description_of(name: str, body: str | None) -> str:
 
 
 def rename_kinds(connection: Connection, names: Mapping[str, str]) -> set[int]:
-    """Call classes by other names; return the numbers of the providers whose records say them.
+    """Rename classes in structured inventories; return the numbers of the providers concerned.
 
-    Cost: three statements, and a look at each structure.
+    Cost: three statements, linear in the structured inventories of the ledger.
     """
     before: list[dict[str, Any]] = []
     after: list[dict[str, Any]] = []
-    for number, name, classes, body in _EVERY.rows(connection):
-        said = json.loads(classes)
-        if name not in names and not names.keys() & set(said):
-            continue
-        now = _ENCODER.encode([names.get(one, one) for one in said])
-        before.append({"provider_id": number, "name": name})
-        after.append({**before[-1], "name": names.get(name, name), "classes": now, "body": body})
+    for number, name, encoded, body in _EVERY.rows(connection):
+        classes = json.loads(encoded)
+        if name in names or not names.keys().isdisjoint(classes):
+            classes = _ENCODER.encode([names.get(old, old) for old in classes])
+            key = {"provider_id": number, "name": name}
+            before.append(key)
+            row = {"name": names.get(name, name), "classes": classes, "body": body}
+            after.append({**key, **row})
     statements.delete(connection, tables.structures, before)
     statements.insert(connection, tables.structures, after)
     return {row["provider_id"] for row in before}
 
 
-# --- names ----------------------------------------------------------------------------------------
-#
-# Resource classes, traits and aggregates by name: made, renamed, removed, listed.
-#
-# Standard names are put in when a writer opens the ledger, and never change; see ``classes``.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Kind:
-    """How one kind of name is kept: its table, and the column that refers to it."""
-
-    table: sa.Table
-    used_by: sa.Column[Any]
-    of: Callable[[Catalogue], NameNumbers]
-
-
-_KINDS = {
-    NameKind.RESOURCE_CLASS: _Kind(
-        tables.resource_classes, tables.inventories.c.class_id, lambda catalogue: catalogue.classes
-    ),
-    NameKind.TRAIT: _Kind(
-        tables.traits,
-        tables.resource_provider_traits.c.trait_id,
-        lambda catalogue: catalogue.traits,
-    ),
-    NameKind.AGGREGATE: _Kind(
-        tables.aggregates,
-        tables.resource_provider_aggregates.c.aggregate_id,
-        lambda catalogue: catalogue.aggregates,
-    ),
-}
-
-
-# --- changing ---
+# --- changes of names -----------------------------------------------------------------------------
 
 
 def change_names(
@@ -275,155 +234,146 @@ def change_names(
 ) -> set[int]:
     """Carry out changes of names, in their order (see the contract).
 
-    Returns the numbers of the providers whose definition says a name that is another now.
+    A provider whose definition contains a renamed name is stored at the next generation, so a
+    definition that was compared before is refused. The numbers of these providers are returned.
 
-    Whoever's definition says a name that is another now is at its next generation, so that nobody
-    writes what was compared before.
+    Cost: two to ten statements for consecutive changes of one kind and action.
 
-    Cost: two to ten statements for all changes of one kind and action that follow one another.
+    :param number: of the operation
     """
-    bumped: set[int] = set()  # one write, one step
+    renamed: set[int] = set()
     for part in _runs(changes):
-        _NamesChange(connection, catalogue, part[0].kind, bumped, number).run(part[0].action, part)
-    return bumped
+        work = _NameChanges(connection, catalogue, part)
+        providers = work.carry_out(part[0].action) - renamed
+        for ids in chunks(sorted(providers)):
+            _SET_GENERATION.run(connection, number=number, ids=ids)
+        renamed |= providers
+    return renamed
+
+
+_SET_GENERATION = SQL("UPDATE resource_providers SET generation = :number WHERE id IN :ids*")
 
 
 def _runs(changes: Iterable[NameChange]) -> Iterator[list[NameChange]]:
-    """Yield changes that can be made together: alike, and of no name twice."""
+    """Yield changes that can be carried out together: of one kind and action, each name once."""
     for _, alike in itertools.groupby(changes, key=lambda change: (change.kind, change.action)):
         part: list[NameChange] = []
         seen: set[str | None] = set()
-        for one in alike:
-            of = {one.name, one.to if one.action is NameAction.RENAME else one.name}
-            if seen & of:
+        for change in alike:
+            names = {change.name}
+            if change.action is NameAction.RENAME:
+                names.add(change.to or "")
+            if seen & names:
                 yield part
                 part, seen = [], set()
-            part.append(one)
-            seen |= of
+            part.append(change)
+            seen |= names
         yield part
 
 
-class _NamesChange:
-    """Changes of names of one kind."""
+class _NameChanges:
+    """Changes of names of one kind by one action."""
 
     def __init__(
-        self,
-        connection: Connection,
-        catalogue: Catalogue,
-        kind: NameKind,
-        bumped: set[int],
-        number: int,
+        self, connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange]
     ) -> None:
-        self._number = number
         self._connection = connection
-        self._bumped = bumped
-        self._kind, self._rule = _KINDS[kind], NAME_RULES[kind]
-        self._names = self._kind.of(catalogue)
+        self._changes = changes
+        self._kind = changes[0].kind
+        self._table = _TABLES[self._kind]
+        self._rule = NAME_RULES[self._kind]
+        self._numbers = catalogue.of(self._kind)
 
-    def run(self, action: NameAction, changes: Sequence[NameChange]) -> None:
+    def carry_out(self, action: NameAction) -> set[int]:
+        """Carry out the changes; return the numbers of the providers with a renamed name."""
+        if action is NameAction.RENAME:
+            return self._rename()
         actions = {
             NameAction.ENSURE: self._ensure,
-            NameAction.RENAME: self._rename,
             NameAction.DELETE: self._delete,
             NameAction.SET_LEVEL: self._set_level,
         }
-        actions[action](changes)
+        actions[action]()
+        return set()
 
-    def _ensure(self, changes: Sequence[NameChange]) -> None:
-        for one in changes:
-            self._rule.check(one.name)
-        self._names.ensure(self._connection, [one.name for one in changes])
+    def _ensure(self) -> None:
+        for change in self._changes:
+            self._rule.check(change.name)
+        self._numbers.ensure(self._connection, [change.name for change in self._changes])
 
-    def _rename(self, changes: Sequence[NameChange]) -> None:
-        numbers = self._custom(changes)
-        wanted = {one.name: one.to or "" for one in changes if one.to != one.name}
-        for to in wanted.values():
-            self._rule.check(to)
-        taken = self._names.find(self._connection, list(wanted.values()))
-        for to in wanted.values():
-            if to in taken:
-                raise exceptions.AlreadyExists("name", to)
-        self._set({numbers[name]: {"name": to} for name, to in wanted.items()})
-        self._count_up(sorted(numbers[name] for name in wanted), wanted)
+    def _rename(self) -> set[int]:
+        numbers = self._custom()
+        wanted = {one.name: one.to or "" for one in self._changes if one.to != one.name}
+        for new in wanted.values():
+            self._rule.check(new)
+        existing = self._numbers.find(self._connection, list(wanted.values()))
+        for new in wanted.values():
+            if new in existing:
+                raise exceptions.AlreadyExists("name", new)
+        self._update({numbers[old]: {"name": new} for old, new in wanted.items()})
+        # The rows of the names are locked now. A write that would use one waits for that, and then
+        # for the inventory or the provider: so none comes in between.
+        renamed = sorted(numbers[name] for name in wanted)
+        providers = self._users(*_USED_BY[self._kind], renamed)
+        if self._kind is NameKind.RESOURCE_CLASS:
+            providers |= self._users("shares", "of_class_id", renamed)
+            providers |= rename_kinds(self._connection, wanted)
+        return providers
 
-    def _count_up(self, numbers: Sequence[int], wanted: Mapping[str, str]) -> None:
-        """Count up the generation of everybody whose definition says names.
-
-        Their rows of the names are changed already: who would use one waits for that, and then who
-        would share an inventory of it for its provider. So nobody comes in between.
-        """
-        self._bump(self._providers(self._kind.used_by, numbers))
-        if self._kind.table is tables.resource_classes:
-            self._bump(self._providers(tables.shares.c.of_class_id, numbers))
-            self._bump(rename_kinds(self._connection, wanted))
-
-    def _providers(self, column: sa.Column[Any], numbers: Sequence[int]) -> set[int]:
-        """Return the numbers of the providers that have a name in a column."""
-        said = sa.select(column.table.c.provider_id).distinct()
+    def _users(self, table: str, column: str, numbers: Sequence[int]) -> set[int]:
+        """Return the numbers of the providers that refer to a name in a column."""
+        query = SQL(f"SELECT DISTINCT provider_id FROM {table} WHERE {column} IN :ids*")
         return {
             provider
             for part in chunks(numbers)
-            for provider in self._connection.scalars(said.where(column.in_(part)))
+            for (provider,) in query.rows(self._connection, ids=part)
         }
 
-    def _bump(self, providers: set[int]) -> None:
-        """Count up the generation of providers, in the order of their numbers, but none twice."""
-        table = tables.resource_providers
-        for part in chunks(sorted(providers - self._bumped)):
-            bumped = sa.update(table).values(generation=self._number)
-            self._connection.execute(bumped.where(table.c.id.in_(part)))
-        self._bumped |= providers
-
-    def _delete(self, changes: Sequence[NameChange]) -> None:
-        numbers = self._custom(changes)
+    def _delete(self) -> None:
+        numbers = self._custom()
         name_of = {number: name for name, number in numbers.items()}
+        table, column = _USED_BY[self._kind]
+        used = SQL(f"SELECT {column} FROM {table} WHERE {column} IN :ids* LIMIT 1")
         for part in chunks(sorted(name_of)):
-            used = sa.select(self._kind.used_by).where(self._kind.used_by.in_(part)).limit(1)
-            for (number,) in self._connection.execute(used):
+            for (number,) in used.rows(self._connection, ids=part):
                 raise exceptions.InUse(self._rule.subject, name_of[number])
-            self._connection.execute(
-                sa.delete(self._kind.table).where(self._kind.table.c.id.in_(part))
-            )
+            SQL(f"DELETE FROM {self._table.name} WHERE id IN :ids*").run(self._connection, ids=part)
 
-    def _set_level(self, changes: Sequence[NameChange]) -> None:
-        if self._kind.table is not tables.aggregates:
-            kind = changes[0].kind.value
+    def _set_level(self) -> None:
+        if self._kind is not NameKind.AGGREGATE:
             raise exceptions.InvalidInput(
-                "field", "kind", kind, "an aggregate: only those have levels"
+                "field", "kind", self._kind.value, "an aggregate: only those have levels"
             )
-        for one in changes:
-            if one.to is not None:
-                shapes.label(one.to, "level")
-        numbers = self._find(changes)
-        self._set({numbers[one.name]: {"level": one.to} for one in changes})
+        for change in self._changes:
+            if change.to is not None:
+                forms.label(change.to, "level")
+        numbers = self._existing()
+        self._update({numbers[change.name]: {"level": change.to} for change in self._changes})
 
-    def _set(self, values: dict[int, dict[str, Any]]) -> None:
-        found = [{"id": number, **given} for number, given in sorted(values.items())]
-        statements.update(self._connection, self._kind.table, ["id"], found)
+    def _update(self, values: Mapping[int, Mapping[str, Any]]) -> None:
+        rows = [{"id": number, **columns} for number, columns in sorted(values.items())]
+        statements.update(self._connection, self._table, ["id"], rows)
 
-    def _custom(self, changes: Sequence[NameChange]) -> dict[str, int]:
+    def _custom(self) -> dict[str, int]:
         """Return the numbers of names that may be renamed and removed."""
-        for one in changes:
-            self._rule.refuse_standard(one)
-        return self._find(changes)
+        for change in self._changes:
+            self._rule.refuse_standard(change)
+        return self._existing()
 
-    def _find(self, changes: Sequence[NameChange]) -> dict[str, int]:
-        """Return the numbers of names that are there."""
-        found = self._names.find(self._connection, [one.name for one in changes])
-        for one in changes:
-            if one.name not in found:
-                raise exceptions.NotFound(self._rule.subject, one.name)
-        return found
-
-
-# --- listing ---
+    def _existing(self) -> dict[str, int]:
+        """Return the numbers of the names, all of which must exist."""
+        numbers = self._numbers.find(self._connection, [change.name for change in self._changes])
+        for change in self._changes:
+            if change.name not in numbers:
+                raise exceptions.NotFound(self._rule.subject, change.name)
+        return numbers
 
 
 def list_names(
     connection: Connection, kind: NameKind, limit: int, after: str | None
 ) -> tuple[ListedName, ...]:
     """Return a page of names, by their code points (see the contract). Cost: one query."""
-    table = _KINDS[kind].table
+    table = _TABLES[kind]
     query = sa.select(table.c.id, table.c.name).order_by(table.c.name).limit(limit)
     if kind is NameKind.AGGREGATE:
         query = query.add_columns(table.c.level)
@@ -432,21 +382,17 @@ def list_names(
     return tuple(ListedName(*row) for row in connection.execute(query))
 
 
-# --- standard names ---
-
-
 def has_standard(connection: Connection) -> bool:
-    """Return whether every standard name that this library knows is there. Cost: one query."""
-    [found] = _count_standard().rows(connection)
-    return tuple(found) == tuple(len(names) for _, names in _standard())
+    """Return True if all standard names that this library knows exist. Cost: one query."""
+    [counts] = _count_standard().rows(connection)
+    return tuple(counts) == tuple(len(names) for _, names in _standard())
 
 
 @functools.cache
 def _count_standard() -> SQL:
-    """Return what counts the standard names that are there.
+    """Return the statement that counts the existing standard names.
 
-    Each open of a database asks it, and most ask nothing else of this size: so the names stand in
-    its text, which is made once.
+    Each open of a database runs it. The names are part of the text, which is made once.
     """
     counts = []
     for table, names in _standard():
@@ -456,22 +402,18 @@ def _count_standard() -> SQL:
 
 
 def ensure_standard(connection: Connection) -> None:
-    """Put in the standard names that are not there; those of a newer library stay.
+    """Insert the missing standard names; those of a newer library stay.
 
-    Safe with many processes at once: whoever is second finds them there. Cost: one query when all
-    are there.
+    Safe with several processes at once. Cost: one query if all exist.
     """
-    if has_standard(connection):
-        return
-    for table, names in _standard():
-        there = set(connection.scalars(sa.select(table.c.name).where(table.c.name.in_(names))))
-        missing = [name for name in names if name not in there]
-        NameNumbers(table, tuple).ensure(connection, missing)
+    if not has_standard(connection):
+        for table, names in _standard():
+            NameNumbers(table, tuple).ensure(connection, names)
 
 
 @functools.cache
 def _standard() -> list[tuple[sa.Table, list[str]]]:
-    """Return the standard names by table, sorted: everybody inserts them in the same order."""
+    """Return the standard names by table, sorted: all processes insert them in the same order."""
     return [
         (tables.resource_classes, sorted(os_resource_classes.STANDARDS)),
         (tables.traits, sorted(standard_traits())),

@@ -116,11 +116,7 @@ class TreeRows:
         now: datetime.datetime,
     ) -> None:
         self._connection = connection
-        self._look = {
-            NameKind.RESOURCE_CLASS: catalogue.classes,
-            NameKind.TRAIT: catalogue.traits,
-            NameKind.AGGREGATE: catalogue.aggregates,
-        }
+        self._catalogue = catalogue
         self._write = write
         self._changes = write.definitions or DefinitionChanges("")
         self._is_sqlite = connection.dialect.name == "sqlite"
@@ -403,7 +399,7 @@ class TreeRows:
 
     def _names_of(self, kind: NameKind, numbers: Collection[int]) -> dict[int, str]:
         """Return names by number, and remember them for the flush."""
-        found = self._look[kind].names(self._connection, numbers) if numbers else {}
+        found = self._catalogue.of(kind).names(self._connection, numbers) if numbers else {}
         for number, name in found.items():
             self._names[kind][name] = number
             self._rows.names.change((kind, name), None, ListedName(number, name))
@@ -537,7 +533,7 @@ class TreeRows:
         known = self._names[kind]
         missing = set(wanted) - known.keys()
         if missing:
-            known.update(self._look[kind].ensure(self._connection, missing))
+            known.update(self._catalogue.of(kind).ensure(self._connection, missing))
         return known
 
     def _write_inventories(self, changed: _Changed[InventoryRow]) -> None:
