@@ -4,17 +4,17 @@ Nothing here reads or writes a database. The backend in memory keeps the rows fo
 open. A database backend loads the rows that a write is about, runs the same rules and writes the
 rows that changed.
 
-=================  ================================================================================
-``tables``         tables of rows with indexes, and the journal that undoes changes
-``rows``           the row classes and :class:`~resource_objects.store.rows.Rows`, all tables
-``transaction``    one write while it is carried out: rows, time, and the changes for the feed
-``names``          changes of resource classes, traits and aggregates
-``definitions``    changes of providers, their inventories, shares and parents
-``write``          :func:`~resource_objects.store.write.carry_out`: everything a write changes
-``columns``        rows as columns, and columns as rows
-``decide``         :func:`~resource_objects.store.decide.decide`: the rules of orders
-``dry_run``        writes carried out on rows that were read, and on nothing else
-=================  ================================================================================
+===============  ==================================================================================
+``tables``       tables of rows with indexes, and the journal that undoes changes
+``rows``         the row classes and :class:`~resource_objects.store.rows.Rows`, all tables
+``transaction``  one write while it is carried out: rows, time, and the changes for the feed
+``names``        changes of resource classes, traits and aggregates
+``definitions``  changes of providers, their inventories, shares and parents
+``write``        :func:`~resource_objects.store.write.carry_out`: everything a write changes
+``columns``      rows as columns, and columns as rows
+``decide``       :func:`~resource_objects.store.decide.decide`: the rules of orders
+``dry_run``      dry runs: writes carried out on rows made of columns
+===============  ==================================================================================
 """
 
 from __future__ import annotations

@@ -211,8 +211,8 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
                 record.using(used[number, name]), direct[uuid, name], 0, tuple(shares[name])
             )
             rows.inventories.change((uuid, name), None, row)
-    for consumer, found in (consumers or {}).items():
-        rows.consumers.change(consumer, None, found)
+    for record_of in (consumers or {}).values():
+        rows.consumers.change(record_of.consumer, None, record_of)
     _add_names(rows, NameKind.RESOURCE_CLASS, columns.inventories.resource_class)
     _add_names(rows, NameKind.TRAIT, columns.traits.trait)
     _add_names(rows, NameKind.AGGREGATE, columns.aggregates.aggregate)

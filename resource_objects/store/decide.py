@@ -78,7 +78,7 @@ class Inventory(Protocol):
 
 
 class Service(NamedTuple):
-    """What limits the use of a provider apart from its inventories."""
+    """The limits on the use of a provider, next to its inventories."""
 
     disabled_until: datetime.datetime | None = None  #: itself or an ancestor; None: it is enabled
     removed_units: int = 0  #: how many units were removed from the host while allocated
@@ -114,7 +114,7 @@ class OrderRows(Protocol):
         """Return the name of a provider, None if it does not exist."""
 
     def service(self, uuid: str) -> Service | None:
-        """Return what limits the use of a provider; None if nothing does."""
+        """Return the limits on the use of a provider; None if there are none."""
         return None
 
     def users_of(self, keys: Collection[Key]) -> Mapping[Key, Iterable[tuple[str, int]]]:
@@ -141,7 +141,7 @@ class OrderRows(Protocol):
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerEffect:
-    """What orders come to for one consumer.
+    """The effect of an order on its consumer.
 
     ``kept`` is the record before (None: the consumer is new), ``claim`` the record after (without
     allocations and released: the consumer is deleted). ``stated`` are the inventories of which the
@@ -162,7 +162,7 @@ class ConsumerEffect:
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Effects:
-    """What orders come to.
+    """The effects of orders on consumers and inventories.
 
     ``nets`` is the net change of ``used`` of each inventory that is written, also where it is 0.
     """
@@ -203,7 +203,7 @@ def _shares(key: Key, rows: OrderRows) -> tuple[tuple[Key, int], ...]:
 def keys_of(
     orders: Iterable[ConsumerOrder], consumers: Mapping[str, ConsumerRecord]
 ) -> dict[Key, None]:
-    """Return every inventory that orders are about, with those that they share left out.
+    """Return the inventories that orders name, without those that they share.
 
     :param consumers: the records of the consumers of the orders that exist, by name
     """
@@ -225,7 +225,7 @@ def decide(
     generation: int | None = None,
     limits: Totals = UNLIMITED,
 ) -> Effects:
-    """Return what orders come to, or raise; nothing is changed.
+    """Return the effects of orders, or raise; nothing is changed.
 
     :param now: by the clock of the ledger
     :param generation: of the consumers that are written; None: the present one
@@ -251,17 +251,17 @@ def decide(
     if reasons or maintenance.providers or maintenance.units:
         reasons += _maintenance_reasons(maintenance, reasons, rows, now)
         raise CapacityException(reasons)
-    for one in pending:
-        for key in one.stated:
+    for entry in pending:
+        for key in entry.stated:
             for written in (key, *(target for target, _ in _shares(key, rows))):
                 nets.setdefault(written, 0)
-    effects = tuple([_effect(one, rows, now, generation) for one in pending])
+    effects = tuple([_effect(entry, rows, now, generation) for entry in pending])
     return Effects(effects, nets, maintenance.overridden, groups)
 
 
 @dataclasses.dataclass(slots=True)  # one per order: making a frozen one takes three times as long
 class _Pending:
-    """An order with the record of its consumer and the changes that it asks for."""
+    """An order with the record of its consumer and its changes."""
 
     order: ConsumerOrder
     kept: ConsumerRecord | None
@@ -269,7 +269,7 @@ class _Pending:
     stated: tuple[Key, ...] = ()
 
 
-# --- the changes that an order asks for -----------------------------------------------------------
+# --- the changes of an order ----------------------------------------------------------------------
 
 
 def _pending(order: ConsumerOrder, kept: ConsumerRecord | None) -> _Pending:
@@ -282,8 +282,8 @@ def _pending(order: ConsumerOrder, kept: ConsumerRecord | None) -> _Pending:
         if order.mode is Mode.SET:
             return _Pending(order, kept, tuple(changes))
     elif order.is_release:
-        changes = [Change(name, one.key, one.amount, 0, (), one.units) for one in kept.held]
-        stated = tuple(one.key for one in kept.held) if order.counted else ()
+        changes = [Change(name, entry.key, entry.amount, 0, (), entry.units) for entry in kept.held]
+        stated = tuple(entry.key for entry in kept.held) if order.counted else ()
         return _Pending(order, kept, tuple(changes), stated)
     before = {held.key: held for held in kept.held} if kept is not None else {}
     if order.mode is Mode.ADD:
@@ -338,20 +338,20 @@ def _check_allocated(released: Iterable[str], units: Collection[str]) -> None:
 
 
 def _after_set(consumer: str, key: Key, held: Use | None, wanted: Use | None) -> Change | None:
-    before, had = (0, ()) if held is None else (held.amount, held.units)
-    after, has = (0, ()) if wanted is None else (wanted.amount, wanted.units)
-    taken = tuple(unit for unit in has if unit not in had)
-    given = tuple(unit for unit in had if unit not in has)
-    if before == after and not taken and not given:
+    before, units_before = (0, ()) if held is None else (held.amount, held.units)
+    after, units_after = (0, ()) if wanted is None else (wanted.amount, wanted.units)
+    allocated_units = tuple(unit for unit in units_after if unit not in units_before)
+    released_units = tuple(unit for unit in units_before if unit not in units_after)
+    if before == after and not allocated_units and not released_units:
         return None
-    return Change(consumer, key, before, after, taken, given)
+    return Change(consumer, key, before, after, allocated_units, released_units)
 
 
 def _nets(pending: Iterable[_Pending], rows: OrderRows) -> dict[Key, int]:
     """Return the net change of ``used`` of each inventory, shares included."""
     nets: dict[Key, int] = {}
-    for one in pending:
-        for change in one.changes:
+    for entry in pending:
+        for change in entry.changes:
             key, net = change.key, change.after - change.before
             nets[key] = nets.get(key, 0) + net
             for target, factor in _shares(key, rows):
@@ -376,10 +376,10 @@ def _amounts(
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()
     in_use = _in_use(pending)
-    for one in pending:
-        for change in one.changes:
+    for entry in pending:
+        for change in entry.changes:
             key, net = change.key, change.after - change.before
-            has_rules = not one.order.aggregate
+            has_rules = not entry.order.aggregate
             if in_use and net > 0 and in_use[key, change.after]:
                 in_use[key, change.after] -= 1
                 has_rules = False
@@ -389,18 +389,20 @@ def _amounts(
             limit = limits.get(key) if limits else None
             out = len(removed[key]) if key in removed else 0
             for reason in _refusals(
-                one.order, change, rows, limit, out, has_rules=has_rules, is_alone=is_alone
+                entry.order, change, rows, limit, out, has_rules=has_rules, is_alone=is_alone
             ):
                 reasons[key, reason] = None
             if is_alone:
                 decided.add(key)
     if len(decided) < len(nets):
-        rest = [one for one in pending if not one.order.adopts]  # the others are in use already
+        rest = [
+            entry for entry in pending if not entry.order.adopts
+        ]  # the others are in use already
         judged = nets if len(rest) == len(pending) else _nets(rest, rows)
         for key, net in judged.items():
             if key not in decided:
                 limit, out = limits.get(key), len(removed.get(key, ()))
-                reasons.update(((key, one), None) for one in _over(key, net, rows, limit, out))
+                reasons.update(((key, entry), None) for entry in _over(key, net, rows, limit, out))
     return _with_users(reasons, rows) if reasons else []
 
 
@@ -417,7 +419,7 @@ def _in_use(pending: Sequence[_Pending]) -> Counter[tuple[Key, int]] | None:
     """Return the amounts that the consumers of a write had before it, if there are several."""
     if len(pending) == 1:
         return None
-    records = (one.kept for one in pending if one.kept is not None)
+    records = (entry.kept for entry in pending if entry.kept is not None)
     return Counter((use.key, use.amount) for record in records for use in record.held)
 
 
@@ -461,12 +463,12 @@ def _refusals(
 
 def _with_users(reasons: Iterable[tuple[Key, Reason]], rows: OrderRows) -> list[Reason]:
     """Return reasons with the consumers that use what is missing."""
-    found = list(reasons)
-    full = [key for key, reason in found if reason.rule in _TOTALS]
+    pairs = list(reasons)
+    full = [key for key, reason in pairs if reason.rule in _TOTALS]
     users = rows.users_of(full) if full else {}
     return [
         decision.held_by(reason, users.get(key, ())) if reason.rule in _TOTALS else reason
-        for key, reason in found
+        for key, reason in pairs
     ]
 
 
@@ -482,13 +484,13 @@ def _allocated_units(pending: Iterable[_Pending], rows: OrderRows) -> list[Reaso
     wanted: dict[Unit, Change] = {}
     released: set[Unit] = set()
     reasons: list[Reason] = []
-    for one in pending:
-        for change in one.changes:
+    for entry in pending:
+        for change in entry.changes:
             if change.given:
                 released.update((change.key[0], unit) for unit in change.given)
             for unit in change.taken:
                 if (change.key[0], unit) in wanted:
-                    reasons.append(_unit_taken(change, unit, rows, one.order.consumer))
+                    reasons.append(_unit_taken(change, unit, rows, entry.order.consumer))
                 wanted[change.key[0], unit] = change
     if wanted:
         consumers = rows.unit_consumers(wanted.keys() - released)
@@ -519,7 +521,7 @@ def _unit_taken(change: Change, unit: str, rows: OrderRows, consumer: str) -> Re
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Maintenance:
-    """What is disabled or removed among all that orders are about.
+    """The disabled providers and the removed units among the rows of orders.
 
     ``providers`` and ``units`` are those of which something is allocated against rule 6. ``free``
     are removed units that are free after all orders, by inventory, where more is allocated of it.
@@ -541,15 +543,15 @@ def _maintenance(
     disabled, removed = _limited_service(nets, rows, now)
     if not disabled and not removed:
         return _NO_MAINTENANCE
-    released = {(c.key[0], unit) for one in pending for c in one.changes for unit in c.given}
+    released = {(c.key[0], unit) for entry in pending for c in entry.changes for unit in c.given}
     free_after = _free_after(pending, removed, released)
     refused: dict[str, None] = {}
     units: dict[Unit, None] = {}
     overridden: dict[str, None] = {}
     free: dict[Key, list[Unit]] = {}
-    for one in pending:
-        affected = overridden if one.order.overrides_disabled else refused
-        for change in one.changes if not one.order.adopts else ():
+    for entry in pending:
+        affected = overridden if entry.order.overrides_disabled else refused
+        for change in entry.changes if not entry.order.adopts else ():
             uuid = change.key[0]
             for key in _increased(change, nets, rows):
                 if key[0] in disabled:
@@ -578,7 +580,7 @@ def _limited_service(
     disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
     marked = {uuid for uuid, service in limited.items() if service.removed_units}
     removed = rows.removed_units_of(marked) if marked else {}
-    return disabled, {(uuid, one.unit): one for uuid, some in removed.items() for one in some}
+    return disabled, {(uuid, entry.unit): entry for uuid, some in removed.items() for entry in some}
 
 
 def _increased(change: Change, nets: Mapping[Key, int], rows: OrderRows) -> Iterator[Key]:
@@ -596,22 +598,22 @@ def _free_after(
     """Return the removed units that are free after all orders, by inventory."""
     if not removed:
         return {}
-    allocated = {(c.key[0], unit) for one in pending for c in one.changes for unit in c.taken}
+    allocated = {(c.key[0], unit) for entry in pending for c in entry.changes for unit in c.taken}
     free: dict[Key, list[Unit]] = defaultdict(list)
-    for unit, one in removed.items():
-        if (one.is_free or unit in released) and unit not in allocated:
-            free[unit[0], one.resource_class].append(unit)
+    for unit, entry in removed.items():
+        if (entry.is_free or unit in released) and unit not in allocated:
+            free[unit[0], entry.resource_class].append(unit)
     return free
 
 
 def _maintenance_reasons(
     maintenance: _Maintenance, reasons: Iterable[Reason], rows: OrderRows, now: datetime.datetime
 ) -> Iterator[Reason]:
-    """Yield what is disabled or removed of what orders allocate, or are refused for.
+    """Yield a reason for each disabled provider and each removed unit.
 
-    :param reasons: why they are refused
+    :param reasons: the other reasons: a removed unit counts where capacity is missing
     """
-    full = {(one.where, one.resource) for one in reasons if one.rule is Rule.CAPACITY}
+    full = {(entry.where, entry.resource) for entry in reasons if entry.rule is Rule.CAPACITY}
     names = rows.provider_name
     lacking = (
         unit
@@ -631,7 +633,7 @@ def _maintenance_reasons(
 
 def _group_names(pending: Iterable[_Pending]) -> tuple[str, ...]:
     """Return the server groups that consumers join, or in which they go to another host."""
-    groups = {_group(one) for one in pending if _joins(one) or _adds_host(one)}
+    groups = {_group(entry) for entry in pending if _joins(entry) or _adds_host(entry)}
     return tuple(sorted(name for name in groups if name is not None))
 
 
@@ -639,71 +641,77 @@ def _group_violations(
     names: Collection[str], pending: Sequence[_Pending], rows: OrderRows
 ) -> list[Reason]:
     """Return the members of strict server groups that would be against the policy."""
-    mine = [one for one in pending if _group(one) in names or _group_before(one) in names]
-    uuids = {change.key[0] for one in mine for change in one.changes}
-    uuids.update(use.provider_uuid for one in mine if one.kept for use in one.kept.held)
-    found = rows.group_members(names, uuids)
+    mine = [entry for entry in pending if _group(entry) in names or _group_before(entry) in names]
+    uuids = {change.key[0] for entry in mine for change in entry.changes}
+    uuids.update(use.provider_uuid for entry in mine if entry.kept for use in entry.kept.held)
+    membership = rows.group_members(names, uuids)
     reasons: list[Reason] = []
-    if found is None:
+    if membership is None:
         return reasons
     for name in names:
-        if name not in found.groups:
+        if name not in membership.groups:
             raise exceptions.NotFound("server group", name)
-        if not found.groups[name].is_soft:
-            reasons += _violations(found.groups[name], mine, found)
+        if not membership.groups[name].is_soft:
+            reasons += _violations(membership.groups[name], mine, membership)
     return reasons
 
 
-def _group(one: _Pending) -> str | None:
+def _group(entry: _Pending) -> str | None:
     """Return the server group of a consumer after the write."""
-    return one.order.group or _group_before(one)
+    return entry.order.group or _group_before(entry)
 
 
-def _group_before(one: _Pending) -> str | None:
-    return None if one.kept is None else one.kept.group
+def _group_before(entry: _Pending) -> str | None:
+    return None if entry.kept is None else entry.kept.group
 
 
-def _joins(one: _Pending) -> bool:
+def _joins(entry: _Pending) -> bool:
     """Return whether a consumer joins a server group, which must exist, and is locked."""
-    return _group(one) not in (None, _group_before(one))
+    return _group(entry) not in (None, _group_before(entry))
 
 
-def _adds_host(one: _Pending) -> bool:
+def _adds_host(entry: _Pending) -> bool:
     """Return whether a consumer joins a server group, or allocates of a provider it had nothing of.
 
     The policy does not bind an order that adopts.
     """
-    if _group(one) is None or one.order.adopts:
+    if _group(entry) is None or entry.order.adopts:
         return False
-    if _joins(one):
+    if _joins(entry):
         return True
-    had = {use.provider_uuid for use in one.kept.held} if one.kept is not None else ()
-    return any(change.after > change.before and change.key[0] not in had for change in one.changes)
+    held = entry.kept.held if entry.kept is not None else ()
+    providers_before = {use.provider_uuid for use in held}
+    return any(
+        change.after > change.before and change.key[0] not in providers_before
+        for change in entry.changes
+    )
 
 
 def _violations(
-    group: ServerGroup, mine: Sequence[_Pending], found: GroupMembers
+    group: ServerGroup, mine: Sequence[_Pending], membership: GroupMembers
 ) -> Iterator[Reason]:
     """Yield the hosts where members are against the policy of a group and were not before."""
-    after = {name: frozenset(hosts) for name, hosts in found.members.get(group.name, {}).items()}
+    after = {
+        name: frozenset(hosts) for name, hosts in membership.members.get(group.name, {}).items()
+    }
     arrivals: dict[str, list[str]] = {}  # the hosts that are new to consumers
-    for one in mine:
-        hosts_before, hosts_after = _hosts(one, found.host_of)
-        after.pop(one.order.consumer, None)
-        if _group(one) != group.name:
+    for entry in mine:
+        hosts_before, hosts_after = _hosts(entry, membership.host_of)
+        after.pop(entry.order.consumer, None)
+        if _group(entry) != group.name:
             continue
-        after[one.order.consumer] = hosts_after
-        if _adds_host(one):
-            stays = hosts_before if _group_before(one) == group.name else frozenset()
-            arrivals[one.order.consumer] = sorted(hosts_after - stays)
+        after[entry.order.consumer] = hosts_after
+        if _adds_host(entry):
+            stays = hosts_before if _group_before(entry) == group.name else frozenset()
+            arrivals[entry.order.consumer] = sorted(hosts_after - stays)
     violated = _not_apart if group.is_apart else _not_together
     yield from violated(group, after, arrivals)
 
 
-def _hosts(one: _Pending, host_of: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
+def _hosts(entry: _Pending, host_of: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the hosts of a consumer before and after a write."""
-    before = {} if one.kept is None else {use.key: use.amount for use in one.kept.held}
-    after = {**before, **{change.key: change.after for change in one.changes}}
+    before = {} if entry.kept is None else {use.key: use.amount for use in entry.kept.held}
+    after = {**before, **{change.key: change.after for change in entry.changes}}
     hosts_before, hosts_after = (
         frozenset(host_of[uuid] for (uuid, _), n in amounts.items() if n > 0 and uuid in host_of)
         for amounts in (before, after)
@@ -716,34 +724,38 @@ def _not_apart(
 ) -> Iterator[Reason]:
     for consumer, hosts in arrivals.items():
         for host in hosts:
-            others = [one for one, its in after.items() if one != consumer and host in its]
-            if len(others) >= group.max_per_host:
-                verb = "are" if len(others) > 1 else "is"
+            neighbours = [
+                entry for entry, its in after.items() if entry != consumer and host in its
+            ]
+            if len(neighbours) >= group.max_per_host:
+                verb = "are" if len(neighbours) > 1 else "is"
                 detail = (
                     f"at most {group.max_per_host} of it on a host, "
-                    f"{_names_shown(others)} {verb} there"
+                    f"{_names_shown(neighbours)} {verb} there"
                 )
-                yield _violation(group, host, others, detail, group.max_per_host)
+                yield _violation(group, host, neighbours, detail, group.max_per_host)
 
 
 def _not_together(
     group: ServerGroup, after: Mapping[str, Collection[str]], arrivals: Mapping[str, Sequence[str]]
 ) -> Iterator[Reason]:
-    there = frozenset[str]().union(*(its for one, its in after.items() if one not in arrivals))
+    there = frozenset[str]().union(*(its for entry, its in after.items() if entry not in arrivals))
     for consumer, hosts in arrivals.items():
         if not there:  # the first member chooses the host
             there = frozenset(hosts)
         for host in hosts:
             if host not in there:
-                others = [
-                    one for one in after if one != consumer and not there.isdisjoint(after[one])
+                neighbours = [
+                    entry
+                    for entry in after
+                    if entry != consumer and not there.isdisjoint(after[entry])
                 ]
-                verb = "are" if len(others) > 1 else "is"
+                verb = "are" if len(neighbours) > 1 else "is"
                 detail = (
-                    f"all of it on one host, {_names_shown(others)} {verb} on "
+                    f"all of it on one host, {_names_shown(neighbours)} {verb} on "
                     f"{', '.join(sorted(there))}"
                 )
-                yield _violation(group, host, others, detail, 0)
+                yield _violation(group, host, neighbours, detail, 0)
 
 
 def _names_shown(consumers: Iterable[str]) -> str:
@@ -752,14 +764,14 @@ def _names_shown(consumers: Iterable[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-#: How many members the text of a refusal names.
+#: The number of members that the text of a refusal names.
 _SHOWN = 3
 
 
 def _violation(
-    group: ServerGroup, host: str, others: Iterable[str], detail: str, bound: int
+    group: ServerGroup, host: str, neighbours: Iterable[str], detail: str, bound: int
 ) -> Reason:
-    members = tuple((one, 1) for one in sorted(others, key=natural_order))
+    members = tuple((entry, 1) for entry in sorted(neighbours, key=natural_order))
     return Reason(
         Rule.SERVER_GROUP,
         1,
@@ -776,13 +788,13 @@ def _violation(
 
 
 def _effect(
-    one: _Pending, rows: OrderRows, now: datetime.datetime, generation: int | None
+    entry: _Pending, rows: OrderRows, now: datetime.datetime, generation: int | None
 ) -> ConsumerEffect:
-    order, kept = one.order, one.kept
+    order, kept = entry.order, entry.kept
     if generation is None:
         generation = 0 if kept is None else kept.generation
     if kept is None:
-        held = _held_after((), one.changes, rows)
+        held = _held_after((), entry.changes, rows)
         made = ConsumerRecord(
             order.uuid or new_id(),
             order.consumer,
@@ -798,7 +810,7 @@ def _effect(
             1,
             order.group,
         )
-        return ConsumerEffect(kept, made, one.changes)
+        return ConsumerEffect(kept, made, entry.changes)
     if order.mode is Mode.KEEP:
         renewed = dataclasses.replace(
             kept,
@@ -809,13 +821,13 @@ def _effect(
         )
         return ConsumerEffect(kept, renewed, ())
     if order.is_release:
-        return ConsumerEffect(kept, kept.written(generation, RELEASED), one.changes, one.stated)
-    held = _held_after(kept.held, one.changes, rows)
+        return ConsumerEffect(kept, kept.written(generation, RELEASED), entry.changes, entry.stated)
+    held = _held_after(kept.held, entry.changes, rows)
     values = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
     if not held:
         values["state"] = RELEASED
     record = dataclasses.replace(kept, held=held, **values)
-    return ConsumerEffect(kept, record, one.changes, one.stated)
+    return ConsumerEffect(kept, record, entry.changes, entry.stated)
 
 
 def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:
@@ -846,11 +858,11 @@ def _described(order: ConsumerOrder, now: datetime.datetime) -> dict[str, Any]:
 def _held_after(
     before: Iterable[Use], changes: Iterable[Change], rows: OrderRows
 ) -> tuple[Use, ...]:
-    held = {one.key: one for one in before}
+    held = {entry.key: entry for entry in before}
     for change in changes:
         uuid, kind = change.key
         units = held[change.key].units if held and change.key in held else ()
         if change.given or change.taken:  # sorted, as rows have no order
             units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
         held[change.key] = Use(uuid, kind, change.after, units, rows.provider_name(uuid) or "")
-    return tuple([one for one in held.values() if one.amount])
+    return tuple([entry for entry in held.values() if entry.amount])

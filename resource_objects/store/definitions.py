@@ -93,8 +93,8 @@ class DefinitionWork:
             _keep_disabled(rows, removal.uuid, removal.name, leaving)
             _remove(rows, rows.providers[removal.uuid])
         _restore_disabled(rows, changes)
-        there = [uuid for uuid in self._roots if uuid in rows.providers]
-        _check_shares(rows, {rows.root(uuid).uuid for uuid in there})
+        stored = [uuid for uuid in self._roots if uuid in rows.providers]
+        _check_shares(rows, {rows.root(uuid).uuid for uuid in stored})
 
     def check(self) -> None:
         """Raise unless providers are at their generations, and names and uuids are free."""
@@ -147,7 +147,8 @@ class DefinitionWork:
     def _sharing(self) -> Iterator[ProviderDefinition]:
         """Yield the definitions of which the shares change."""
         yield from (created for created in self.changes.creates if created.shares)
-        yield from (one.definition for one in self.changes.updates if one.shares_changed)
+        updates = (update for update in self.changes.updates if update.shares_changed)
+        yield from (update.definition for update in updates)
 
     def _moving(self) -> dict[str, ProviderRow]:
         """Return the providers with another parent and all below them, with their present root."""
@@ -205,10 +206,10 @@ def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpd
     ]
     if missing:  # the same write renamed it
         raise exceptions.Stale("provider", provider.name, f"{missing[0]} is gone")
-    for one in update.expected_use:
-        inventory = rows.inventories.get((provider.uuid, one.resource_class))
+    for expected in update.expected_use:
+        inventory = rows.inventories.get((provider.uuid, expected.resource_class))
         used = 0 if inventory is None else inventory.record.used
-        update.check_expected_use(one.resource_class, used)
+        update.check_expected_use(expected.resource_class, used)
     _ensure_names(rows, update.traits_added, update.aggregates_added)
     provider = dataclasses.replace(
         provider,
@@ -224,7 +225,7 @@ def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpd
 
 
 def _put_provider(rows: Rows, provider: ProviderRow, records: Iterable[InventoryRecord]) -> None:
-    """Store a provider and some of its inventories; what is used of them stays."""
+    """Store a provider and some of its inventories; their use stays."""
     classes = dict.fromkeys(provider.classes)
     for record in records:
         name = record.resource_class
@@ -285,7 +286,7 @@ def _remove(rows: Rows, provider: ProviderRow) -> None:
 
 
 def _replace_shares(transaction: Transaction, definitions: Iterable[ProviderDefinition]) -> None:
-    """Replace the shares of providers, and what allocations use through them."""
+    """Replace the shares of providers, and the use through them."""
     sharing = list(definitions)
     rows = transaction.rows
     for definition in sharing:
@@ -352,7 +353,7 @@ def disable(transaction: Transaction, order: DisableOrder, write: Write) -> None
     disabled = order.carried_out(provider.disabled, by, transaction.now, provider.name)
     writes = provider.definition_writes
     if (provider.disabled is None) != (disabled is None) and uuid not in write.counted:
-        writes += 1  # Placement's users see a trait that comes or goes
+        writes += 1  # Placement's users see a trait appear or disappear
     provider = dataclasses.replace(provider, disabled=disabled, definition_writes=writes)
     rows.providers.put(uuid, provider)
     transaction.disabled.append((rows.root(uuid).number, DisabledChange(uuid, disabled)))

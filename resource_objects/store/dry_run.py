@@ -1,4 +1,4 @@
-"""Writes carried out on rows that were read, and on nothing else."""
+"""Dry runs: writes carried out on rows made of columns."""
 
 from __future__ import annotations
 

@@ -122,7 +122,8 @@ _ACTIONS: dict[NameAction, Callable[[Transaction, NameChange], None]] = {
 def rename_class(transaction: Transaction, old: str, new: str) -> None:
     """Store everything that is counted in ``old`` as ``new``. Cost: linear in the ledger."""
     rows = transaction.rows
-    users = [one for one in rows.providers.rows.values() if old in _classes_named(rows, one)]
+    providers = rows.providers.rows.values()
+    users = [provider for provider in providers if old in _classes_named(rows, provider)]
     for provider in users:
         classes = tuple(new if name == old else name for name in provider.classes)
         kinds = tuple(_renamed_kind(kind, old, new) for kind in provider.kinds)
@@ -144,9 +145,9 @@ def _classes_named(rows: Rows, provider: ProviderRow) -> Iterator[str]:
 
 
 def _renamed_kind(kind: KindRecord, old: str, new: str) -> KindRecord:
-    name = new if kind.resource_class == old else kind.resource_class
-    classes = tuple(new if one == old else one for one in kind.classes)
-    return dataclasses.replace(kind, resource_class=name, classes=classes)
+    resource_class = new if kind.resource_class == old else kind.resource_class
+    classes = tuple(new if name == old else name for name in kind.classes)
+    return dataclasses.replace(kind, resource_class=resource_class, classes=classes)
 
 
 def _move_inventory(rows: Rows, old: Key, new: Key) -> None:

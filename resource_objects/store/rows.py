@@ -245,8 +245,8 @@ class Rows(OrderRows):
         for use in record.held:
             if use.provider != providers[use.provider_uuid].name:
                 held = [
-                    dataclasses.replace(one, provider=providers[one.provider_uuid].name)
-                    for one in record.held
+                    dataclasses.replace(use, provider=providers[use.provider_uuid].name)
+                    for use in record.held
                 ]
                 return dataclasses.replace(record, held=tuple(held))
         return record
@@ -277,7 +277,7 @@ class Rows(OrderRows):
         return Service(max(ends, default=None), len(removed)) if ends or removed else None
 
     def users_of(self, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:
-        """Return the consumers of inventories, also through shares, with what they use."""
+        """Return the consumers of inventories, also through shares, with their amounts."""
         users: dict[Key, Iterable[tuple[str, int]]] = {}
         for key in keys:
             amounts: dict[str, int] = defaultdict(int, self.consumers_of(key))
@@ -294,8 +294,8 @@ class Rows(OrderRows):
 
     def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
         """Return why providers or their ancestors are disabled, by name."""
-        found = (pair for uuid in uuids for pair in self._disabled_above(uuid))
-        return {name: disabled for name, disabled in found if disabled.ends_at > now}
+        above = (pair for uuid in uuids for pair in self._disabled_above(uuid))
+        return {name: disabled for name, disabled in above if disabled.ends_at > now}
 
     def removed_units_of(self, uuids: Collection[str]) -> dict[str, tuple[RemovedUnit, ...]]:
         """Return the units that were removed while allocated, by provider."""

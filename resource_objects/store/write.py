@@ -52,7 +52,7 @@ def carry_out(
 
 
 def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
-    """Carry out what comes before the orders; return what is left to do after them."""
+    """Carry out the steps before the orders; return the definitions to finish after them."""
     definitions: DefinitionWork | None = None
     if write.definitions is not None:
         definitions = DefinitionWork(transaction, write.definitions)
@@ -84,7 +84,7 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
 
 @dataclasses.dataclass(slots=True)
 class _ShardChanges:
-    """What one shard of the feed reports of a write."""
+    """The changes of a write that one shard of the feed reports."""
 
     uses: list[Change] = dataclasses.field(default_factory=list)
     definitions: list[str] = dataclasses.field(default_factory=list)
@@ -177,7 +177,7 @@ def carry_out_orders(transaction: Transaction, write: Write) -> tuple[ConsumerRe
 
 
 def _use_inventories(rows: Rows, effects: Effects) -> None:
-    """Store what is used of each inventory, directly and in all."""
+    """Store the use of each inventory, directly and in total."""
     direct: dict[Key, int] = {}
     for effect in effects.consumers:
         for change in effect.changes:
@@ -193,7 +193,7 @@ def _use_inventories(rows: Rows, effects: Effects) -> None:
 
 
 def _release(rows: Rows, effect: ConsumerEffect) -> None:
-    """Delete what a consumer releases, before any consumer allocates it."""
+    """Delete the released units and consumers, before others allocate them."""
     if effect.is_gone:
         rows.consumers.put(effect.claim.consumer, None)
     for change in effect.changes:
