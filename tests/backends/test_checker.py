@@ -391,7 +391,7 @@ def _without_shares(rows: Rows, key: Key) -> InventoryRow | None:
             lambda work, stated, _: work.rows.providers[stated.uuid],
             "test_a_stale_change_changes_nothing",
         ),
-        (write, "_append_to_feed", lambda *_: None, "test_every_write_is_told_once"),
+        (write, "_append_to_feed", lambda *_: None, "test_a_write_is_told_in_full"),
         (statistics, "changed", lambda *_: ({}, []), "test_every_value_is_read_as_it_was_put"),
         (
             write,
