@@ -1,12 +1,19 @@
-"""The contract of a backend: where a ledger is kept.
+"""The contract of a backend: where a ledger is stored.
 
-A backend keeps providers with their inventories, traits, aggregates and shares, and consumers with
+A backend stores providers with their inventories, traits, aggregates and shares, and consumers with
 their claims and allocations. It knows nothing of requests, candidates or hosts: a search reads
-:class:`Columns` and decides, and the backend has the last word when the decision is written.
+:class:`Columns`, and the backend decides again when the result is written.
 
-Everything is written by one method, :meth:`Backend.commit`; the others that write only say what.
-Beside it stand the queue of those who wait and the statistics of providers, which are no part of
-what there is or is held: no search and no claim looks at them, and the feed does not tell them.
+A backend **reads**: columns of trees, pages of lists, and the trees that changed since a cursor. It
+**writes** by one method, :meth:`Backend.commit`. What a write does is not a part of a backend. The
+backend loads the rows that the write is about, with their locks, into
+:class:`~resource_objects.store.rows.Rows` or behind
+:class:`~resource_objects.store.decide.OrderRows`. It runs the rules of
+:mod:`resource_objects.store` on them, and writes the rows that changed (the journal) in the same
+transaction. If a rule raises, the backend rolls back.
+
+The queue of waiting consumers and the statistics of providers are written by methods of their own.
+No search and no claim reads them, and the change feed does not report them.
 
 The laws a backend keeps, under any number of threads and processes and a kill at any instruction:
 
