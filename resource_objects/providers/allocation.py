@@ -1,4 +1,4 @@
-"""Who uses what: allocations, the claim that made them, its consumer; and names that are kept."""
+"""Allocations, claims and consumers; resource classes, traits and aggregates as objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATES = (HELD, CONFIRMED, RELEASED)
 
 @base.register
 class Allocation(base.ResourceObject, frozen=True):
-    """What one consumer uses of one resource at one provider; ``units`` by name, if any.
+    """The amount of one resource class that a consumer uses at one provider, with its units if any.
 
     >>> from resource_objects.resources import IntegerAmount
     >>> print(Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2)))
@@ -37,9 +37,9 @@ class Allocation(base.ResourceObject, frozen=True):
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Return an allocation of plain data, as :func:`to_dicts` gives it.
+        """Return an allocation from plain data, as :func:`to_dicts` returns it.
 
-        :raises InvalidInput: for what is no such thing
+        :raises InvalidInput: for data of another form
         """
         if not isinstance(given, Mapping):
             raise exceptions.InvalidInput("field", "allocation", given, "a mapping")
@@ -53,7 +53,7 @@ class Allocation(base.ResourceObject, frozen=True):
 
 
 def to_dicts(allocations: Iterable[Allocation]) -> list[dict[str, Any]]:
-    """Return allocations as plain data for JSON, one for each class that is counted.
+    """Return allocations as plain data for JSON, one for each counted resource class.
 
     >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
     >>> to_dicts([cpus])
@@ -76,15 +76,15 @@ def to_dicts(allocations: Iterable[Allocation]) -> list[dict[str, Any]]:
 
 @base.register
 class Claim(base.ResourceObject, frozen=True):
-    """Allocations made together for a consumer: what ``ledger.claim`` returns.
+    """Allocations made together for a consumer, as ``ledger.claim`` returns them.
 
-    ``id`` identifies the claim, ``state`` is ``held``, ``confirmed`` or ``released``; ``request``
-    is what it was made for, where a search found it. ``expires_at`` is when whoever cleans up may
-    release it; None: never. ``project``, ``user``, ``consumer_type`` and ``group``, the server
-    group that it is in, are those of the consumer; ``generation`` is the consumer's version, never
-    repeated by a later life of its name.
+    ``id`` identifies the claim, ``state`` is ``held``, ``confirmed`` or ``released``. ``request``
+    is the request of the search that found the candidate, if there was one. ``expires_at`` is the
+    time after which ``release_expired`` releases the claim; None: never. ``project``, ``user``,
+    ``consumer_type`` and ``group`` (the server group) are those of the consumer. ``generation`` is
+    the version of the consumer; a later consumer of the same name never repeats it.
 
-    ``str()`` tells it in one line: ``job-1 holds VCPU=16 of host0, PGPU=1 of host0/gpu0``.
+    ``str()`` returns one line: ``job-1 holds VCPU=16 of host0, PGPU=1 of host0/gpu0``.
     """
 
     # Version 1.0: Initial version
@@ -106,7 +106,7 @@ class Claim(base.ResourceObject, frozen=True):
 
     @property
     def amounts(self) -> Amounts:
-        """All that the claim holds, summed over providers."""
+        """The allocated amounts, summed over providers."""
         return total(self.allocations)
 
     def by_provider(self) -> dict[str, Amounts]:
@@ -114,7 +114,7 @@ class Claim(base.ResourceObject, frozen=True):
         return by_provider(self.allocations)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; of the request, that of its own ``to_dict``."""
+        """Return plain data for JSON, with the ``to_dict`` of the request."""
         return {
             "id": self.id,
             "consumer": self.consumer,
@@ -144,7 +144,7 @@ class Claim(base.ResourceObject, frozen=True):
 
 
 def total(allocations: Iterable[Allocation]) -> Amounts:
-    """Return all that allocations take, summed over providers. Cost: linear."""
+    """Return the amounts of allocations, summed over providers. Cost: linear."""
     found: dict[str, Any] = {}
     for one in allocations:
         before = found.get(one.resource_class)
@@ -160,19 +160,17 @@ def by_provider(allocations: Iterable[Allocation]) -> dict[str, Amounts]:
     return {name: total(ones) for name, ones in taken.items()}
 
 
-# --- consumers, and the names that are kept by themselves -----------------------------------------
-#
-# What else is kept, as values: consumers, resource classes, traits, aggregates.
+# --- consumers, resource classes, traits, aggregates ---
 
 
 @base.register
 class Consumer(base.ResourceObject, frozen=True):
-    """Who uses something: any name, optionally with a project, a user, a type and a server group.
+    """A consumer: any name, optionally with a project, a user, a type and a server group.
 
-    ``claim`` is what it holds, ``generation`` its version, which no later consumer of that name
-    repeats. A consumer that holds nothing is not kept.
+    ``claim`` has its allocations, ``generation`` its version, which no later consumer of that name
+    repeats. A consumer without allocations is not stored.
 
-    ``str()`` tells what it holds: ``job-1 holds VCPU=16 of host0``.
+    ``str()`` returns its allocations: ``job-1 holds VCPU=16 of host0``.
     """
 
     # Version 1.0: Initial version
@@ -189,27 +187,27 @@ class Consumer(base.ResourceObject, frozen=True):
 
     @property
     def state(self) -> str:
-        """State of its claim."""
+        """The state of the claim."""
         return self.claim.state
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
-        """What it holds, one by one."""
+        """The allocations of the claim."""
         return self.claim.allocations
 
     @property
     def request(self) -> Request | None:
-        """The request it was made for, where a search found what it holds."""
+        """The request of the search that found the candidate, if there was one."""
         return self.claim.request
 
     @property
     def created_at(self) -> datetime.datetime:
-        """When its claim was made."""
+        """The time of the claim."""
         return self.claim.created_at
 
     @property
     def expires_at(self) -> datetime.datetime | None:
-        """When whoever cleans up may release it; None: never."""
+        """The time after which ``release_expired`` releases the claim; None: never."""
         return self.claim.expires_at
 
     def __str__(self) -> str:
@@ -218,7 +216,7 @@ class Consumer(base.ResourceObject, frozen=True):
 
 @base.register
 class ResourceClass(base.ResourceObject, frozen=True):
-    """The name of a resource, as a ledger keeps it: a standard one, a plug-in's or a custom one.
+    """A resource class that a ledger stores: a standard one, one of a plug-in, or a custom one.
 
     >>> ResourceClass(name="CUSTOM_FPGA").is_custom
     True
@@ -231,7 +229,7 @@ class ResourceClass(base.ResourceObject, frozen=True):
 
     @property
     def is_custom(self) -> bool:
-        """Whether somebody made it up; the others can be neither renamed nor removed."""
+        """Whether it is custom; other names can be neither renamed nor removed."""
         return self.name.startswith(names.CUSTOM_PREFIX)
 
     def __str__(self) -> str:
@@ -240,7 +238,7 @@ class ResourceClass(base.ResourceObject, frozen=True):
 
 @base.register
 class Trait(base.ResourceObject, frozen=True):
-    """A quality that providers may have, as a ledger keeps it.
+    """A trait of providers that a ledger stores.
 
     >>> Trait(name="HW_CPU_X86_AVX2").is_custom
     False
@@ -253,7 +251,7 @@ class Trait(base.ResourceObject, frozen=True):
 
     @property
     def is_custom(self) -> bool:
-        """Whether somebody made it up; the others can be neither renamed nor removed."""
+        """Whether it is custom; other names can be neither renamed nor removed."""
         return self.name.startswith(names.CUSTOM_PREFIX)
 
     def __str__(self) -> str:
@@ -262,9 +260,9 @@ class Trait(base.ResourceObject, frozen=True):
 
 @base.register
 class Aggregate(base.ResourceObject, frozen=True):
-    """A set of providers, by name. Its ``level`` says what kind of place it is, such as ``rack``.
+    """A named set of providers. Its ``level`` is a topology level, such as ``rack``.
 
-    Which providers are members, the providers say (``ledger.providers(aggregates=[name])``).
+    Its members are listed by ``ledger.providers(aggregates=[name])``.
 
     >>> print(Aggregate(name="r7", level="rack"))
     r7 (rack)

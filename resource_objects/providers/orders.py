@@ -1,9 +1,9 @@
-"""What a write asks of a backend: operations, orders for consumers, changes of names.
+"""Writes: operations, orders for consumers, and changes of names.
 
-An *order* (:class:`ConsumerOrder`) says what one consumer shall hold; a :class:`Write` carries any
-number of them, with changes of definitions and names, and happens whole or not at all.
+An *order* (:class:`ConsumerOrder`) states the allocations of one consumer. A :class:`Write` has
+any number of orders, with changes of definitions and names, and happens completely or not at all.
 
-Everything here is plain, frozen data, checked when it is made.
+All classes are plain, frozen data that is checked when it is made.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.requests import Request
 
-#: (provider's uuid, resource class): where something is counted.
+#: (provider's uuid, resource class): the inventory that an amount is counted in.
 Key: TypeAlias = tuple[str, str]
-#: How much may be used in all of some inventories; of what is absent, whatever there is.
+#: The maximum total usage of inventories. An absent inventory has no maximum.
 Totals: TypeAlias = Mapping[Key, int]
 
-#: Nothing is bounded.
+#: No maximum for any inventory.
 UNLIMITED: Totals = FrozenDict()
 
-#: An operation that was made within this time is certainly known, if it was done.
+#: The outcome of an operation that is younger than this is certainly still recorded.
 FRESH = datetime.timedelta(hours=1)
 
 
-#: A clock that is ahead by more than this makes nothing be kept any longer.
+#: A client's clock that is ahead prolongs the record of an operation by no more than this.
 _AHEAD = datetime.timedelta(days=1)
 
 
 def new_id(milliseconds: int | None = None) -> str:
-    """Return a uuid that says when it was made (version 7: milliseconds, then chance).
+    """Return a uuid with its creation time (version 7: milliseconds, then random bits).
 
     :param milliseconds: since 1970; None: now
     """
@@ -56,37 +56,37 @@ def new_id(milliseconds: int | None = None) -> str:
         | 2 << 62
         | chance & ((1 << 62) - 1)
     )
-    text = f"{number:032x}"  # uuid.UUID takes four times as long to say the same
+    text = f"{number:032x}"  # four times as fast as uuid.UUID
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _made_at(id: str) -> datetime.datetime | None:
-    """Return when the id of an operation was made, None if it does not say."""
+    """Return the creation time of an operation id, None if the id has none."""
     return _at(int(id[:8] + id[9:13], 16)) if id[14] == "7" else None
 
 
 def _at(milliseconds: int) -> datetime.datetime | None:
     try:
         return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
-    except ValueError:  # after the year 9999: no clock said that
+    except ValueError:  # after the year 9999, so from no clock
         return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class Operation:
-    """One write, by an id that makes retries harmless. ``id`` is a uuid in text form.
+    """One write, with an id that makes retries harmless. ``id`` is a uuid in text form.
 
-    One made here says when it was made, so that a repetition is refused, and not done again, once
-    the ledger has forgotten what was done then. ``actor`` says who does it, for the change feed.
+    A new id has its creation time. So a repetition is refused, and not carried out again, once the
+    ledger no longer records the outcome. ``actor`` is reported in the change feed.
     """
 
     id: str
     actor: str | None
-    #: When its id was made, by the clock of who made it; None if the id does not say.
+    #: The creation time of the id, by the client's clock; None if the id has none.
     made_at: datetime.datetime | None = dataclasses.field(init=False, repr=False, compare=False)
 
     def __init__(self, id: str | None = None, actor: str | None = None) -> None:
-        """Make it of an id; None: of one that is made up now."""
+        """Make an operation of an id; None: of a new one."""
         if id is None:
             now = clock.milliseconds()
             id, made = new_id(now), _at(now)
@@ -103,21 +103,21 @@ class Operation:
         object.__setattr__(self, "made_at", made)
 
     def kept_from(self, now: datetime.datetime) -> datetime.datetime:
-        """Return when the time begins for which it is kept: when it was done, or made, if later.
+        """Return the start of the retention: the time of the write, or of the id if that is later.
 
-        The clock of who made its id may be ahead of the ledger's. Were it forgotten by the ledger's
-        time alone, a repetition could look too young to have been forgotten.
+        The clock of the client may be ahead of the ledger's. With a retention by the ledger's clock
+        only, a repetition could look too young to have been removed.
         """
         made = self.made_at
         return now if made is None else min(max(now, made), now + _AHEAD)
 
     def require_known(self, now: datetime.datetime, kept_for: datetime.timedelta) -> None:
-        """Raise if it may have been done and forgotten since: it is not recorded.
+        """Raise if an operation without a recorded outcome may have had one that was removed.
 
-        :param now: the ledger's time; clocks may differ by an hour, so what was made within it is
-            never refused
-        :param kept_for: how long the ledger keeps operations
-        :raises Expired: if it is older than that
+        :param now: the ledger's time. Clocks may differ by an hour, so a younger operation is never
+            refused
+        :param kept_for: for how long the ledger records operations
+        :raises Expired: if the operation is older than that
         """
         made = self.made_at
         if made is not None and made < now - max(kept_for - FRESH, FRESH):
@@ -127,10 +127,10 @@ class Operation:
 
 
 class StoredRequest:
-    """The request that a consumer was made for, as it is stored: an object, or JSON text.
+    """The request of a consumer as it is stored: an object, or JSON text.
 
-    Either is made of the other when it is first asked for, so that a claim neither writes a request
-    that no backend stores nor parses what it has just written.
+    Each form is made of the other one on first use. So a claim neither writes a request that no
+    backend stores nor parses the text that it has just written.
 
     ``shared`` is for a consumer that holds the source of a move: the allocations of pools that the
     moving consumer holds for both, as they were before the move. There may be no request then. The
@@ -202,7 +202,7 @@ _SHARED = "ledger.shared"
 
 @functools.lru_cache(maxsize=256)
 def _text_of(request: Request) -> str:
-    """Return a request as JSON; the same one is often claimed for many consumers."""
+    """Return a request as JSON; many consumers often have the same request."""
     return json.dumps(request.obj_to_primitive(), separators=(",", ":"))
 
 
@@ -237,68 +237,64 @@ class Use:
 
     @property
     def key(self) -> Key:
-        """Where it is counted."""
+        """The inventory that the amount is counted in."""
         return self.provider_uuid, self.resource_class
 
     def beyond(self, other: Use) -> Use:
-        """Return what remains of this without another use of the same inventory.
-
-        Of units by name those remain that the other one does not have.
-        """
+        """Return this use without the amount and the units of another use of the same inventory."""
         units = tuple(unit for unit in self.units if unit not in other.units)
         less = len(self.units) - len(units) if self.units or other.units else other.amount
         return dataclasses.replace(self, amount=self.amount - less, units=units)
 
 
 class Mode(enum.StrEnum):
-    """How the uses of an order become what its consumer holds."""
+    """How the uses of an order change the allocations of its consumer."""
 
-    SET = "set"  #: they are all that it holds then
-    ADD = "add"  #: they are added to what it holds
-    KEEP = "keep"  #: what it holds stays; its claim changes
+    SET = "set"  #: they replace all allocations
+    ADD = "add"  #: they are added to the allocations
+    KEEP = "keep"  #: the allocations stay; the claim changes
 
 
 class Expect(enum.StrEnum):
-    """What must be there of the consumer of an order."""
+    """The required state of the consumer of an order."""
 
-    ABSENT = "absent"  #: it holds nothing yet
-    PRESENT = "present"  #: it holds something
-    ANY = "any"  #: it is made if need be
+    ABSENT = "absent"  #: it has no allocations
+    PRESENT = "present"  #: it has allocations
+    ANY = "any"  #: it is created if it does not exist
 
 
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerOrder:
-    """What one consumer shall hold, and what is said of it.
+    """The allocations that one consumer shall have, and the fields of the consumer.
 
     ================================  =============  ====  =====================================
     made by                           expects        mode  does
     ================================  =============  ====  =====================================
-    :meth:`claim`                     ABSENT         SET   takes, for one that holds nothing yet
-    :meth:`adjust`                    ANY            ADD   changes what it holds, by amounts
-    :meth:`replace`                   ANY            SET   holds this and nothing else
-    :meth:`renew`                     PRESENT        KEEP  gives the claim another expiry, state
-    :meth:`release`                   PRESENT        SET   gives back everything
+    :meth:`claim`                     ABSENT         SET   allocates, for a new consumer
+    :meth:`adjust`                    ANY            ADD   changes the allocations by amounts
+    :meth:`replace`                   ANY            SET   replaces all allocations
+    :meth:`renew`                     PRESENT        KEEP  sets the claim's expiry and state
+    :meth:`release`                   PRESENT        SET   releases all allocations
     ================================  =============  ====  =====================================
 
     ``expect`` may also be the generation that the consumer was read at. ``expires_in`` counts from
-    when the ledger writes it, by the ledger's clock.
+    the write, by the ledger's clock.
 
-    ``uuid`` is the one of a consumer that is made, and of its claim (None: one is made up); of a
-    renewal, the claim meant. What is said of the consumer as None stays as it is kept, but for the
-    ``request`` of one that is set: it was for what is given back. An ``aggregate`` stands for many
-    consumers, of whom nothing more is known: capacity binds it, the unit rules, which are about one
-    consumer, do not. An amount that does not grow is not checked against unit rules.
+    ``uuid`` is that of a new consumer and its claim (None: a new uuid); in a renewal, that of the
+    claim to renew. A field that is None keeps its stored value, except for the ``request`` of an
+    order with mode SET: the stored one was for the released allocations. An ``aggregate`` stands
+    for many unknown consumers: capacity binds it, but unit rules, which bind one consumer, do not.
+    An amount that does not increase is not checked against unit rules.
 
-    One that ``adopts`` says what is in use already, whoever decided it: neither capacity nor unit
-    rules bind that. A unit that is another consumer's stays that consumer's.
+    An order that ``adopts`` records amounts that are already in use: neither capacity nor unit
+    rules bind it. A unit that is allocated to another consumer stays allocated to that consumer.
 
-    One that ``overrides_disabled`` may take of what is out of service; the change feed tells of it.
+    An order that ``overrides_disabled`` may allocate of disabled providers; the change feed
+    reports it. ``group`` is the server group that the consumer is a member of after the write.
 
-    ``group`` is the name of a server group that the consumer is a member of from then on.
-
-    A release that is ``counted`` counts as a write where something is given back (see
-    ``ListedProvider.allocation_writes``); others do not.
+    A release that is ``counted`` counts as a write of the providers where it releases something
+    (see ``ListedProvider.allocation_writes``); other releases do not.
 
     :raises InvalidInput: for two uses of one (provider, class)
     :raises InvalidInput: for a use that is 0, or negative where it is not added, or for none
@@ -335,21 +331,21 @@ class ConsumerOrder:
 
     @classmethod
     def claim(cls, consumer: str, uses: tuple[Use, ...], **said: Any) -> Self:
-        """Return an order to take, for a consumer that holds nothing yet."""
+        """Return an order to allocate, for a consumer without allocations."""
         return cls(consumer, Expect.ABSENT, Mode.SET, uses, **said)
 
     @classmethod
     def adjust(
         cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **said: Any
     ) -> Self:
-        """Return an order to change what a consumer holds; it goes when it is left with nothing."""
+        """Return an order to change allocations; a consumer without any left is removed."""
         return cls(consumer, _expected(generation, Expect.ANY), Mode.ADD, uses, **said)
 
     @classmethod
     def replace(
         cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **said: Any
     ) -> Self:
-        """Return an order to hold this and nothing else; the claim keeps id, state and expiry."""
+        """Return an order to replace allocations; the claim keeps its id, state and expiry."""
         _check_uses(uses, 1)
         return cls(consumer, _expected(generation, Expect.ANY), Mode.SET, uses, **said)
 
@@ -364,7 +360,7 @@ class ConsumerOrder:
         generation: int | None = None,
         expires_in: datetime.timedelta | None = None,
     ) -> Self:
-        """Return an order to give a claim another expiry (neither: it never expires) and state."""
+        """Return an order to set the expiry (neither: none) and the state of a claim."""
         return cls(
             consumer,
             _expected(generation, Expect.PRESENT),
@@ -377,22 +373,22 @@ class ConsumerOrder:
 
     @classmethod
     def release(cls, consumer: str, generation: int | None = None) -> Self:
-        """Return an order to give back everything; the consumer is forgotten."""
+        """Return an order to release all allocations; the consumer is removed."""
         return cls(consumer, _expected(generation, Expect.PRESENT), Mode.SET)
 
     @property
     def generation(self) -> int | None:
-        """The generation that the consumer must be at, None if any will do."""
+        """The required generation of the consumer, None if any is accepted."""
         return None if isinstance(self.expect, Expect) else self.expect
 
     @property
     def is_claim(self) -> bool:
-        """Whether its consumer must hold nothing yet."""
+        """Whether the consumer must have no allocations."""
         return self.expect is Expect.ABSENT
 
     @property
     def is_release(self) -> bool:
-        """Whether it gives back everything."""
+        """Whether the order releases all allocations."""
         return self.mode is Mode.SET and not self.uses
 
 
@@ -443,7 +439,7 @@ def _check_units(units: tuple[str, ...]) -> None:
 
 
 def _check_consumer(order: ConsumerOrder) -> None:
-    """Check what an order says of its consumer and claim: what is kept can be read again."""
+    """Check the fields of a consumer and its claim, so that the stored rows can be read again."""
     names.consumer_name(order.consumer)
     if order.project is not None:
         names.label(order.project, "project of a consumer")
@@ -471,7 +467,7 @@ def _check_consumer(order: ConsumerOrder) -> None:
 
 
 class NameKind(enum.StrEnum):
-    """The names that a ledger keeps by themselves."""
+    """The kinds of names that a ledger stores independently of providers."""
 
     RESOURCE_CLASS = "resource_class"
     TRAIT = "trait"
@@ -479,12 +475,12 @@ class NameKind(enum.StrEnum):
 
 
 class NameAction(enum.StrEnum):
-    """What may be done to a name."""
+    """The changes of a name."""
 
-    ENSURE = "ensure"  #: create it, or leave it as it is
+    ENSURE = "ensure"  #: create the name unless it exists
     RENAME = "rename"
-    DELETE = "delete"  #: only one that nothing uses
-    SET_LEVEL = "set_level"  #: of an aggregate: what kind of place it is, such as ``rack``
+    DELETE = "delete"  #: only an unused name
+    SET_LEVEL = "set_level"  #: the topology level of an aggregate, such as ``rack``
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -503,15 +499,17 @@ class NameChange:
 def class_renames(changes: Iterable[NameChange]) -> tuple[tuple[str, str], ...]:
     """Return the old and the new name of each resource class that is renamed."""
     return tuple(
-        (one.name, one.to)
-        for one in changes
-        if one.kind is NameKind.RESOURCE_CLASS and one.action is NameAction.RENAME and one.to
+        (change.name, change.to)
+        for change in changes
+        if change.kind is NameKind.RESOURCE_CLASS
+        and change.action is NameAction.RENAME
+        and change.to
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupChange:
-    """A change of one server group: made as ``wanted`` says, or found so; None: it is removed."""
+    """A change of one server group: it is created as ``wanted``, or removed for None."""
 
     name: str
     wanted: ServerGroup | None
@@ -520,22 +518,21 @@ class GroupChange:
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
-    """Everything one operation changes: done whole or not at all, in this order.
+    """All changes of one operation, carried out completely or not at all, in this order.
 
     1. ``names`` and server ``groups`` are changed;
     2. providers and inventories of ``definitions`` are created and updated;
-    3. ``orders`` are carried out together: capacity is judged by the net change of all of them;
-    4. inventories and providers of ``definitions`` that go are removed.
+    3. ``orders`` are carried out together: capacity is checked by the net change of all orders;
+    4. inventories and providers of ``definitions`` are removed.
 
-    ``unchanged`` are definitions that the decision was made on, ``(provider's uuid, generation)``;
-    ``reported`` are the uuids of providers whose owner has just said how they are, ``adopted`` of
-    hosts of which all that was in use before the ledger knew them is held now; that is noted once.
-    ``disabling`` puts providers out of service or into it again, before ``orders`` are carried out.
-    These three may be about providers that ``definitions`` make. ``limits`` are totals that hold
-    for this write alone: of an inventory that ``orders`` take more of than they give back, no more
-    may be used afterwards. What is not touched they do not concern.
+    ``unchanged`` are the definitions that the decision depends on, ``(provider's uuid,
+    generation)``. ``reported`` are the uuids of providers whose owner has just reported its state.
+    ``adopted`` are those of hosts whose earlier usage is completely allocated now, which is
+    recorded once. ``disabling`` disables and enables providers before ``orders`` are carried out.
+    These three may name providers that ``definitions`` create. ``limits`` are totals for this write
+    only: they bind an inventory if ``orders`` allocate more of it than they release.
 
-    An operation is known by ``kind`` and ``subject``: a repetition must say the same.
+    An operation is identified by its id with ``kind`` and ``subject``: a repetition has the same.
     """
 
     operation: Operation
@@ -553,9 +550,9 @@ class Write:
 
     @property
     def counted(self) -> frozenset[str]:
-        """The uuids of the providers whose definition it writes by Placement's count."""
+        """The uuids of the providers whose definition is written, as Placement counts writes."""
         updates = () if self.definitions is None else self.definitions.updates
-        return frozenset(one.definition.uuid for one in updates if one.writes)
+        return frozenset(update.definition.uuid for update in updates if update.writes)
 
     def __post_init__(self) -> None:
         consumers = [order.consumer for order in self.orders]
@@ -575,43 +572,43 @@ class Write:
 
 
 def subject_of(consumers: Iterable[str]) -> str:
-    """Return what a write about several consumers is about, in at most 255 characters.
+    """Return the subject of a write for several consumers, in at most 255 characters.
 
     >>> subject_of(["job-1"])
     'job-1'
     >>> subject_of(["job-2", "job-1"]) == subject_of(["job-1", "job-2"])
     True
     """
-    found = sorted(consumers)
-    if len(found) == 1:
-        return found[0]
-    digest = hashlib.sha256("\0".join(found).encode()).hexdigest()
-    return f"{len(found)} consumers {digest[:32]}"
+    ordered = sorted(consumers)
+    if len(ordered) == 1:
+        return ordered[0]
+    digest = hashlib.sha256("\0".join(ordered).encode()).hexdigest()
+    return f"{len(ordered)} consumers {digest[:32]}"
 
 
-# --- what came of it ---
+# --- outcomes ---
 
 
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What changes for one consumer at one place."""
+    """The change of the allocation of one consumer in one inventory."""
 
     consumer: str
     key: Key
     before: int
     after: int
-    taken: tuple[str, ...] = ()  #: units, by name
-    given: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()  #: names of allocated units
+    given: tuple[str, ...] = ()  #: names of released units
 
 
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerRecord:
-    """A consumer as kept, with its claim, which has its uuid: the outcome of every order.
+    """A stored consumer with its claim, which has the same uuid: the outcome of every order.
 
-    ``generation`` is the number of the operation that wrote it last; no later life of a consumer of
-    that name repeats it. ``writes`` counts the writes since the consumer came.
+    ``generation`` is the number of the operation that wrote the consumer last. A later consumer of
+    the same name never repeats it. ``writes`` counts the writes since the consumer was created.
     """
 
     uuid: str
@@ -630,14 +627,15 @@ class ConsumerRecord:
 
     @property
     def uses(self) -> tuple[Use, ...]:
-        """What it holds, with the whole of what a moving consumer holds for it (``shared``)."""
-        own = {one.key: Use(*one.key, one.amount, one.units) for one in self.held}
-        shared = () if self.request is None else self.request.shared
-        return tuple({**own, **{one.key: one for one in shared}}.values())
+        """The allocations, with those that a moving consumer holds for it (``shared``) complete."""
+        uses = {use.key: Use(*use.key, use.amount, use.units) for use in self.held}
+        if self.request is not None:
+            uses |= {use.key: use for use in self.request.shared}
+        return tuple(uses.values())
 
     @property
     def own_request(self) -> StoredRequest | None:
-        """Its request, without what a moving consumer holds for it."""
+        """The request without the allocations that a moving consumer holds for it."""
         if self.request is None or not self.request.shared:
             return self.request
         return None if self.request.request is None else StoredRequest(self.request.request)
@@ -665,7 +663,7 @@ class ConsumerRecord:
         return {"uses": left, "request": stored}
 
     def written(self, generation: int, state: str | None = None) -> ConsumerRecord:
-        """Return the record as a write leaves it, in another state if one is said."""
+        """Return the record with a new generation, and with another state unless that is None."""
         return ConsumerRecord(  # dataclasses.replace takes twice as long, and every write needs it
             self.uuid,
             self.consumer,
@@ -686,7 +684,7 @@ class ConsumerRecord:
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a recorded operation was: its kind, for whom, and the claims that came of it."""
+    """A recorded operation: its kind, its subject and the resulting claims."""
 
     kind: str
     subject: str
@@ -694,11 +692,11 @@ class Outcome:
 
     @property
     def claim(self) -> ConsumerRecord | None:
-        """The claim, where there is just one."""
+        """The claim, if there is exactly one."""
         return self.claims[0] if len(self.claims) == 1 else None
 
     def require(self, operation: str, kind: str, subject: str) -> None:
-        """Raise unless the operation of this id was of that kind, for that subject.
+        """Raise unless the operation had this kind and this subject.
 
         :raises Conflict: if its id was used for something else
         """
