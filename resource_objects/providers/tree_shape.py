@@ -112,6 +112,14 @@ class ResourceParts:
     generations: Mapping[str, int]  #: of the providers, by uuid
     definitions: Sequence[PartDefinition]
     cached: CachedInventory | None = None  #: the inventory that was assembled last
+    #: the rows of the inventories, each with the position of its part
+    _rows: Sequence[tuple[int, int]] = dataclasses.field(init=False)
+    _shared: Sequence[SharedWith] = dataclasses.field(init=False)  #: of all parts, each once
+
+    def __post_init__(self) -> None:
+        definitions = self.definitions
+        self._rows = [(row, n) for n, part in enumerate(definitions) for row, _ in part.records]
+        self._shared = list(dict.fromkeys(other for part in definitions for other in part.shared))
 
     def part(
         self, position: int, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
@@ -148,11 +156,16 @@ class ResourceParts:
     def parts_after(self, cached: CachedInventory, usage: TreeUsage) -> list[KeptPart]:
         """Return the stored forms of all parts: the cached object of each part without a change."""
         before, parts = cached.usage, list(cached.parts)
+        used_before, used = before.used, usage.used  # one pass: most hosts have many parts
+        changed = {position for row, position in self._rows if used_before[row] != used[row]}
+        if before.units != usage.units:
+            changed.update(
+                position
+                for position, part in enumerate(self.parts)
+                if before.units.get(part.number) != usage.units.get(part.number)
+            )
         for position, definition in enumerate(self.definitions):
-            number = self.parts[position].number
-            if before.units.get(number) != usage.units.get(number) or any(
-                before.used[row] != usage.used[row] for row, _ in definition.records
-            ):
+            if position in changed:
                 parts[position] = self.part(position, usage)
             elif definition.shared:
                 remaining = _least(definition.shared, usage)
@@ -162,10 +175,7 @@ class ResourceParts:
 
     def remaining(self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS) -> dict[str, int]:
         """Return the capacity that the inventories shared by the parts have, by class of a part."""
-        shared = dict.fromkeys(
-            other for definition in self.definitions for other in definition.shared
-        )
-        return _least(shared, usage, exclusions.total)
+        return _least(self._shared, usage, exclusions.total)
 
     def assemble(self, parts: Sequence[KeptPart], remaining: Mapping[str, int]) -> Located[Amount]:
         """Return the inventory that consists of parts.
