@@ -294,11 +294,14 @@ def to_definition(
 ) -> ProviderDefinition:
     """Return a provider as records.
 
-    :param uuid_of: the uuid of each provider that its shares name
+    :param uuid_of: the uuid of each provider of the tree, by name; a share of a provider that is
+        not in it keeps the name, and breaks a rule
     """
     records, kinds = to_records(provider.inventories)
     shares = (
-        ShareRecord(share.resource_class, uuid_of[share.of], share.of_class, share.factor)
+        ShareRecord(
+            share.resource_class, uuid_of.get(share.of, share.of), share.of_class, share.factor
+        )
         for share in provider.shares
     )
     return ProviderDefinition(
@@ -365,7 +368,6 @@ def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
 def compare_tree(stored: StoredDefinitions, wanted: Provider) -> DefinitionChanges:
     """Return the changes that turn one stored tree into the wanted one, as :func:`diff`."""
     wanted.check()
-    wanted.check_shares()
     uuid_of = _match(stored, wanted)
     definitions: list[ProviderDefinition] = []
     for provider, parent in wanted.parents():
@@ -378,6 +380,7 @@ def compare_tree(stored: StoredDefinitions, wanted: Provider) -> DefinitionChang
             )
         above = None if parent is None else uuid_of[parent.name]
         definitions.append(to_definition(provider, uuid, above, uuid_of))
+    _check_shares(definitions)
     return changes_between(wanted.name, stored, definitions)
 
 

@@ -24,8 +24,8 @@ from resource_objects.providers.definition import (
     StoredDefinition,
     changes_between,
     diff,
+    share_problem,
 )
-from resource_objects.providers.provider import broken_share
 
 #: Providers that are kept, by name.
 Kept = Mapping[str, StoredDefinition]
@@ -177,21 +177,10 @@ class Pattern:
             left = [one.definition for name, one in kept.items() if name not in said]
             wanted += left
             keeps_shares = keeps_shares or any(one.shares for one in left)
-        if keeps_shares and not _shares_lead_on(wanted):
+        if keeps_shares and share_problem(wanted) is not None:
             return None
         by_uuid = {one.definition.uuid: one for one in kept.values()}
         return changes_between(called[0], by_uuid, wanted)
-
-
-def _shares_lead_on(wanted: Sequence[ProviderDefinition]) -> bool:
-    """Return whether the shares of a tree are as they may be."""
-    there = {(one.uuid, record.resource_class) for one in wanted for record in one.inventories}
-    shares = [
-        ((one.uuid, share.resource_class), (share.of_uuid, share.of_class))
-        for one in wanted
-        for share in one.shares
-    ]
-    return broken_share(shares, dict.fromkeys((one.uuid for one in wanted), 0), there) is None
 
 
 def _new_uuids(count: int) -> list[str]:
