@@ -480,24 +480,23 @@ def _furnish(connection: Connection) -> None:
 
 # --- a write --------------------------------------------------------------------------------------
 #
-# From its first lock to its last row, in one transaction (D8):
+# One transaction, in this order:
 #
-# 1. providers that are defined, must be unchanged, report, or are put out of service or into it
-#    again are locked and looked at;
-# 2. names and server groups are changed (``names``, ``server_groups``) and definitions applied
-#    (``definitions``), for which inventories are locked, those of the orders with them; providers
-#    are put out of service (``disabled``);
-# 3. orders are carried out: what their consumers hold is read (``consumers``), the inventories
-#    concerned are found and locked, by number, in one statement (``places``), then server groups of
-#    which a member goes to another host (``server_groups``), it is decided, the operation is
-#    recorded, which ends here if it was done before (``operations``), ``used`` is changed by the
-#    net amounts, guarded, and consumers, allocations and units are written (``claims``);
-# 4. what definitions remove is removed;
-# 5. the change feed is told (``feed``).
+# 1. Providers with a changed definition, those that must be unchanged, that report, or that are
+#    disabled or enabled are locked and read (``rows``).
+# 2. Names and server groups are changed (``names``, ``server_groups``). The inventories that change
+#    are locked, with those of the orders. Definitions and the service of providers are changed by
+#    the rules of ``store``, and flushed (``rows``).
+# 3. The consumers of the orders are read (``consumers``), their inventories locked (``places``),
+#    and the server groups of members that go to another host. The rules decide (``store.decide``).
+#    The operation is recorded; a repeated one ends here (``operations``). ``used`` is changed by
+#    guarded net amounts, then consumers, allocations and units are written (``claims``).
+# 4. Inventories and providers are removed (``rows``).
+# 5. The change feed is written (``feed``).
 #
-# The number of statements does not grow with the number of rows. The claim of one consumer, which
-# is what is done most, takes seven of them with SQLite. PostgreSQL is waited for twice before the
-# commit: for the statement that finds and locks, and for all changes, which go as a pipeline.
+# The number of statements does not depend on the number of rows. A claim of one consumer, the most
+# frequent write, takes seven with SQLite. On PostgreSQL it waits for two answers before the commit:
+# of the statement that finds and locks, and of the pipeline of all changes.
 
 
 def commit_write(
@@ -542,7 +541,7 @@ def commit_write(
 
 
 def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> None:
-    """Refuse an operation that may have been done and forgotten since.
+    """Raise for an operation that may have been recorded and pruned since.
 
     Cost: nothing for one that was made within the hour.
 

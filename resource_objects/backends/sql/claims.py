@@ -1,8 +1,7 @@
-"""Orders carried out: what consumers then hold is decided and written.
+"""The effects of orders as rows: consumers, allocations and units.
 
-Inventories are found and locked first (``places``), consumers were read (``consumers``); what is
-decided on them is ``decide``'s. Every function takes any number of consumers, with a number of
-statements that does not depend on it.
+Consumers were read (``consumers``) and inventories locked (``places``) before; the rules are in
+``store.decide``. The number of statements of a function does not depend on the number of consumers.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from resource_objects.store.decide import (
     Unit,
 )
 
-# --- what it comes to ---
+# --- the rows that the rules read ---
 
 
 class LockedRows(OrderRows):
@@ -117,10 +116,10 @@ _MAKE_CONSUMERS = Insert(
 
 
 def pass_on(connection: Connection, kept: Iterable[ConsumerRow], number: int, query: SQL) -> None:
-    """Move consumers on from the generations they were found at, which also locks them.
+    """Store consumers at the next generation if they are still as they were read; lock them.
 
-    It is enough to ask for a generation that one of them was found at: a query sees one moment, so
-    none can have come since to where another one was.
+    The generations of all consumers of one query are compared as a set. That is enough: a query
+    reads one moment, so no consumer can have reached a generation that another one had then.
     """
     parts: dict[int, list[ConsumerRow]] = defaultdict(list)
     for one in kept:
@@ -151,10 +150,12 @@ def make_consumers(
         number = numbers[one.consumer] = draw_number()
         created, request = moment(connection, one.created_at), _text(one.request)
         until = None if one.expires_at is None else moment(connection, one.expires_at)
-        said = request, one.project, one.user, one.consumer_type
-        times = created, until, 1
-        row = number, one.uuid, one.consumer, 0, one.state, generation, *said, *times, one.group
-        values.append(row)
+        values.append(
+            (
+                *(number, one.uuid, one.consumer, 0, one.state, generation, request),
+                *(one.project, one.user, one.consumer_type, created, until, 1, one.group),
+            )
+        )
     _MAKE_CONSUMERS.many(connection, values)
     return numbers
 
@@ -166,7 +167,7 @@ def _text(request: StoredRequest | None) -> str | None:
 def change_consumers(
     connection: Connection, changed: Iterable[tuple[ConsumerRow, ConsumerRecord]]
 ) -> None:
-    """Write what is said of consumers where that is something else now."""
+    """Update the changed columns of consumers and of their claims."""
     described: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     for kept, now in changed:
@@ -191,7 +192,7 @@ def change_consumers(
 
 
 def forget_consumers(connection: Connection, gone: Sequence[ConsumerRow], number: int) -> None:
-    """Mark consumers as gone, and delete what they hold."""
+    """Mark consumers as removed, and delete their allocations."""
     for part in chunks(sorted(one.number for one in gone)):
         _EMPTY.run(connection, ids=part)
     pass_on(connection, gone, number, _FORGET)
@@ -204,9 +205,9 @@ def put(
     at: Places,
     number: int,
 ) -> dict[str, int]:
-    """Write what becomes of consumers: first what is given back, then what is taken.
+    """Write consumers with their allocations: first what is released, then what is allocated.
 
-    Returns their numbers, by name.
+    Returns the numbers of the consumers, by name.
     """
     work = Work(at)
     gone: list[ConsumerRow] = []
@@ -239,11 +240,11 @@ def put(
 
 # --- allocations and units ------------------------------------------------------------------------
 #
-# What is given back is written before what is taken, so that consumers may change places and units
-# with each other. The primary key (provider, unit) is what makes it impossible to give a unit out
-# twice (D3): of two writers the second finds a duplicate, and at its next try whoever was faster.
+# Releases are written before allocations, so that consumers can exchange inventories and units.
+# The primary key (provider, unit) guarantees that a unit is allocated once: of two writers the
+# second is refused as a duplicate, and its next try finds the consumer of the unit.
 
-#: (consumer's number, provider's number, class's number): what an allocation is known by
+#: The key of an allocation: the numbers of consumer, provider and class.
 _Row = tuple[int, int, int]
 _KEYS = ("consumer_id", "provider_id", "class_id")
 
@@ -253,18 +254,18 @@ _TAKE_UNITS = Insert(tables.allocation_units, "provider_id", "unit", "consumer_i
 
 
 class Work:
-    """What shall happen to allocations and units, collected, then done with a few statements."""
+    """Changes of allocations and units, collected and then written by a few statements."""
 
     def __init__(self, at: Places) -> None:
         self._at = at
         self._made: list[tuple[int, int, int, int, int]] = []
         self._changed: list[dict[str, int]] = []
         self._dropped: list[dict[str, int]] = []
-        self._emptied: list[dict[str, Any]] = []  # units given back
+        self._emptied: list[dict[str, Any]] = []  # released units
         self._taken: list[tuple[int, str, int, int]] = []
 
     def add(self, settled: ConsumerEffect, kept: ConsumerRow | None, consumer: int) -> None:
-        """Take note of what changes for a consumer that stays or is new."""
+        """Add the changes of a consumer that is stored or new."""
         last = (
             0 if kept is None else max((one.position for one in kept.holdings.values()), default=0)
         )
@@ -278,19 +279,19 @@ class Work:
                 self._dropped.append(dict(zip(_KEYS, row, strict=True)))
             elif change.after != change.before:
                 self._changed.append(dict(zip(_KEYS, row, strict=True), used=change.after))
-            if change.given and change.after:  # those of one that is dropped go with it
+            if change.given and change.after:  # units of a deleted allocation are deleted with it
                 self._emptied += [{"provider_id": row[1], "unit": unit} for unit in change.given]
             if change.taken:
                 self._taken += [(row[1], unit, row[0], row[2]) for unit in change.taken]
 
     def free(self, connection: Connection) -> None:
-        """Write what is given back."""
+        """Write what is released."""
         statements.delete(connection, tables.allocation_units, self._emptied)
         statements.delete(connection, tables.allocations, self._dropped)
         statements.update(connection, tables.allocations, _KEYS, self._changed)
 
     def take(self, connection: Connection) -> None:
-        """Write what is taken."""
+        """Write what is allocated."""
         if self._made:
             _MAKE_ALLOCATIONS.many(connection, self._made)
         if self._taken:

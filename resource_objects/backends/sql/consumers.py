@@ -1,10 +1,10 @@
-"""Consumers as they are kept, with what they hold.
+"""Stored consumers with their allocations.
 
-They are read without a lock. Their generations tell whether that was still true when it is written
-(``claims.pass_on``): every write changes them, and no later life repeats one.
+Consumers are read without a lock. ``claims.pass_on`` writes them only if they are still at the
+generations that were read: every write changes the generation, and a consumer that is created again
+never repeats one.
 
-Every function takes any number of consumers, with a number of statements that does not depend on
-it.
+The number of statements of a function does not depend on the number of consumers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLUMNS = """id, generation, gone, uuid, name, created_at, state, request, proj
 
 _CONSUMERS = SQL(f"SELECT {_COLUMNS} FROM consumers WHERE name IN :names* AND gone = 0")
 BY_ID = SQL(f"SELECT {_COLUMNS} FROM consumers WHERE id IN :ids*")
-# a row for each allocation, and one more for each further unit of it
+# One row for each allocation, and one more for each further unit of it.
 _HOLDS = SQL("""
     SELECT a.consumer_id, a.provider_id, a.class_id, a.used, u.unit, a.position FROM allocations a
     LEFT JOIN allocation_units u ON u.consumer_id = a.consumer_id
@@ -46,7 +46,7 @@ _GENERATIONS = SQL("SELECT name, generation FROM consumers WHERE name IN :names*
 
 
 class Holding(NamedTuple):
-    """One allocation as kept: where it is counted, what it is, and which of its consumer's."""
+    """A stored allocation: its inventory, its amount, and its position among the consumer's."""
 
     at: Found
     held: Use
@@ -55,7 +55,7 @@ class Holding(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerRow:
-    """A consumer as kept, with what it holds; ``part`` tells the query that found it."""
+    """A stored consumer with its allocations; ``part`` numbers the query that read it."""
 
     number: int
     record: ConsumerRecord
@@ -66,7 +66,7 @@ class ConsumerRow:
 def find_consumers(
     connection: Connection, names: Collection[str], at: Places
 ) -> dict[str, ConsumerRow]:
-    """Return those of some consumers that hold something, by name; note in ``at`` where.
+    """Return the stored consumers of some names, and add their inventories to ``at``.
 
     Cost: three queries.
     """
@@ -74,22 +74,22 @@ def find_consumers(
     for part, some in enumerate(chunks(list(names), MOST // 2)):  # pass_on has two such lists
         kept = _CONSUMERS.rows(connection, names=some)
         held_there = holdings(connection, [row[0] for row in kept], at)
-        for number, generation, _, *said in kept:
+        for number, generation, _, *columns in kept:
             held = held_there[number]
-            record = record_of(generation, said, tuple(one.held for one in held.values()))
+            record = record_of(generation, columns, tuple(one.held for one in held.values()))
             found[record.consumer] = ConsumerRow(number, record, held, part)
     return found
 
 
 def held_by(connection: Connection, names: Collection[str]) -> dict[str, ConsumerRecord]:
-    """Return what some consumers hold, by name. Cost: three queries."""
+    """Return the stored consumers of some names. Cost: three queries."""
     return {name: one.record for name, one in find_consumers(connection, names, Places()).items()}
 
 
 def holdings(
     connection: Connection, numbers: Sequence[int], at: Places
 ) -> dict[int, dict[Key, Holding]]:
-    """Return what consumers hold, by their numbers."""
+    """Return the allocations of consumers, by the numbers of these."""
     found: dict[int, dict[Key, Holding]] = defaultdict(dict)
     if not numbers:
         return found
@@ -104,7 +104,7 @@ def holdings(
     places = _places(connection, {row[1:] for row in amounts}, at)
     for row, (amount, position) in amounts.items():
         there = places.get(row[1:])
-        if there is None:  # given back since, and then removed
+        if there is None:  # released since, and then removed
             raise Transient(
                 exceptions.DatabaseError("busy", "inventory", "it was removed in between")
             )
@@ -117,7 +117,7 @@ def holdings(
 def _places(
     connection: Connection, wanted: Collection[tuple[int, int]], at: Places
 ) -> dict[tuple[int, int], Found]:
-    """Return inventories by the numbers of their providers and classes; note them in ``at``."""
+    """Return inventories by the numbers of provider and class, after adding them to ``at``."""
     found: dict[tuple[int, int], Found] = {}
     classes = sorted({class_ for _, class_ in wanted})
     for part in chunks(sorted({provider for provider, _ in wanted})):
@@ -129,8 +129,8 @@ def _places(
     return found
 
 
-def record_of(generation: int, said: Sequence[Any], held: tuple[Use, ...]) -> ConsumerRecord:
-    uuid, name, created_at, state, request, project, user, kind, expires_at, writes, group = said
+def record_of(generation: int, columns: Sequence[Any], held: tuple[Use, ...]) -> ConsumerRecord:
+    uuid, name, created_at, state, request, project, user, kind, expires_at, writes, group = columns
     return ConsumerRecord(
         uuid,
         name,
@@ -149,14 +149,14 @@ def record_of(generation: int, said: Sequence[Any], held: tuple[Use, ...]) -> Co
 
 
 def is_there(connection: Connection, name: str) -> bool:
-    """Return whether a consumer of that name holds something."""
+    """Return True if a consumer of that name is stored."""
     return bool(_GENERATIONS.rows(connection, names=[name]))
 
 
 def are_unchanged(
     connection: Connection, names: Collection[str], kept: Mapping[str, ConsumerRow]
 ) -> bool:
-    """Return whether some consumers are still as they were found, those not found included."""
+    """Return True if consumers are still as they were read, the missing ones included."""
     now: dict[str, int] = {}
     for part in chunks(list(names)):
         now.update(_GENERATIONS.rows(connection, names=part))

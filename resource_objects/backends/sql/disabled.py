@@ -1,17 +1,13 @@
-"""Disabled providers as rows: disabled, enabled, and told why.
+"""Disabled providers as rows, and the reasons that a refusal states.
 
-That a provider is disabled stands in its own row, and until when in the row of each inventory that
-is out of service with it: its own, and those of all below it. A claim locks these rows and reads
-them locked, so it sees what was committed before; who disables waits for the claims that have
-locked them. So no claim commits after a disable that it has not seen, and none takes a statement
-more for it.
+The row of a provider states why and until when it is disabled itself. The row of each inventory
+states until when it is disabled with its provider or with a provider above it. A claim locks these
+rows and reads them locked, and a disable waits for the claims that have locked them. So no claim
+commits after a disable that it has not seen, and a claim needs no further statement. ``rows``
+writes both.
 
-Each inventory says how many units of its provider were removed from the host while they were
-allocated (``removed_units``). So only a claim that finds some there reads which they are.
-
-Locks: the provider and the root of its tree, by number, as definitions do and beside what they
-lock; then inventories, by number. Whoever gives a tree other providers or inventories has locked
-its root too, and passes on what holds above them (:func:`inherit`).
+Each inventory states how many units of its provider were removed from the host while they were
+allocated (``removed_units``). So only a claim that finds some reads which they are.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from resource_objects.providers.removed_units import removed_of
 
 _providers = tables.resource_providers.c
 
-#: what a provider's row says of it
+#: The columns of a provider that state why it is disabled.
 FACTS = (
     *(_providers.disabled_reason, _providers.disabled_by),
     *(_providers.disabled_since, _providers.disabled_until),
@@ -52,14 +48,14 @@ _KINDS_OF = SQL("""
 
 
 def in_force(facts: Sequence[Any], now: datetime.datetime | None) -> Disabled | None:
-    """Return what the columns :data:`FACTS` of a row say, None if nothing or if it is over.
+    """Return the reason that the columns :data:`FACTS` of a row state, None if it is over.
 
-    :param now: the time of the database; only needed where it ends
+    :param now: the time of the database; only needed where the reason has an end
     """
-    kept = from_columns(facts)
-    if kept is None or (now is not None and kept.ends_at <= now):
+    reason = from_columns(facts)
+    if reason is None or (now is not None and reason.ends_at <= now):
         return None
-    return kept
+    return reason
 
 
 def from_columns(facts: Sequence[Any]) -> Disabled | None:
@@ -118,7 +114,7 @@ def _values(connection: Connection, reason: Disabled) -> dict[str, Any]:
 def out_of_service(
     connection: Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> dict[str, Disabled]:
-    """Return what is disabled at some providers or above them, by name: asked to refuse."""
+    """Return why providers, or providers above them, are disabled, by name. Only a refusal asks."""
     located: dict[int, int] = {}
     for part in chunks(sorted(set(uuids))):
         located.update((number, root) for root, number in _ROOTS.rows(connection, uuids=part))
@@ -127,13 +123,13 @@ def out_of_service(
         for part in chunks(sorted(set(located.values())))
         for row in _OF_TREES.rows(connection, roots=part)
     }
-    found: dict[str, Disabled] = {}
+    reasons: dict[str, Disabled] = {}
     for number in located:
         at: int | None = number
         while at is not None:
             _, parent, name, *facts = rows[at]
-            said = in_force(facts, now)
-            if said is not None:
-                found[tables.called(name)] = said
+            reason = in_force(facts, now)
+            if reason is not None:
+                reasons[tables.called(name)] = reason
             at = parent
-    return found
+    return reasons

@@ -1,11 +1,11 @@
-"""Operations: what was done, and what came of it.
+"""Recorded operations and their outcomes.
 
-What makes a retry harmless: every write is recorded under its operation's id, in the transaction
-of the change itself, so that both are there or none is. Two writers of one operation meet at its
-unique id: the second waits, fails, and is given the outcome of the first.
+Every write records its operation under the operation's id, in its own transaction: both are stored
+or neither is. So a write can be repeated. Of two writers of one operation the second waits at the
+unique id, fails, and returns the outcome of the first.
 
-An outcome is not kept: it is what the consumers hold, as long as nobody else has written them,
-and else what the rows of the feed say.
+An outcome is not stored. It is the present state of the consumers, unless another operation has
+written them since; then it is computed from the rows of the change feed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from resource_objects.providers.orders import ConsumerRecord, Mode, Outcome, Use
 
 
 class DoneBefore(exceptions.LedgerError):
-    """The operation is recorded already: nothing was done now."""
+    """The operation is recorded already: this write has changed nothing."""
 
     def __init__(self, operation: str) -> None:
         super().__init__("recorded operation", operation)
@@ -45,21 +45,21 @@ _TOLD_OF = SQL("""
 def record_operation(
     connection: Connection, write: Write, number: int, now: datetime.datetime
 ) -> None:
-    """Record an operation as done, by its number."""
+    """Record an operation by its number."""
     doing = write.operation
     values = (number, doing.id, write.kind, write.subject, doing.actor, moment(connection, now))
     _RECORD.many(connection, [values])
 
 
 def find_outcome(connection: Connection, operation: str) -> Outcome | None:
-    """Return what a recorded operation did. Cost: one query, four more for its consumers."""
+    """Return the outcome of a recorded operation. Cost: one query, four more for its consumers."""
     for number, kind, subject in _FIND_OPERATION.rows(connection, wanted=operation):
         return Outcome(kind, subject, tuple(_outcomes(connection, number)))
     return None
 
 
 def _outcomes(connection: Connection, operation: int) -> Iterable[ConsumerRecord]:
-    """Yield what became of each consumer of an operation, in the order of its orders."""
+    """Yield the record of each consumer of an operation, in the order of its orders."""
     told: dict[int, list[Sequence[Any]]] = {}
     for row in _TOLD_OF.rows(connection, operation=operation):
         told.setdefault(row[2], []).append(row)
@@ -69,13 +69,13 @@ def _outcomes(connection: Connection, operation: int) -> Iterable[ConsumerRecord
         row[0]: row for ids in chunks(sorted(told)) for row in BY_ID.rows(connection, ids=ids)
     }
     at = Places()
-    as_kept = [n for n, row in described.items() if row[1] == operation and not row[2]]
-    held_now = holdings(connection, as_kept, at)
+    unchanged = [n for n, row in described.items() if row[1] == operation and not row[2]]
+    held_now = holdings(connection, unchanged, at)
     uuids = {row[3] for rows in told.values() for row in rows if row[3] is not None}
     names = names_of(connection, uuids)
     for number, rows in told.items():
         _, _, gone, *said = described[number]
-        if number in held_now or number in as_kept:
+        if number in held_now or number in unchanged:
             held = tuple(one.held for one in held_now[number].values())
         else:
             held = _held_as_told(rows, names, gone=gone == operation)
@@ -88,9 +88,9 @@ def _outcomes(connection: Connection, operation: int) -> Iterable[ConsumerRecord
 def _held_as_told(
     rows: Iterable[Sequence[Any]], names: Mapping[str, str], *, gone: bool
 ) -> tuple[Use, ...]:
-    """Return what a consumer held after an operation, of one that others have written since.
+    """Return the allocations after an operation of a consumer that was written since.
 
-    It is what the operation took; of one that gave back everything, what it gave back.
+    They are those that the operation allocated; if it released the consumer, those it released.
     """
     held: list[Use] = []
     for _, what, _, uuid, kind, before, after, taken, given in rows:
@@ -107,7 +107,7 @@ _NAMES_OF = SQL("SELECT uuid, name FROM resource_providers WHERE uuid IN :uuids*
 
 
 def names_of(connection: Connection, uuids: Collection[str]) -> dict[str, str]:
-    """Return the names of providers that are there."""
+    """Return the names of stored providers."""
     found: dict[str, str] = {}
     for part in chunks(sorted(uuids)):
         found.update(_NAMES_OF.rows(connection, uuids=part))

@@ -1,9 +1,9 @@
-"""Inventories found and locked, the change of what is used of them, and who stands in the way.
+"""Inventories that orders concern: read, locked and updated; and their consumers, for refusals.
 
-The order of locks is the same for everybody (D8): inventory rows by number, in one statement,
-before anything else is written; a write that brings definitions too locks those of its orders
-together with theirs (``definitions``). Two changes then do not wait for each other in a circle, and
-what was read under the lock is still true when it is written.
+All writes lock in the same order: inventory rows by number, in one statement, before anything is
+written. A write with definitions locks the inventories of its orders together with theirs
+(``rows``). So two writes do not deadlock, and a row that was read under its lock is still true when
+it is written.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SHARES = SQL(f"""
     JOIN resource_providers p ON p.id = i.provider_id
     JOIN resource_classes c ON c.id = i.class_id
     WHERE s.provider_id IN :providers* AND s.class_id IN :classes* ORDER BY i.id""")
-# by primary key, so that InnoDB, which locks rows as it meets them, meets them in this order
+# by primary key: InnoDB locks rows in the order in which it reads them
 _LOCK = SQL(f"""
     SELECT i.id, i.shares, i.disabled_until, i.removed_units, {_FIGURES} FROM inventories i
     WHERE i.id IN :ids* ORDER BY i.id FOR UPDATE""")
@@ -103,7 +103,7 @@ class Found:
 
 
 class Places:
-    """What was found: inventories by key, names and roots of providers by uuid.
+    """Inventories by key, and the names and roots of providers by uuid.
 
     ``now`` is the time of the database, once it was read with them.
     """
@@ -117,7 +117,7 @@ class Places:
         self.now: datetime.datetime | None = None
 
     def add(self, row: Sequence[Any]) -> Found | None:
-        """Note the provider of a row of :data:`COLUMNS`; return its inventory, if there is one."""
+        """Add the provider of a row of :data:`COLUMNS`; return its inventory, or None."""
         provider_id, uuid, name, root, resource_class, number, class_id, shares, *more = row
         name = self.names[uuid] = tables.called(name)
         self.roots[uuid] = root
@@ -137,7 +137,7 @@ class Places:
 
 
 def find_places(connection: Connection, at: Places, keys: Collection[Key]) -> None:
-    """Add to ``at`` what there is at ``keys``, with all that it shares; lock it.
+    """Lock the inventories of ``keys`` and those that they share, and add them to ``at``.
 
     Cost: a statement to find and, on MariaDB, one to lock; one or two more where there are shares.
     """
@@ -145,7 +145,7 @@ def find_places(connection: Connection, at: Places, keys: Collection[Key]) -> No
         _take(connection, at, keys)
         return
     sharers = _look(connection, at, keys)
-    if at.by_key and connection.dialect.name != "sqlite":  # whose one writer has the only lock
+    if at.by_key and connection.dialect.name != "sqlite":  # which locks the file
         _lock(connection, at.by_key.values())
         if sharers:
             _check_shares(connection, sharers)
@@ -162,8 +162,8 @@ def numbers_of_places(connection: Connection, keys: Collection[Key]) -> set[int]
 
 
 def _take(connection: Connection, at: Places, keys: Collection[Key]) -> None:
-    """Find and lock in one statement, what is shared included; see PostgreSQL's ``_take_query``."""
-    at.by_key.clear()  # what was read with consumers was not locked
+    """Read and lock inventories and those that they share in one statement of PostgreSQL."""
+    at.by_key.clear()  # those read with consumers were not locked
     wanted = list(keys)
     locked: dict[int, Found] = {}
     for part in chunks(wanted, MOST // 2):
@@ -193,7 +193,7 @@ def _take(connection: Connection, at: Places, keys: Collection[Key]) -> None:
 
 
 def _look(connection: Connection, at: Places, keys: Collection[Key]) -> list[Found]:
-    """Add to ``at`` what is missing in it, with what is shared; return all that shares."""
+    """Add the missing inventories and those that they share to ``at``; return the sharers."""
     missing: set[Key] = set()
     uuids: dict[str, None] = {}
     names: dict[str, None] = {}
@@ -214,7 +214,7 @@ def _look(connection: Connection, at: Places, keys: Collection[Key]) -> list[Fou
 
 
 def _add_shares(connection: Connection, at: Places, sharers: Iterable[Found]) -> None:
-    """Add what is used too where something is taken of some inventories."""
+    """Add the inventories that others share to ``at``."""
     shares: dict[Key, list[tuple[Key, int]]] = {}
     for sharer, factor, row in _shares_of(connection, sharers):
         target = at.add(row)
@@ -242,7 +242,7 @@ def _shares_of(
 
 
 def _lock(connection: Connection, found: Iterable[Found]) -> None:
-    """Lock what was found and read its figures again, which may have changed meanwhile."""
+    """Lock inventories and read their figures again: they may have changed since."""
     by_number = {place.inventory_id: place for place in found}
     for number, shares, disabled, units, *figures in lock_places(connection, by_number):
         place = by_number[number]
@@ -256,7 +256,7 @@ def _lock(connection: Connection, found: Iterable[Found]) -> None:
 
 
 def _check_shares(connection: Connection, sharers: Iterable[Found]) -> None:
-    """Look at shares again, now that who would change them waits for our locks."""
+    """Compare the shares with those read before the lock, under which they cannot change."""
     seen: dict[Key, list[tuple[Key, int]]] = {place.key: [] for place in sharers}
     for sharer, factor, row in _shares_of(connection, sharers):
         target = Places().add(row)
@@ -270,11 +270,9 @@ def _check_shares(connection: Connection, sharers: Iterable[Found]) -> None:
 
 
 def lock_places(connection: Connection, numbers: Collection[int]) -> list[Sequence[Any]]:
-    """Lock inventories by number; return ``(number, how many shares, until when it is out of
-    service, how many units may be so alone, *figures)`` of each.
+    """Lock inventories by number; return the columns of ``_LOCK`` of each.
 
-    The last of the figures is what is used. With SQLite it does and returns nothing: a writing
-    transaction is alone there.
+    SQLite locks the file for a write: there nothing is done, and no row is returned.
     """
     if connection.dialect.name == "sqlite":
         return []
@@ -296,9 +294,9 @@ def change_used(
 ) -> None:
     """Add the net change to ``used`` of each inventory, by number, and count the write.
 
-    Its guard repeats the rules that no mistake above may break: never below zero, and never up
-    beyond the capacity, nor beyond the limit that came with the write. The second does not bind a
-    write that ``adopts``.
+    The guard of the statement repeats the rules that no defect elsewhere may break: the usage is
+    never below zero, and never rises above the capacity or the limit of the write. A write that
+    ``adopts`` may exceed the capacity.
 
     :param counted: the inventories at which the write is counted
     :param bounds: limits by number, of some of the inventories
@@ -320,11 +318,9 @@ def _refused(written: int, changed: int) -> Transient:
     return Transient(exceptions.DatabaseError("busy", "used", refused))
 
 
-# --- who is in the way ----------------------------------------------------------------------------
-#
-# Asked for only to say why something is refused.
+# --- consumers of inventories and units, read only for a refusal ----------------------------------
 
-#: inventories that one query asks the holders of
+#: The most inventories of one query for consumers.
 _MOST_PLACES = 64
 
 
@@ -363,7 +359,7 @@ def _of_each(query: str, count: int) -> SQL:
 def holders(
     connection: Connection, at: Places, full: Collection[Key]
 ) -> dict[Key, list[tuple[str, int]]]:
-    """Return who draws most on some inventories, in the transaction that refuses."""
+    """Return the largest consumers of some inventories, also those through shares."""
     keys = {(at.by_key[key].provider_id, at.by_key[key].class_id): key for key in full}
     shared: set[tuple[int, int]] = set()
     classes = list({class_ for _, class_ in keys})
@@ -388,7 +384,7 @@ def holders(
 
 
 def takers(connection: Connection, wanted: Collection[Unit]) -> dict[Unit, str]:
-    """Return which of some units are taken, and by which consumer."""
+    """Return the consumers of those units that are allocated."""
     found: dict[Unit, str] = {}
     for part in chunks(sorted(wanted), MOST // 2):
         uuids, names = list({uuid for uuid, _ in part}), list({name for _, name in part})
