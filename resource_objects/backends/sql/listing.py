@@ -60,6 +60,9 @@ _AGGREGATES = SQL("""
 _KINDS = SQL("SELECT provider_id, name, classes, body FROM structures WHERE provider_id IN :ids*")
 
 
+_LISTED = [column for column in _providers if column.name not in ("created_at", "updated_at")]
+
+
 def list_providers(
     connection: Connection, catalogue: Catalogue, wanted: ProviderFilter, limit: int, after: int
 ) -> tuple[ListedProvider, ...]:
@@ -71,7 +74,7 @@ def list_providers(
     if is_empty(wanted):
         return ()
     query = (
-        sa.select(tables.resource_providers)
+        sa.select(*_LISTED)
         .where(_providers.id > after, *of_providers(wanted, now_for(connection, wanted)))
         .order_by(_providers.id)
         .limit(_literal(limit))
