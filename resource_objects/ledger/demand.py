@@ -273,7 +273,7 @@ def _demand(
     located = tuple(
         LocatedDemand(uuids[part.provider], part.resource_class, part.amount) for part in placed
     )
-    keys = [(one.host, one.resource_class) for one in located]
+    keys = [(demand.host, demand.resource_class) for demand in located]
     if len(set(keys)) != len(keys):  # by name and by uuid
         raise exceptions.InvalidInput("repetition", method, keys, "each provider once")
     return Demand(tuple(uses), _request(placed, counted), located=located)

@@ -31,16 +31,16 @@ class ExpiredClaims:
         reasons: Iterable[Reason] | None = None,
     ) -> Iterator[Claim]:
         last = None if after is None else names.consumer_name(after)
-        wanted, most = self._filter(now), any_limit(limit)
+        expired, most = self._filter(now), any_limit(limit)
         if reasons is None:
-            pages = self._store.consumers(wanted, most, last)
+            pages = self._store.consumers(expired, most, last)
             return (claim_of(record) for records in pages for record in records)
         checked = list(reasons) if isinstance(reasons, Iterable) else [reasons]
         if not all(isinstance(reason, Reason) for reason in checked):
             raise exceptions.InvalidInput("field", "reasons", reasons, "the reasons of a refusal")
         can_expire = Capability.EXPIRY not in self._store.backend.unsupported
-        consumers = self._consumers_of(checked, wanted) if can_expire else set()
-        pages = self._store.consumers(wanted, None, last) if consumers else iter(())
+        consumers = self._consumers_of(checked, expired) if can_expire else set()
+        pages = self._store.consumers(expired, None, last) if consumers else iter(())
         records = (record for page in pages for record in page if record.consumer in consumers)
         return map(claim_of, itertools.islice(records, most))
 
@@ -51,12 +51,12 @@ class ExpiredClaims:
         tree: str | None = None,
         excluding: str | None = None,
     ) -> tuple[Claim, ...]:
-        own = None if excluding is None else names.consumer_name(excluding)
+        excluded = None if excluding is None else names.consumer_name(excluding)
         released: list[Claim] = []
         pages = self._store.consumers(self._filter(now, tree), any_limit(limit))
         try:
             for records in pages:
-                released += map(written_claim_of, self._release(records, own))
+                released += map(written_claim_of, self._release(records, excluded))
         except exceptions.ResourceObjectsError:
             if not released:
                 raise

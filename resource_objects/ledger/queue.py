@@ -168,10 +168,10 @@ class Queue:
         if Capability.EXPIRY in self._store.backend.unsupported:
             return False
         trees = {awaited.root_uuid for awaited in awaits}
-        found = False
+        is_released = False
         for tree in [None] if None in trees else trees:
-            found |= bool(self._expired.release(None, None, tree, excluding))
-        return found
+            is_released |= bool(self._expired.release(None, None, tree, excluding))
+        return is_released
 
     def _wait(
         self,
@@ -191,7 +191,7 @@ class Queue:
         waiter, renewed = backend.wait(order), retries.clock()
         order = dataclasses.replace(order, renews=True)
         cursor: Cursor | None = None
-        tried = renewed
+        attempted = renewed
         for turn in itertools.count():
             if retries.clock() - renewed >= renewing:
                 waiter, renewed = backend.wait(order), retries.clock()
@@ -204,8 +204,8 @@ class Queue:
                 waiter, renewed = backend.wait(order), retries.clock()
             elif not ahead:
                 latest = backend.cursor()
-                if latest != cursor or retries.clock() - tried >= _RETRY_AFTER:
-                    cursor, tried = latest, retries.clock()
+                if latest != cursor or retries.clock() - attempted >= _RETRY_AFTER:
+                    cursor, attempted = latest, retries.clock()
                     try:
                         return attempt()
                     except exceptions.CapacityException as error:
@@ -292,20 +292,20 @@ class Queue:
         :raises NotFound: if the provider does not exist
         """
         key = names.provider_key(at)
-        wanted = ProviderFilter(trees=frozenset([key]), roots_only=True)
-        for one in self._store.backend.list_providers(wanted, 1):
-            return one.uuid
+        matching = ProviderFilter(trees=frozenset([key]), roots_only=True)
+        for provider in self._store.backend.list_providers(matching, 1):
+            return provider.uuid
         raise exceptions.NotFound("provider", at)
 
     def _roots(self, uuids: set[str]) -> dict[str, str]:
-        wanted = ProviderFilter(uuids=frozenset(uuids))
+        matching = ProviderFilter(uuids=frozenset(uuids))
         listed = self._store.backend.list_providers
         pages = pages_of(
-            lambda count, last: listed(wanted, count, last or 0),
-            lambda one: one.number,
+            lambda count, last: listed(matching, count, last or 0),
+            lambda provider: provider.number,
             self._store.page,
         )
-        return {one.uuid: one.root_uuid for page in pages for one in page}
+        return {provider.uuid: provider.root_uuid for page in pages for provider in page}
 
 
 class _Satisfiability:
