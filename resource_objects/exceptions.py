@@ -266,8 +266,10 @@ class CapacityException(ResourceObjectsError):
     resource_objects.exceptions.CapacityException: VCPU asked 8, free 3 of 16
     """
 
-    def __init__(self, reasons: Iterable[Reason]) -> None:
+    def __init__(self, reasons: Iterable[Reason], *, is_disabled: bool = False) -> None:
+        """:param is_disabled: True if disabled providers or units refuse it, whatever else is"""
         self._reasons: tuple[Reason, ...] = tuple(reasons)
+        self._is_disabled = is_disabled
         super().__init__(self._reasons)
 
     @property
@@ -279,7 +281,9 @@ class CapacityException(ResourceObjectsError):
     def code(self) -> str:
         """The code that follows from the reasons; of a derived type, its name."""
         name = type(self).__name__
-        return _refusal_code(self.reasons) if name == "CapacityException" else name
+        if name != "CapacityException":
+            return name
+        return "ProviderDisabled" if self._is_disabled else _refusal_code(self.reasons)
 
     def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
         """Return the first reasons, and the number of further ones."""

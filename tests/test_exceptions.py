@@ -190,6 +190,12 @@ def test_the_code_of_a_refusal_follows_from_its_reasons(rules: list[Rule], code:
     assert [reason.rule for reason in refusal.reasons] == rules
 
 
+def test_a_refusal_of_what_is_disabled_says_so_whatever_else_is_lacking() -> None:
+    refusal = CapacityException([REASON], is_disabled=True)
+    for error in (refusal, pickle.loads(pickle.dumps(refusal))):
+        assert error.code == "ProviderDisabled" and error.reasons == (REASON,)
+
+
 @pytest.mark.parametrize("rule", Rule)
 def test_every_rule_has_words_with_its_figures(rule: Rule) -> None:
     asked = -7 if rule is Rule.USED_BELOW_ZERO else 7

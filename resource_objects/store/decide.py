@@ -250,7 +250,8 @@ def decide(
         reasons += _group_violations(groups, pending, rows)
     if reasons or maintenance.providers or maintenance.units:
         reasons += _maintenance_reasons(maintenance, reasons, rows, now)
-        raise CapacityException(reasons)
+        is_disabled = bool(maintenance.providers or maintenance.units)
+        raise CapacityException(reasons, is_disabled=is_disabled)
     for entry in pending:
         for key in entry.stated:
             for written in (key, *(target for target, _ in _shares(key, rows))):
