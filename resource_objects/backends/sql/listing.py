@@ -106,7 +106,10 @@ def _listed(
     for row in rows:
         parent, parent_uuid = (None, None) if row.parent_id is None else keys[row.parent_id]
         root, root_uuid = keys[row.root_id]
-        counted = inventories.get(row.id, ())
+        records, written = [], row.allocation_writes
+        for _, class_id, writes, *figures in inventories.get(row.id, ()):
+            records.append(InventoryRecord(classes[class_id], *figures))
+            written += writes
         reason = row.disabled_reason, row.disabled_by, row.disabled_since, row.disabled_until
         listed = ListedProvider(
             number=row.id,
@@ -117,15 +120,13 @@ def _listed(
             parent_uuid=parent_uuid,
             root=root,
             root_uuid=root_uuid,
-            records=tuple(
-                InventoryRecord(classes[class_id], *figures) for _, class_id, _, *figures in counted
-            ),
+            records=tuple(records),
             traits=frozenset(trait_names[trait] for (trait,) in traits.get(row.id, ())),
             aggregates=frozenset(aggregate_names[a] for (a,) in aggregates.get(row.id, ())),
             kinds=tuple(names.kind_record(*kind) for kind in kinds.get(row.id, ())),
             reported_at=_time(row.reported_at),
             adopted_at=_time(row.adopted_at),
-            allocation_writes=row.allocation_writes + sum(writes for _, _, writes, *_ in counted),
+            allocation_writes=written,
             definition_writes=row.definition_writes,
             disabled=disabled.in_force(reason, now),
         )
@@ -136,8 +137,8 @@ def _listed(
 def _by_provider(rows: Rows) -> dict[int, list[Sequence[Any]]]:
     """Return the other columns of rows by their first, the number of the provider."""
     found: dict[int, list[Sequence[Any]]] = defaultdict(list)
-    for number, *columns in sorted(rows):
-        found[number].append(columns)
+    for row in sorted(rows):
+        found[row[0]].append(row[1:])
     return found
 
 
