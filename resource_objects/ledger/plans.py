@@ -11,7 +11,7 @@ from resource_objects.ledger.context import Store, claim_of
 from resource_objects.ledger.definitions import FASTER, Definitions, check_roots
 from resource_objects.providers import Claim, Provider
 from resource_objects.providers.arguments import ago
-from resource_objects.providers.audit import Audit, audit, spread
+from resource_objects.providers.audit import Audit, audit, consumers_of_several_trees
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.compile import compile_reshape, concerned
@@ -109,7 +109,7 @@ class Plans:
         pages = self._store.consumers(over, page=MOST_ROWS)
         claims = [record for records in pages for record in records]
         columns = self._store.backend.read()
-        consumers = spread(columns)
+        consumers = consumers_of_several_trees(columns)
         claims += self._store.backend.held_by(consumers).values() if consumers else ()
         return audit(columns, claims, now=at, older_than=older_than)
 

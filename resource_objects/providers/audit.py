@@ -1,8 +1,8 @@
-"""The audit: what in a ledger is not as it should be, as data. Pure, and apart from who writes.
+"""The audit: findings about the rows of a ledger, recomputed from the rows alone. Pure.
 
-It recomputes from rows what other code keeps up to date, so it does not believe what it checks.
-Some findings are no faults but open ends that somebody should close: an expired claim, a pool whose
-owner is silent, what is held of a pool through a link that is gone.
+The audit derives from allocations and descriptions what a write maintains, so it finds damage that
+the write itself would not notice. Some findings are no damage but open tasks of the operator: an
+expired claim, a pool without recent reports, an allocation from a pool that is not linked any more.
 """
 
 from __future__ import annotations
@@ -10,26 +10,32 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
 from resource_objects.providers.arguments import ago
-from resource_objects.providers.columns import Columns
-from resource_objects.providers.orders import ConsumerRecord, Key
+from resource_objects.providers.columns import Columns, TreeIndex
+from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.pools import SHARES
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
-from resource_objects.resources.records import InventoryRecord, KeptPart
+from resource_objects.resources.records import InventoryRecord, KeptPart, KindRecord
 
 __all__ = [
     "Audit",
     "Finding",
     "FindingKind",
     "audit",
-    "spread",
+    "consumers_of_several_trees",
 ]
+
+_T = TypeVar("_T")
+
+#: (number of the provider, resource class): an inventory.
+_Key: TypeAlias = tuple[int, str]
 
 
 def audit(
@@ -39,185 +45,74 @@ def audit(
     now: datetime.datetime | None = None,
     older_than: datetime.timedelta | None = None,
 ) -> Audit:
-    """Return what is not as it should be. Cost: linear in the rows, and gathering what is in parts.
+    """Return the findings about all rows of a ledger, by kind.
+
+    Cost: linear in the rows, plus building each placed resource (NUMA topology, devices).
 
     >>> print(audit(Columns()))
     nothing found
 
-    :param columns: everything that is kept, with allocations
-    :param claims: those of :func:`spread` consumers and those to look at for expiry; of any
-    :param now: the moment to judge by; None: this one, by the clock of this machine
-    :param older_than: how long the owner of a pool may be silent; None: for ever
+    :param columns: all trees, with allocations
+    :param claims: the claims of :func:`consumers_of_several_trees`, and those that may have expired
+    :param now: the time to compare with; None: the clock of this machine
+    :param older_than: the age at which the last report of a pool is a finding; None: never
     """
-    rows, moment = RowsByProvider(columns), now or clock.now()
-    kept = {claim.consumer: claim for claim in claims}
-    searched = {name for name, claim in kept.items() if claim.request is not None}
-    found = [
-        *_orphaned(rows),
-        *_use(rows),
-        *_units(rows),
-        *in_parts(rows),
+    rows, at = _Rows(columns), now or clock.now()
+    records = {claim.consumer: claim for claim in claims}
+    searched = {name for name, claim in records.items() if claim.request is not None}
+    findings = [
+        *rows.orphans,
+        *_usage(rows),
+        *_allocated_units(rows),
+        *_placed_resources(rows),
         *_unshared(rows, searched),
         *_counted_twice(rows),
-        *_expired(kept.values(), moment),
-        *(() if older_than is None else _stale(rows, ago("older_than", older_than, moment))),
+        *_expired(records.values(), at),
+        *(() if older_than is None else _stale_pools(rows, ago("older_than", older_than, at))),
     ]
     order = list(FindingKind)
-    return Audit(tuple(sorted(found, key=lambda finding: order.index(finding.kind))))
+    return Audit(tuple(sorted(findings, key=lambda finding: order.index(finding.kind))))
 
 
-def spread(columns: Columns) -> tuple[str, ...]:
-    """Return who holds something in several trees: where a search found it, of a pool."""
-    by_consumer = RowsByProvider(columns).by_consumer()
+def consumers_of_several_trees(columns: Columns) -> tuple[str, ...]:
+    """Return the consumers with allocations in several trees, sorted.
+
+    The audit needs their claims: an allocation outside the host is from a pool if a search chose
+    it.
+    """
+    by_consumer = _Rows(columns).by_consumer()
     return tuple(consumer for consumer, by_tree in by_consumer.items() if len(by_tree) > 1)
 
 
-def _use(rows: RowsByProvider) -> Iterator[Finding]:
-    expected: dict[Key, int] = defaultdict(int)
-    for one in rows.allocations:
-        expected[one.key] += one.amount
-        for target, factor in rows.shares.get(one.key, ()):
-            expected[target] += one.amount * factor
-    for key, record in rows.inventories.items():
-        where = rows.name(key[0])
-        if record.used != expected[key]:
-            yield Finding(
-                FindingKind.WRONG_USED,
-                where,
-                key[1],
-                found=record.used,
-                expected=expected[key],
-            )
-        if record.used > record.capacity:
-            yield Finding(
-                FindingKind.OVER_CAPACITY,
-                where,
-                key[1],
-                found=record.used,
-                expected=record.capacity,
-            )
-
-
-def _units(rows: RowsByProvider) -> Iterator[Finding]:
-    held = {(one.key, one.consumer) for one in rows.allocations}
-    owner: dict[tuple[str, str], str] = {}
-    for unit in rows.units:
-        place = rows.name(unit.key[0])
-        first = owner.setdefault((unit.key[0], unit.unit), unit.consumer)
-        if first != unit.consumer:
-            yield Finding(
-                FindingKind.UNIT_TWICE,
-                place,
-                unit.key[1],
-                unit.consumer,
-                unit.unit,
-                other=first,
-            )
-        if (unit.key, unit.consumer) not in held:
-            yield Finding(FindingKind.UNIT_LOOSE, place, unit.key[1], unit.consumer, unit.unit)
-
-
-def _unshared(rows: RowsByProvider, searched: Collection[str]) -> Iterator[Finding]:
-    """Yield what is held of pools that give nothing to the consumer's host.
-
-    The host of a consumer is the tree in which it holds most classes. What it holds elsewhere is
-    of a pool, if that is one, or if a search found it: then it was one. Others may hold something
-    of several hosts on purpose.
-    """
-    for consumer, by_tree in rows.by_consumer().items():
-        hosts = [tree for tree, held in by_tree.items() if not rows.are_of_pools(held)]
-        if len(by_tree) < 2 or not hosts:
-            continue  # of pools alone: nobody says for which host
-        host = min(hosts, key=lambda tree: (-len({one.key[1] for one in by_tree[tree]}), tree))
-        linked = frozenset().union(*(rows.aggregates_of_tree[tree] for tree in hosts))
-        for tree, held in by_tree.items():
-            for one in held if tree != host else ():
-                is_of_pool = one.key[0] in rows.pools or consumer in searched
-                if is_of_pool and not rows.is_given(one.key, linked):
-                    yield Finding(
-                        FindingKind.UNSHARED,
-                        rows.name(one.key[0]),
-                        one.key[1],
-                        consumer,
-                        found=one.amount,
-                        other=rows.name(host),
-                    )
-
-
-def _counted_twice(rows: RowsByProvider) -> Iterator[Finding]:
-    """Yield what is counted at a pool and in a tree that has it from there, wherever in the tree.
-
-    A search takes a class from a tree as a whole, or from a pool that the tree is linked to.
-    """
-    pools: dict[str, list[str]] = defaultdict(list)
-    for pool in sorted(rows.pools, key=rows.name):
-        for aggregate in rows.aggregates[pool]:
-            pools[aggregate].append(pool)
-    for host, name in rows.inventories:
-        if host in rows.pools:
-            continue
-        givers = {pool for aggregate in rows.links(host) for pool in pools[aggregate]}
-        for pool in sorted(givers, key=rows.name):
-            if (pool, name) in rows.inventories:
-                where = rows.name(host)
-                yield Finding(FindingKind.COUNTED_TWICE, where, name, other=rows.name(pool))
-
-
-def _expired(claims: Iterable[ConsumerRecord], now: datetime.datetime) -> Iterator[Finding]:
-    for claim in claims:
-        if claim.expires_at is not None and claim.expires_at < now:
-            yield Finding(FindingKind.EXPIRED, consumer=claim.consumer, at=claim.expires_at)
-
-
-def _stale(rows: RowsByProvider, before: datetime.datetime) -> Iterator[Finding]:
-    for pool in sorted(rows.pools, key=rows.name):
-        reported = rows.reported_at[pool]
-        if reported is None or reported < before:
-            yield Finding(FindingKind.STALE_POOL, rows.name(pool), at=reported)
-
-
-def _orphaned(rows: RowsByProvider) -> Iterator[Finding]:
-    for orphan in rows.orphans:
-        yield Finding(
-            FindingKind.ORPHANED,
-            orphan.provider,
-            orphan.resource_class or None,
-            orphan.consumer or None,
-            other=orphan.table,
-        )
-
-
 # --- findings -------------------------------------------------------------------------------------
-#
-# What an audit found, as data: findings, each of a kind, with figures and names.
 
 
 class FindingKind(enum.StrEnum):
-    """What a :class:`Finding` is about."""
+    """The kind of a :class:`Finding`."""
 
-    OVER_CAPACITY = "over_capacity"  #: more is used than the capacity: after a shrink
+    OVER_CAPACITY = "over_capacity"  #: more is used than the capacity, as after a shrink
     WRONG_USED = "wrong_used"  #: ``used`` is not the sum of allocations times shares
-    UNIT_TWICE = "unit_twice"  #: a unit belongs to two consumers
-    UNIT_LOOSE = "unit_loose"  #: a unit is taken by somebody with no allocation there
-    UNIT_GONE = "unit_gone"  #: a unit is taken that is not there: lost, or a CPU that is offline
-    UNIT_ELSEWHERE = "unit_elsewhere"  #: a unit is taken, and given out in another way too
-    UNIT_MISSING = "unit_missing"  #: somebody has some units, and not as many as it holds
-    CONTRADICTION = "contradiction"  #: what is kept in parts makes no inventory
-    UNDESCRIBED = "undescribed"  #: a provider is counted like a part, and is described as none
-    UNSHARED = "unshared"  #: held of a pool that does not give to the consumer's host any more
-    COUNTED_TWICE = "counted_twice"  #: a class is counted in a host's tree and at a pool of it
-    EXPIRED = "expired"  #: a claim whose time is over, and that is still held
-    STALE_POOL = "stale_pool"  #: a pool whose owner did not report for long
-    ORPHANED = "orphaned"  #: it belongs to something that is not there
+    UNIT_TWICE = "unit_twice"  #: a unit is allocated to two consumers
+    UNIT_LOOSE = "unit_loose"  #: a unit is allocated to a consumer without an allocation there
+    UNIT_GONE = "unit_gone"  #: an allocated unit does not exist, such as a CPU that is offline
+    UNIT_ELSEWHERE = "unit_elsewhere"  #: an allocated unit is now provided in another way
+    UNIT_MISSING = "unit_missing"  #: a consumer has more or fewer units than its amount
+    CONTRADICTION = "contradiction"  #: the records of a structured inventory are inconsistent
+    UNDESCRIBED = "undescribed"  #: a provider counts like a part of a resource without being one
+    UNSHARED = "unshared"  #: allocated from a pool that is not linked to the consumer's host
+    COUNTED_TWICE = "counted_twice"  #: a class is counted in the tree of a host and at its pool
+    EXPIRED = "expired"  #: a claim that expired and still has allocations
+    STALE_POOL = "stale_pool"  #: a pool without a recent report
+    ORPHANED = "orphaned"  #: a row that references a missing row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One finding.
 
-    ``found`` and ``expected`` are figures: what is used, and the capacity or what should be used.
-    ``at`` is when a claim expired, or a pool was last heard of; ``other`` a second provider or
-    consumer, the kind of row, or what contradicts.
+    ``found`` and ``expected`` are figures: the amount that is used, and the capacity or the amount
+    that should be used. ``at`` is the time at which a claim expired or a pool was reported last.
+    ``other`` is a second provider or consumer, a kind of row, or the text of a contradiction.
     """
 
     kind: FindingKind
@@ -231,59 +126,56 @@ class Finding:
     other: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON, without what does not apply."""
-        said = {
+        """Return plain data for JSON, without the fields that do not apply."""
+        data = {
             name: value for name, value in dataclasses.asdict(self).items() if value is not None
         }
         if self.at is not None:
-            said["at"] = self.at.isoformat()
-        return {**said, "kind": self.kind.value, "text": str(self)}
+            data["at"] = self.at.isoformat()
+        return {**data, "kind": self.kind.value, "text": str(self)}
 
     def __str__(self) -> str:
-        at = "never" if self.at is None else f"at {self.at.isoformat(' ', 'seconds')}"
+        at = "never" if self.at is None else self.at.isoformat(" ", "seconds")
         about = ", ".join(filter(None, (self.resource_class, self.consumer)))
-        return _WORDS[self.kind].format(self, at=at, said=f" ({about})" if about else "")
+        text = _SENTENCES[self.kind].format(self, at=at, about=f" ({about})" if about else "")
+        return text if self.provider is None else f"{self.provider}: {text}"
 
 
-_WORDS = {
-    FindingKind.OVER_CAPACITY: (
-        "{0.provider}: {0.resource_class} has {0.found} used of {0.expected}"
-    ),
+_SENTENCES = {
+    FindingKind.OVER_CAPACITY: "{0.resource_class} has {0.found} used of {0.expected}",
     FindingKind.WRONG_USED: (
-        "{0.provider}: {0.resource_class} says {0.found} used, allocations come to {0.expected}"
+        "{0.resource_class} is recorded with {0.found} used, its allocations sum to {0.expected}"
     ),
-    FindingKind.UNIT_TWICE: "{0.provider}: {0.unit} is taken by {0.other} and by {0.consumer}",
+    FindingKind.UNIT_TWICE: "{0.unit} is allocated to {0.other} and to {0.consumer}",
     FindingKind.UNIT_LOOSE: (
-        "{0.provider}: {0.unit} is taken by {0.consumer}, who holds no {0.resource_class} there"
+        "{0.unit} is allocated to {0.consumer}, which has no {0.resource_class} allocated there"
     ),
     FindingKind.UNIT_GONE: (
-        "{0.provider}: {0.unit} is taken by {0.consumer}, and no {0.resource_class} is called that"
+        "{0.unit} is allocated to {0.consumer}, but there is no {0.resource_class} of that name"
     ),
     FindingKind.UNIT_ELSEWHERE: (
-        "{0.provider}: {0.unit} of {0.resource_class} is taken by {0.consumer}, "
-        "and given out in another way"
+        "{0.unit} of {0.resource_class} is allocated to {0.consumer}, "
+        "but is now provided in another way"
     ),
     FindingKind.UNIT_MISSING: (
-        "{0.provider}: {0.consumer} holds {0.expected} {0.resource_class}, and {0.found} units"
+        "{0.consumer} has {0.expected} {0.resource_class} allocated, but {0.found} units"
     ),
-    FindingKind.CONTRADICTION: "{0.provider}: {0.resource_class} contradicts itself: {0.other}",
-    FindingKind.UNDESCRIBED: "{0.provider}: it is counted like {0.other}, and is not described",
+    FindingKind.CONTRADICTION: "{0.resource_class} is inconsistent: {0.other}",
+    FindingKind.UNDESCRIBED: "it is counted like {0.other}, but has no description",
     FindingKind.UNSHARED: (
-        "{0.provider}: {0.consumer} holds {0.found} {0.resource_class}, "
-        "which is not given to {0.other}"
+        "{0.found} {0.resource_class} are allocated to {0.consumer}, "
+        "but are not provided to {0.other}"
     ),
-    FindingKind.COUNTED_TWICE: (
-        "{0.provider}: {0.resource_class} is counted here and at the pool {0.other}"
-    ),
-    FindingKind.EXPIRED: "{0.consumer}: its claim expired {at}",
-    FindingKind.STALE_POOL: "{0.provider}: the owner of the pool reported last {at}",
-    FindingKind.ORPHANED: "{0.provider}: {0.other} without what it belongs to{said}",
+    FindingKind.COUNTED_TWICE: "{0.resource_class} is counted here and at the pool {0.other}",
+    FindingKind.EXPIRED: "{0.consumer}: its claim expired at {at}",
+    FindingKind.STALE_POOL: "the last report of the pool: {at}",
+    FindingKind.ORPHANED: "orphaned {0.other}{about}",
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found. A sequence of findings, empty where all is well.
+    """The findings of an audit, as a sequence: empty if there are none.
 
     >>> print(Audit())
     nothing found
@@ -299,11 +191,11 @@ class Audit:
 
     def of(self, kind: FindingKind | str) -> tuple[Finding, ...]:
         """Return the findings of one kind."""
-        wanted = FindingKind(kind)
-        return tuple(finding for finding in self.findings if finding.kind is wanted)
+        wanted_kind = FindingKind(kind)
+        return tuple(finding for finding in self.findings if finding.kind is wanted_kind)
 
     def counts(self) -> dict[str, int]:
-        """Return how many findings there are of each kind that was found."""
+        """Return the number of findings of each kind that occurs."""
         return dict(Counter(finding.kind.value for finding in self.findings))
 
     def to_dict(self) -> dict[str, Any]:
@@ -317,376 +209,425 @@ class Audit:
         return "\n".join(map(str, self.findings)) or "nothing found"
 
 
-# --- rows, as an audit reads them -----------------------------------------------------------------
-#
-# Columns as an audit looks at them: rows that belong together, and those that belong to nothing.
-#
-# Nothing is taken for granted here: a row may be of a provider or an inventory that is not there.
+# --- rows -----------------------------------------------------------------------------------------
 
 
-class Allocated(NamedTuple):
-    """One allocation."""
-
-    key: Key
+class _Allocation(NamedTuple):
+    key: _Key
     consumer: str
     amount: int
 
 
-class TakenUnit(NamedTuple):
-    """One unit that is taken."""
-
-    key: Key
-    unit: str
+class _Unit(NamedTuple):
+    key: _Key
+    name: str
     consumer: str
 
 
-class KeptKind(NamedTuple):
-    """What is kept of a structured inventory beside its figures."""
+class _Rows:
+    """The rows of columns by the number of their provider.
 
-    uuid: str
-    name: str
-    classes: tuple[str, ...]
-    body: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Orphan:
-    """A row that belongs to something that is not there."""
-
-    table: str
-    provider: str
-    resource_class: str = ""
-    consumer: str = ""
-
-
-class RowsByProvider:
-    """The rows of columns, by uuid of their provider; ``orphans`` are left out of the others."""
+    A row may reference a provider or an inventory that does not exist: ``orphans`` are findings
+    about such rows, and the other attributes do not contain them.
+    """
 
     def __init__(self, columns: Columns) -> None:
-        given = columns.providers
-        self.orphans: list[Orphan] = []
-        self._uuid = columns.index.uuids
-        self._names = columns.index.names_by_uuid
-        #: when the owner of each said last how it is
-        self.reported_at: dict[str, datetime.datetime | None] = dict(
-            zip(given.uuid, given.reported_at or [None] * len(given.uuid), strict=True)
-        )
-        self._tree = self._trees(columns)
-        self.inventories: dict[Key, InventoryRecord] = {
-            (uuid, figures[0]): InventoryRecord(*figures)
-            for uuid, *figures in self._known("inventory", columns.inventories)
+        index = self.index = columns.index
+        self.orphans: list[Finding] = []
+        self.roots = self._roots(index)
+        self.inventories = {
+            (number, record.resource_class): record
+            for number, record in self._of_known("inventory", index.inventories)
         }
-        traits = self._grouped("trait", columns.traits)
-        #: the providers that are pools
-        self.pools = frozenset(uuid for uuid, own in traits.items() if SHARES in own)
-        self.aggregates = self._grouped("membership", columns.aggregates)
-        self.aggregates_of_tree: dict[str, set[str]] = defaultdict(set)
-        self._links: dict[str, set[str]] = defaultdict(set)
-        for uuid, own in self.aggregates.items():
-            self.aggregates_of_tree[self._tree[uuid]] |= own
-            if uuid not in self.pools:
-                self._links[self._tree[uuid]] |= own
-        self.shares = self._shares(columns)
+        traits = self._of_known("trait", index.traits)
+        self.pools = {number for number, trait in traits if trait == SHARES}
+        self.aggregates: dict[int, set[str]] = defaultdict(set)
+        for number, aggregate in self._of_known("membership", index.aggregates):
+            self.aggregates[number].add(aggregate)
+        self.aggregates_of_tree: dict[int, set[str]] = defaultdict(set)
+        for number, aggregates in self.aggregates.items():
+            self.aggregates_of_tree[self.roots[number]] |= aggregates
+        self.shares = self._shares()
         self.allocations = [
-            Allocated((uuid, name), consumer, amount)
-            for uuid, name, consumer, amount in self._known("allocation", columns.allocations)
-            if self._has_inventory("allocation", uuid, name, consumer)
+            _Allocation((number, name), consumer, amount)
+            for number, (name, consumer, amount) in self._of_known("allocation", index.allocations)
+            if self._has_inventory("allocation", number, name, consumer)
         ]
-        self.kinds = [KeptKind(*row) for row in self._known("kind", columns.kinds)]
+        self.kinds = list(self._of_known("kind", index.kinds))
         self.units = [
-            TakenUnit((uuid, name), unit, consumer)
-            for uuid, unit, name, consumer in self._known("unit", columns.units)
+            _Unit((number, resource_class), name, consumer)
+            for number, (name, resource_class, consumer) in self._of_known("unit", index.units)
         ]
 
-    def name(self, uuid: str) -> str:
+    def name(self, number: int) -> str:
         """Return the name of a provider."""
-        return self._names[uuid]
+        return self.index.names[number]
 
-    def tree(self, uuid: str) -> str:
-        """Return the uuid of the root of a provider."""
-        return self._tree[uuid]
+    def by_consumer(self) -> dict[str, dict[int, list[_Allocation]]]:
+        """Return the allocations of each consumer by the root of the tree, consumers sorted."""
+        by_consumer: dict[str, dict[int, list[_Allocation]]] = defaultdict(dict)
+        for allocation in self.allocations:
+            root = self.roots[allocation.key[0]]
+            by_consumer[allocation.consumer].setdefault(root, []).append(allocation)
+        return dict(sorted(by_consumer.items()))
 
-    def links(self, uuid: str) -> Iterable[str]:
-        """Return the aggregates through which the tree of a provider has something from pools."""
-        return self._links.get(self._tree[uuid], ())
-
-    def by_consumer(self) -> dict[str, dict[str, list[Allocated]]]:
-        """Return what each consumer holds, by tree (the uuid of the root)."""
-        found: dict[str, dict[str, list[Allocated]]] = defaultdict(lambda: defaultdict(list))
-        for one in self.allocations:
-            found[one.consumer][self._tree[one.key[0]]].append(one)
-        return {consumer: dict(by_tree) for consumer, by_tree in sorted(found.items())}
-
-    def are_of_pools(self, held: Iterable[Allocated]) -> bool:
-        """Return whether all of this is held of pools."""
-        return all(one.key[0] in self.pools for one in held)
-
-    def is_given(self, key: Key, aggregates: Iterable[str]) -> bool:
-        """Return whether something is of a pool that gives to the members of aggregates."""
-        return key[0] in self.pools and not self.aggregates[key[0]].isdisjoint(aggregates)
-
-    # --- made ---
-
-    def _known(self, table: str, rows: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table with the uuid of their provider instead of its number."""
-        for number, *values in zip(*rows, strict=True):
-            if number in self._uuid:
-                yield (self._uuid[number], *values)
+    def _of_known(
+        self, table: str, rows_of: Mapping[int, Sequence[_T]]
+    ) -> Iterator[tuple[int, _T]]:
+        """Yield rows with the number of their provider, if that exists."""
+        for number, rows in rows_of.items():
+            if number in self.index.names:
+                yield from ((number, row) for row in rows)
             else:
-                self.orphans.append(Orphan(table, f"provider {number}"))
+                self.orphans += [_orphan(table, f"provider {number}") for _ in rows]
 
-    def _grouped(self, table: str, rows: Any) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = defaultdict(set)
-        for uuid, value in self._known(table, rows):
-            found[uuid].add(value)
-        return found
-
-    def _has_inventory(self, table: str, uuid: str, name: str, consumer: str = "") -> bool:
-        if (uuid, name) in self.inventories:
+    def _has_inventory(
+        self, table: str, number: int, resource_class: str, consumer: str | None = None
+    ) -> bool:
+        if (number, resource_class) in self.inventories:
             return True
-        self.orphans.append(Orphan(table, self._names[uuid], name, consumer))
+        self.orphans.append(_orphan(table, self.name(number), resource_class, consumer))
         return False
 
-    def _trees(self, columns: Columns) -> dict[str, str]:
-        """Return the uuid of the root of each provider; of one whose parent is gone, its own."""
-        parents = columns.index.parents
-        found: dict[str, str] = {}
-        for number, parent in parents.items():
-            if parent is not None and parent not in parents:
-                self.orphans.append(Orphan("child", self._names[self._uuid[number]]))
-            top, seen = number, {number}
-            while (above := parents[top]) is not None and above in parents and above not in seen:
+    def _roots(self, index: TreeIndex) -> dict[int, int]:
+        """Return the root of each provider by following parents, up to a missing parent."""
+        roots: dict[int, int] = {}
+        for number, parent in index.parents.items():
+            if parent is not None and parent not in index.parents:
+                self.orphans.append(_orphan("child", index.names[number]))
+            top, visited = number, {number}
+            while (above := index.parents[top]) in index.parents and above not in visited:
+                assert above is not None
                 top = above
-                seen.add(above)
-            found[self._uuid[number]] = self._uuid[top]
-        return found
+                visited.add(above)
+            roots[number] = top
+        return roots
 
-    def _shares(self, columns: Columns) -> dict[Key, list[tuple[Key, int]]]:
-        found: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
-        for uuid, name, of_id, of_class, factor in self._known("share", columns.shares):
-            of = self._uuid.get(of_id)
-            if of is None:
-                self.orphans.append(Orphan("share", self._names[uuid], name))
-            elif self._has_inventory("share", uuid, name) and self._has_inventory(
-                "share", of, of_class
+    def _shares(self) -> dict[_Key, list[tuple[_Key, int]]]:
+        shares: dict[_Key, list[tuple[_Key, int]]] = defaultdict(list)
+        for number, (name, target, target_class, factor) in self._of_known(
+            "share", self.index.shares
+        ):
+            if target not in self.index.names:
+                self.orphans.append(_orphan("share", self.name(number), name))
+            elif self._has_inventory("share", number, name) and self._has_inventory(
+                "share", target, target_class
             ):
-                found[uuid, name].append(((of, of_class), factor))
-        return found
+                shares[number, name].append(((target, target_class), factor))
+        return shares
 
 
-# --- inventories that are kept in parts -----------------------------------------------------------
+def _orphan(
+    table: str, provider: str, resource_class: str | None = None, consumer: str | None = None
+) -> Finding:
+    return Finding(FindingKind.ORPHANED, provider, resource_class, consumer, other=table)
+
+
+# --- usage, units and claims ----------------------------------------------------------------------
+
+
+def _usage(rows: _Rows) -> Iterator[Finding]:
+    """Yield inventories with a wrong usage, or one above the capacity."""
+    sums: dict[_Key, int] = defaultdict(int)
+    for allocation in rows.allocations:
+        sums[allocation.key] += allocation.amount
+        for target, factor in rows.shares.get(allocation.key, ()):
+            sums[target] += allocation.amount * factor
+    for key, record in rows.inventories.items():
+        place, used = (rows.name(key[0]), key[1]), record.used
+        if used != sums[key]:
+            yield Finding(FindingKind.WRONG_USED, *place, found=used, expected=sums[key])
+        if used > record.capacity:
+            yield Finding(FindingKind.OVER_CAPACITY, *place, found=used, expected=record.capacity)
+
+
+def _allocated_units(rows: _Rows) -> Iterator[Finding]:
+    """Yield units that are allocated twice, or without an allocation."""
+    allocations = {(allocation.key, allocation.consumer) for allocation in rows.allocations}
+    consumers: dict[tuple[int, str], str] = {}
+    for unit in rows.units:
+        first = consumers.setdefault((unit.key[0], unit.name), unit.consumer)
+        if first != unit.consumer:
+            yield _of_unit(FindingKind.UNIT_TWICE, rows, unit, first)
+        if (unit.key, unit.consumer) not in allocations:
+            yield _of_unit(FindingKind.UNIT_LOOSE, rows, unit)
+
+
+def _of_unit(kind: FindingKind, rows: _Rows, unit: _Unit, other: str | None = None) -> Finding:
+    number, resource_class = unit.key
+    return Finding(kind, rows.name(number), resource_class, unit.consumer, unit.name, other=other)
+
+
+def _unshared(rows: _Rows, searched: Collection[str]) -> Iterator[Finding]:
+    """Yield allocations from pools that are not linked to the host of the consumer.
+
+    The host of a consumer is the tree from which it has most classes. Its allocations elsewhere are
+    from pools, if the providers are pools now, or if a search chose them: then they were pools. A
+    caller may also have allocated from several hosts on purpose.
+    """
+    for consumer, by_tree in rows.by_consumer().items():
+        hosts = [
+            root
+            for root, allocations in by_tree.items()
+            if not all(allocation.key[0] in rows.pools for allocation in allocations)
+        ]
+        if len(by_tree) < 2 or not hosts:
+            continue  # with allocations from pools alone, the host is unknown
+        classes = {root: {allocation.key[1] for allocation in by_tree[root]} for root in hosts}
+        host = min(hosts, key=lambda root: (-len(classes[root]), rows.index.uuids[root]))
+        linked = frozenset().union(*(rows.aggregates_of_tree[root] for root in hosts))
+        for root, allocations in by_tree.items():
+            for (number, resource_class), _, amount in allocations if root != host else ():
+                is_pool = number in rows.pools
+                is_linked = is_pool and not rows.aggregates[number].isdisjoint(linked)
+                if (is_pool or consumer in searched) and not is_linked:
+                    yield Finding(
+                        FindingKind.UNSHARED,
+                        rows.name(number),
+                        resource_class,
+                        consumer,
+                        found=amount,
+                        other=rows.name(host),
+                    )
+
+
+def _counted_twice(rows: _Rows) -> Iterator[Finding]:
+    """Yield classes that are counted at a pool and in a tree that the pool is linked to.
+
+    A search allocates a class from a tree as a whole, or from a pool that the tree is linked to.
+    """
+    members: dict[int, set[str]] = defaultdict(set)  # aggregates of the other providers, by root
+    for number, aggregates in rows.aggregates.items():
+        if number not in rows.pools:
+            members[rows.roots[number]] |= aggregates
+    pools = sorted(rows.pools, key=rows.name)
+
+    @functools.cache
+    def pools_of(root: int) -> list[int]:
+        return [pool for pool in pools if not rows.aggregates[pool].isdisjoint(members[root])]
+
+    for number, resource_class in rows.inventories:
+        for pool in pools_of(rows.roots[number]) if number not in rows.pools else ():
+            if (pool, resource_class) in rows.inventories:
+                yield Finding(
+                    FindingKind.COUNTED_TWICE,
+                    rows.name(number),
+                    resource_class,
+                    other=rows.name(pool),
+                )
+
+
+def _expired(claims: Iterable[ConsumerRecord], now: datetime.datetime) -> Iterator[Finding]:
+    for claim in claims:
+        if claim.expires_at is not None and claim.expires_at < now:
+            yield Finding(FindingKind.EXPIRED, consumer=claim.consumer, at=claim.expires_at)
+
+
+def _stale_pools(rows: _Rows, before: datetime.datetime) -> Iterator[Finding]:
+    for pool in sorted(rows.pools, key=rows.name):
+        reported_at = rows.index.reported_at[pool]
+        if reported_at is None or reported_at < before:
+            yield Finding(FindingKind.STALE_POOL, rows.name(pool), at=reported_at)
+
+
+# --- placed resources (NUMA topology, devices) ----------------------------------------------------
 #
-# What an audit finds where an inventory is kept in parts, each by a provider of a tree.
-#
-# Each part is read alone, then all of a tree together; then what is taken by name is compared
-# with the units there are. A unit may be of another part than the one it was taken of: firmware
-# may number cells anew. Kinds are asked, and none is named (D11).
+# Each provider of a tree stores one part. Each part is built alone, then all parts of a tree
+# together. Then the allocated units are compared with the units that exist. A unit may be of
+# another part than the one it was allocated from: firmware may number cells anew.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _LocatedTree:
-    """The parts of one resource in a tree, by uuid; ``inventories`` are those that can be read."""
+class _PlacedResource:
+    """The parts of one resource in a tree; ``inventories`` are of the parts that can be built."""
 
-    root: str
+    root: int
     name: str
-    parts: dict[str, KeptKind] = dataclasses.field(default_factory=dict)
-    inventories: dict[str, Located[Amount]] = dataclasses.field(default_factory=dict)
+    parts: dict[int, KindRecord] = dataclasses.field(default_factory=dict)
+    inventories: dict[int, Located[Amount]] = dataclasses.field(default_factory=dict)
 
 
-def in_parts(rows: RowsByProvider) -> Iterator[Finding]:
-    """Yield what is wrong with inventories that are kept in parts.
-
-    Cost: linear in the rows, and gathering each tree that has parts.
-    """
-    trees = _trees(rows)
-    taken: dict[str, list[TakenUnit]] = defaultdict(list)
-    for unit in rows.units if trees else ():
-        taken[unit.key[0]].append(unit)
-    held: dict[str, list[Allocated]] = defaultdict(list)
-    for one in rows.allocations if trees else ():
-        held[one.key[0]].append(one)
-    for tree in trees:
-        units = [unit for uuid in tree.parts for unit in taken[uuid]]
-        yield from _contradictions(rows, tree, units)
-        yield from _twice(rows, tree, units)
-        if len(tree.inventories) == len(tree.parts):  # else it is not known what there is
-            yield from _not_there(rows, tree, units)
-        yield from _missing(rows, tree, units, [one for uuid in tree.parts for one in held[uuid]])
-    yield from _undescribed(rows, trees)
-
-
-def _trees(rows: RowsByProvider) -> list[_LocatedTree]:
-    found: dict[tuple[str, str], _LocatedTree] = {}
-    for kind in rows.kinds:
-        if _is_located(kind.name):
-            key = rows.tree(kind.uuid), kind.name
-            found.setdefault(key, _LocatedTree(*key)).parts[kind.uuid] = kind
-    return list(found.values())
+def _placed_resources(rows: _Rows) -> Iterator[Finding]:
+    placed: dict[_Key, _PlacedResource] = {}
+    for number, kind in rows.kinds:
+        if _is_placed(kind.resource_class):
+            key = rows.roots[number], kind.resource_class
+            placed.setdefault(key, _PlacedResource(*key)).parts[number] = kind
+    units: dict[int, list[_Unit]] = defaultdict(list)
+    for unit in rows.units if placed else ():
+        units[unit.key[0]].append(unit)
+    allocations: dict[int, list[_Allocation]] = defaultdict(list)
+    for allocation in rows.allocations if placed else ():
+        allocations[allocation.key[0]].append(allocation)
+    for tree in placed.values():
+        units_of_tree = [unit for number in tree.parts for unit in units[number]]
+        yield from _contradictions(rows, tree, units_of_tree)
+        yield from _units_of_two_parts(rows, tree, units_of_tree)
+        if len(tree.inventories) == len(tree.parts):  # otherwise the existing units are unknown
+            yield from _missing_units(rows, tree, units_of_tree)
+        for number in tree.parts:
+            yield from _unit_counts(rows, tree, units[number], allocations[number])
+    yield from _undescribed(rows, placed.values())
 
 
-def _is_located(name: str) -> bool:
+def _is_placed(resource_class: str) -> bool:
     try:
-        return resource(name).is_located
-    except exceptions.InvalidInput:  # of a plug-in that is not there
+        return resource(resource_class).is_located
+    except exceptions.InvalidInput:  # of a plug-in that is not installed
         return False
-
-
-# --- what is described ---
 
 
 def _contradictions(
-    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit]
+    rows: _Rows, tree: _PlacedResource, units: Iterable[_Unit]
 ) -> Iterator[Finding]:
-    """Yield what cannot be read, alone or together; note what can."""
-    kept: list[KeptPart] = []
-    named: dict[Key, list[str]] = defaultdict(list)
+    """Build the inventories of a tree, and yield the parts that cannot be built."""
+    placed = resource(tree.name)
+    units_of: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for unit in units:
-        named[unit.key].append(unit.unit)
-    for uuid, kind in tree.parts.items():
-        there = [(uuid, name) for name in kind.classes if (uuid, name) in rows.inventories]
-        records = tuple(rows.inventories[key] for key in there)
-        taken = {key[1]: tuple(own) for key, own in named.items() if key[0] == uuid}
-        part = KeptPart(records, kind.body or None, taken)
+        units_of[unit.key[0]][unit.key[1]].append(unit.name)
+    built: list[KeptPart] = []
+    for number, kind in tree.parts.items():
+        keys = [(number, name) for name in kind.classes if (number, name) in rows.inventories]
+        records = tuple(rows.inventories[key] for key in keys)
+        part = KeptPart(
+            records,
+            kind.body or None,
+            {name: tuple(units) for name, units in units_of[number].items()},
+        )
         try:
-            made = resource(tree.name).from_parts([part])
-            if not isinstance(made, Located):
-                raise exceptions.InvalidInventory(tree.name, made, "one that has parts (Located)")
-            lost = set(kind.classes).difference(record.resource_class for record in records)
-            odd = lost.union(_differing(records, made.to_records()))
-            if odd:  # what is withheld may be set aside before it is given back, or then
-                stored = resource(tree.name).inventory_from_kept(records, part.description)
-                odd &= lost.union(_differing(records, stored.to_records()))
+            inventory = placed.from_parts([part])
+            if not isinstance(inventory, Located):
+                raise exceptions.InvalidInventory(
+                    tree.name, inventory, "an inventory with parts (Located)"
+                )
+            missing = set(kind.classes).difference(record.resource_class for record in records)
+            differing = missing | _differing(records, inventory.to_records())
+            if differing:  # reserved amounts may be subtracted before the ratio, or after it
+                stored = placed.inventory_from_kept(records, part.description)
+                differing &= missing | _differing(records, stored.to_records())
         except exceptions.InvalidInput as error:
-            yield _contradiction(rows.name(uuid), tree.name, str(error))
+            yield _contradiction(rows.name(number), tree, str(error))
             continue
-        if odd:
-            said = f"figures of {', '.join(sorted(odd))} that are not as described"
-            yield _contradiction(rows.name(uuid), tree.name, said)
-        tree.inventories[uuid] = made
-        kept.append(part)
+        if differing:
+            text = f"the figures of {', '.join(sorted(differing))} are not as described"
+            yield _contradiction(rows.name(number), tree, text)
+        tree.inventories[number] = inventory
+        built.append(part)
     try:
-        resource(tree.name).from_parts(kept) if kept else None
+        placed.from_parts(built) if built else None
     except exceptions.InvalidInput as error:
-        yield _contradiction(rows.name(tree.root), tree.name, str(error))
+        yield _contradiction(rows.name(tree.root), tree, str(error))
 
 
-def _differing(kept: Iterable[InventoryRecord], said: Iterable[InventoryRecord]) -> set[str]:
-    """Return the classes of which other figures are kept than those described."""
-    mine = {record.definition() for record in kept}
-    theirs = {record.definition() for record in said}
-    return {record.resource_class for record in mine ^ theirs}
+def _differing(stored: Iterable[InventoryRecord], described: Iterable[InventoryRecord]) -> set[str]:
+    """Return the classes with stored figures that are not those described."""
+    stored_figures = {record.definition() for record in stored}
+    described_figures = {record.definition() for record in described}
+    return {record.resource_class for record in stored_figures ^ described_figures}
 
 
-def _contradiction(where: str, name: str, said: str) -> Finding:
-    return Finding(FindingKind.CONTRADICTION, where, name, other=said)
+def _contradiction(provider: str, tree: _PlacedResource, text: str) -> Finding:
+    return Finding(FindingKind.CONTRADICTION, provider, tree.name, other=text)
 
 
-def _undescribed(rows: RowsByProvider, trees: Iterable[_LocatedTree]) -> Iterator[Finding]:
-    """Yield providers that have and share what parts of their tree do, and are none of them."""
-    by_tree = {tree.root: tree for tree in trees}
-    own: dict[str, set[str]] = defaultdict(set)
-    for uuid, name in rows.inventories if by_tree else ():
-        own[uuid].add(name)
-    described = {kind.uuid for kind in rows.kinds}
-    for uuid, classes in own.items():
-        tree = by_tree.get(rows.tree(uuid))
-        if tree is None or uuid in described or uuid == tree.root:
+def _undescribed(rows: _Rows, trees: Iterable[_PlacedResource]) -> Iterator[Finding]:
+    """Yield providers with the classes and shares of parts of their tree, but no description."""
+    by_root = {tree.root: tree for tree in trees}
+    described = {number for number, _ in rows.kinds}
+    classes_of: dict[int, set[str]] = defaultdict(set)
+    for number, name in rows.inventories if by_root else ():
+        classes_of[number].add(name)
+
+    def targets(number: int, classes: Iterable[str]) -> set[_Key]:
+        return {to for name in classes for to, _ in rows.shares.get((number, name), ())}
+
+    for number, classes in classes_of.items():
+        tree = by_root.get(rows.roots[number])
+        if tree is None or number in described or number == tree.root:
             continue
-        counted = {name for kind in tree.parts.values() for name in kind.classes}
-        targets = {key for part, kind in tree.parts.items() for key in _shared(rows, part, kind)}
-        shared = {to for name in classes for to, _ in rows.shares.get((uuid, name), ())}
-        if shared and shared <= targets and classes <= counted:
-            other = rows.name(min(tree.parts, key=rows.name))
-            yield Finding(FindingKind.UNDESCRIBED, rows.name(uuid), tree.name, other=other)
+        parts = tree.parts.items()
+        counted = {name for _, kind in parts for name in kind.classes}
+        shared = {key for part, kind in parts for key in targets(part, kind.classes)}
+        own_targets = targets(number, classes)
+        if own_targets and own_targets <= shared and classes <= counted:
+            part_name = rows.name(min(tree.parts, key=rows.name))
+            yield Finding(FindingKind.UNDESCRIBED, rows.name(number), tree.name, other=part_name)
 
 
-def _shared(rows: RowsByProvider, uuid: str, kind: KeptKind) -> Iterator[Key]:
-    for name in kind.classes:
-        yield from (to for to, _ in rows.shares.get((uuid, name), ()))
-
-
-# --- what is taken by name ---
-
-
-def _twice(
-    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit]
+def _units_of_two_parts(
+    rows: _Rows, tree: _PlacedResource, units: Iterable[_Unit]
 ) -> Iterator[Finding]:
-    """Yield units that are taken at two parts of one tree."""
-    of_devices = issubclass(resource(tree.name).inventory_kind, Identified)
-    first: dict[tuple[str, str], TakenUnit] = {}
+    """Yield units that are allocated from two parts of one tree."""
+    is_of_devices = issubclass(resource(tree.name).inventory_kind, Identified)
+    first_of: dict[tuple[str, str], _Unit] = {}
     for unit in units:
-        name = "" if of_devices else unit.key[1]  # a device is one thing, whatever it is taken as
-        one = first.setdefault((name, unit.unit), unit)
-        if one.key[0] != unit.key[0]:
-            other = f"{one.consumer} at {rows.name(one.key[0])}"
+        # a device is the same under every class that it can be allocated as
+        name = "" if is_of_devices else unit.key[1]
+        first = first_of.setdefault((name, unit.name), unit)
+        if first.key[0] != unit.key[0]:
+            other = f"{first.consumer} at {rows.name(first.key[0])}"
             yield _of_unit(FindingKind.UNIT_TWICE, rows, unit, other)
 
 
-def _not_there(
-    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit]
-) -> Iterator[Finding]:
-    """Yield units that no part of the tree has."""
-    units = list(units)
+def _missing_units(rows: _Rows, tree: _PlacedResource, units: Sequence[_Unit]) -> Iterator[Finding]:
+    """Yield allocated units that no part of the tree has."""
     inventories = tree.inventories.values()
-    there = {
+    existing = {
         name: [inventory.units(name) for inventory in inventories]
         for name in {unit.key[1] for unit in units}
     }
-    along = set(_dependent(tree, units))
+    dependent = set(_dependent(tree, units))
     for unit in units:
         name = unit.key[1]
-        if any(own is None or unit.unit in own for own in there[name]):
+        if any(names is None or unit.name in names for names in existing[name]):
             continue
-        if (unit.key, unit.consumer, unit.unit) in along:
+        if unit in dependent:
             continue
-        is_elsewhere = any(unit.unit in one.units_elsewhere(name) for one in inventories)
+        is_elsewhere = any(
+            unit.name in inventory.units_elsewhere(name) for inventory in inventories
+        )
         kind = FindingKind.UNIT_ELSEWHERE if is_elsewhere else FindingKind.UNIT_GONE
         yield _of_unit(kind, rows, unit)
 
 
-def _dependent(tree: _LocatedTree, units: Iterable[TakenUnit]) -> Iterator[tuple[Key, str, str]]:
-    """Yield what goes with the units that consumers have: ``(place, consumer, unit)``."""
-    known: dict[Key, Mapping[str, frozenset[str]]] = {}
+def _dependent(tree: _PlacedResource, units: Iterable[_Unit]) -> Iterator[_Unit]:
+    """Yield the units that are allocated together with the units of consumers."""
+    dependent_of: dict[_Key, Mapping[str, frozenset[str]]] = {}
     for unit in units:
-        if unit.key not in known:
-            known[unit.key] = dependent_units(tree.inventories[unit.key[0]], unit.key[1])
-        for other in known[unit.key].get(unit.unit, ()):
-            yield unit.key, unit.consumer, other
+        if unit.key not in dependent_of:
+            dependent_of[unit.key] = dependent_units(tree.inventories[unit.key[0]], unit.key[1])
+        for name in dependent_of[unit.key].get(unit.name, ()):
+            yield _Unit(unit.key, name, unit.consumer)
 
 
-def _missing(
-    rows: RowsByProvider, tree: _LocatedTree, units: Iterable[TakenUnit], held: Iterable[Allocated]
+def _unit_counts(
+    rows: _Rows,
+    tree: _PlacedResource,
+    units: Iterable[_Unit],
+    allocations: Iterable[_Allocation],
 ) -> Iterator[Finding]:
-    """Yield who has some units of what it holds, and another number of them than it holds."""
-    by_holder: dict[tuple[Key, str], list[str]] = defaultdict(list)
+    """Yield allocations with units, but not as many as their amount."""
+    units_of: dict[tuple[_Key, str], list[str]] = defaultdict(list)
     for unit in units:
-        by_holder[unit.key, unit.consumer].append(unit.unit)
-    for one in held:
-        own, made = by_holder[one.key, one.consumer], tree.inventories.get(one.key[0])
-        if not own or made is None or not made.units(one.key[1]):
+        units_of[unit.key, unit.consumer].append(unit.name)
+    for key, consumer, amount in allocations:
+        names, inventory = units_of[key, consumer], tree.inventories.get(key[0])
+        if not names or inventory is None or not inventory.units(key[1]):
             continue
-        named = _count(made, one.key[1], own)
-        if named == one.amount:
-            continue
-        yield Finding(
-            FindingKind.UNIT_MISSING,
-            rows.name(one.key[0]),
-            one.key[1],
-            one.consumer,
-            found=named,
-            expected=one.amount,
-        )
+        count = _amount_of(inventory, key[1], names)
+        if count != amount:
+            yield Finding(
+                FindingKind.UNIT_MISSING,
+                rows.name(key[0]),
+                key[1],
+                consumer,
+                found=count,
+                expected=amount,
+            )
 
 
-def _count(inventory: Located[Amount], name: str, units: Collection[str]) -> int:
-    """Return how much of a class some units are; one that is not there any more was one."""
-    along = frozenset[str]().union(*dependent_units(inventory, name).values())
-    gone = set(units).difference(inventory.units(name) or (), along)
-    return unit_count(inventory, name, gone.symmetric_difference(units)) + len(gone)
-
-
-def _of_unit(
-    kind: FindingKind, rows: RowsByProvider, unit: TakenUnit, other: str | None = None
-) -> Finding:
-    where, name = unit.key
-    return Finding(kind, rows.name(where), name, unit.consumer, unit.unit, other=other)
+def _amount_of(inventory: Located[Amount], name: str, units: Collection[str]) -> int:
+    """Return the amount of a class that units are; a unit that does not exist any more is one."""
+    dependent = frozenset[str]().union(*dependent_units(inventory, name).values())
+    missing = set(units).difference(inventory.units(name) or (), dependent)
+    return unit_count(inventory, name, missing.symmetric_difference(units)) + len(missing)

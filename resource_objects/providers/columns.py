@@ -172,6 +172,11 @@ class TreeIndex:
         return self._by_number("root_id")
 
     @cached_property
+    def reported_at(self) -> Mapping[int, datetime.datetime | None]:
+        """The time of the last report of each provider, by number."""
+        return self._by_number("reported_at")
+
+    @cached_property
     def numbers(self) -> Mapping[str, int]:
         """The number of each provider, by uuid."""
         return {uuid: number for number, uuid in self.uuids.items()}

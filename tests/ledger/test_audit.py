@@ -12,7 +12,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.providers import Allocation, Provider, Share
-from resource_objects.providers.audit import Audit, FindingKind, audit, spread
+from resource_objects.providers.audit import Audit, FindingKind, audit, consumers_of_several_trees
 from resource_objects.providers.columns import (
     AllocationColumns,
     Columns,
@@ -71,7 +71,7 @@ def test_what_is_held_of_a_pool_through_a_link_that_is_gone_is_found(ledger: ro.
     ledger.pools.unshare("nfs", hosts=["host1"])
     (finding,) = ledger.audit().of(FindingKind.UNSHARED)
     assert (finding.consumer, finding.provider, finding.found) == ("job-3", "nfs", 5)
-    assert str(finding) == "nfs: job-3 holds 5 DISK_GB, which is not given to host1"
+    assert str(finding) == "nfs: 5 DISK_GB are allocated to job-3, but are not provided to host1"
 
 
 def test_of_a_pool_that_is_none_any_more_what_was_searched_is_found(ledger: ro.Ledger) -> None:
@@ -79,7 +79,7 @@ def test_of_a_pool_that_is_none_any_more_what_was_searched_is_found(ledger: ro.L
     ledger.pools.unshare("nfs")
     # what somebody decided to take of two hosts may be meant so: job-3
     assert [finding.consumer for finding in ledger.audit().of("unshared")] == ["job-1"]
-    assert spread(ledger.backend.read()) == ("job-1", "job-3")
+    assert consumers_of_several_trees(ledger.backend.read()) == ("job-1", "job-3")
 
 
 def test_what_is_held_of_pools_alone_or_of_two_hosts_is_well(ledger: ro.Ledger) -> None:
@@ -176,11 +176,11 @@ def test_sound_rows_have_no_findings() -> None:
     [
         (
             put("inventories", 1, "used", 3),
-            ["host0/a: VCPU says 3 used, allocations come to 2"],
+            ["host0/a: VCPU is recorded with 3 used, its allocations sum to 2"],
         ),
         (
             put("shares", 0, "factor", 2),
-            ["host0: VCPU says 5 used, allocations come to 7"],
+            ["host0: VCPU is recorded with 5 used, its allocations sum to 7"],
         ),
         (put("inventories", 2, "capacity", 6), ["nfs: DISK_GB has 7 used of 6"]),
         (
@@ -190,17 +190,17 @@ def test_sound_rows_have_no_findings() -> None:
         (
             put("units", 1, "provider_id", 1),
             [
-                "host0: cpu0 is taken by job-1 and by job-2",
-                "host0: cpu0 is taken by job-2, who holds no VCPU there",
+                "host0: cpu0 is allocated to job-1 and to job-2",
+                "host0: cpu0 is allocated to job-2, which has no VCPU allocated there",
             ],
         ),
         (
             put("units", 0, "resource_class", "PCPU"),
-            ["host0: cpu0 is taken by job-1, who holds no PCPU there"],
+            ["host0: cpu0 is allocated to job-1, which has no PCPU allocated there"],
         ),
         (
             put("aggregates", 0, "aggregate", "other"),
-            ["nfs: job-1 holds 7 DISK_GB, which is not given to host0"],
+            ["nfs: 7 DISK_GB are allocated to job-1, but are not provided to host0"],
         ),
         (
             lambda columns: add("aggregates", 2, "rack")(
@@ -213,24 +213,24 @@ def test_sound_rows_have_no_findings() -> None:
                 "host0/a: VCPU is counted here and at the pool nfs",
             ],
         ),
-        (put("providers", 1, "parent_id", 9), ["host0/a: child without what it belongs to"]),
-        (add("traits", 9, "CUSTOM_A"), ["provider 9: trait without what it belongs to"]),
+        (put("providers", 1, "parent_id", 9), ["host0/a: orphaned child"]),
+        (add("traits", 9, "CUSTOM_A"), ["provider 9: orphaned trait"]),
         (
             add("allocations", 1, "PGPU", "job-1", 1),
-            ["host0: allocation without what it belongs to (PGPU, job-1)"],
+            ["host0: orphaned allocation (PGPU, job-1)"],
         ),
         (
             put("shares", 0, "of_class", "PCPU"),
             [
-                "host0: VCPU says 5 used, allocations come to 3",
-                "host0: share without what it belongs to (PCPU)",
+                "host0: VCPU is recorded with 5 used, its allocations sum to 3",
+                "host0: orphaned share (PCPU)",
             ],
         ),
         (
             put("shares", 0, "of_id", 9),
             [
-                "host0: VCPU says 5 used, allocations come to 3",
-                "host0/a: share without what it belongs to (VCPU)",
+                "host0: VCPU is recorded with 5 used, its allocations sum to 3",
+                "host0/a: orphaned share (VCPU)",
             ],
         ),
         (put("providers", 0, "parent_id", 2), None),

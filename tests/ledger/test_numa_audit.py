@@ -122,7 +122,9 @@ def test_a_cpu_that_is_held_and_shared_all_the_same_is_found(numa_ledger: ro.Led
     _raced(numa_ledger)
     (finding,) = numa_ledger.audit()
     assert finding.kind == "unit_elsewhere"
-    assert str(finding) == ("host0/numa0: cpu4 of PCPU is taken by a, and given out in another way")
+    assert str(finding) == (
+        "host0/numa0: cpu4 of PCPU is allocated to a, but is now provided in another way"
+    )
     numa_ledger.change("host0", traits=["CUSTOM_A"])  # others are not kept from their work
     numa_ledger.sync(_with([4, 5, 6, 7], [0, 1, 2, 3]))
     assert not numa_ledger.audit()
