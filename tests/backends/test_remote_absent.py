@@ -189,6 +189,13 @@ def write(**said: Any) -> Write:
 NOW = datetime.datetime.now(datetime.UTC)
 SHARE = ShareRecord("VCPU", HERE, "VCPU", 1)
 
+#: An order that allocates no unit, and releases one.
+EXCHANGE: dict[str, Any] = {
+    "expect": Expect.PRESENT,
+    "mode": Mode.ADD,
+    "uses": (dataclasses.replace(USE, amount=-1, released=("cpu0",)),),
+}
+
 #: Of each type of what is written: fields that are kept, or say how it is to be written; fields of
 #: which nothing is to be kept, and why; and writes of what is refused.
 FIELDS: dict[type, tuple[set[str], dict[str, str], dict[str, tuple[Capability, Write]]]] = {
@@ -229,7 +236,10 @@ FIELDS: dict[type, tuple[set[str], dict[str, str], dict[str, tuple[Capability, W
     Use: (
         {"provider_uuid", "resource_class", "amount", "provider"},
         {},
-        {"units": (Capability.UNITS, order(uses=(dataclasses.replace(USE, units=("cpu0",)),)))},
+        {
+            "units": (Capability.UNITS, order(uses=(dataclasses.replace(USE, units=("cpu0",)),))),
+            "released": (Capability.UNITS, order(**EXCHANGE)),
+        },
     ),
     ProviderDefinition: (
         {"uuid", "name", "parent_uuid", "inventories", "traits", "aggregates"},

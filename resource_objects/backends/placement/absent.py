@@ -114,5 +114,5 @@ def _of_order(order: ConsumerOrder) -> Iterator[tuple[Capability, str]]:
         yield Capability.ADOPTING, name
     if order.group is not None:
         yield Capability.SERVER_GROUPS, name
-    if any(use.units for use in order.uses):
+    if any(use.units or use.released for use in order.uses):
         yield Capability.UNITS, name
