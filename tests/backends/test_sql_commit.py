@@ -227,7 +227,7 @@ def test_statements_of_statistics_do_not_grow_with_the_providers(
         )
         counted.forget_statistics(StatisticFilter())
     assert found[0] == found[1]
-    assert found[0][2] == 3 and found[0][5:7] == [2, 2] and max(found[0]) < 14
+    assert found[0][2] == 2 and found[0][5:7] == [1, 1] and max(found[0]) < 14
 
 
 def test_statements_of_a_gang_do_not_grow_with_it(counted: SQLBackend, count: Count) -> None:

@@ -1,4 +1,4 @@
-"""Every index is there for a statement of the library, which SQLite is seen to use it for."""
+"""Every index serves a statement of the library, or the check of a foreign key."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ from resource_objects.testing.conformance.suite import adjust, claim, define, re
 from resource_objects.testing.conformance.waiting import enter
 
 NOW = datetime.datetime.now(datetime.UTC)
+#: The database searches for the children of a provider before it deletes the provider. SQLite does
+#: not show the index in the plan of the DELETE.
+OF_FOREIGN_KEYS = {"ix_resource_providers_parent_id"}
 
 
 def use_everything(backend: SQLBackend) -> None:
@@ -113,4 +116,4 @@ def test_every_index_is_used(sqlite_url: Callable[[str], str]) -> None:
                 used.update(re.findall(r"USING (?:COVERING )?INDEX (\w+)", step))
     plain.close()
     wanted = {index.name for table in tables.metadata.tables.values() for index in table.indexes}
-    assert wanted - used == set()
+    assert wanted - used == OF_FOREIGN_KEYS

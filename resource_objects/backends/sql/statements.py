@@ -24,13 +24,11 @@ from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Dialect
-from sqlalchemy.sql import visitors
 
 from resource_objects import clock, exceptions, names
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
-Values = Mapping[str, Any]
 RowValues = Sequence[Mapping[str, Any]]
 
 # --- statements -----------------------------------------------------------------------------------
@@ -590,141 +588,3 @@ def from_moment(stored: Any) -> datetime.datetime:
     """Return a time in UTC from the form in which the driver returned it."""
     found = datetime.datetime.fromisoformat(stored) if isinstance(stored, str) else stored
     return found.replace(tzinfo=datetime.UTC)
-
-
-# --- statements of SQLAlchemy, compiled once ------------------------------------------------------
-
-
-class Statement:
-    """One statement; its values are given by the names of its bind parameters.
-
-    :param core: the statement, or what makes it: one of thousands of values is objects that every
-        collection of garbage walks over, so only its text is kept
-    :param columns: the columns an INSERT is given
-    """
-
-    def __init__(
-        self,
-        core: sa.Executable | Callable[[], sa.Executable],
-        columns: Sequence[str] | None = None,
-    ) -> None:
-        self._core = core
-        self._columns = columns
-        self._compiled: dict[str, tuple[str, Callable[[Values], Sequence[Any]]]] = {}
-
-    def rows(self, connection: Connection, values: Values) -> Rows:
-        """Return the rows of a query."""
-        text, given = self._for(connection)
-        cursor = connection.connection.cursor()
-        cursor.execute(text, given(values))
-        found: Any = cursor.fetchall()
-        cursor.close()
-        return list(found) if isinstance(found, tuple) else found  # PyMySQL returns a tuple
-
-    def run(self, connection: Connection, values: Values) -> int:
-        """Run it once; return the number of rows it matched, -1 if that is not known yet."""
-        text, given = self._for(connection)
-        cursor: Any = connection.connection.cursor()
-        cursor.execute(text, given(values))
-        matched: int = cursor.rowcount
-        cursor.close()
-        return matched
-
-    def _for(self, connection: Connection) -> tuple[str, Callable[[Values], Sequence[Any]]]:
-        dialect = connection.dialect
-        found = self._compiled.get(dialect.name)
-        if found is None:
-            found = self._compiled[dialect.name] = self._compile(dialect)
-        return found
-
-    def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Values], Sequence[Any]]]:
-        """Return the text, and what makes the driver's parameters of the values."""
-        core: Any = self._core() if callable(self._core) else self._core
-        if dialect.name == "postgresql":  # by position, as names would be those of other parts too
-            positional: Any = type(dialect)
-            dialect = positional(paramstyle="format")
-        for part in visitors.iterate(core):
-            if isinstance(part, sa.BindParameter):
-                part.required = False  # all values are given when it is run
-        compiled: Any = core.compile(
-            dialect=dialect,
-            column_keys=self._columns,
-            compile_kwargs={"render_postcompile": True},  # see listed()
-        )
-        fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        text, names = str(compiled), compiled.positiontup
-        if names is None:  # PyMySQL's, by name
-            names = [name for name in _BY_NAME.findall(text) if name]
-            text = _BY_NAME.sub(lambda mark: "%s" if mark[1] else mark[0], text)
-        # SQLAlchemy counts those of a list from one
-        order = [
-            f"{found[1]}_{int(found[2]) - 1}" if (found := _IN_LIST.fullmatch(name)) else name
-            for name in names
-        ]
-        read: Callable[[Values], Sequence[Any]]
-        if len(order) > 1:
-            read = operator.itemgetter(*order)
-        else:  # which gives one value by itself, not in a row
-            read = lambda values: tuple([values[name] for name in order])  # noqa: E731
-        return text, (lambda values: read({**fixed, **values})) if fixed else read
-
-
-class Sized:
-    """A statement with lists of values, compiled for few lengths of each.
-
-    :param build: given the length of each list by its name, returns the statement; :func:`listed`
-        and :func:`chosen` make parts of it
-    """
-
-    def __init__(self, build: Callable[..., sa.Executable]) -> None:
-        self._build = build
-        self._statements: dict[tuple[int, ...], Statement] = {}
-
-    def rows(
-        self, connection: Connection, values: Values | None = None, /, **lists: Sequence[Any]
-    ) -> Rows:
-        """Return the rows of a query for some lists, none of them empty, and single values."""
-        statement, given = self._for(lists, values)
-        return statement.rows(connection, given)
-
-    def run(
-        self, connection: Connection, values: Values | None = None, /, **lists: Sequence[Any]
-    ) -> int:
-        """Run it for some lists and values; return as :meth:`Statement.run` does."""
-        statement, given = self._for(lists, values)
-        return statement.run(connection, given)
-
-    def _for(
-        self, lists: Mapping[str, Sequence[Any]], values: Values | None
-    ) -> tuple[Statement, Values]:
-        lengths = tuple(
-            [n if (n := len(values)) <= _EXACT else _padded(n) for values in lists.values()]
-        )
-        statement = self._statements.get(lengths)
-        if statement is None:
-            build = functools.partial(self._build, **dict(zip(lists, lengths, strict=True)))
-            statement = self._statements[lengths] = Statement(build)
-        given: dict[str, Any] = {} if values is None else dict(values)
-        for (name, found), length in zip(lists.items(), lengths, strict=True):
-            more = length - len(found)
-            filled = [*found, *[found[-1]] * more] if more else found
-            given.update(zip(_places(name, length), filled, strict=True))
-        return statement, given
-
-
-@functools.lru_cache(maxsize=64)
-def _places(name: str, length: int) -> tuple[str, ...]:
-    """Return the names of the values of a list."""
-    return tuple([f"{name}_{position}" for position in range(length)])
-
-
-def listed(column: sa.ColumnElement[Any], name: str, length: int) -> sa.ColumnElement[bool]:
-    """Return ``column IN (...)`` for a list of a :class:`Sized` statement."""
-    # SQLAlchemy writes thousands of values of one parameter at once, but takes a tenth of a second
-    # for as many parameters
-    return column.in_(sa.bindparam(f"{name}{_LIST}", [None] * length, expanding=True))
-
-
-_LIST = "_listed"
-_BY_NAME = re.compile(r"%%|%\((\w+)\)s")
-_IN_LIST = re.compile(rf"(\w+){_LIST}_([0-9]+)")

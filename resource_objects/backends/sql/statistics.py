@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from resource_objects import exceptions
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.statements import Sized, chunks, from_moment, listed, moment
+from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
 from resource_objects.providers.statistics import (
     Statistic,
     StatisticFilter,
@@ -36,23 +36,11 @@ _COLUMNS = (_statistics.name, _statistics.value, _statistics.source, _statistics
 _KEYS = ("provider_id", "name")
 
 
-def _stored_query(ids: int) -> sa.Select[*tuple[Any, ...]]:
-    return sa.select(_statistics.provider_id, *_COLUMNS).where(
-        listed(_statistics.provider_id, "ids", ids)
-    )
-
-
-_FIND = Sized(
-    lambda uuids: sa.select(_providers.id, _providers.uuid).where(
-        listed(_providers.uuid, "uuids", uuids)
-    )
-)
-_STORED = Sized(_stored_query)
-_LOCK_STORED = Sized(
-    lambda ids: (
-        _stored_query(ids).order_by(_statistics.provider_id, _statistics.name).with_for_update()
-    )
-)
+_FIND = SQL("SELECT id, uuid FROM resource_providers WHERE uuid IN :uuids*")
+_SELECT = """
+    SELECT provider_id, name, value, source, since FROM statistics WHERE provider_id IN :ids*"""
+_STORED = SQL(_SELECT)
+_LOCK_STORED = SQL(f"{_SELECT} ORDER BY provider_id, name {{server: FOR UPDATE}}")
 
 
 class _Changes:
@@ -136,7 +124,7 @@ def _changes(
 
 
 def _stored(
-    connection: Connection, query: Sized, providers: Collection[int]
+    connection: Connection, query: SQL, providers: Collection[int]
 ) -> dict[int, dict[str, StoredStatistic]]:
     """Return the stored rows of some providers, by number and name."""
     rows: defaultdict[int, dict[str, StoredStatistic]] = defaultdict(dict)
