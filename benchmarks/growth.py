@@ -122,7 +122,7 @@ def _questions(ledger: ro.Ledger) -> Questions:
     claim()
     return {
         "a claim": claim,
-        "a consumer read": lambda: ledger.held(last[0]),
+        "a consumer read": lambda: ledger.get_claim(last[0]),
         "a provider read": lambda: ledger.provider(pick.choice(uuids)),
     }
 

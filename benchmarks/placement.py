@@ -320,7 +320,7 @@ def _reading(both: Both) -> Iterator[Row]:
         ),
         (
             "allocations of a consumer read",
-            lambda: ledger.held(job),
+            lambda: ledger.get_claim(job),
             f"/allocations/{uuids[0]}",
             lambda: theirs.held_objects(uuids[0]),
         ),

@@ -157,8 +157,8 @@ class ShowConsumer(ShowOne):
                 found = read_environment(ledger, parsed_args.name, host=parsed_args.host)
             return (), Text([export_lines(found)])
         with self.open_ledger() as ledger:
-            held = ledger.held(parsed_args.name)
-            assigned = ledger.assigned(parsed_args.name)
+            held = ledger.get_claim(parsed_args.name)
+            assigned = ledger.assigned_amounts(parsed_args.name)
         shown = {
             "consumer": held.consumer,
             "uuid": held.consumer_uuid,
@@ -284,7 +284,7 @@ class ShowAllocations(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read its claim."""
         with self.open_ledger() as ledger:
-            held = ledger.held(parsed_args.consumer)
+            held = ledger.get_claim(parsed_args.consumer)
         rows = allocation_rows(held.consumer, held.allocations)
         is_drawn = parsed_args.formatter == "table" and "group" not in parsed_args.columns
         if held.group is None and is_drawn:  # lines are short; programs get all columns always
@@ -646,7 +646,7 @@ def request_again(ledger: Ledger, consumer: str) -> Request:
     from resource_objects.requests import Request
     from resource_objects.resources import Amounts
 
-    claim, assigned = ledger.held(consumer), ledger.assigned(consumer)
+    claim, assigned = ledger.get_claim(consumer), ledger.assigned_amounts(consumer)
     told = _units_taken(ledger, assigned)
     lost = [
         f"{one.provider}: {one.resource_class} {unit}"

@@ -304,7 +304,7 @@ def _release(ledger: Ledger, claim: Claim) -> None:
 
     :raises NotFound: if it is not there any more
     """
-    if ledger.held(claim.consumer).id == claim.id:
+    if ledger.get_claim(claim.consumer).id == claim.id:
         ledger.release(claim.consumer)
 
 
@@ -318,7 +318,7 @@ def _is_held(ledger: Ledger, asked: _Asked) -> bool:
     if asked.at is None:
         return True
     here = {one.name for one in ledger.provider(asked.at).walk()}
-    return any(one.provider in here for one in ledger.held(asked.consumer).allocations)
+    return any(one.provider in here for one in ledger.get_claim(asked.consumer).allocations)
 
 
 # --- waiting ------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def read_environment(
     :raises InvalidInput: if it holds something of several hosts and none is named
     :raises NotFound: as :func:`job_environment`
     """
-    claim = consumer if isinstance(consumer, Claim) else ledger.held(consumer)
+    claim = consumer if isinstance(consumer, Claim) else ledger.get_claim(consumer)
     held: dict[str, list[Allocation]] = {}
     if host is None:
         named = [one.provider for one in claim.allocations]
@@ -173,7 +173,7 @@ def read_environment(
             raise NotFound("provider", named[0] if named else claim.consumer)
         host = hosts[0]
     (tree,) = ledger.trees(host)
-    return job_environment(claim, tree, ledger.assigned(claim.consumer))
+    return job_environment(claim, tree, ledger.assigned_amounts(claim.consumer))
 
 
 def export_lines(variables: Mapping[str, str]) -> str:

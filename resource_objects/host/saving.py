@@ -401,7 +401,7 @@ def _adopt(binding: Binding) -> Claim | None:
         if adopting is None:
             return None
         backend.commit(adopting)
-        return binding.ledger.held(holder) if adopting.orders else None
+        return binding.ledger.get_claim(holder) if adopting.orders else None
 
     return binding.ledger.retries.write(adopting, write, *_FASTER)
 

@@ -58,7 +58,7 @@ class Feed:
     :meth:`cursor`      where it is now
     :meth:`changes`     what was written after a cursor
     :meth:`is_fresh`    whether nothing was written since a snapshot
-    :meth:`keep`        how long operations and changes are kept
+    :meth:`set_retention`        how long operations and changes are kept
     ==================  =======================================================================
     """
 
@@ -136,7 +136,7 @@ class Feed:
             return False
         return snapshot.cursor is not None and snapshot.cursor == self.cursor()
 
-    def keep(self, age: datetime.timedelta) -> None:
+    def set_retention(self, age: datetime.timedelta) -> None:
         """Set how long operations and changes are stored; without a call it is seven days.
 
         Writes delete older ones, a few at a time. An operation of :func:`new_operation`

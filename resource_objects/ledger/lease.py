@@ -120,6 +120,6 @@ class Lease:
 
     def _check(self) -> None:
         """Raise if the claim no longer exists."""
-        held = self._ledger.held(self._claim.consumer)
+        held = self._ledger.get_claim(self._claim.consumer)
         if held.id != self._claim.id:
             raise exceptions.Stale("consumer", held.consumer, f"it has another claim, {held.id}")

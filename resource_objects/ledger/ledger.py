@@ -80,9 +80,9 @@ class Ledger:
     in service      :meth:`disable`, :meth:`enable`, :meth:`drain`
     keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
-                    :meth:`held`, :meth:`assigned`, :meth:`consumers`, :meth:`usage`,
+                    :meth:`get_claim`, :meth:`assigned_amounts`, :meth:`consumers`, :meth:`usage`,
                     :meth:`totals`, :meth:`now`
-    over time       :attr:`use_over_time`: ``record``, ``recording``, ``between``
+    over time       :attr:`use_over_time`: ``between``
     search          :meth:`snapshot`, then ``candidates``
     plan            :meth:`diff`, :meth:`apply`, :meth:`reshape`, :meth:`audit`
     pools           :attr:`pools`: ``share``, ``unshare``, ``report``, ``list``
@@ -90,9 +90,9 @@ class Ledger:
                     ``ensure``, ``rename``, ``remove``
     groups          :attr:`groups`: consumers that are to be on one host, or on different ones:
                     ``ensure``, ``get``, ``list``, ``remove``
-    history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``keep``
-    who did it      :attr:`actor`, :meth:`acting`
-    statistics      :attr:`statistics`: ``put``, ``read``, ``forget``, ``declare``, ``types``
+    history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``set_retention``
+    who did it      :attr:`actor`, :meth:`with_actor`
+    statistics      :attr:`statistics`: ``put``, ``read``, ``forget``
     end             :meth:`close`, or use it in a ``with`` statement
     ==============  ===============================================================================
 
@@ -100,7 +100,7 @@ class Ledger:
     claims, one that declares a :class:`SyncResult`. Lists are iterators, read a page at a time;
     ``limit`` bounds them, ``after`` (the name of the last one that was seen) goes on. Providers are
     given by name or uuid. What is there is read in two forms: one thing by its name as an object
-    with all that belongs to it (:meth:`provider` with those below it, :meth:`held`), many in a
+    with all that belongs to it (:meth:`provider` with those below it, :meth:`get_claim`), many in a
     list as rows that say where each stands (:meth:`providers`: its parent, its root); what both
     say has the same name in both.
 
@@ -110,7 +110,7 @@ class Ledger:
     (another request, or other counts; where it went does not count) it is refused with
     ``OperationConflict``. What was asked is known as long as nobody else wrote the consumer; after
     that the recorded outcome is returned. Those take none that just do the rest when they are
-    called again: :meth:`release_expired`, ``use_over_time.record`` and ``feed.keep``.
+    called again: :meth:`release_expired` and ``feed.set_retention``.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Ledger:
         """Who writes, as the change feed tells it."""
         return self._store.actor
 
-    def acting(self, actor: str | None = None, *, retries: RetryPolicy | None = None) -> Ledger:
+    def with_actor(self, actor: str | None = None, *, retries: RetryPolicy | None = None) -> Ledger:
         """Return this ledger for what somebody else does: the change feed tells that name.
 
         It has the same backend and the same snapshot, so it costs nothing but the object. Close
@@ -177,7 +177,7 @@ class Ledger:
         >>> import resource_objects as ro
         >>> with ro.connect("memory://", actor="service") as ledger:
         ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
-        ...     print(ledger.acting("ann").disable("host0", reason="fan").disabled.by)
+        ...     print(ledger.with_actor("ann").disable("host0", reason="fan").disabled.by)
         ann
         """
         return Ledger(
@@ -604,9 +604,9 @@ class Ledger:
         forgotten. What others hold is never touched. Unit rules bind all that the consumer will
         hold, unless it is an ``aggregate``, which stands for many.
 
-        A topology is given back assigned and negative, as :meth:`assigned` tells it; one that is
-        taken is put somewhere as by :meth:`claim`, beside what the consumer holds: devices near the
-        cells it has, and cells near its devices.
+        A topology is given back assigned and negative, as :meth:`assigned_amounts` returns it; one
+        that is taken is put somewhere as by :meth:`claim`, beside what the consumer holds: devices
+        near the cells it has, and cells near its devices.
 
         :param changes: by provider, or allocations, which may say units
         :param generation: the one the consumer was read at; None demands none
@@ -663,7 +663,7 @@ class Ledger:
         ...     row = {"hypervisor_hostname": "host0", "vcpus": 8, "vcpus_used": 6}
         ...     saved = ro.ComputeNode.from_row(row).bind(ledger).save()
         ...     print(ledger.attribute("host0", "vm-1", {"host0": "VCPU=4"}))
-        ...     print(ledger.held("host0/unattributed"))
+        ...     print(ledger.get_claim("host0/unattributed"))
         vm-1 holds VCPU=4 of host0
         host0/unattributed holds VCPU=2 of host0
         """
@@ -986,14 +986,14 @@ class Ledger:
         """
         return self._reader.inventories(name)
 
-    def held(self, consumer: str) -> Claim:
+    def get_claim(self, consumer: str) -> Claim:
         """Return what a consumer holds.
 
         :raises NotFound: if it holds nothing
         """
         return claim_of(self._store.held(names.consumer_name(consumer)))
 
-    def assigned(self, consumer: str) -> Mapping[str, Amounts]:
+    def assigned_amounts(self, consumer: str) -> Mapping[str, Amounts]:
         """Return what a consumer holds and where, as it can be claimed again.
 
         That is ``{provider name: amounts}``, read-only, as :meth:`claim`, :meth:`replace` and
@@ -1005,7 +1005,7 @@ class Ledger:
         held of cells in addition is a count of each cell, and is claimed again by :meth:`adjust`.
         If nobody can tell which units belong to the request (it was changed by counts since), or
         the CPUs held are of another cell now (firmware numbered anew), all of it is counts of the
-        cells. :meth:`held` names other units. Cost: two reads.
+        cells. :meth:`get_claim` names other units. Cost: two reads.
 
         :raises NotFound: if the consumer holds nothing
         """

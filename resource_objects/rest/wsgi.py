@@ -262,7 +262,7 @@ class Service:
         """
         user = creds.get("user_id")
         try:
-            return self._ledger.acting(user) if user else self._ledger
+            return self._ledger.with_actor(user) if user else self._ledger
         except exceptions.InvalidInput as error:  # nothing that the feed can tell
             if not error.is_about("name"):
                 raise

@@ -113,7 +113,7 @@ def test_nothing_younger_is_forgotten_by_a_client_that_is_ahead(
 ) -> None:
     operation, cursor = new_operation(), server.feed.cursor()
     first = server.claim("job", {"host0": "VCPU=1"}, operation=operation)
-    server.feed.keep(2 * HOUR)
+    server.feed.set_retention(2 * HOUR)
     client.ahead = SHIFT
     monkeypatch.setattr(feed, "EVERY", 1)
     for _ in range(5):  # who writes forgets
@@ -181,7 +181,7 @@ def test_an_operation_of_after_the_year_9999_does_not_say_its_time(
         if not is_told:  # it is done once, as one of any other version is
             for _ in range(2):
                 ledger.claim("job", {"host0": "VCPU=1"}, operation=id)
-            assert str(ledger.held("job").amounts) == "VCPU=1"
+            assert str(ledger.get_claim("job").amounts) == "VCPU=1"
 
 
 def test_the_clock_of_the_machine_is_read_in_one_place() -> None:

@@ -81,7 +81,7 @@ def test_a_claim_that_waits_releases_only_in_the_trees_that_it_names(ledger: ro.
 
 def test_a_replacement_that_waits_keeps_its_own_expired_claim(ledger: ro.Ledger) -> None:
     fill(ledger, 0, 1)
-    before = ledger.held("old-0")
+    before = ledger.get_claim("old-0")
     claim = ledger.replace("old-0", {"host1": "VCPU=2"}, wait=HOUR)
     assert (claim.id, claim.expires_at) == (before.id, LONG_AGO)
     assert str(claim) == "old-0 holds VCPU=2 of host1"

@@ -110,7 +110,7 @@ REFUSED: dict[Capability, Callable[[ro.Ledger], object]] = {
     Capability.REPORTS: lambda ledger: ledger.backend.commit(
         Write(Operation(), "report", "host0", reported=(HERE,))
     ),
-    Capability.FEED: lambda ledger: ledger.feed.keep(datetime.timedelta(days=1)),
+    Capability.FEED: lambda ledger: ledger.feed.set_retention(datetime.timedelta(days=1)),
     Capability.WAITING: lambda ledger: list(ledger.queue()),
     Capability.STATISTICS: lambda ledger: ledger.statistics.read(),
     Capability.USE_OVER_TIME: lambda ledger: ledger.use_over_time.between(
@@ -134,7 +134,7 @@ def test_all_that_it_lacks_is_refused_but_the_request_of_a_claim(ledger: ro.Ledg
     """Each claim of a search has a request, so that one is told as absent, and nothing refused."""
     assert ledger.backend.unsupported == LACKS == REFUSED.keys() | {Capability.REQUESTS}
     claim = ledger.claim(JOB, ledger.snapshot().candidates("VCPU=1"))
-    assert claim.request is None and ledger.held(JOB).request is None
+    assert claim.request is None and ledger.get_claim(JOB).request is None
 
 
 def test_an_older_placement_moves_nobody_who_has_a_parent(transport: WSGITransport) -> None:

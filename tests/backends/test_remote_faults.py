@@ -120,7 +120,7 @@ def test_a_consumer_that_is_read_badly_is_one_error(
     ledger.claim(JOB, {"host0": "VCPU=2"})
     between.answers = lambda method, path: BAD[kind] if path.startswith("/allocations") else None
     for ask in (
-        lambda: ledger.held(JOB),
+        lambda: ledger.get_claim(JOB),
         lambda: ledger.release(JOB),
         lambda: ledger.adjust(JOB, {"host0": "VCPU=1"}),
         lambda: list(ledger.consumers()),
@@ -128,7 +128,7 @@ def test_a_consumer_that_is_read_badly_is_one_error(
         with pytest.raises(TOLD):
             ask()
     between.answers = lambda method, path: None
-    assert str(ledger.held(JOB)) == f"{JOB} holds VCPU=2 of host0"
+    assert str(ledger.get_claim(JOB)) == f"{JOB} holds VCPU=2 of host0"
 
 
 #: By the others' status it was done, and an answer to a claim has no body.

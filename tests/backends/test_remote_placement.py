@@ -70,7 +70,7 @@ def test_from_a_sync_by_a_search_to_a_release(ledger: ro.Ledger, transport: WSGI
         del transport.asked[:]
         claim = ledger.claim(name, found)
         assert writes(transport) == transport.asked == [("PUT", f"/allocations/{claim.id}")]
-    assert ledger.held("job-2").allocations == claim.allocations
+    assert ledger.get_claim("job-2").allocations == claim.allocations
     refused = ledger.snapshot().candidates(job)
     assert not refused
     assert "PGPU asked 2, free 0 of 2 (job-1 holds 2)" in str(refused.explain())
@@ -281,9 +281,9 @@ def test_what_a_consumer_holds_is_told_in_one_order(
         return [json.dumps(body | {"allocations": dict(reversed(held.items()))}).encode()]
 
     claim = ledger.claim("job", {"host1": "MEMORY_MB=5,VCPU=1", "host0": "MEMORY_MB=7,VCPU=2"})
-    before = ledger.held("job")
+    before = ledger.get_claim("job")
     transport.app = turned
-    assert ledger.held("job").allocations == before.allocations == claim.allocations
+    assert ledger.get_claim("job").allocations == before.allocations == claim.allocations
 
 
 def test_a_consumer_keeps_what_is_said_of_it(ledger: ro.Ledger) -> None:
@@ -291,10 +291,10 @@ def test_a_consumer_keeps_what_is_said_of_it(ledger: ro.Ledger) -> None:
     ledger.claim("job", {"host0": "VCPU=1"}, project="p", user="u", consumer_type="JOB")
     ledger.adjust("job", {"host0": "VCPU=1"})
     ledger.move("job", {"host1": "VCPU=2"})
-    held = ledger.held("job")
+    held = ledger.get_claim("job")
     assert (held.project, held.user, held.consumer_type) == ("p", "u", "JOB")
     ledger.replace("job", {"host1": "VCPU=1"}, project="q", consumer_type="INSTANCE")
-    held = ledger.held("job")
+    held = ledger.get_claim("job")
     assert (held.project, held.user, held.consumer_type) == ("q", "u", "INSTANCE")
 
 
@@ -304,11 +304,11 @@ def test_one_write_may_be_about_consumers_with_a_type_and_without(ledger: ro.Led
     ledger.claim("old", {"host0": "VCPU=1"})
     ledger.claim("new", {"host1": "VCPU=2"}, consumer_type="JOB")
     ledger.swap("old", "new")
-    assert (str(ledger.held("old")), ledger.held("old").consumer_type) == (
+    assert (str(ledger.get_claim("old")), ledger.get_claim("old").consumer_type) == (
         "old holds VCPU=2 of host1",
         None,
     )
-    assert (str(ledger.held("new")), ledger.held("new").consumer_type) == (
+    assert (str(ledger.get_claim("new")), ledger.get_claim("new").consumer_type) == (
         "new holds VCPU=1 of host0",
         "JOB",
     )
@@ -363,7 +363,7 @@ def test_a_claim_whose_answer_was_lost_happens_once(
     lost = losing(transport, "PUT", after=after)
     assert ledger.claim("job", {"host0": "VCPU=3"}).generation == 1
     assert len(lost) == 1
-    assert ledger.held("job").generation == 1
+    assert ledger.get_claim("job").generation == 1
     assert ledger.usage()["host0", "VCPU"].used == 3
     lost = losing(transport, "PUT", after=after)
     ledger.adjust("job", {"host0": "VCPU=-1"})
@@ -432,7 +432,7 @@ def test_of_a_write_of_several_one_that_is_as_before_tells_that_nothing_was_done
     transport.before = before
     orders = tuple(ConsumerOrder.adjust(name, (Use(place, "VCPU", 1),)) for name in ("a", "b"))
     ledger.backend.commit(Write(Operation(), "adjust", "both", orders=orders))
-    assert [str(ledger.held(name)) for name in ("a", "b")] == [
+    assert [str(ledger.get_claim(name)) for name in ("a", "b")] == [
         "a holds VCPU=3 of host0",
         "b holds VCPU=2 of host0",
     ]
@@ -480,7 +480,7 @@ def test_of_two_who_lost_their_answers_the_other_is_not_taken_for_this_one(
     transport.before = before
     with pytest.raises(exceptions.LostConnection, match="whether by this is not known"):
         ledger.claim(job, {"host0": "VCPU=1"}, project="mine")
-    assert ledger.held(job).project == "other"
+    assert ledger.get_claim(job).project == "other"
 
 
 def test_the_same_operation_of_many_threads_is_done_once(
@@ -517,7 +517,7 @@ def test_a_reshape_of_what_is_written_meanwhile_is_stale_at_once(
     transport.before = before
     ledger.reshape(Reshape((move,), (NewProvider("host0/cpus", "host0"),)))
     assert len(times) == 2  # it was worked out again
-    assert str(ledger.held("job")) == "job holds VCPU=1 of host0/cpus"
+    assert str(ledger.get_claim("job")) == "job holds VCPU=1 of host0/cpus"
 
 
 def test_a_reshape_that_is_refused_leaves_nothing(
@@ -547,7 +547,7 @@ def test_a_reshape_that_is_refused_leaves_nothing(
     assert list(map(str, ledger.trees())) == before
     transport.app = app
     ledger.reshape(Reshape((move,), new))
-    assert str(ledger.held("job")) == "job holds VCPU=7 of host0/a, VCPU=1 of host0/b"
+    assert str(ledger.get_claim("job")) == "job holds VCPU=7 of host0/a, VCPU=1 of host0/b"
 
 
 def test_a_definition_of_which_a_generation_is_old_sends_nothing(
@@ -602,7 +602,7 @@ def test_an_older_placement_is_spoken_to_in_its_words(transport: WSGITransport) 
     with ledger_on(transport, "workers=1&microversion=1.30") as ledger:
         two_hosts(ledger)
         ledger.claim("job", {"host0": "VCPU=1"})
-        assert ledger.held("job").consumer_type is None
+        assert ledger.get_claim("job").consumer_type is None
         with pytest.raises(exceptions.NotSupported, match="consumer types"):
             ledger.claim("job-2", {"host0": "VCPU=1"}, consumer_type="JOB")
         with pytest.raises(exceptions.NotSupported, match="moved"):

@@ -63,7 +63,7 @@ class Remembered:
         with raises_code("StaleConsumer"):
             ledger.adjust("kept", {"host0": "VCPU=1"}, generation=self.claim.generation)
         with raises_code("ConsumerNotFound"):
-            ledger.held("lost")
+            ledger.get_claim("lost")
         ledger.claim("lost", {"host0": "VCPU=1"})
         with ro.connect(url) as fresh:
             assert ledger.snapshot().used("VCPU") == fresh.snapshot().used("VCPU") == used + 1

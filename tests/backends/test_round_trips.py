@@ -65,7 +65,7 @@ def test_a_claim_is_begin_two_statements_and_commit(made: tuple[ro.Ledger, list[
     ledger.claim("job-1", {uuid: work})
     # on a connection that was idle in the pool
     assert waits(connections[-1], lambda: ledger.claim("job-2", {uuid: work})) == 4
-    assert len(ledger.held("job-2").allocations) == 2
+    assert len(ledger.get_claim("job-2").allocations) == 2
 
 
 def test_where_the_feed_is_costs_begin_a_statement_and_commit(

@@ -156,7 +156,7 @@ def test_rows_without_a_version_are_read(unversioned: str, everything: Any) -> N
     write(unversioned, [(name, _VERSIONED % body) for name, _, _, body in GOLDEN])
     with ro.connect(unversioned) as opened:
         assert everything(opened) == was
-        assert opened.assigned("a")["host0"]["NUMA_TOPOLOGY"].placed
+        assert opened.assigned_amounts("a")["host0"]["NUMA_TOPOLOGY"].placed
         assert not opened.audit()
 
 
@@ -203,7 +203,7 @@ def test_a_changed_host_is_written_with_a_version(unversioned: str) -> None:
         pytest.param(lambda ledger: ledger.provider("host0"), id="provider"),
         pytest.param(lambda ledger: list(ledger.providers()), id="list"),
         pytest.param(lambda ledger: ledger.sync(machine()), id="sync"),
-        pytest.param(lambda ledger: ledger.assigned("a"), id="assigned"),
+        pytest.param(lambda ledger: ledger.assigned_amounts("a"), id="assigned"),
     ],
 )
 def test_a_newer_version_is_refused_by_name(unversioned: str, read: Any) -> None:

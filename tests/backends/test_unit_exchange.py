@@ -38,7 +38,7 @@ def exchange(ledger: ro.Ledger, *units: str, released: tuple[str, ...]) -> Consu
 
 
 def units_of(ledger: ro.Ledger, consumer: str = "job") -> tuple[str, ...]:
-    return ledger.held(consumer).allocations[0].units
+    return ledger.get_claim(consumer).allocations[0].units
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_units_are_exchanged_in_one_order(
     cursor = ledger.feed.cursor()
     commit(ledger, exchange(ledger, *units, released=released))
     assert units_of(ledger) == after
-    assert ledger.held("job").amounts == ro.Amounts({"PGPU": len(after)})
+    assert ledger.get_claim("job").amounts == ro.Amounts({"PGPU": len(after)})
     uses = [use for entry in ledger.feed.changes(cursor).changes for use in entry.uses]
     assert [(use.taken, use.given) for use in uses] == [(units, released)]
     commit(ledger, ConsumerOrder.release("job"))
@@ -101,8 +101,8 @@ def test_a_planned_replacement_is_committed_later(ledger: ro.Ledger) -> None:
     assert "new" not in [consumer.name for consumer in ledger.consumers()]
     assert [order.consumer for order in write.orders] == ["new"]
     ledger.backend.commit(write)
-    assert str(ledger.held("new")) == "new holds PGPU=1 of host0"
-    assert ledger.held("new").project == "lab"
+    assert str(ledger.get_claim("new")) == "new holds PGPU=1 of host0"
+    assert ledger.get_claim("new").project == "lab"
     with pytest.raises(exceptions.NoCandidates):
         ledger._claims.planned_replacement(
             "more", ledger.snapshot().candidates("PGPU=9"), claim_options()

@@ -216,7 +216,7 @@ def test_two_prologues_of_one_job_at_once_get_one_claim(start, url: str) -> None
     (lost,) = [end for end in ends if end[2] != 0]
     assert lost == ("", "resource-objects: x holds something already; release it first\n", REFUSED)
     with ro.connect(url) as ledger:
-        assert [str(ledger.held("x").amounts)] == won
+        assert [str(ledger.get_claim("x").amounts)] == won
 
 
 # --- an interrupted wait ---

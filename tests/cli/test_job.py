@@ -165,7 +165,7 @@ def test_a_limit_is_kept_and_named(lab, ledger):
     assert "other: VCPU asked 2, free 1 under the limit of 4 (big holds 3)" in full.err
     assert lab("claim", "job-1", "VCPU=5", *said).status == 1  # whoever gave back
     assert lab("claim", "job-1", "VCPU=1", *said).status == 0
-    assert list(ledger.held("job-1").by_provider()) == ["other"]
+    assert list(ledger.get_claim("job-1").by_provider()) == ["other"]
     assert lab("claim", "job-1", "VCPU=2", "--replace", *said).status == 75
     lost = lab("claim", "job-2", "VCPU=1", "--limits", "nobody:VCPU=1")
     assert lost.status == 1 and "nobody is not a provider" in lost.err
@@ -182,12 +182,12 @@ def test_an_operation_that_is_said_again_happens_once(lab, ledger):
 def test_a_job_is_claimed_again_by_its_name(lab, ledger):
     claim = ("claim", "job-1", "PGPU=2", "--replace", "--expires-in", "1h", "--at", "other")
     first = lab(*claim)
-    before = ledger.held("job-1")
+    before = ledger.get_claim("job-1")
     assert first.status == 0
     again = lab(*claim)
     assert (again.status, again.out) == (0, first.out)
-    assert ledger.held("job-1").id == before.id
-    assert ledger.held("job-1").expires_at > before.expires_at
+    assert ledger.get_claim("job-1").id == before.id
+    assert ledger.get_claim("job-1").expires_at > before.expires_at
 
 
 def test_a_name_that_is_claimed_again_for_something_else(lab, ledger):
@@ -195,7 +195,7 @@ def test_a_name_that_is_claimed_again_for_something_else(lab, ledger):
     refused = lab("claim", "job-1", "PGPU=1", "--at", "other")
     assert (refused.status, refused.out) == (1, "")
     assert lab("claim", "job-1", "VCPU=8", "--replace", "--at", "other").status == 0
-    assert str(ledger.held("job-1")) == "job-1 holds VCPU=8 of other"
+    assert str(ledger.get_claim("job-1")) == "job-1 holds VCPU=8 of other"
 
 
 def test_a_replaced_claim_keeps_its_devices(lab, ledger):
@@ -203,7 +203,7 @@ def test_a_replaced_claim_keeps_its_devices(lab, ledger):
     lab("claim", "job-1", "VCPU=2,PGPU=1", "--at", "other")
     lab("release", "first")
     assert lab("claim", "job-1", "VCPU=4,PGPU=1", "--replace", "--at", "other").status == 0
-    assert set(ledger.held("job-1").by_provider()) == {"other", "other/gpu1"}
+    assert set(ledger.get_claim("job-1").by_provider()) == {"other", "other/gpu1"}
 
 
 @pytest.mark.parametrize("time", ["", "0", "-1m", "1x", "m", "99999d", "1" * 40])
@@ -532,8 +532,8 @@ def test_after_sigkill_the_program_ends_and_the_lease_ends_the_claim(start, ledg
 def test_the_lease_is_renewed_while_the_program_runs(start, ledger):
     child = start("VCPU=1", "--name", "job-1", "--lease", "1s", *python(WAITS))
     child.stdout.readline()
-    first = ledger.held("job-1").expires_at
-    until(lambda: ledger.held("job-1").expires_at > first + datetime.timedelta(seconds=2))
+    first = ledger.get_claim("job-1").expires_at
+    until(lambda: ledger.get_claim("job-1").expires_at > first + datetime.timedelta(seconds=2))
     child.terminate()
     assert child.wait(60) == 128 + signal.SIGTERM
 
@@ -547,7 +547,7 @@ def test_a_lost_lease_is_told_while_the_program_runs(start, ledger):
     assert is_there(program)
     child.terminate()
     assert child.wait(60) == 128 + signal.SIGTERM
-    assert ledger.held("job-1").id == again.id  # it is not this one's to release
+    assert ledger.get_claim("job-1").id == again.id  # it is not this one's to release
 
 
 def test_a_lost_lease_ends_the_program_if_that_is_said(start, ledger):

@@ -170,8 +170,8 @@ def test_units_that_cannot_be_asked_for_again_are_not_moved(lab, url):
     lab("claim", "job", "NUMA_TOPOLOGY=1:dedicated=2")
     with ro.connect(url) as ledger:
         ledger.adjust("job", {"host0/numa0": "PCPU=1"})
-        before = ledger.held("job")
+        before = ledger.get_claim("job")
         done = lab("allocation", "move", "job", "--to", "host1")
         assert (done.status, done.out) == (1, "")
         assert "host0/numa0: PCPU cpu2" in done.err
-        assert ledger.held("job") == before
+        assert ledger.get_claim("job") == before

@@ -323,7 +323,7 @@ def check(command: str, lab: pathlib.Path, *, all_pairs: bool) -> None:
     """Run a command with its options and compare the tables before and after."""
     with ro.connect(f"sqlite:///{lab}") as ledger:
         generations = {"lab-0/gpu0": ledger.provider("lab-0/gpu0").generation or 0}
-        generations["job"] = ledger.held("job").generation
+        generations["job"] = ledger.get_claim("job").generation
     template = shutil.copy(lab, lab.with_name("template.db"))
     before = stored(lab)
     faults = []

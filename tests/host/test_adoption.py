@@ -111,14 +111,14 @@ def test_cells_cpus_and_devices_are_adopted_by_name(connect, is_there) -> None:
     node.save()
     assert node.inventories["NUMA_TOPOLOGY"].usage == said
     assert {n: left for n, left in free(node.inventories).items() if left > before[n]} == {}
-    units = {unit for one in ledger.held(NOBODY).allocations for unit in one.units}
+    units = {unit for one in ledger.get_claim(NOBODY).allocations for unit in one.units}
     assert units == {*(f"cpu{cpu}" for cpu in taken), "0000:3b:00.0"}
     with pytest.raises(ro.CapacityException, match=NOBODY):
         ledger.claim("job-1", {"host1": "DEVICES=2*PGPU"})
     with pytest.raises(ro.CapacityException, match="PCPU"):
         ledger.claim("job-2", {"host1": "NUMA_TOPOLOGY=2:dedicated=10"})
     ledger.claim("job-3", {"host1": "NUMA_TOPOLOGY=2:dedicated=8"})
-    mine = {unit for one in ledger.held("job-3").allocations for unit in one.units}
+    mine = {unit for one in ledger.get_claim("job-3").allocations for unit in one.units}
     assert not mine & units
 
 
@@ -133,9 +133,9 @@ def test_cpus_that_consumers_hold_by_name_are_not_adopted(connect) -> None:
     node = row(vcpus=4, vcpus_used=3, memory_mb_used=512, local_gb_used=0)
     node.update_inventories({"NUMA_TOPOLOGY": used_cells})
     ComputeNode.from_row(node).bind(ledger).save()
-    nobody = ledger.held(NOBODY)
+    nobody = ledger.get_claim(NOBODY)
     assert str(nobody.amounts) == "VCPU=1,PCPU=1"  # of the vCPU nobody knows that it is the CPU's
-    theirs = {unit for one in ledger.held("vm-1").allocations for unit in one.units}
+    theirs = {unit for one in ledger.get_claim("vm-1").allocations for unit in one.units}
     assert not theirs & {unit for one in nobody.allocations for unit in one.units}
 
 
@@ -234,7 +234,7 @@ def counting(*pools: DevicePool, **columns) -> ComputeNode:
 
 def units_of(ledger: ro.Ledger, consumer: str = NOBODY) -> list[str]:
     try:
-        kept = ledger.held(consumer)
+        kept = ledger.get_claim(consumer)
     except exceptions.NotFound as error:
         if not error.is_about("consumer"):
             raise
@@ -522,7 +522,7 @@ def test_attribute_moves_what_is_unattributed_in_one_transaction(connect) -> Non
 def test_attribute_moves_cpus_and_devices_by_name(connect) -> None:
     ledger = connect()
     placed_row().bind(ledger).save()
-    one = next(a for a in ledger.held(NOBODY).allocations if a.resource_class == "PCPU")
+    one = next(a for a in ledger.get_claim(NOBODY).allocations if a.resource_class == "PCPU")
     some = ro.Allocation(
         provider=one.provider,
         resource_class="PCPU",
@@ -530,22 +530,22 @@ def test_attribute_moves_cpus_and_devices_by_name(connect) -> None:
         units=one.units[:1],
     )
     ledger.attribute("host1", "vm-1", [some])
-    (mine,) = ledger.held("vm-1").allocations
+    (mine,) = ledger.get_claim("vm-1").allocations
     assert mine.units == one.units[:1]
     with raises_code("InvalidAmount", match="by name"):
         ledger.attribute("host1", "vm-1", {"host1/numa1": "PCPU=1"})
     ledger.attribute("host1", "vm-2", {"host1/0000:3b:00.0": "PGPU=1"})
-    (gpu,) = ledger.held("vm-2").allocations
+    (gpu,) = ledger.get_claim("vm-2").allocations
     assert gpu.units == ("0000:3b:00.0",)
 
 
 def test_attribute_takes_no_more_than_is_unattributed(connect) -> None:
     ledger = connect()
     row(vcpus_used=3).bind(ledger).save()
-    before = ledger.held(NOBODY)
+    before = ledger.get_claim(NOBODY)
     with pytest.raises(ro.CapacityException, match="gives back"):
         ledger.attribute("host1", "vm-1", {"host1": "VCPU=4"})
-    assert ledger.held(NOBODY) == before and held(ledger, "vm-1") == "nothing"
+    assert ledger.get_claim(NOBODY) == before and held(ledger, "vm-1") == "nothing"
 
 
 def test_attribute_repeated_by_its_operation_is_done_once(connect) -> None:

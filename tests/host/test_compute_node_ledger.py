@@ -173,7 +173,7 @@ def test_save_is_one_claim_of_the_unattributed_consumer(ledger):
     assert held(ledger, "host0/unattributed") == "nothing"
     result = node.save()
     assert result and str(result) == "host0/unattributed holds VCPU=3,MEMORY_MB=1024 of host0"
-    assert str(ledger.held("host0/unattributed")) == str(result.claim)
+    assert str(ledger.get_claim("host0/unattributed")) == str(result.claim)
     assert not node.pending and node.vcpus_used == 3
 
 

@@ -195,7 +195,7 @@ def test_the_ledger_knows_what_a_consumer_asked_for(host) -> None:
     node = ComputeNode.load(host, "host0", "job-1")
     place(node, dedicated=2)
     node.save()
-    request = host.held("job-1").request
+    request = host.get_claim("job-1").request
     assert request is not None and request.resources[NUMA].vcpus == 2
 
 
@@ -246,8 +246,8 @@ def test_a_consumer_with_a_name_exchanges_its_topology(host, cells_of_both) -> N
     row = node.to_row()
     node.save()
     assert node.to_row() == row and used(host)["PCPU"] == 2
-    assert str(host.held("job-1")) == f"job-1 holds PCPU=2 of host0/numa{after}"
-    request = host.held("job-1").request
+    assert str(host.get_claim("job-1")) == f"job-1 holds PCPU=2 of host0/numa{after}"
+    request = host.get_claim("job-1").request
     assert request is not None
     assert request.resources[NUMA].unassigned() == second.unassigned()
 
@@ -369,7 +369,7 @@ def test_a_topology_of_a_request_locates_what_is_held_of_the_host(host) -> None:
     before = node.to_row()
     node.save()
     assert node.to_row() == before and used(host)["PCPU"] == 2 and used(host)["MEMORY_MB"] == 512
-    assert str(host.held("job-1")) == "job-1 holds MEMORY_MB=512,PCPU=2 of host0/numa0"
+    assert str(host.get_claim("job-1")) == "job-1 holds MEMORY_MB=512,PCPU=2 of host0/numa0"
 
 
 @pytest.mark.parametrize("consumer", [None, "job-1"])

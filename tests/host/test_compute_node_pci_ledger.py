@@ -101,7 +101,7 @@ def owners(ledger: ro.Ledger) -> dict[str, str]:
     return {
         unit: name
         for name in consumers
-        for one in ledger.held(name).allocations
+        for one in ledger.get_claim(name).allocations
         for unit in one.units
     }
 
@@ -223,9 +223,9 @@ def test_the_ledger_knows_what_a_consumer_asked_for(host: ro.Ledger) -> None:
     node = ComputeNode.load(host, "host0", "job-1")
     taken = take(node, devices("PGPU", affinity="preferred", alias="gpu"))
     node.save()
-    request = host.held("job-1").request
+    request = host.get_claim("job-1").request
     assert request is not None and request.resources[PCI].unassigned() == taken.unassigned()
-    assert host.assigned("job-1") == {"host0": ro.Amounts({PCI: taken})}
+    assert host.assigned_amounts("job-1") == {"host0": ro.Amounts({PCI: taken})}
 
 
 def test_devices_taken_one_by_one_are_one_claim(host: ro.Ledger) -> None:
@@ -249,7 +249,7 @@ def test_a_consumer_with_a_name_is_told_one_amount(host: ro.Ledger) -> None:
     take(node, devices("PGPU", alias="a"))
     take(node, VF)
     node.save()
-    told = host.assigned("job-1")["host0"][PCI]
+    told = host.assigned_amounts("job-1")["host0"][PCI]
     assert isinstance(told, PCIAmount)
     assert told.of("a") == ("0000:3b:00.0",) and told.count == 2
     view = copy.deepcopy(node)
@@ -275,7 +275,7 @@ def test_what_is_taken_and_given_back_is_nothing_to_save(host: ro.Ledger) -> Non
         else:
             node.save()
             assert pending_devices(node) == ()
-            assert host.assigned("job-1")["host0"] == ro.Amounts({PCI: again})
+            assert host.assigned_amounts("job-1")["host0"] == ro.Amounts({PCI: again})
         assert owners(host) == {"0000:3b:00.0": node.consumer}
         give_back(node, again)
         node.save()
@@ -406,7 +406,7 @@ def test_a_device_is_moved_within_one_save(
     assert set(owners(host)) == {unit for one in wanted.placed for unit in one.units}
     assert set(owners(host).values()) == {node.consumer}
     if consumer is not None:
-        assert host.assigned(consumer) == {"host0": ro.Amounts({PCI: wanted})}
+        assert host.assigned_amounts(consumer) == {"host0": ro.Amounts({PCI: wanted})}
     again.save(operation=OPERATION)  # as another process would, that does not know
     assert again.to_row() == row and node.to_row() == ComputeNode.load(host, "host0").to_row()
 
@@ -854,7 +854,7 @@ def test_what_a_view_decides_can_be_saved(question: JointQuestion, consumer: str
         assert view.inventories == ComputeNode.load(ledger, "host0", consumer).inventories
         assert set(_units(found)).issubset(owners(ledger))
         if consumer is not None:
-            told = ledger.assigned(consumer)["host0"]
+            told = ledger.assigned_amounts(consumer)["host0"]
             assert addresses(told) == addresses(found)
         view.inventories.consume(-found)
         assert view.save() and not owners(ledger)

@@ -78,7 +78,7 @@ def test_a_device_that_is_gone_stays_with_who_holds_it_and_is_given_to_nobody_af
     done = sync_host(connect(), tree(OTHER))
     assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
     assert states(connect()) == {GPU.address: "allocated", OTHER.address: "available"}
-    assert connect().held("job-1").allocations[0].units == (GPU.address,)
+    assert connect().get_claim("job-1").allocations[0].units == (GPU.address,)
     connect().release("job-1")
     assert states(connect()) == {GPU.address: "removed", OTHER.address: "available"}
     assert not connect().snapshot().candidates("PGPU=2")

@@ -89,7 +89,7 @@ def test_a_job_that_holds_no_gpu_is_told_so_by_empty_variables(ledger, claimed):
     }
     assert found["RESOURCE_OBJECTS_AMOUNTS"] == "VCPU=4"
     assert (found["RESOURCE_OBJECTS_CONSUMER"], found["RESOURCE_OBJECTS_HOST"]) == ("job", "lab-0")
-    assert found["RESOURCE_OBJECTS_CLAIM"] == ledger.held("job").id
+    assert found["RESOURCE_OBJECTS_CLAIM"] == ledger.get_claim("job").id
 
 
 def test_devices_are_numbered_by_address_whatever_order_they_were_given_in(ledger, claimed):
@@ -139,7 +139,7 @@ def test_gpus_that_discovery_found_are_called_by_their_uuids(ledger, claimed):
     assert told["CUDA_VISIBLE_DEVICES"] == UUID[:-1] + "1"
     unknown = [dataclasses.replace(one, uuid=None, driver="vfio-pci") for one in found]
     sync_host(ledger, provider_tree(machine(*unknown), rules=["10de:*=PGPU"]))
-    assert job_environment(ledger.held("job"), ledger.provider("box")) == told
+    assert job_environment(ledger.get_claim("job"), ledger.provider("box")) == told
 
 
 def test_plain_gpus_are_numbered_by_the_numbers_of_their_names(ledger, claimed):

@@ -381,11 +381,11 @@ def test_child_goes_below_another_parent(ledger):
 def test_what_is_held_stays_held(ledger):
     apply_site(ledger, Site.parse(LAB))
     ledger.claim("job-1", ledger.snapshot().candidates("PGPU=8"))
-    where = ledger.held("job-1").allocations[0].provider.partition("/")[0]
+    where = ledger.get_claim("job-1").allocations[0].provider.partition("/")[0]
     with raises_code("ProviderInUse"):
         apply_site(ledger, Site.parse(f"machines: {{{where}: {{}}}}"), prune=True)
     apply_site(ledger, Site.parse(LAB.replace("VCPU=64", "VCPU=32")))
-    assert len(ledger.held("job-1").allocations) == 8
+    assert len(ledger.get_claim("job-1").allocations) == 8
 
 
 def test_batches_before_an_error_are_done(ledger):

@@ -11,7 +11,7 @@ HOST = "VCPU=8:allocation_ratio=2,MEMORY_MB=16384:reserved=512,CUSTOM_SEATS=3"
 
 def held(ledger: ro.Ledger, consumer: str) -> str:
     try:
-        return str(ledger.held(consumer).amounts)
+        return str(ledger.get_claim(consumer).amounts)
     except exceptions.NotFound as error:
         if not error.is_about("consumer"):
             raise

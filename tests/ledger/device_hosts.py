@@ -59,13 +59,13 @@ def taken(ledger: ro.Ledger, consumer: str) -> dict[tuple[str, str], tuple[int, 
     """Return ``{(provider, class): (amount, units)}`` of a consumer."""
     return {
         (one.provider, one.resource_class): (int(one.amount), one.units)  # type: ignore[call-overload]
-        for one in ledger.held(consumer).allocations
+        for one in ledger.get_claim(consumer).allocations
     }
 
 
 def told(ledger: ro.Ledger, consumer: str, host: str = "host0") -> PCIAmount:
     """Return which devices the ledger says that a consumer has."""
-    found = ledger.assigned(consumer)[host][DEVICES]
+    found = ledger.assigned_amounts(consumer)[host][DEVICES]
     assert isinstance(found, PCIAmount)
     return found
 

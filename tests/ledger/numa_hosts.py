@@ -52,12 +52,12 @@ def held(ledger: ro.Ledger, consumer: str) -> dict[tuple[str, str], tuple[int, t
     """Return ``{(provider, class): (amount, units)}`` of a consumer."""
     return {
         (one.provider, one.resource_class): (int(one.amount), one.units)  # type: ignore[call-overload]
-        for one in ledger.held(consumer).allocations
+        for one in ledger.get_claim(consumer).allocations
     }
 
 
 def topology(ledger: ro.Ledger, consumer: str, host: str = "host0") -> NUMATopologyAmount:
     """Return where the ledger says that a consumer is."""
-    found = ledger.assigned(consumer)[host][TOPOLOGY]
+    found = ledger.assigned_amounts(consumer)[host][TOPOLOGY]
     assert isinstance(found, NUMATopologyAmount)
     return found

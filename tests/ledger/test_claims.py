@@ -69,7 +69,7 @@ def test_a_claim_keeps_who_and_until_when(ledger: ro.Ledger) -> None:
     assert claim.expires_at is not None
     assert HOUR - datetime.timedelta(minutes=1) < claim.expires_at - NOW < 2 * HOUR
     assert claim.generation is not None
-    assert ledger.held("job") == claim
+    assert ledger.get_claim("job") == claim
 
 
 def test_a_moment_is_kept_in_utc(ledger: ro.Ledger) -> None:
@@ -103,13 +103,13 @@ def test_what_cannot_be_said_of_a_claim_is_refused(ledger: ro.Ledger, bad: Any) 
     with pytest.raises(exceptions.InvalidInput):
         ledger.claim("job", {"host0": "VCPU=1"}, **bad)
     with raises_code("ConsumerNotFound"):
-        ledger.held("job")
+        ledger.get_claim("job")
 
 
 def test_allocations_are_taken_with_their_units(ledger: ro.Ledger) -> None:
     hosts(ledger, 1, "PGPU=2,VCPU=4")
     ledger.claim("job", [taken("host0", "PGPU", 1, "gpu1"), taken("host0", "VCPU", 2)])
-    assert [one.units for one in ledger.held("job").allocations] == [("gpu1",), ()]
+    assert [one.units for one in ledger.get_claim("job").allocations] == [("gpu1",), ()]
     with raises_code("UnitTaken", match="gpu1, which is taken"):
         ledger.claim("other", [taken("host0", "PGPU", 1, "gpu1")])
     ledger.release("job")
@@ -185,7 +185,7 @@ def test_several_take_at_once_each_where_there_is_room(ledger: ro.Ledger) -> Non
         f"job-{n}": [f"host{n // 2}"] for n in range(6)
     }
     assert {claim.project for claim in claims.values()} == {"gang"}
-    assert claims["job-5"] == ledger.held("job-5")
+    assert claims["job-5"] == ledger.get_claim("job-5")
     assert all(use.free == 0 for use in ledger.usage())
 
 
@@ -405,7 +405,7 @@ def test_a_change_may_demand_the_consumer_it_was_made_for(ledger: ro.Ledger) -> 
     for change in (ledger.adjust, ledger.replace):
         with raises_code("StaleConsumer", match="read at generation"):
             change("job", {"host0": "VCPU=1"}, generation=old.generation)
-    assert str(ledger.held("job")) == "job holds VCPU=2 of host0"
+    assert str(ledger.get_claim("job")) == "job holds VCPU=2 of host0"
 
 
 def test_a_later_life_is_not_the_one_that_was_read(ledger: ro.Ledger) -> None:
@@ -421,7 +421,7 @@ def test_units_are_given_back_by_name(ledger: ro.Ledger) -> None:
     hosts(ledger, 1, "PGPU=3")
     ledger.claim("job", [taken("host0", "PGPU", 2, "a", "b")])
     ledger.adjust("job", [taken("host0", "PGPU", -1, "a")])
-    assert ledger.held("job").allocations[0].units == ("b",)
+    assert ledger.get_claim("job").allocations[0].units == ("b",)
     with raises_code("UnitNotHeld", match="a is not a unit"):
         ledger.adjust("job", [taken("host0", "PGPU", -1, "a")])
 
@@ -438,8 +438,8 @@ def test_a_replacement_is_all_that_is_held(ledger: ro.Ledger) -> None:
         claim.expires_at,
     )
     assert str(ledger.replace("new", found(ledger), project="q")) == "new holds VCPU=2 of host0"
-    assert ledger.held("new").project == "q"
-    assert ledger.held("new").request == ro.Request("VCPU=2")
+    assert ledger.get_claim("new").project == "q"
+    assert ledger.get_claim("new").request == ro.Request("VCPU=2")
 
 
 def _gpus(ledger: ro.Ledger) -> None:
@@ -486,12 +486,12 @@ def test_a_change_in_place_keeps_its_devices_and_pools(
     scenario = ledger.snapshot().fork()
     moved = scenario.move("job", candidates)
     ledger.replace("job", candidates)
-    now = ledger.held("job").by_provider()
+    now = ledger.get_claim("job").by_provider()
     assert {name: str(one) for name, one in now.items() if name != "lab"} == kept
     assert {(one.provider, str(one.amount)) for one in moved} == {
-        (one.provider, str(one.amount)) for one in ledger.held("job").allocations
+        (one.provider, str(one.amount)) for one in ledger.get_claim("job").allocations
     }
-    assert ledger.held("job").request == ro.Request.of(request_)
+    assert ledger.get_claim("job").request == ro.Request.of(request_)
 
 
 #: VCPU of a host that gave 4 CPUs to a consumer before it shrank.
@@ -531,8 +531,8 @@ def test_on_a_host_that_shrank_a_change_in_place_keeps_its_devices_and_pools(
     moved = ledger.snapshot().fork().move("job", candidates)
     ledger.replace("job", candidates)
     assert {one.provider for one in moved} == {"lab", *kept}
-    assert set(ledger.held("job").by_provider()) == {"lab", *kept}
-    assert ledger.held("job").by_provider()["lab"] == ro.Amounts("VCPU=4")
+    assert set(ledger.get_claim("job").by_provider()) == {"lab", *kept}
+    assert ledger.get_claim("job").by_provider()["lab"] == ro.Amounts("VCPU=4")
 
 
 def _verdict(attempt: Callable[[], object]) -> str:
@@ -576,8 +576,8 @@ def test_a_replacement_that_is_searched_again_keeps_what_a_host_shrank_below(
         if one.provider not in ("lab", "gpu1"):
             ledger.claim("other", {one.provider: "PGPU=1"})
     ledger.replace("job", candidates)
-    assert ledger.held("job").by_provider()["lab"] == ro.Amounts("VCPU=4")
-    assert set(ledger.held("job").by_provider()) == {"lab", "gpu1", "gpu2"}
+    assert ledger.get_claim("job").by_provider()["lab"] == ro.Amounts("VCPU=4")
+    assert set(ledger.get_claim("job").by_provider()) == {"lab", "gpu1", "gpu2"}
 
 
 @pytest.mark.parametrize("figures", _SHRUNK)
@@ -589,7 +589,7 @@ def test_a_host_that_shrank_can_be_left_in_a_scenario(ledger: ro.Ledger, figures
     elsewhere = scenario.snapshot.candidates("VCPU=4,PGPU=1")
     assert {one.provider for one in scenario.move("job", elsewhere)} == {"other"}
     ledger.apply(scenario.diff())
-    assert set(ledger.held("job").by_provider()) == {"other"}
+    assert set(ledger.get_claim("job").by_provider()) == {"other"}
     scenario.undo()
     assert scenario.held("job").held == held
 
@@ -605,17 +605,17 @@ def test_a_device_that_does_not_match_any_more_is_not_kept(ledger: ro.Ledger) ->
     for before, after in (("gpu1", "gpu0"), ("gpu2", "gpu2")):
         ledger.replace("job", {"lab": "VCPU=2", before: "PGPU=1"})
         ledger.replace("job", ledger.snapshot().candidates(request))
-        assert set(ledger.held("job").by_provider()) == {"lab", after}
+        assert set(ledger.get_claim("job").by_provider()) == {"lab", after}
 
 
 def test_a_change_in_place_keeps_a_device_that_was_disabled_since(ledger: ro.Ledger) -> None:
     _gpus(ledger)
     ledger.disable("gpu1", reason="ecc")
     ledger.replace("job", ledger.snapshot().candidates("VCPU=4,PGPU=1"))
-    assert set(ledger.held("job").by_provider()) == {"lab", "gpu1"}
+    assert set(ledger.get_claim("job").by_provider()) == {"lab", "gpu1"}
     ledger.release("job")
     ledger.claim("job", ledger.snapshot().candidates("VCPU=4,PGPU=2"))
-    assert set(ledger.held("job").by_provider()) == {"lab", "gpu0", "gpu2"}
+    assert set(ledger.get_claim("job").by_provider()) == {"lab", "gpu0", "gpu2"}
 
 
 def test_a_claim_takes_the_first_device_as_ever(ledger: ro.Ledger) -> None:
@@ -623,8 +623,8 @@ def test_a_claim_takes_the_first_device_as_ever(ledger: ro.Ledger) -> None:
     ledger.claim("new", ledger.snapshot().candidates("VCPU=1,PGPU=1"))
     ledger.release("job")
     ledger.replace("other", ledger.snapshot().candidates("VCPU=1,PGPU=1"))
-    assert set(ledger.held("new").by_provider()) == {"lab", "gpu0"}
-    assert set(ledger.held("other").by_provider()) == {"lab", "gpu1"}
+    assert set(ledger.get_claim("new").by_provider()) == {"lab", "gpu0"}
+    assert set(ledger.get_claim("other").by_provider()) == {"lab", "gpu1"}
 
 
 @pytest.mark.parametrize(
@@ -657,7 +657,9 @@ def test_a_change_in_place_keeps_what_shares_used_before_a_host_shrank(
         ledger.replace("a", wanted)
         ledger.replace("a", held)
         ledger.replace("a", candidates)
-        assert ledger.held("a").by_provider() == {n: ro.Amounts(one) for n, one in wanted.items()}
+        assert ledger.get_claim("a").by_provider() == {
+            n: ro.Amounts(one) for n, one in wanted.items()
+        }
     else:
         with pytest.raises(exceptions.CapacityException):
             ledger.replace("a", wanted)
@@ -670,7 +672,7 @@ def test_a_replacement_that_does_not_fit_changes_nothing(ledger: ro.Ledger) -> N
     ledger.claim("other", {"host1": "VCPU=3"})
     with pytest.raises(exceptions.CapacityException, match="other holds 3"):
         ledger.replace("job", {"host1": "VCPU=2"})
-    assert str(ledger.held("job")) == "job holds VCPU=4 of host0"
+    assert str(ledger.get_claim("job")) == "job holds VCPU=4 of host0"
 
 
 def test_a_repeated_replacement_happens_once(ledger: ro.Ledger) -> None:
@@ -679,7 +681,7 @@ def test_a_repeated_replacement_happens_once(ledger: ro.Ledger) -> None:
     first = ledger.replace("job", {"host0": "VCPU=2"}, operation=operation)
     ledger.adjust("job", {"host0": "VCPU=1"})
     assert ledger.replace("job", {"host0": "VCPU=2"}, operation=operation) == first
-    assert str(ledger.held("job")) == "job holds VCPU=3 of host0"
+    assert str(ledger.get_claim("job")) == "job holds VCPU=3 of host0"
 
 
 # --- move and swap ---
@@ -703,7 +705,7 @@ def test_a_migration_holds_both_places_until_it_is_done(ledger: ro.Ledger) -> No
     hosts(ledger)
     ledger.claim("job", found(ledger), project="p", user="u", consumer_type="vm")
     claim = ledger.move("job", {"host1": "VCPU=3"}, source_consumer="migration")
-    left = ledger.held("migration")
+    left = ledger.get_claim("migration")
     assert (str(claim), str(left)) == (
         "job holds VCPU=3 of host1",
         "migration holds VCPU=2 of host0",
@@ -712,7 +714,7 @@ def test_a_migration_holds_both_places_until_it_is_done(ledger: ro.Ledger) -> No
     assert left.request == ro.Request("VCPU=2")
     ledger.release("migration")  # confirmed
     assert ledger.usage()["host0", "VCPU"].used == 0
-    assert ledger.held("job").project == "p"
+    assert ledger.get_claim("job").project == "p"
 
 
 def test_a_migration_is_taken_back_by_a_swap(ledger: ro.Ledger) -> None:
@@ -721,7 +723,7 @@ def test_a_migration_is_taken_back_by_a_swap(ledger: ro.Ledger) -> None:
     ledger.move("job", {"host1": "VCPU=3"}, source_consumer="migration")
     ledger.swap("job", "migration")
     ledger.release("migration")
-    assert ledger.held("job").allocations == before.allocations
+    assert ledger.get_claim("job").allocations == before.allocations
     assert ledger.usage()["host1", "VCPU"].used == 0
 
 
@@ -765,7 +767,7 @@ def test_a_repeated_move_moves_once(ledger: ro.Ledger) -> None:
     )
     assert again == first
     with raises_code("ConsumerNotFound"):
-        ledger.held("migration")
+        ledger.get_claim("migration")
 
 
 def test_a_move_reads_again_what_somebody_changed(
@@ -775,7 +777,7 @@ def test_a_move_reads_again_what_somebody_changed(
     ledger.claim("job", {"host0": "VCPU=1"})
     committing(ledger, monkeypatch, "move", lambda: ledger.adjust("job", {"host0": "VCPU=1"}))
     ledger.move("job", {"host1": "VCPU=1"}, source_consumer="migration")
-    assert str(ledger.held("migration")) == "migration holds VCPU=2 of host0"
+    assert str(ledger.get_claim("migration")) == "migration holds VCPU=2 of host0"
 
 
 @pytest.mark.law(2, 4)
@@ -783,13 +785,13 @@ def test_full_hosts_can_swap(ledger: ro.Ledger) -> None:
     hosts(ledger, 2, "VCPU=4,PGPU=1")
     ledger.claim("a", [taken("host0", "VCPU", 4), taken("host0", "PGPU", 1, "gpu0")], project="p")
     ledger.claim("b", [taken("host1", "VCPU", 4), taken("host1", "PGPU", 1, "gpu0")])
-    was = ledger.held("a").allocations, ledger.held("b").allocations
+    was = ledger.get_claim("a").allocations, ledger.get_claim("b").allocations
     a, b = ledger.swap("a", "b")
     assert (b.allocations, a.allocations) == was
     assert (a.project, b.project) == ("p", None)
-    assert (ledger.held("a"), ledger.held("b")) == (a, b)
+    assert (ledger.get_claim("a"), ledger.get_claim("b")) == (a, b)
     ledger.swap("a", "b")
-    assert (ledger.held("a").allocations, ledger.held("b").allocations) == was
+    assert (ledger.get_claim("a").allocations, ledger.get_claim("b").allocations) == was
 
 
 def test_units_of_one_host_can_be_swapped(ledger: ro.Ledger) -> None:
@@ -797,7 +799,7 @@ def test_units_of_one_host_can_be_swapped(ledger: ro.Ledger) -> None:
     ledger.claim("a", [taken("host0", "PGPU", 1, "gpu0")])
     ledger.claim("b", [taken("host0", "PGPU", 1, "gpu1")])
     ledger.swap("a", "b")
-    assert ledger.held("a").allocations[0].units == ("gpu1",)
+    assert ledger.get_claim("a").allocations[0].units == ("gpu1",)
 
 
 def test_a_swap_reads_again_what_somebody_changed(
@@ -828,7 +830,7 @@ def test_a_repeated_swap_swaps_once(ledger: ro.Ledger) -> None:
     first = ledger.swap("a", "b", operation=operation)
     assert ledger.swap("a", "b", operation=operation) == first
     assert ledger.swap("b", "a", operation=operation) == first[::-1]
-    assert str(ledger.held("a")) == "a holds VCPU=2 of host1"
+    assert str(ledger.get_claim("a")) == "a holds VCPU=2 of host1"
 
 
 def test_it_is_not_read_again_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -884,7 +886,7 @@ def test_another_life_of_the_name_is_not_confirmed_or_renewed(ledger: ro.Ledger)
         ledger.confirm("job", claim=mine.id)
     with raises_code("StaleConsumer", match="its claim is"):
         ledger.renew("job", expires_in=HOUR, claim=mine.id)
-    assert ledger.held("job") == theirs
+    assert ledger.get_claim("job") == theirs
 
 
 def test_a_renewal_says_until_when(ledger: ro.Ledger) -> None:
@@ -1029,7 +1031,7 @@ def test_several_give_back_together_or_none_does(ledger: ro.Ledger) -> None:
     ledger.claim_all({"a": found(ledger), "b": found(ledger)})
     with raises_code("ConsumerNotFound", match="c holds nothing"):
         ledger.release_all(["a", "b", "c"])
-    assert ledger.held("a")
+    assert ledger.get_claim("a")
     claims = ledger.release_all(["a", "b"])
     assert [(claim.consumer, claim.state) for claim in claims] == [
         ("a", "released"),

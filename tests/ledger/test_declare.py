@@ -331,7 +331,7 @@ def test_a_provider_gets_another_name_and_keeps_what_is_held(ledger: ro.Ledger) 
     assert str(ledger.change("host0", name="host9")) == "~ host9: name or parent"
     assert shape(ledger) == {"host9": None, "host0/gpu0": "host9"}
     assert ledger.provider("host9").uuid == uuid
-    assert set(ledger.held("job").by_provider()) == {"host9", "host0/gpu0"}
+    assert set(ledger.get_claim("job").by_provider()) == {"host9", "host0/gpu0"}
     second = generation(ledger, "host9")
     assert not ledger.change("host9", name="host9")
     assert generation(ledger, "host9") == second
@@ -492,7 +492,7 @@ def test_a_subtree_becomes_a_tree_and_goes_below_another(ledger: ro.Ledger) -> N
         "a/x/y": ("a/x", "other"),
         "other": (None, "other"),
     }
-    assert set(ledger.held("job").by_provider()) == {"a/x/y", "r"}
+    assert set(ledger.get_claim("job").by_provider()) == {"a/x/y", "r"}
     assert ledger.usage("other")["a/x/y", "VCPU"].used == 1
     ledger.change("other", parent="r")
     assert {root for _, root in listed_shape(ledger).values()} == {"r", "a"}
@@ -605,7 +605,7 @@ def test_a_change_may_say_all_at_once(ledger: ro.Ledger) -> None:
     gpu = ledger.provider("host1/gpu7")
     assert (gpu.inventories["PGPU"].total, gpu.traits, gpu.aggregates) == (2, {"CUSTOM_A"}, {"r1"})
     assert gpu.inventories["PGPU"].used == 1
-    assert set(ledger.held("job").by_provider()) == {"host1/gpu7"}
+    assert set(ledger.get_claim("job").by_provider()) == {"host1/gpu7"}
     assert {change.kind for change in ledger.feed.changes(before)} == {"reparent"}
     assert not ledger.change("host1/gpu7", name="host1/gpu7", parent="host1", inventories="PGPU=2")
 

@@ -99,7 +99,7 @@ def test_what_was_found_is_told(lab: ro.Ledger) -> None:
     lab.claim("job", found)
     assert told(lab, "job") == found[0].located[DEVICES]
     assert told(lab, "job").of("gpu") == ("0000:3b:00.0",)
-    assert lab.assigned("job")["host0"]["VCPU"] == ro.IntegerAmount(1)
+    assert lab.assigned_amounts("job")["host0"]["VCPU"] == ro.IntegerAmount(1)
 
 
 def test_what_is_told_can_be_given_back_and_claimed_again(lab: ro.Ledger) -> None:
@@ -197,7 +197,7 @@ def test_a_gang_gets_its_devices_beside_each_other_or_nobody_does(lab: ro.Ledger
 def test_devices_held_by_number_beside_those_that_are_told(lab: ro.Ledger) -> None:
     found = lab.snapshot().candidates({DEVICES: ro.devices("10de:2330"), "PGPU": 1})
     lab.claim("job", found)
-    amounts = lab.assigned("job")
+    amounts = lab.assigned_amounts("job")
     assert told(lab, "job").addresses == ("0000:3b:00.0",)
     assert amounts["host0/0000:5e:00.0"] == ro.Amounts("PGPU=1")
     lab.adjust("job", {"host0": {DEVICES: -told(lab, "job")}})
@@ -207,7 +207,7 @@ def test_devices_held_by_number_beside_those_that_are_told(lab: ro.Ledger) -> No
 def test_what_was_changed_by_number_since_is_told_as_counts(lab: ro.Ledger) -> None:
     lab.claim("job", {"host0": {DEVICES: ro.devices("PGPU", 2)}})
     lab.adjust("job", {"host0/0000:3b:00.0": {"PGPU": -1}})
-    assert lab.assigned("job") == {"host0/0000:5e:00.0": ro.Amounts("PGPU=1")}
+    assert lab.assigned_amounts("job") == {"host0/0000:5e:00.0": ro.Amounts("PGPU=1")}
 
 
 def test_nothing_is_taken_of_a_device_beside_the_amount_that_says_which(lab: ro.Ledger) -> None:

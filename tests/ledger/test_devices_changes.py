@@ -370,11 +370,11 @@ def test_a_change_in_place_keeps_its_devices(
     found: Any = ledger.snapshot().candidates(request) if is_searched else {"host0": request}
     ledger.replace("job", found)
     assert units <= _units(ledger) or _units(ledger) <= units
-    assert ledger.held("job").by_provider()["host0"] == ro.Amounts("VCPU=2")
+    assert ledger.get_claim("job").by_provider()["host0"] == ro.Amounts("VCPU=2")
 
 
 def _units(ledger: ro.Ledger) -> set[str]:
-    return {unit for one in ledger.held("job").allocations for unit in one.units}
+    return {unit for one in ledger.get_claim("job").allocations for unit in one.units}
 
 
 @pytest.mark.parametrize("is_searched", [True, False])
@@ -386,11 +386,11 @@ def test_a_change_in_place_keeps_its_cell_and_the_device_near_it(
     ledger.claim("first", {"host0": f"NUMA_TOPOLOGY=1:dedicated=3,{DEVICES}=PGPU"})
     ledger.claim("job", {"host0": f"NUMA_TOPOLOGY=1:dedicated=2,{DEVICES}=PGPU"})
     ledger.release("first")
-    places, units = set(ledger.held("job").by_provider()), _units(ledger)
+    places, units = set(ledger.get_claim("job").by_provider()), _units(ledger)
     request = f"DISK_GB=1,NUMA_TOPOLOGY=1:dedicated={size},{DEVICES}=PGPU"
     found: Any = ledger.snapshot().candidates(request) if is_searched else {"host0": request}
     ledger.replace("job", found)
-    assert set(ledger.held("job").by_provider()) == places | {"host0"}
+    assert set(ledger.get_claim("job").by_provider()) == places | {"host0"}
     assert units <= _units(ledger) or _units(ledger) <= units
 
 
@@ -405,7 +405,7 @@ def test_on_a_host_that_shrank_a_change_in_place_keeps_its_cell_and_device(
     ledger.claim("first", {"host0": f"NUMA_TOPOLOGY=1:dedicated=3,{DEVICES}=PGPU"})
     ledger.claim("job", {"host0": f"VCPU=4,NUMA_TOPOLOGY=1:dedicated=2,{DEVICES}=PGPU"})
     ledger.release("first")
-    places, units = set(ledger.held("job").by_provider()), _units(ledger)
+    places, units = set(ledger.get_claim("job").by_provider()), _units(ledger)
     now = {**dict(host.inventories.by_name()), **dict(ro.Inventories(figures).by_name())}
     host.update(inventories=ro.Inventories(now))
     ledger.sync(host)
@@ -416,7 +416,7 @@ def test_on_a_host_that_shrank_a_change_in_place_keeps_its_cell_and_device(
         moved = ledger.snapshot().fork().move("job", found)
         assert {unit for one in moved for unit in one.units} <= units
     ledger.replace("job", found)
-    assert set(ledger.held("job").by_provider()) == places
+    assert set(ledger.get_claim("job").by_provider()) == places
     assert _units(ledger) <= units
 
 

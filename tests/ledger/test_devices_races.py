@@ -102,7 +102,7 @@ def test_cells_and_devices_go_together_or_not_at_all(ledger: ro.Ledger) -> None:
     near = {TOPOLOGY: ro.numa(dedicated=3), DEVICES: ro.devices("PGPU", affinity="required")}
     winners = race(ledger, *({"host0": near} for _ in range(4)))
     assert len(winners) == 2
-    cells = [ledger.assigned(name)["host0"][TOPOLOGY].host_cells for name in winners]
+    cells = [ledger.assigned_amounts(name)["host0"][TOPOLOGY].host_cells for name in winners]
     assert sorted(map(min, cells)) == [0, 1]
     check(ledger, winners)
 

@@ -51,7 +51,7 @@ def fill(ledger: ro.Ledger, consumer: str, *cells: int) -> None:
 
 def where(ledger: ro.Ledger, consumer: str, host: str = "host0") -> frozenset[int]:
     """Return the host cells that a consumer is told to be on."""
-    found = ledger.assigned(consumer)[host][TOPOLOGY]
+    found = ledger.assigned_amounts(consumer)[host][TOPOLOGY]
     assert isinstance(found, NUMATopologyAmount)
     return found.host_cells
 
@@ -75,10 +75,10 @@ def test_devices_choose_the_cells(lab: ro.Ledger) -> None:
     assert lab.inventories("host0").fit(near(2)).bare()[TOPOLOGY] == found[0].located[TOPOLOGY]
     lab.claim("searched", found)
     assert told(lab, "searched") == found[0].located[DEVICES]
-    before = lab.assigned("searched")
+    before = lab.assigned_amounts("searched")
     lab.release("searched")
     lab.claim("direct", {"host0": near(2)})
-    assert lab.assigned("direct") == before
+    assert lab.assigned_amounts("direct") == before
     assert list(lab.audit()) == []
 
 
@@ -211,7 +211,7 @@ def test_assigned_cells_and_devices_that_are_far_apart_are_refused(lab: ro.Ledge
     assert {reason.rule for reason in refused.value.reasons} == {Rule.AFFINITY}
     assert not lab.snapshot().candidates({TOPOLOGY: cells, DEVICES: far})
     with raises_code("ConsumerNotFound"):
-        lab.held("job")
+        lab.get_claim("job")
 
 
 # --- beside what is held ---
@@ -235,7 +235,7 @@ def test_cells_that_are_added_are_near_the_devices_that_are_held(lab: ro.Ledger)
     lab.adjust("job", {"host0": {TOPOLOGY: ro.numa(dedicated=2)}})
     assert where(lab, "job") == {1}
     assert told(lab, "job").addresses == ("0000:20:00.0",)
-    lab.adjust("job", {"host0": {TOPOLOGY: -lab.assigned("job")["host0"][TOPOLOGY]}})
+    lab.adjust("job", {"host0": {TOPOLOGY: -lab.assigned_amounts("job")["host0"][TOPOLOGY]}})
     fill(lab, "other", 1)
     with pytest.raises(exceptions.CapacityException, match="other holds 4"):
         lab.adjust("job", {"host0": {TOPOLOGY: ro.numa(dedicated=2)}})
@@ -282,16 +282,16 @@ def test_which_device_is_for_which_request_is_told_by_the_cells(lab: ro.Ledger) 
     lab.claim("job", found)
     assert told(lab, "job") == found[0].located[DEVICES]
     assert told(lab, "job").of(1) == ("0000:10:00.0",)
-    amounts = lab.assigned("job")
+    amounts = lab.assigned_amounts("job")
     lab.release("job")
     lab.claim("job", amounts)
-    assert lab.assigned("job") == amounts
+    assert lab.assigned_amounts("job") == amounts
 
 
 def test_devices_are_told_though_the_cells_cannot_be(lab: ro.Ledger) -> None:
     lab.claim("job", {"host0": near(2)})
     lab.adjust("job", {"host0/numa1": {"PCPU": -2}})
-    assert TOPOLOGY not in lab.assigned("job")["host0"]
+    assert TOPOLOGY not in lab.assigned_amounts("job")["host0"]
     assert told(lab, "job").addresses == ("0000:20:00.0", "0000:21:00.0")
 
 

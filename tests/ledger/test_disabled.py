@@ -157,8 +157,8 @@ def test_who_asks_for_the_trait_finds_what_is_disabled(ledger: ro.Ledger) -> Non
     [told] = ledger.feed.changes(cursor)
     assert (told.actor, told.overrides) == ("admin", (ledger.provider("host0").uuid,))
     assert told.to_dict()["overrides"] == told.overrides
-    assert ledger.held("job-1").request == ro.Request("VCPU=1")
-    again = ledger.snapshot().candidates(ledger.held("job-1").request)
+    assert ledger.get_claim("job-1").request == ro.Request("VCPU=1")
+    again = ledger.snapshot().candidates(ledger.get_claim("job-1").request)
     assert ledger.move("job-1", again).allocations[0].provider == "host1"
 
 
@@ -182,7 +182,7 @@ def test_every_verb_that_takes_may_override(ledger: ro.Ledger) -> None:
     with raises_code("ProviderDisabled"):
         ledger.move("job-2", here)
     ledger.move("job-2", here, ignore_maintenance=True)
-    assert str(ledger.held("job-2")) == "job-2 holds VCPU=1 of host0"
+    assert str(ledger.get_claim("job-2")) == "job-2 holds VCPU=1 of host0"
 
 
 def test_the_definition_cannot_say_it(ledger: ro.Ledger) -> None:
@@ -234,7 +234,7 @@ def test_a_migration_away_can_be_taken_back(ledger: ro.Ledger) -> None:
     ledger.move("vm", {"host1": "VCPU=1"}, source_consumer="vm-old")
     ledger.swap("vm", "vm-old")
     ledger.release("vm-old")
-    assert str(ledger.held("vm")) == "vm holds VCPU=1 of host0"
+    assert str(ledger.get_claim("vm")) == "vm holds VCPU=1 of host0"
 
 
 def test_a_reshape_within_it_is_none_to_it(ledger: ro.Ledger) -> None:
@@ -244,7 +244,7 @@ def test_a_reshape_within_it_is_none_to_it(ledger: ro.Ledger) -> None:
     for dry_run in (True, False):
         with raises_code("ProviderDisabled", match="host0: disabled"):
             ledger.reshape(moved, dry_run=dry_run)
-    assert str(ledger.held("vm")) == "vm holds VCPU=1 of host1"
+    assert str(ledger.get_claim("vm")) == "vm holds VCPU=1 of host1"
 
 
 def test_a_pool_is_disabled_by_itself_and_not_with_a_host() -> None:

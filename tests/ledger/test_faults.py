@@ -176,7 +176,7 @@ def test_7_8b_giving_back_is_always_possible(ledger: ro.Ledger) -> None:
     ledger.replace("job", {"host": "VCPU=5"})  # still above the capacity
     ledger.replace("job", {"host": "VCPU=2"})  # below the least that may be asked
     ledger.adjust("job", {"host": "VCPU=-1"})
-    assert ledger.held("job").by_provider() == {"host": ro.Amounts("VCPU=1")}
+    assert ledger.get_claim("job").by_provider() == {"host": ro.Amounts("VCPU=1")}
 
 
 # --- 7.9: slow writes ---
@@ -274,7 +274,7 @@ def test_7_10d_a_release_may_demand_the_consumers_generation(ledger: ro.Ledger) 
     ledger.replace("job", {"host": "VCPU=2"}, generation=read)
     with raises_code("StaleConsumer"):
         ledger.apply(Plan(orders=(ConsumerOrder.release("job", generation=read),)))
-    assert ledger.held("job").by_provider() == {"host": ro.Amounts("VCPU=2")}
+    assert ledger.get_claim("job").by_provider() == {"host": ro.Amounts("VCPU=2")}
 
 
 def test_7_10e_no_later_life_of_a_consumer_has_its_generation(ledger: ro.Ledger) -> None:

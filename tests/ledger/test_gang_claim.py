@@ -203,7 +203,7 @@ def test_two_that_want_one_unit_are_refused_and_not_tried_for_ever(
     cells_beside: ro.Ledger,
 ) -> None:
     cells_beside.claim("z", LOCATED)
-    got = cells_beside.assigned("z")["host0"]
+    got = cells_beside.assigned_amounts("z")["host0"]
     cells_beside.release("z")
     ways = [candidate((("p1", "VCPU", 1),)), candidate((("p2", "VCPU", 1),))]
     with pytest.raises(exceptions.CapacityException):

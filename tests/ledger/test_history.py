@@ -160,19 +160,19 @@ def test_what_is_forgotten_expires_cursors_and_nothing_else(ledger: ro.Ledger) -
     operation = new_operation()
     ledger.sync(ro.Provider("host0", "VCPU=8"), operation=operation)
     ledger.claim("job", {"host0": "VCPU=1"})
-    generation = ledger.held("job").generation
+    generation = ledger.get_claim("job").generation
     pruned = ledger.backend.prune(datetime.datetime.now(datetime.UTC))
     assert (pruned.operations, pruned.changes) == (1, 1)  # not the last one
     with raises_code("CursorExpired"):
         ledger.feed.changes(start)
     now = ledger.feed.cursor()
     assert ledger.feed.changes(now) == Changes((), now)
-    assert ledger.held("job").generation == generation
+    assert ledger.get_claim("job").generation == generation
     ledger.release("job")
     assert told(ledger, now) == ["release job"]
     for wrong in (0, datetime.timedelta(0), datetime.timedelta(hours=1)):
         with raises_code("InvalidField", match="keep"):
-            ledger.feed.keep(wrong)  # type: ignore[arg-type]
+            ledger.feed.set_retention(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.law(4)

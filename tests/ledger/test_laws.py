@@ -88,7 +88,7 @@ def _read_everything(ledger: ro.Ledger) -> None:
         found = ledger.snapshot(root.name).candidates(ro.Request("VCPU=3"))
         assert str(found.explain())
     for consumer in ledger.usage().consumers:
-        ledger.held(consumer)
+        ledger.get_claim(consumer)
 
 
 @contextlib.contextmanager

@@ -29,11 +29,11 @@ def kept(prepared_database: Callable[[databases.Prepare], str]) -> Iterator[ro.L
 @pytest.mark.law(6)
 def test_a_lease_is_renewed_until_it_is_left_and_tells_when_it_is_lost(kept: ro.Ledger) -> None:
     told: list[Exception] = []
-    first = kept.held("job")
+    first = kept.get_claim("job")
     assert first.expires_at is not None
     with Lease(kept, first, expires_in=SHORT, lost=told.append) as lease:
         later = first.expires_at + SHORT
-        until(lambda: (kept.held("job").expires_at or later) > later)
+        until(lambda: (kept.get_claim("job").expires_at or later) > later)
         assert not lease.is_lost
         kept.release("job")
         again = kept.claim("job", {"host0": "VCPU=2"})  # a later claim is not its
@@ -42,8 +42,8 @@ def test_a_lease_is_renewed_until_it_is_left_and_tells_when_it_is_lost(kept: ro.
         ["StaleConsumer"],
         ["ConsumerNotFound"],
     )
-    assert kept.held("job").expires_at is None
-    assert kept.held("job").id == again.id
+    assert kept.get_claim("job").expires_at is None
+    assert kept.get_claim("job").id == again.id
     kept.release("job")
     claim = kept.claim("job", {"host0": "VCPU=1"}, expires_in=SHORT)
     with Lease(kept, claim, expires_in=SHORT):

@@ -40,7 +40,7 @@ def test_the_first_candidate_is_taken(ledger: ro.Ledger) -> None:
     _hosts(ledger)
     claim = ledger.claim("job", ledger.snapshot().candidates(ro.Request("VCPU=3")))
     assert str(claim) == "job holds VCPU=3 of host0"
-    assert ledger.held("job") == claim
+    assert ledger.get_claim("job") == claim
 
 
 def test_a_lost_race_takes_the_next_candidate(ledger: ro.Ledger) -> None:
@@ -67,7 +67,7 @@ def test_the_policy_bounds_how_often_it_searches_again(url: str) -> None:
         with pytest.raises(ro.CapacityException, match="host0: VCPU asked 3, free 1 of 4"):
             ledger.claim("job", found)
         with raises_code("ConsumerNotFound"):
-            ledger.held("job")
+            ledger.get_claim("job")
 
 
 def test_a_search_that_found_nothing_cannot_be_claimed(ledger: ro.Ledger) -> None:
@@ -154,7 +154,7 @@ def test_a_consumer_that_holds_nothing_is_forgotten(ledger: ro.Ledger) -> None:
     ledger.adjust("job", {"host0": "VCPU=3"})
     ledger.adjust("job", {"host0": {"VCPU": -3}})
     with raises_code("ConsumerNotFound"):
-        ledger.held("job")
+        ledger.get_claim("job")
 
 
 # --- operations ---
@@ -258,7 +258,7 @@ def test_a_claim_keeps_the_request_it_was_made_for(ledger: ro.Ledger) -> None:
     _hosts(ledger, 1)
     request = ro.Request("VCPU=1")
     claim = ledger.claim("job", ledger.snapshot().candidates(request))
-    assert claim.request == ledger.held("job").request == request
+    assert claim.request == ledger.get_claim("job").request == request
     assert ledger.release("job").request == request
 
 
@@ -455,7 +455,7 @@ def test_a_refusal_to_release_names_all_consumers_that_hold_nothing(ledger: ro.L
     with raises_code("ConsumerNotFound") as refused:
         ledger.release_all(["a", "job", "b", "c"])
     assert str(refused.value) == "a holds nothing in this ledger: neither does b nor c"
-    assert ledger.held("job")
+    assert ledger.get_claim("job")
     with raises_code("ConsumerNotFound", match=r"^a holds nothing in this ledger$"):
         ledger.release("a")
 

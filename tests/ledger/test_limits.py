@@ -58,14 +58,14 @@ def used(ledger: ro.Ledger, host: str) -> int:
 @pytest.mark.law(4, 6)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_take_keeps_the_limit(kept: ro.Ledger, way: str) -> None:
-    before = kept.held("job")
+    before = kept.get_claim("job")
     with pytest.raises(exceptions.CapacityException) as refused:
         WAYS[way](kept, "job", {"host0": "VCPU=3"}, {"host0": "VCPU=4"})
     assert refused.value.reasons == (
         Reason(Rule.LIMIT, 3, 4, 2, "VCPU", "host0", holders=(("other", 2),)),
     )
     assert str(refused.value) == "host0: VCPU asked 3, free 2 under the limit of 4 (other holds 2)"
-    assert kept.held("job") == before and used(kept, "host0") == 2
+    assert kept.get_claim("job") == before and used(kept, "host0") == 2
     WAYS[way](kept, "job", {"host0": "VCPU=3"}, {"host0": {"VCPU": 5, "MEMORY_MB": 0}})
     assert used(kept, "host0") == 5
 

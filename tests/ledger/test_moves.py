@@ -50,7 +50,7 @@ def held(ledger: ro.Ledger) -> dict[tuple[str, str, str], int]:
 
 def units(ledger: ro.Ledger, consumer: str) -> dict[str, tuple[str, ...]]:
     """Return the units that a consumer holds, by provider."""
-    return {one.provider: one.units for one in ledger.held(consumer).allocations if one.units}
+    return {one.provider: one.units for one in ledger.get_claim(consumer).allocations if one.units}
 
 
 def by_count(provider: str, kind: str, amount: int, *names: str) -> Allocation:
@@ -105,7 +105,7 @@ EVEN_AND_ODD = to_gpus({"vm-0": 1, "vm-2": 1}, {"vm-1": 1, "vm-3": 1})
 @pytest.mark.law(1, 2)
 def test_vgpus_of_a_host_become_those_of_its_gpus(ledger: ro.Ledger) -> None:
     glommed(ledger)
-    before = ledger.held("vm-0")
+    before = ledger.get_claim("vm-0")
     cursor = ledger.feed.cursor()
     plan = ledger.diff(with_gpus(ledger.provider("box"), 4, 4), moves=EVEN_AND_ODD)
     assert "VGPU" in ledger.provider("box").inventories
@@ -122,7 +122,7 @@ def test_vgpus_of_a_host_become_those_of_its_gpus(ledger: ro.Ledger) -> None:
         **{(f"vm-{n}", f"box/gpu{n % 2}", "VGPU"): 1 for n in range(4)},
         ("vm-0", "nfs", "DISK_GB"): 5,
     }
-    after = ledger.held("vm-0")
+    after = ledger.get_claim("vm-0")
     assert (after.id, after.project, after.amounts) == (before.id, "p0", before.amounts)
     assert not ledger.audit()
     [written] = ledger.feed.changes(cursor)

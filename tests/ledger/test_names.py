@@ -86,7 +86,7 @@ def test_a_name_that_changes_changes_everywhere(ledger: ro.Ledger) -> None:
     assert (str(first.inventories), str(second.inventories)) == ("CUSTOM_B=4:used=3", "CUSTOM_B=1")
     assert (first.traits, second.traits) == ({"CUSTOM_T", "HW_CPU_X86_AVX2"}, {"CUSTOM_T"})
     assert (first.aggregates, second.aggregates) == ({"A", "b"}, {"A"})
-    assert str(ledger.held("job")) == "job holds CUSTOM_B=3 of host0"
+    assert str(ledger.get_claim("job")) == "job holds CUSTOM_B=3 of host0"
     assert custom(ledger.names.classes.list()) == ["CUSTOM_B"]
     ledger.names.classes.ensure("CUSTOM_A")
     ledger.release("job")

@@ -95,7 +95,7 @@ def test_what_a_topology_does_not_locate_is_taken_of_the_host(numa_ledger: ro.Le
         ("host0/numa0", "PCPU"): (1, ("cpu4",)),
     }
     assert ro.Request("DISK_GB=7,VCPU=3,NUMA_TOPOLOGY=1:dedicated=1") == (
-        numa_ledger.held("job").request
+        numa_ledger.get_claim("job").request
     )
 
 
@@ -116,7 +116,7 @@ def test_what_is_assigned_is_taken_as_it_is(numa_ledger: ro.Ledger) -> None:
         ("host0/numa1", "PCPU"): (2, ("cpu13", "cpu15")),
         ("host0/numa0", "PCPU"): (2, ("cpu4", "cpu7")),
     }
-    assert numa_ledger.assigned("job")["host0"] == said  # down to the order of the CPUs
+    assert numa_ledger.assigned_amounts("job")["host0"] == said  # down to the order of the CPUs
 
 
 @pytest.mark.law(4, 6)
@@ -387,7 +387,7 @@ def test_what_a_search_finds_is_taken_as_it_was_found(numa_ledger: ro.Ledger) ->
     claim = numa_ledger.claim("job", found)
     assert set(claim.allocations) == set(found[0].allocations)
     assert claim.request == request
-    told = numa_ledger.assigned("job")
+    told = numa_ledger.assigned_amounts("job")
     assert told == {
         "host0": located(
             "DISK_GB=5,NUMA_TOPOLOGY=2:shared=2:dedicated=4:memory=64:"

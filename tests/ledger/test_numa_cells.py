@@ -74,7 +74,7 @@ def test_whose_core_is_not_known_any_more_is_told_as_counts(ledger: ro.Ledger) -
         cells=[cores[0].replace(siblings=[(1, 3)], dedicated=[1, 3]), inventory.cells[1]]
     )
     ledger.sync(host_of("host0", inventory))
-    assert ledger.assigned("job") == {"host0/numa0": ro.Amounts("PCPU=3")}
+    assert ledger.assigned_amounts("job") == {"host0/numa0": ro.Amounts("PCPU=3")}
     inventory.update(cells=[cores[0].replace(dedicated=[1, 3]), inventory.cells[1]])
     ledger.sync(host_of("host0", inventory))  # the cores are known: it only serves nobody anew
     assert shown(topology(ledger, "job")).endswith("on=0;0>0+1>2+2>1")
@@ -175,7 +175,7 @@ def test_cells_that_become_one_keep_their_consumers(ledger: ro.Ledger) -> None:
     assert [topology(ledger, name).cpuset for name in "abcd"] == ["0-1", "4-5", "8-9", "12-13"]
     assert [topology(ledger, name).memory_nodes for name in "abcd"] == ["0", "0", "1", "1"]
     # two guest cells need a host cell each, so their CPUs are all that is known
-    assert ledger.assigned("two") == {"host0/numa0": ro.Amounts("PCPU=2")}
+    assert ledger.assigned_amounts("two") == {"host0/numa0": ro.Amounts("PCPU=2")}
     assert pinned(ledger) == {0: (0, 1, 2, 4, 5, 6), 1: (8, 9, 12, 13)}
     assert ledger.sync(divided(4)).moved_consumers == ("b", "c", "d", "two")
     assert topology(ledger, "two").cpuset == "2,6"
@@ -188,7 +188,7 @@ def test_a_guest_cell_on_two_cells_keeps_its_cpus(ledger: ro.Ledger) -> None:
     ledger.claim("a", {"host0": "NUMA_TOPOLOGY=1:dedicated=8:memory=512"})
     ledger.sync(divided(4))
     assert pinned(ledger) == {0: (0, 1, 2, 3), 1: (4, 5, 6, 7)}
-    assert ledger.assigned("a") == {
+    assert ledger.assigned_amounts("a") == {
         "host0/numa0": ro.Amounts("MEMORY_MB=512,PCPU=4"),
         "host0/numa1": ro.Amounts("PCPU=4"),
     }
@@ -271,7 +271,7 @@ def test_a_device_stays_its_consumers_where_its_cell_is_numbered_anew(ledger: ro
     ledger.claim("job", ledger.snapshot().candidates("NUMA_TOPOLOGY=1:dedicated=2,DEVICES=1*PGPU"))
     assert topology(ledger, "job").cpuset == "8-9"
     sync_host(ledger, with_card(4, 2))
-    assert set(ledger.assigned("job")["host0"].names()) == {TOPOLOGY, "DEVICES"}
+    assert set(ledger.assigned_amounts("job")["host0"].names()) == {TOPOLOGY, "DEVICES"}
     assert (topology(ledger, "job").cpuset, topology(ledger, "job").memory_nodes) == ("8-9", "2")
     ledger.release("job")
     sync_host(ledger, with_card(4, 2))
@@ -359,7 +359,7 @@ def test_a_host_of_one_cell_may_keep_it_itself(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", {TOPOLOGY: NUMATopologyInventory([cell]), "DISK_GB": 5}))
     ledger.claim("job", {"host0": "PCPU=2,DISK_GB=1,NUMA_TOPOLOGY=1:dedicated=2"})
     ledger.claim("floating", {"host0": "PCPU=1"})
-    assert ledger.assigned("job")["host0"] == located(
+    assert ledger.assigned_amounts("job")["host0"] == located(
         "DISK_GB=1,NUMA_TOPOLOGY=1:dedicated=2:on=0;0>0+1>1"
     )
     with pytest.raises(exceptions.CapacityException):

@@ -69,7 +69,7 @@ def test_what_fit_said_is_what_the_ledger_tells_afterwards(
                 ledger.release(f"job-{number}")
         assert {name: topology(ledger, name) for name in said} == said
         for name, amount in said.items():
-            request = ledger.held(name).request
+            request = ledger.get_claim(name).request
             assert request is not None
             assert request.resources.bare()[TOPOLOGY] == amount.unassigned()
 
@@ -99,7 +99,7 @@ def _amount(
 def test_what_is_told_can_be_claimed_again(numa_ledger: ro.Ledger) -> None:
     amounts = "DISK_GB=5,VCPU=1,NUMA_TOPOLOGY=2:dedicated=4:memory=64:page_size=2MB"
     before = numa_ledger.claim("job", {"host0": amounts})
-    told = numa_ledger.assigned("job")
+    told = numa_ledger.assigned_amounts("job")
     numa_ledger.release("job")
     numa_ledger.claim("filler", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})  # another place is free
     with raises_code("UnitTaken"):
@@ -107,20 +107,20 @@ def test_what_is_told_can_be_claimed_again(numa_ledger: ro.Ledger) -> None:
     numa_ledger.release("filler")
     after = numa_ledger.claim("again", told)
     assert set(after.allocations) == set(before.allocations)
-    assert numa_ledger.assigned("again") == told
+    assert numa_ledger.assigned_amounts("again") == told
 
 
 def test_what_was_changed_by_counts_is_told_as_counts(numa_ledger: ro.Ledger) -> None:
     numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})
     numa_ledger.adjust("job", {"host0/numa0": "PCPU=1"})  # one more, whichever it is
-    assert numa_ledger.assigned("job") == {"host0/numa0": ro.Amounts("PCPU=3")}
+    assert numa_ledger.assigned_amounts("job") == {"host0/numa0": ro.Amounts("PCPU=3")}
     numa_ledger.claim("counted", {"host0/numa1": "PCPU=1", "host0": "DISK_GB=1"})
-    assert numa_ledger.assigned("counted") == {
+    assert numa_ledger.assigned_amounts("counted") == {
         "host0/numa1": ro.Amounts("PCPU=1"),
         "host0": ro.Amounts("DISK_GB=1"),
     }
     with raises_code("ConsumerNotFound"):
-        numa_ledger.assigned("nobody")
+        numa_ledger.assigned_amounts("nobody")
 
 
 def test_a_part_tells_which_of_its_cpus_are_taken(numa_ledger: ro.Ledger) -> None:
@@ -152,7 +152,7 @@ def test_an_assigned_topology_is_given_back_by_its_negative(numa_ledger: ro.Ledg
     numa_ledger.claim("job", {"host0": "DISK_GB=1,NUMA_TOPOLOGY=2:dedicated=4:memory=64"})
     given_back = {TOPOLOGY: -topology(numa_ledger, "job"), "PCPU": -4, "MEMORY_MB": -64}
     numa_ledger.adjust("job", {"host0": given_back})  # the counts add nothing here either
-    assert numa_ledger.assigned("job") == {"host0": ro.Amounts("DISK_GB=1")}
+    assert numa_ledger.assigned_amounts("job") == {"host0": ro.Amounts("DISK_GB=1")}
     after = numa_ledger.inventories("host0")
     assert after[TOPOLOGY] == before[TOPOLOGY]
 
@@ -181,10 +181,10 @@ def _on(*cpus: int) -> list[PlacedCell]:
 def test_a_topology_is_added_to_what_a_consumer_holds(numa_ledger: ro.Ledger) -> None:
     numa_ledger.claim("job", numa_ledger.snapshot("host0").candidates("DISK_GB=5,VCPU=1"))
     numa_ledger.adjust("job", {"host0": "DISK_GB=1,NUMA_TOPOLOGY=2:dedicated=4"})
-    assert numa_ledger.assigned("job")["host0"] == located(
+    assert numa_ledger.assigned_amounts("job")["host0"] == located(
         "VCPU=1,DISK_GB=6,NUMA_TOPOLOGY=2:dedicated=4:on=0;0>4+1>5/1;2>12+3>13"
     )
-    assert numa_ledger.held("job").request == ro.Request(
+    assert numa_ledger.get_claim("job").request == ro.Request(
         "VCPU=1,DISK_GB=6,NUMA_TOPOLOGY=2:dedicated=4"
     )
     before = used(numa_ledger)
@@ -202,7 +202,9 @@ def test_one_that_stands_for_many_may_have_several(numa_ledger: ro.Ledger) -> No
     for _ in range(2):
         numa_ledger.adjust("many", {"host0": "NUMA_TOPOLOGY=2:dedicated=4"}, aggregate=True)
     assert used(numa_ledger)["host0 PCPU"] == 8
-    assert numa_ledger.assigned("many") == {f"host0/numa{n}": ro.Amounts("PCPU=4") for n in (0, 1)}
+    assert numa_ledger.assigned_amounts("many") == {
+        f"host0/numa{n}": ro.Amounts("PCPU=4") for n in (0, 1)
+    }
     both = dict.fromkeys(["host0", "host1"], "NUMA_TOPOLOGY=1:shared=1")
     numa_ledger.adjust("many", both, aggregate=True)
     assert used(numa_ledger, "host1")["host1 VCPU"] == 1
@@ -268,11 +270,11 @@ def test_a_topology_and_counts_change_places(numa_ledger: ro.Ledger) -> None:
     where = topology(numa_ledger, "located")
     numa_ledger.swap("located", "counted")
     assert topology(numa_ledger, "counted") == where
-    assert numa_ledger.assigned("located") == {"host1": ro.Amounts("PCPU=8")}
+    assert numa_ledger.assigned_amounts("located") == {"host1": ro.Amounts("PCPU=8")}
     numa_ledger.swap("located", "counted")
     assert topology(numa_ledger, "located") == where
     numa_ledger.replace("located", {"host0": "PCPU=8"})
-    assert numa_ledger.assigned("located") == {"host0": ro.Amounts("PCPU=8")}
+    assert numa_ledger.assigned_amounts("located") == {"host0": ro.Amounts("PCPU=8")}
 
 
 @pytest.mark.law(2)

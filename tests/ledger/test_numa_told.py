@@ -52,7 +52,7 @@ def test_huge_pages_beside_a_topology_leave_it_told(numa_ledger: ro.Ledger, aske
     found = numa_ledger.snapshot("host0").candidates(asked)
     numa_ledger.claim("job", found)
     assert topology(numa_ledger, "job") == found[0].located[TOPOLOGY]
-    told = dict(numa_ledger.assigned("job"))
+    told = dict(numa_ledger.assigned_amounts("job"))
     [cell] = [name for name in told if name != "host0"]
     assert told[cell] == ro.Amounts("CUSTOM_HUGEPAGES_2048KB=5")
     numa_ledger.replace("job", numa_ledger.snapshot("host1").candidates(asked))
@@ -64,12 +64,12 @@ def test_counts_taken_of_another_cell_leave_it_told(numa_ledger: ro.Ledger, aske
     numa_ledger.claim("job", {"host0": asked})
     before = topology(numa_ledger, "job")
     numa_ledger.adjust("job", {"host0/numa1": "VCPU=1", "host0/numa0": "MEMORY_MB=8"})
-    assert numa_ledger.assigned("job") == {
+    assert numa_ledger.assigned_amounts("job") == {
         "host0": ro.Amounts({TOPOLOGY: before}),
         "host0/numa1": ro.Amounts("VCPU=1"),
         "host0/numa0": ro.Amounts("MEMORY_MB=8"),
     }
-    told = dict(numa_ledger.assigned("job"))
+    told = dict(numa_ledger.assigned_amounts("job"))
     numa_ledger.release("job")
     numa_ledger.claim("job", {"host0": told.pop("host0")})
     numa_ledger.adjust("job", told)
@@ -79,7 +79,9 @@ def test_counts_taken_of_another_cell_leave_it_told(numa_ledger: ro.Ledger, aske
 def test_what_may_be_in_two_cells_is_told_as_counts(numa_ledger: ro.Ledger) -> None:
     numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:shared=1"})
     numa_ledger.adjust("job", {"host0/numa1": "VCPU=1"})
-    assert numa_ledger.assigned("job") == {f"host0/numa{n}": ro.Amounts("VCPU=1") for n in (0, 1)}
+    assert numa_ledger.assigned_amounts("job") == {
+        f"host0/numa{n}": ro.Amounts("VCPU=1") for n in (0, 1)
+    }
     numa_ledger.adjust("job", {"host0/numa1": "VCPU=-1", "host1/numa0": "VCPU=2"})
     assert shown(topology(numa_ledger, "job")).startswith("1:shared=1:on=0")
 
@@ -112,7 +114,7 @@ def test_a_consumer_of_a_cpu_that_went_offline_keeps_its_other_cpu_if_it_can(
     more = "NUMA_TOPOLOGY=1:dedicated=2,DISK_GB=1"
     numa_ledger.replace("job", {"host0": more})
     assert shown(topology(numa_ledger, "job")).endswith(cpus)
-    assert numa_ledger.assigned("job")["host0"]["DISK_GB"] == ro.IntegerAmount(1)
+    assert numa_ledger.assigned_amounts("job")["host0"]["DISK_GB"] == ro.IntegerAmount(1)
 
 
 @pytest.mark.parametrize("asked", BOTH.values(), ids=BOTH)
@@ -144,17 +146,17 @@ def test_a_refusal_names_a_consumer_at_the_cell_that_has_its_cpus_now(
 
 def test_a_replacement_by_counts_forgets_the_request(numa_ledger: ro.Ledger) -> None:
     numa_ledger.claim("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})
-    assert numa_ledger.held("job").request == ro.Request("NUMA_TOPOLOGY=1:dedicated=2")
+    assert numa_ledger.get_claim("job").request == ro.Request("NUMA_TOPOLOGY=1:dedicated=2")
     assert numa_ledger.replace("job", {"host0": "VCPU=1"}).request is None
-    assert numa_ledger.held("job").request is None
+    assert numa_ledger.get_claim("job").request is None
     [one] = numa_ledger.consumers()
     assert one.request is None
     numa_ledger.replace("job", {"host0": "NUMA_TOPOLOGY=1:dedicated=1"})
-    assert numa_ledger.held("job").request == ro.Request("NUMA_TOPOLOGY=1:dedicated=1")
+    assert numa_ledger.get_claim("job").request == ro.Request("NUMA_TOPOLOGY=1:dedicated=1")
     numa_ledger.adjust("job", {"host0": "DISK_GB=1"})  # which leaves it
-    assert numa_ledger.held("job").request == ro.Request("NUMA_TOPOLOGY=1:dedicated=1")
+    assert numa_ledger.get_claim("job").request == ro.Request("NUMA_TOPOLOGY=1:dedicated=1")
     numa_ledger.move("job", {"host1": "VCPU=1"})
-    assert numa_ledger.held("job").request is None
+    assert numa_ledger.get_claim("job").request is None
 
 
 # --- several at once ---

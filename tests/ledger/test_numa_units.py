@@ -318,4 +318,6 @@ def test_a_candidate_of_ones_own_choice_is_told_again_as_it_was_put() -> None:
     ledger.sync(host_of("host0", NUMATopologyInventory(four)))
     (found,) = ledger.snapshot().candidates("NUMA_TOPOLOGY=2:dedicated=4")
     ledger.claim("job", found)
-    assert ledger.assigned("job")["host0"]["NUMA_TOPOLOGY"] == found.located["NUMA_TOPOLOGY"]
+    assert (
+        ledger.assigned_amounts("job")["host0"]["NUMA_TOPOLOGY"] == found.located["NUMA_TOPOLOGY"]
+    )

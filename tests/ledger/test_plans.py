@@ -244,7 +244,7 @@ def test_orders_of_a_plan_happen_together(ledger: ro.Ledger) -> None:
     plan = Plan(
         orders=(
             ConsumerOrder.replace(
-                "a", (Use(uuid, "VCPU", 3),), generation=ledger.held("a").generation
+                "a", (Use(uuid, "VCPU", 3),), generation=ledger.get_claim("a").generation
             ),
             order(ledger, "b", "host0", 5),
         )

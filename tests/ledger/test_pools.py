@@ -435,7 +435,7 @@ def test_a_host_leaves_a_pool_also_while_it_is_used(site: ro.Ledger) -> None:
     assert site.pools.unshare("nfs", hosts=["host1"]).updated == 1
     assert pool(site).members == ("host0",)
     assert site.provider("host1").aggregates == {"r1"}
-    assert str(site.held("job")) == "job holds VCPU=1 of host1, DISK_GB=5 of nfs"
+    assert str(site.get_claim("job")) == "job holds VCPU=1 of host1, DISK_GB=5 of nfs"
     assert not site.pools.unshare("nfs", hosts=["host1"])
 
 
@@ -519,7 +519,7 @@ def test_a_move_counts_what_both_places_use_of_a_pool_once(
         ledger.swap("vm", "left")
         assert _held(ledger)["vm"] == before
         assert ledger.snapshot().used("DISK_GB") == max(60, size)
-        assert ledger.held("vm").request is None
+        assert ledger.get_claim("vm").request is None
         ledger.swap("vm", "left")
         assert _held(ledger) == {"vm": after, "left": left}
         ledger.swap("vm", "left")
@@ -549,7 +549,7 @@ def test_a_unit_of_a_pool_stays_with_the_consumer_that_moves(
     assert ledger.snapshot().used("CUSTOM_FPGA") == len({"f0", "f1", *then})
     if is_reverted:
         ledger.swap("vm", "left")
-        assert set(ledger.held("vm").by_provider()) == {"a", "fpgas"}
+        assert set(ledger.get_claim("vm").by_provider()) == {"a", "fpgas"}
         assert _units(ledger, "vm") == ("f0", "f1")
     ledger.release("left")
     assert _units(ledger, "vm") == (("f0", "f1") if is_reverted else then)
@@ -560,7 +560,9 @@ _FPGA = {"provider": "fpgas", "resource_class": "CUSTOM_FPGA"}
 
 
 def _units(ledger: ro.Ledger, consumer: str) -> tuple[str, ...]:
-    return tuple(sorted(unit for one in ledger.held(consumer).allocations for unit in one.units))
+    return tuple(
+        sorted(unit for one in ledger.get_claim(consumer).allocations for unit in one.units)
+    )
 
 
 def test_a_search_for_a_move_does_not_count_the_pool_twice(ledger: ro.Ledger) -> None:
@@ -572,7 +574,7 @@ def test_a_search_for_a_move_does_not_count_the_pool_twice(ledger: ro.Ledger) ->
         "vm": {"b": "VCPU=2", "ceph": "DISK_GB=60"},
         "left": {"a": "VCPU=2"},
     }
-    assert str(ledger.held("vm").request) == "VCPU=2,DISK_GB=60"
+    assert str(ledger.get_claim("vm").request) == "VCPU=2,DISK_GB=60"
 
 
 def test_a_named_group_that_a_pool_provides_needs_no_second_share(ledger: ro.Ledger) -> None:
@@ -590,7 +592,7 @@ def test_a_named_group_that_a_pool_provides_needs_no_second_share(ledger: ro.Led
     }
     ledger.move("vm", ledger.snapshot("b").candidates(request), source_consumer="left")
     assert _held(ledger) == {"vm": after, "left": {"a": "VCPU=2"}}
-    assert ledger.held("vm").request == request
+    assert ledger.get_claim("vm").request == request
 
 
 def test_another_pool_and_more_than_there_is_are_judged_as_ever(ledger: ro.Ledger) -> None:

@@ -294,7 +294,7 @@ def test_a_consumer_tells_what_it_holds(busy: ro.Ledger) -> None:
     (found,) = busy.consumers(name="c")
     assert isinstance(found, Consumer)
     assert (found.project, found.user, found.consumer_type) == ("p2", "u1", "INSTANCE")
-    assert found.claim == busy.held("c")
+    assert found.claim == busy.get_claim("c")
     assert (found.uuid, found.generation) == (found.claim.consumer_uuid, found.claim.generation)
     assert str(found) == "c holds VCPU=2 of host1"
     assert Consumer.obj_from_primitive(found.obj_to_primitive()) == found
@@ -418,7 +418,7 @@ def test_reading_the_usage_of_what_is_not_there_says_so(ledger: ro.Ledger) -> No
     with raises_code("ProviderNotFound", match="nobody"):
         ledger.usage("nobody")
     with raises_code("ConsumerNotFound", match="nobody"):
-        ledger.held("nobody")
+        ledger.get_claim("nobody")
 
 
 @pytest.mark.law(11)
@@ -432,7 +432,7 @@ def test_reading_writes_nothing(busy: ro.Ledger) -> None:
     list(busy.usage(over_capacity=True))
     busy.totals("project")
     busy.usage()
-    busy.held("a")
+    busy.get_claim("a")
     busy.snapshot()
     assert busy.feed.cursor() == before
 
@@ -534,7 +534,7 @@ def test_a_row_that_is_no_claim_is_refused_where_it_is_read(
         ledger.claim("job", {"host0": "VCPU=1"})
         with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as rows, rows:
             rows.execute(f"UPDATE consumers SET {damage}")
-        for read in (lambda: ledger.held("job"), lambda: list(ledger.consumers())):
+        for read in (lambda: ledger.get_claim("job"), lambda: list(ledger.consumers())):
             with pytest.raises(exceptions.InvalidInput, match=said):
                 read()
 

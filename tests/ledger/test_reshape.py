@@ -60,7 +60,7 @@ def split(count: int = 8) -> Reshape:
 def by_place(ledger: ro.Ledger, consumer: str) -> dict[str, tuple[str, int, tuple[str, ...]]]:
     return {
         one.provider: (one.resource_class, int(one.amount), one.units)  # type: ignore[call-overload]
-        for one in ledger.held(consumer).allocations
+        for one in ledger.get_claim(consumer).allocations
     }
 
 
@@ -70,7 +70,7 @@ def by_place(ledger: ro.Ledger, consumer: str) -> dict[str, tuple[str, int, tupl
 @pytest.mark.law(1, 2)
 def test_each_allocation_follows_the_unit_it_owns(ledger: ro.Ledger) -> None:
     glommed(ledger)
-    before = ledger.held("job-2")
+    before = ledger.get_claim("job-2")
     plan = ledger.reshape(split())
     assert by_place(ledger, "job-1") == {
         "host0": ("VCPU", 8, ()),
@@ -79,7 +79,7 @@ def test_each_allocation_follows_the_unit_it_owns(ledger: ro.Ledger) -> None:
         "host0/gpu7": ("PGPU", 1, ("gpu7",)),
     }
     assert set(by_place(ledger, "job-2")) == {"host0/gpu1", "host0/gpu2"}
-    after = ledger.held("job-2")
+    after = ledger.get_claim("job-2")
     assert (after.id, after.project) == (before.id, "p")
     assert (after.amounts, after.created_at) == (before.amounts, before.created_at)
     assert "PGPU" not in ledger.provider("host0").inventories
@@ -333,7 +333,7 @@ def test_moves_do_not_see_each_other(ledger: ro.Ledger) -> None:
         Move("host0", "FPGA", (Part("host0", resource_class="PGPU"),), fill=True),
     )
     ledger.reshape(Reshape(moves))
-    assert str(ledger.held("a").amounts) == "FPGA=2,PGPU=3"
+    assert str(ledger.get_claim("a").amounts) == "FPGA=2,PGPU=3"
     assert str(ledger.provider("host0").inventories) == "FPGA=2:used=2,PGPU=4:used=3"
 
 
@@ -433,7 +433,7 @@ def test_a_whole_tree_may_go(ledger: ro.Ledger) -> None:
     )
     ledger.reshape(Reshape(moves, remove=("old", "old/gpu")))
     assert [root.name for root in ledger.trees()] == ["new"]
-    assert str(ledger.held("a")) == "a holds VCPU=2,PGPU=1 of new"
+    assert str(ledger.get_claim("a")) == "a holds VCPU=2,PGPU=1 of new"
 
 
 # --- as a write ---
@@ -807,7 +807,7 @@ def test_every_unit_is_where_it_is_said_to_be(homes: list[int], owners: list[int
             there = {n for n in gpus if n < len(homes)}
             if not there:
                 continue
-            for one in ledger.held(job).allocations:
+            for one in ledger.get_claim(job).allocations:
                 own = {f"gpu{n}" for n in there} & {f"gpu{n}" for n in children[one.provider]}
                 assert set(one.units) == own
                 assert int(one.amount) == len(own)  # type: ignore[call-overload]

@@ -28,12 +28,12 @@ def lab(everywhere):
 
 def where(ledger, consumer):
     """Return the hosts of which a consumer holds something."""
-    return sorted({one.provider for one in ledger.held(consumer).allocations})
+    return sorted({one.provider for one in ledger.get_claim(consumer).allocations})
 
 
 def test_a_group_is_named_by_a_claim_and_told_with_it(lab):
     claim = lab.claim("db-1", {"h0": "VCPU=1"}, group="db", project="p")
-    assert (claim.group, lab.held("db-1").group) == ("db", "db")
+    assert (claim.group, lab.get_claim("db-1").group) == ("db", "db")
     lab.claim_all({"web-1": {"h1": "VCPU=1"}, "web-2": {"h1": "VCPU=2"}}, group="web")
     assert {one.name: one.group for one in lab.consumers()} == {
         "db-1": "db",
@@ -55,7 +55,7 @@ def test_a_group_is_named_by_a_claim_and_told_with_it(lab):
 
 def test_a_claim_and_a_consumer_say_their_group_on_the_wire(lab):
     lab.claim("db-1", {"h0": "VCPU=1"}, group="db")
-    claim, [consumer] = lab.held("db-1"), lab.consumers(name="db-1")
+    claim, [consumer] = lab.get_claim("db-1"), lab.consumers(name="db-1")
     assert Claim.obj_from_primitive(claim.obj_to_primitive()).group == "db"
     assert Consumer.obj_from_primitive(consumer.obj_to_primitive()).group == "db"
 
@@ -94,7 +94,7 @@ def test_what_a_group_asks_is_kept_wherever_its_members_go(lab):
     lab.swap("db-1", "db-2")
     assert (where(lab, "db-1"), where(lab, "db-2")) == (["h1"], ["h0"])
     lab.move("db-1", {"h2": "VCPU=1"})
-    assert lab.held("db-1").group == "db"
+    assert lab.get_claim("db-1").group == "db"
     assert where(lab, "db-1") == ["h2"]
 
 
@@ -102,7 +102,7 @@ def test_who_holds_the_old_place_of_a_move_is_no_member(lab):
     lab.claim("web-1", {"h0": "VCPU=1"}, group="web")
     lab.claim("web-2", {"h1": "VCPU=1"})
     assert lab.move("web-1", {"h1": "VCPU=1"}, source_consumer="web-1/old").group == "web"
-    assert lab.held("web-1/old").group is None
+    assert lab.get_claim("web-1/old").group is None
     assert lab.groups.get("web").members == {"web-1"}
     lab.replace("web-2", {"h1": "VCPU=1"}, group="web")
     with raises_code("ServerGroupViolated", match="web-2 is on h1"):

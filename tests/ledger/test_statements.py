@@ -169,12 +169,12 @@ def _snapshot_after_a_definition(ledger: ro.Ledger, n: int) -> Callable[[], obje
 
 def _held(ledger: ro.Ledger, n: int) -> Callable[[], object]:
     _claimed(ledger, f"a{n}")
-    return lambda: ledger.held(f"a{n}")
+    return lambda: ledger.get_claim(f"a{n}")
 
 
 def _assigned(ledger: ro.Ledger, n: int) -> Callable[[], object]:
     ledger.claim(f"a{n}", ledger.snapshot().candidates(_PLACED))
-    return lambda: ledger.assigned(f"a{n}")
+    return lambda: ledger.assigned_amounts(f"a{n}")
 
 
 def _usage(ledger: ro.Ledger, n: int) -> Callable[[], object]:

@@ -132,7 +132,7 @@ def test_an_operation_that_is_repeated_counts_once(lab: ro.Ledger, time: Time) -
 
 
 def test_the_time_that_the_feed_has_forgotten_is_reported(lab: ro.Ledger, time: Time) -> None:
-    lab.feed.keep(LONG)
+    lab.feed.set_retention(LONG)
     lab.claim("job", {"lab-0": "PGPU=1"})
     time.passes()
     assert lab.use_over_time.between(START).is_complete

@@ -299,7 +299,7 @@ def test_who_replaces_waits_and_keeps_what_it_has(lab: ro.Ledger, clock: Time) -
     lab.claim("job", {"lab-0": "PGPU=3"})
 
     def then() -> None:
-        assert str(lab.held("job")) == "job holds PGPU=3 of lab-0"
+        assert str(lab.get_claim("job")) == "job holds PGPU=3 of lab-0"
         lab.release("other")
 
     lab.claim("other", {"lab-0": "PGPU=1"})

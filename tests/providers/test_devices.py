@@ -133,7 +133,7 @@ def test_a_device_for_one_use_is_held_by_who_asks_for_cells_near_it() -> None:
     ledger.sync(host)
     ledger.claim("job", {"host0": {DEVICES: ro.devices("PGPU", affinity="required")}})
     ledger.adjust("job", {"host0": {TOPOLOGY: ro.numa(dedicated=1)}})
-    assert ledger.assigned("job")["host0"][TOPOLOGY].host_cells == {1}
+    assert ledger.assigned_amounts("job")["host0"][TOPOLOGY].host_cells == {1}
 
 
 # --- read back beside what is counted ---

@@ -111,7 +111,7 @@ def test_a_plan_demands_the_consumers_it_was_made_with() -> None:
         for dry_run in (True, False):
             with raises_code("StaleConsumer", match="job-2"):
                 ledger.apply(plan, dry_run=dry_run)
-        assert ledger.held("job-1")
+        assert ledger.get_claim("job-1")
 
 
 def test_a_plan_is_for_the_definitions_it_was_made_from() -> None:

@@ -414,7 +414,7 @@ def test_words_of_the_ledger_are_told_in_those_of_placement(client: Client) -> N
     client.do("PUT", f"{url}/inventories/VCPU", inventory | {"max_unit": 9})
     assert client.do("GET", f"{url}/inventories/VCPU")["max_unit"] == 2147483647
     came = client.ask("GET", f"/allocations/{JOB}").last_modified
-    assert came == ledger.held(JOB).created_at.replace(microsecond=0)
+    assert came == ledger.get_claim(JOB).created_at.replace(microsecond=0)
 
 
 def test_a_consumer_of_old_has_a_project_and_a_user_of_nobody(client: Client) -> None:
@@ -427,7 +427,7 @@ def test_a_consumer_of_old_has_a_project_and_a_user_of_nobody(client: Client) ->
         *(nobody,) * 2,
         "unknown",
     )
-    assert client.app.ledger.held(JOB).consumer_type is None
+    assert client.app.ledger.get_claim(JOB).consumer_type is None
 
 
 # --- candidates ---

@@ -128,7 +128,7 @@ def test_what_is_built_is_drawn_again(url: str, tmp_path) -> None:
         drawing.build(ledger)
         assert Drawing.of(ledger) == drawing.by_name()
         assert draw(ledger) == draw(ledger.backend.read()) == draw(drawing.by_name())
-        assert ledger.held("job-1").amounts == ro.Amounts("VCPU=2")
+        assert ledger.get_claim("job-1").amounts == ro.Amounts("VCPU=2")
 
 
 def test_more_than_there_is_can_be_held_and_a_class_be_counted_twice() -> None:

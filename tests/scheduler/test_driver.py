@@ -39,7 +39,7 @@ def test_a_dry_run_tells_where_it_would_go_and_takes_nothing(lab):
 def test_what_is_selected_for_consumers_is_claimed(lab):
     found = Scheduler(lab).select_destinations("VCPU=6", consumers=["a", "b"])
     assert hosts(found) == ["host0", "host1"]
-    assert {one.consumer: lab.held(one.consumer).allocations for one in found} == {
+    assert {one.consumer: lab.get_claim(one.consumer).allocations for one in found} == {
         one.consumer: one.allocations for one in found
     }
 

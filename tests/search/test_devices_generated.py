@@ -49,7 +49,7 @@ def test_every_candidate_can_be_claimed_and_comes_back(start):
             assert not list(ledger.audit()), seed
             taken = _units(claim)
             assert len({(p, u) for p, u, _ in taken}) == len(taken), seed
-            _check_told(ledger.assigned("new")[one.host] if one.located else Amounts(), one)
+            _check_told(ledger.assigned_amounts("new")[one.host] if one.located else Amounts(), one)
             ledger.release("new")
             assert _picture(ledger) == before, seed
     assert found_any > 3
@@ -111,7 +111,7 @@ def test_search_claim_and_inventories_decide_the_same(start):
                     ledger.claim("new", {host: group.resources})
                 continue
             ledger.claim("new", {host: group.resources})
-            told = ledger.assigned("new")[host]
+            told = ledger.assigned_amounts("new")[host]
             for kind in split.located:
                 # which counts stand beside it is of the request, not of where it is
                 decided = expected[kind].with_beside(())

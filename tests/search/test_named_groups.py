@@ -414,7 +414,7 @@ PAIR = Request(
 def test_a_claim_keeps_the_whole_request(compatibility):
     ledger, request = lab(), PAIR.replace(compatibility=compatibility)
     assert ledger.claim("a", ledger.snapshot().candidates(request)).request == request
-    assert ledger.held("a").request == request
+    assert ledger.get_claim("a").request == request
     moved = ledger.move("a", ledger.snapshot().candidates(request, order="spread"))
     assert moved.request == request
     assert moved.amounts == ro.Amounts("VCPU=2,PGPU=2")

@@ -63,7 +63,7 @@ class LocatedMachine(RuleBasedStateMachine):
 
     def taken(self, name: str, amount: Any) -> Any:
         self.ledger.claim(name, {self.host: {self.kind: amount}})
-        return self.ledger.assigned(name)[self.host][self.kind]
+        return self.ledger.assigned_amounts(name)[self.host][self.kind]
 
     def note(self, name: str, decided: Any) -> None:
         """Let the model have what is decided, unless it is refused."""
@@ -115,7 +115,7 @@ class LocatedMachine(RuleBasedStateMachine):
         if isinstance(expected, tuple):
             assert self._plain(found) == self._plain(expected)
         else:
-            assert self.ledger.assigned(name)[self.host][self.kind] == expected
+            assert self.ledger.assigned_amounts(name)[self.host][self.kind] == expected
             self.model = without
             self.note(name, expected)
 
@@ -123,7 +123,7 @@ class LocatedMachine(RuleBasedStateMachine):
     def _give_back(self, which: int) -> None:
         """What is held is given back as what it was assigned."""
         if one := self.some(which):
-            told = self.ledger.assigned(one[0])[self.host][self.kind]
+            told = self.ledger.assigned_amounts(one[0])[self.host][self.kind]
             self.ledger.adjust(one[0], {self.host: {self.kind: -told}})
             self.model.consume(-told)
             del self.held[one[0]]
@@ -142,7 +142,9 @@ class LocatedMachine(RuleBasedStateMachine):
     @invariant()
     def the_ledger_tells_who_has_what(self) -> None:
         for name, held in self.held.items():
-            assert self.ledger.assigned(name) == {held.where: Amounts({held.kind: held.amount})}
+            assert self.ledger.assigned_amounts(name) == {
+                held.where: Amounts({held.kind: held.amount})
+            }
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):

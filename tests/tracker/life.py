@@ -238,7 +238,7 @@ class Life(RuleBasedStateMachine):
 
     def gpus_of(self, consumer: str) -> frozenset[int]:
         """Return the places of the GPUs that a consumer holds, as the ledger says."""
-        units = (unit for one in self.ledger.held(consumer).allocations for unit in one.units)
+        units = (unit for one in self.ledger.get_claim(consumer).allocations for unit in one.units)
         return frozenset(int(unit[5:7], 16) for unit in units)
 
     @rule(consumer=consumers)

@@ -112,10 +112,10 @@ def test_cpus_by_name_go_to_whom_they_are_known_to_belong_and_count_once(
     record, records = placed_row(), Rows([known])
     records.rows["host1"] = record  # with its devices, of which columns keep pools only
     Adopter(ledger, records).adopt("host1")
-    units = {unit for one in ledger.held("vm-1").allocations for unit in one.units}
+    units = {unit for one in ledger.get_claim("vm-1").allocations for unit in one.units}
     said = {cpu for one in record.inventories["NUMA_TOPOLOGY"].usage for cpu in one.pinned}
     assert units == {f"cpu{cpu}" for cpu in said}
-    others = ledger.held(NOBODY)
+    others = ledger.get_claim(NOBODY)
     assert {unit for one in others.allocations for unit in one.units} == {"0000:3b:00.0"}
     # four of the five vCPUs that the record counts are those of vm-1
     assert dict(others.amounts)[ro.VCPU] == ro.IntegerAmount(1)
@@ -129,7 +129,7 @@ def test_a_topology_that_nobody_says_where_is_put_where_there_is_room(ledger: ro
     first = KnownConsumer("vm-1", {"NUMA_TOPOLOGY": topology(cells())})
     second = KnownConsumer("vm-2", {"NUMA_TOPOLOGY": ro.numa(dedicated=3)})
     Adopter(ledger, Rows([first, second], host1=placed_row())).adopt("host1")
-    one, two = (ledger.held(name).allocations for name in ("vm-1", "vm-2"))
+    one, two = (ledger.get_claim(name).allocations for name in ("vm-1", "vm-2"))
     assert not {unit for a in one for unit in a.units} & {unit for a in two for unit in a.units}
 
 
@@ -462,7 +462,7 @@ def test_a_plan_of_a_host_that_only_its_record_knows_reads_and_the_take_adopts(
     if is_there:
         assert _right(ledger, records)
         assert int(records.rows["host1"]["vcpus_used"]) == 7
-    taken = ledger.held("vm-9")
+    taken = ledger.get_claim("vm-9")
     assert planned.found is not None and taken.project == "p"
     assert [(a.provider, a.units) for a in taken.allocations] == [
         (a.provider, a.units) for a in planned.found.allocations

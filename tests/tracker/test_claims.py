@@ -134,7 +134,7 @@ def test_a_block_that_ends_keeps_the_claim(lab: ro.Ledger) -> None:
         claim.confirm()
         claim.confirm()
     assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
-    assert lab.held("vm").expires_at is None
+    assert lab.get_claim("vm").expires_at is None
 
 
 def test_an_old_claim_gives_back_nothing_of_a_new_one(lab: ro.Ledger) -> None:
@@ -398,7 +398,7 @@ def test_a_host_has_other_units_of_the_same(lab: ro.Ledger) -> None:
     claimed = lab.claim("vm", {"box-0": asked})
     refitted = tracker(lab, accept=_to_other_cell).claim("vm", "box-0", asked)
     assert refitted.claim is not None and refitted.claim.id == claimed.id
-    assert lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"].cpuset == "4,6"  # type: ignore[attr-defined]
+    assert lab.assigned_amounts("vm")["box-0"]["NUMA_TOPOLOGY"].cpuset == "4,6"  # type: ignore[attr-defined]
     assert tracker(lab).claim("vm", "box-0", asked).claim == refitted.claim
 
 
@@ -574,7 +574,7 @@ def test_a_plan_is_decided_under_limits_as_a_claim_is(
     assert lab.feed.cursor() == before
     planned = mine.plan("vm", "box-0", asked, limits="VCPU=4,PCPU=2,DISK_GB=10,MEMORY_MB=640")
     planned.take()
-    assert planned.state is ClaimState.HELD and lab.held("vm") == planned.claim
+    assert planned.state is ClaimState.HELD and lab.get_claim("vm") == planned.claim
 
 
 @pytest.mark.law(4)

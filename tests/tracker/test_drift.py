@@ -55,7 +55,7 @@ def test_orphans_are_told_and_released_by_the_plan_alone(
     found = tracker.drift()
     assert str(found) == "box: orphan: vm-1 holds VCPU=2 and does not run here"
     assert not tracker.update_available_resource(), "it is not computed away"
-    assert str(ledger.held("vm-1")) == "vm-1 holds VCPU=2 of box"
+    assert str(ledger.get_claim("vm-1")) == "vm-1 holds VCPU=2 of box"
     assert str(found.plan) == "- vm-1 gives back everything"
     ledger.apply(found.plan)
     assert not tracker.drift()
@@ -69,7 +69,7 @@ def test_of_an_orphan_only_what_is_of_the_host_goes(
     driver.running["box"] = {"vm-2": None}
     driver.running["lab"] = {"vm-1": None}
     ledger.apply(tracker.drift().plan)
-    assert str(ledger.held("vm-1")) == "vm-1 holds VCPU=1 of lab"
+    assert str(ledger.get_claim("vm-1")) == "vm-1 holds VCPU=1 of lab"
 
 
 def test_a_plan_that_came_too_late_does_nothing(
@@ -110,7 +110,7 @@ def test_unknown_ones_are_adopted_by_the_plan_alone(
     ]
     assert len(list(ledger.consumers())) == 2
     ledger.apply(found.plan)
-    assert str(ledger.held("stray")) == "stray holds VCPU=6 of lab"
+    assert str(ledger.get_claim("stray")) == "stray holds VCPU=6 of lab"
     assert ledger.usage(over_capacity=True).over_capacity[0].provider == "lab"
     assert told(tracker) == [("lab", K.UNKNOWN_CONSUMER, "nameless")]
 
@@ -128,7 +128,7 @@ def test_one_that_runs_elsewhere_and_one_that_differs(
     assert "vm-2 holds VCPU=2 and runs with VCPU=3" in said
     assert "vm-1 runs here, and holds of box" in said
     ledger.apply(tracker.drift().plan)
-    assert str(ledger.held("vm-2")) == "vm-2 holds VCPU=3 of box"
+    assert str(ledger.get_claim("vm-2")) == "vm-2 holds VCPU=3 of box"
     assert told(tracker) == [("lab", K.UNKNOWN_CONSUMER, "vm-1")]
     ledger.apply(tracker.drift().plan)
     assert not tracker.drift()
@@ -260,7 +260,7 @@ def test_who_arrives_while_it_is_looked_is_no_orphan(
 
     driver.then.append(arrive)
     assert not tracker.drift()
-    assert str(ledger.held("vm")) == "vm holds VCPU=2 of box"
+    assert str(ledger.get_claim("vm")) == "vm holds VCPU=2 of box"
 
 
 def test_who_leaves_or_changes_while_it_is_looked_is_told_of_the_next_time(
@@ -309,7 +309,7 @@ def test_an_orphan_gives_back_what_it_holds_of_pools(
     ledger.confirm("vm-1")
     driver.running["lab"] = {"vm-1": None}
     ledger.apply(tracker.drift().plan)
-    left = {one.provider: str(one.amount) for one in ledger.held("vm-1").allocations}
+    left = {one.provider: str(one.amount) for one in ledger.get_claim("vm-1").allocations}
     assert left == {"lab": "1", "other": "1"}, "a pool of the host where it runs stays"
 
 
@@ -323,7 +323,7 @@ def test_what_spans_two_hosts_is_one_order(
     assert [one.name for one in ledger.consumers()] == ["vm-2"]
     driver.running = {"box": {"vm-2": None, "vm-1": "VCPU=2"}, "lab": {"vm-1": "VCPU=1"}}
     ledger.apply(tracker.drift().plan)
-    held = {one.provider: str(one.amount) for one in ledger.held("vm-1").allocations}
+    held = {one.provider: str(one.amount) for one in ledger.get_claim("vm-1").allocations}
     assert held == {"box": "2", "lab": "1"}
     assert not tracker.drift()
 

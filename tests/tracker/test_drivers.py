@@ -473,7 +473,7 @@ def test_a_node_that_is_renamed_stays_what_it_is(everywhere: ro.Ledger) -> None:
     assert str(tracker.update_available_resource()) == "~ rack-7: name or parent"
     assert not tracker.update_available_resource()
     assert everywhere.provider("rack-7").uuid == node(0)["uuid"]
-    assert str(everywhere.held("vm")) == "vm holds CUSTOM_BAREMETAL_GOLD=1 of rack-7"
+    assert str(everywhere.get_claim("vm")) == "vm holds CUSTOM_BAREMETAL_GOLD=1 of rack-7"
     nodes[:] = [node(0, name="node-1"), node(1, name="rack-7")]  # two change names
     for _ in range(2):
         found = tracker.update_available_resource().findings

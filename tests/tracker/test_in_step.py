@@ -426,7 +426,7 @@ def test_usage_is_added_and_given_back_exactly(ledger: ro.Ledger, box: Agent) ->
     with pytest.raises(ro.exceptions.InvalidInput):
         tracker.update_usage("box", {"DISK_GB": 0.5})
     tracker.update_usage("box", "VCPU=2", consumer="vm")
-    assert str(ledger.held("vm")) == "vm holds VCPU=2 of box"
+    assert str(ledger.get_claim("vm")) == "vm holds VCPU=2 of box"
     with pytest.raises(ro.CapacityException):
         tracker.update_usage("box", "VCPU=7,DISK_GB=1")
     assert tracker.compute_node("box").local_gb_used == 0
@@ -441,7 +441,7 @@ def test_overhead_is_claimed_with_the_rest_and_given_back_with_it(ledger: ro.Led
     tracker = ResourceTracker(ledger, Heavy(box="VCPU=8,MEMORY_MB=1024"))
     tracker.update_available_resource()
     claim = tracker.claim("vm", "box", "VCPU=2,MEMORY_MB=512")
-    assert str(ledger.held("vm")) == "vm holds VCPU=2,MEMORY_MB=592 of box"
+    assert str(ledger.get_claim("vm")) == "vm holds VCPU=2,MEMORY_MB=592 of box"
     with pytest.raises(ro.CapacityException):
         tracker.claim("other", "box", "VCPU=1,MEMORY_MB=400")
     claim.revert()

@@ -57,7 +57,7 @@ def test_what_a_tracker_refuses_goes_to_the_next_host_with_the_reason(lab: ro.Le
     assert found.refused == {"box-0": told}
     for one in found:
         agents.started[one.consumer].confirm()
-        assert lab.held(one.consumer).by_provider() == {"box-1": ro.Amounts(ASKED)}
+        assert lab.get_claim(one.consumer).by_provider() == {"box-1": ro.Amounts(ASKED)}
     assert set(holdings(lab)) == {"vm-1", "vm-2"}
 
 
@@ -79,7 +79,7 @@ def test_what_the_host_takes_besides_may_not_fit_and_the_next_is_tried(lab: ro.L
     found = _selected(lab, agents, ASKED, "vm")
     assert [one.host for one in found] == ["box-1"]
     assert "MEMORY_MB asked 128, free 96 of 4096 (other holds 4000)" in found.refused["box-0"]
-    assert lab.held("vm").by_provider() == {"box-1": ro.Amounts(f"{ASKED},MEMORY_MB=64")}
+    assert lab.get_claim("vm").by_provider() == {"box-1": ro.Amounts(f"{ASKED},MEMORY_MB=64")}
 
 
 def test_what_the_host_takes_besides_is_held_to_the_limits_of_the_scheduler(
@@ -104,6 +104,6 @@ def test_a_host_may_have_other_units_of_what_the_scheduler_chose(lab: ro.Ledger)
 
     agents = Agents(lab, accept={"box-0": accept})
     [found] = _selected(lab, agents, WHOLE, "vm")
-    assert found.host == "box-0" and lab.held("vm") == agents.started["vm"].claim
-    amount = lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"]
+    assert found.host == "box-0" and lab.get_claim("vm") == agents.started["vm"].claim
+    amount = lab.assigned_amounts("vm")["box-0"]["NUMA_TOPOLOGY"]
     assert isinstance(amount, NUMATopologyAmount) and amount.cpuset == "2-3"

@@ -101,7 +101,7 @@ class Life(RuleBasedStateMachine):
         name = f"vm-{number}-{self.life}"
         known = self.held.get(name)
         if known == (host, size):
-            before = self.ledger.held(name)
+            before = self.ledger.get_claim(name)
             assert self.tracker.claim(name, host, str(size)).claim == before
         elif known is not None:
             with raises_code("ConsumerExists"):

@@ -52,8 +52,8 @@ def test_source_and_destination_are_held_at_once(
     assert (move.state, move.from_host, move.to_host) == (MigrationState.MOVING, "box-0", host)
     assert str(move) == f"vm: box-0 -> {host}, moving"
     wanted = ro.Amounts(request_ or SMALL)
-    assert lab.held("vm").by_provider() == {host: wanted}
-    left = lab.held(migration_of("vm"))
+    assert lab.get_claim("vm").by_provider() == {host: wanted}
+    left = lab.get_claim(migration_of("vm"))
     assert left.by_provider() == {"box-0": ro.Amounts(SMALL)}
     assert (left.id, left.consumer_type) == (migration_id("vm", "m"), kind.name)
     assert (left.project, left.user) == ("p", "ann")
@@ -69,7 +69,7 @@ def test_confirmed_the_source_is_given_back(
     for _ in range(2):  # the second confirmation is harmless
         assert tracker(lab).confirm_move("vm", "m").state is MigrationState.CONFIRMED
         assert used(lab) == {(host, k): int(v) for k, v in _counts(request_ or SMALL).items()}
-    assert lab.held("vm").consumer_type == "INSTANCE"
+    assert lab.get_claim("vm").consumer_type == "INSTANCE"
     assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
 
 
@@ -79,12 +79,12 @@ def test_reverted_all_is_as_before(
     lab: ro.Ledger, kind: MigrationKind, host: str, request_: str | None
 ) -> None:
     vm(lab)
-    before, claim = used(lab), lab.held("vm")
+    before, claim = used(lab), lab.get_claim("vm")
     tracker(lab).move("vm", host, request_, kind=kind, migration="m")
     for _ in range(2):
         assert tracker(lab).revert_move("vm", "m").state is MigrationState.REVERTED
         assert used(lab) == before
-    after = lab.held("vm")
+    after = lab.get_claim("vm")
     assert after == claim.replace(generation=after.generation)
     assert list(holdings(lab)) == ["vm"]
 
@@ -109,17 +109,17 @@ def test_a_resize_within_a_host_needs_room_for_both(lab: ro.Ledger) -> None:
 @pytest.mark.law(2)
 def test_cpus_and_devices_of_both_sizes_are_others(lab: ro.Ledger) -> None:
     vm(lab, asked=WHOLE)
-    before = lab.assigned("vm")
+    before = lab.assigned_amounts("vm")
     tracker(lab).move("vm", "box-0", WHOLE.replace("dedicated=2", "dedicated=4"), migration="m")
     taken = [
         unit
         for name in ("vm", "vm/migration")
-        for one in lab.held(name).allocations
+        for one in lab.get_claim(name).allocations
         for unit in one.units
     ]
     assert len(taken) == len(set(taken)) == 2 + 4 + 2
     tracker(lab).revert_move("vm", "m")
-    assert lab.assigned("vm") == before
+    assert lab.assigned_amounts("vm") == before
 
 
 @pytest.mark.law(2)
@@ -154,7 +154,7 @@ def test_a_dead_host_is_left_though_it_is_out_of_service(lab: ro.Ledger) -> None
     tracker(lab).revert_move("vm", "m")  # it could not be started there
     tracker(lab).move("vm", "box-1", kind=MigrationKind.EVACUATION, migration="n")
     tracker(lab).confirm_move("vm", "n")
-    assert lab.held("vm").by_provider() == {"box-1": ro.Amounts(SMALL)}
+    assert lab.get_claim("vm").by_provider() == {"box-1": ro.Amounts(SMALL)}
 
 
 # --- one side: rebuild, shelve, unshelve ---
@@ -187,10 +187,10 @@ def test_a_rebuild_has_room_where_the_old_one_was(lab: ro.Ledger) -> None:
 def test_a_rebuild_keeps_the_cpus_that_it_can(lab: ro.Ledger) -> None:
     vm(lab, asked="NUMA_TOPOLOGY=1:dedicated=2")
     tracker(lab).claim("other", "box-0", "NUMA_TOPOLOGY=1:dedicated=3")
-    cell = lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"]
+    cell = lab.assigned_amounts("vm")["box-0"]["NUMA_TOPOLOGY"]
     same = "DISK_GB=5,NUMA_TOPOLOGY=1:dedicated=2"
     tracker(lab).move("vm", "box-0", same, kind=MigrationKind.REBUILD)
-    assert lab.assigned("vm")["box-0"]["NUMA_TOPOLOGY"] == cell
+    assert lab.assigned_amounts("vm")["box-0"]["NUMA_TOPOLOGY"] == cell
 
 
 def test_a_rebuild_keeps_the_devices_that_it_can(lab: ro.Ledger) -> None:
@@ -204,7 +204,7 @@ def test_a_rebuild_keeps_the_devices_that_it_can(lab: ro.Ledger) -> None:
     for count, kept in ((1, {"fpga-1"}), (2, {"fpga-0", "fpga-1"})):
         request = f"VCPU=3,CUSTOM_FPGA={count}"
         tracker(lab).move("vm", "box-9", request, kind=MigrationKind.REBUILD)
-        assert set(lab.held("vm").by_provider()) == {"box-9", *kept}
+        assert set(lab.get_claim("vm").by_provider()) == {"box-9", *kept}
 
 
 def test_who_is_shelved_holds_nothing_and_comes_back_anywhere(lab: ro.Ledger) -> None:
@@ -242,7 +242,7 @@ def test_an_unshelving_that_fails_is_reverted(lab: ro.Ledger) -> None:
 
 
 def _pages(lab: ro.Ledger, consumer: str, host: str) -> set[int | None]:
-    amount = lab.assigned(consumer)[host]["NUMA_TOPOLOGY"]
+    amount = lab.assigned_amounts(consumer)[host]["NUMA_TOPOLOGY"]
     assert isinstance(amount, NUMATopologyAmount)
     return {one.page_size_kib for one in amount.placed}
 
@@ -256,7 +256,7 @@ def test_a_live_migration_keeps_the_size_of_its_pages(lab: ro.Ledger) -> None:
     tracker(lab).move("vm", "box-1", kind=MigrationKind.LIVE_MIGRATION, migration="m")
     assert _pages(lab, "vm", "box-1") == {2048}
     # the agent at the destination asks for what the flavor says
-    assert tracker(lab).claim("vm", "box-1", PAGES).claim == lab.held("vm")
+    assert tracker(lab).claim("vm", "box-1", PAGES).claim == lab.get_claim("vm")
     tracker(lab).confirm_move("vm", "m")
 
 
@@ -310,7 +310,7 @@ def test_the_destination_refits_and_the_move_goes_on(lab: ro.Ledger) -> None:
     tracker(lab, accept=accept).claim("vm", "box-1", asked)
     assert tracker(lab).moving("vm").id == migration_id("vm", "m")
     tracker(lab).confirm_move("vm", "m")
-    amount = lab.assigned("vm")["box-1"]["NUMA_TOPOLOGY"]
+    amount = lab.assigned_amounts("vm")["box-1"]["NUMA_TOPOLOGY"]
     assert isinstance(amount, NUMATopologyAmount) and amount.cpuset == "5,7"
 
 
@@ -410,7 +410,7 @@ def test_whoever_begins_ends_or_repeats_a_move_gets_what_is_equal(
         else:
             if kind is not MigrationKind.UNSHELVE:
                 assert tracker(lab).moving("vm") == move and tracker(lab).moves() == (move,)
-                assert move.source == lab.held(migration_of("vm"))
+                assert move.source == lab.get_claim(migration_of("vm"))
             ended = getattr(tracker(lab), verb)("vm", number)
             assert getattr(tracker(lab), verb)("vm", number) == ended == begun(number)
             assert ended != move and (ended.from_host, ended.to_host) == (
@@ -440,7 +440,7 @@ def test_a_move_that_took_nothing_more_is_known_by_where_it_went(
     ended = begun("box-0")
     wanted = MigrationState.CONFIRMED if verb == "confirm_move" else MigrationState.REVERTED
     assert (ended.state, ended.from_host, ended.to_host) == (wanted, "box-0", "box-0")
-    kept = None if verb == "release" else lab.held("vm")
+    kept = None if verb == "release" else lab.get_claim("vm")
     assert (ended.source or ended.destination) == kept
     with raises_code("InvalidMove", match="box-0, where it went already"):
         begun("box-1")
@@ -737,11 +737,11 @@ def test_a_host_that_shrank_below_its_use_can_be_left_and_restored(
     shrink(lab, "box-0", figures)
     for end in ("revert_move", "confirm_move"):
         tracker(lab).move("vm", host, request_, kind=kind, migration=end)
-        assert ro.Amounts(lab.held("vm/migration").amounts) == ro.Amounts(LARGE)
+        assert ro.Amounts(lab.get_claim("vm/migration").amounts) == ro.Amounts(LARGE)
         getattr(tracker(lab), end)("vm", end)
         if end == "revert_move":
             assert holdings(lab) == before
-    assert lab.held("vm").by_provider() == {host: ro.Amounts(request_ or LARGE)}
+    assert lab.get_claim("vm").by_provider() == {host: ro.Amounts(request_ or LARGE)}
 
 
 @pytest.mark.parametrize("end", ["confirm_move", "revert_move"])
@@ -751,7 +751,7 @@ def test_a_host_that_shrank_while_a_consumer_moved_within_it(lab: ro.Ledger, end
     shrink(lab, "box-0", "VCPU=1:max_unit=1")
     getattr(tracker(lab), end)("vm", "m")
     kept = "VCPU=1,DISK_GB=20" if end == "confirm_move" else "VCPU=2,DISK_GB=10"
-    assert lab.held("vm").by_provider() == {"box-0": ro.Amounts(kept)}
+    assert lab.get_claim("vm").by_provider() == {"box-0": ro.Amounts(kept)}
 
 
 @pytest.mark.law(3)
@@ -761,7 +761,7 @@ def test_a_resize_within_a_host_that_shrank_keeps_what_was_used(lab: ro.Ledger) 
     tracker(lab).move("vm", "box-0", "VCPU=1,DISK_GB=20", migration="m")
     assert used(lab)["box-0", "VCPU"] == 3
     tracker(lab).revert_move("vm", "m")
-    assert lab.held("vm").by_provider() == {"box-0": ro.Amounts("VCPU=2,DISK_GB=10")}
+    assert lab.get_claim("vm").by_provider() == {"box-0": ro.Amounts("VCPU=2,DISK_GB=10")}
 
 
 def test_a_rebuild_is_judged_by_the_unit_rules_of_what_changes(lab: ro.Ledger) -> None:
@@ -771,7 +771,7 @@ def test_a_rebuild_is_judged_by_the_unit_rules_of_what_changes(lab: ro.Ledger) -
         with pytest.raises(exceptions.CapacityException, match="one claim takes at most"):
             tracker(lab).move("vm", "box-0", asked, kind=MigrationKind.REBUILD)
     tracker(lab).move("vm", "box-0", "VCPU=3,DISK_GB=20", kind=MigrationKind.REBUILD)
-    assert lab.held("vm").by_provider() == {"box-0": ro.Amounts("VCPU=3,DISK_GB=20")}
+    assert lab.get_claim("vm").by_provider() == {"box-0": ro.Amounts("VCPU=3,DISK_GB=20")}
     tracker(lab).move("vm", None, kind=MigrationKind.SHELVE)
     with pytest.raises(exceptions.CapacityException, match="one claim takes at most 2"):
         tracker(lab).claim("vm", "box-0", "VCPU=3")
@@ -787,7 +787,7 @@ def test_topology_and_device_are_left_whatever_the_unit_rules(lab: ro.Ledger) ->
     assert holdings(lab) == before
     bigger = WHOLE.replace("DISK_GB=10", "DISK_GB=20") + ",VCPU=3"
     tracker(lab).move("vm", "box-0", bigger, kind=MigrationKind.REBUILD)
-    assert lab.held("vm").amounts["DISK_GB"] == ro.Amounts("DISK_GB=20")["DISK_GB"]
+    assert lab.get_claim("vm").amounts["DISK_GB"] == ro.Amounts("DISK_GB=20")["DISK_GB"]
 
 
 @pytest.mark.law(5)
@@ -823,7 +823,7 @@ def test_a_move_next_to_a_pool_needs_no_second_share_of_it(
     lab.sync(*(ro.Provider(name, "VCPU=4", aggregates=["row"]) for name in ("box-0", "box-1")))
     lab.sync(ro.Provider("ceph", "DISK_GB=20", aggregates=["row"], traits=[SHARES]))
     vm(lab)
-    before = lab.held("vm")
+    before = lab.get_claim("vm")
     sizes = 10, 20 if request_ == LARGE else 10  # all of the pool, or half of it
     lab.sync(ro.Provider("ceph", f"DISK_GB={sizes[1]}", aggregates=["row"], traits=[SHARES]))
     move = tracker(lab).move("vm", host, request_, kind=kind, migration="m")
@@ -831,11 +831,11 @@ def test_a_move_next_to_a_pool_needs_no_second_share_of_it(
     assert tracker(lab).move("vm", host, request_, kind=kind, migration="m") == move
     if is_reverted:
         tracker(lab).revert_move("vm", "m")
-        assert lab.held("vm").by_provider() == before.by_provider()
-        assert lab.held("vm").request == before.request
+        assert lab.get_claim("vm").by_provider() == before.by_provider()
+        assert lab.get_claim("vm").request == before.request
     else:
         tracker(lab).confirm_move("vm", "m")
-        assert lab.held("vm").by_provider()["ceph"] == ro.Amounts(f"DISK_GB={sizes[1]}")
+        assert lab.get_claim("vm").by_provider()["ceph"] == ro.Amounts(f"DISK_GB={sizes[1]}")
     assert lab.snapshot().used("DISK_GB") == sizes[0 if is_reverted else 1]
 
 
@@ -851,7 +851,7 @@ def test_a_pool_that_shrank_below_its_use_is_no_obstacle_to_a_move(
     for end in ("revert_move", "confirm_move"):
         tracker(lab).move("vm", host, request_, kind=kind, migration=end)
         getattr(tracker(lab), end)("vm", end)
-        assert lab.held("vm").by_provider()["ceph"] == ro.Amounts("DISK_GB=10")
+        assert lab.get_claim("vm").by_provider()["ceph"] == ro.Amounts("DISK_GB=10")
     assert lab.snapshot().used("DISK_GB") == 10
 
 
@@ -867,7 +867,7 @@ def test_a_change_in_place_that_is_searched_keeps_what_a_host_shrank_below(
     with pytest.raises(exceptions.CapacityException, match="VCPU"):
         tracker(lab).move("vm", "box-0", "VCPU=5,CUSTOM_FPGA=2", kind=MigrationKind.REBUILD)
     tracker(lab).move("vm", "box-0", "VCPU=3,CUSTOM_FPGA=2", kind=MigrationKind.REBUILD)
-    assert lab.held("vm").by_provider() == {
+    assert lab.get_claim("vm").by_provider() == {
         "box-0": ro.Amounts("VCPU=3"),
         "box-0/fpga": ro.Amounts("CUSTOM_FPGA=2"),
     }

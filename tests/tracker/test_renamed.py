@@ -58,7 +58,7 @@ def test_what_nobody_in_particular_uses_goes_by_the_new_name(
     everywhere.attribute("new", "vm")
     assert holdings(everywhere) == {"vm": "VCPU=2 of new"}
     with raises_code("ConsumerNotFound"):
-        everywhere.held(unattributed("old"))
+        everywhere.get_claim(unattributed("old"))
 
 
 def test_a_node_that_was_read_before_goes_on_under_the_new_name(

@@ -292,7 +292,7 @@ def test_units_are_kept_by_name_and_told_to_the_next_agent(lab: ro.Ledger) -> No
     assert again is not None and again.allocations == first.allocations
     tracker(lab).release("vm-2")
     assert tracker(lab).claim("vm-3", "box-0", asked).claim is not None
-    assert {u for a in lab.held("vm-3").allocations for u in a.units} == units[1]
+    assert {u for a in lab.get_claim("vm-3").allocations for u in a.units} == units[1]
 
 
 def test_nobody_gives_back_what_somebody_else_has(lab: ro.Ledger) -> None:
@@ -373,8 +373,8 @@ def test_a_resize_asks_what_the_new_flavor_asks(lab: ro.Ledger) -> None:
     )
     tracker(lab).claim("vm", "box-0", small)
     tracker(lab).move("vm", "box-1", large, migration="m").confirm()
-    assert len(lab.assigned("vm")["box-1"]["NUMA_TOPOLOGY"].placed[0].pinned) == 4
-    assert lab.held("vm").request == large
+    assert len(lab.assigned_amounts("vm")["box-1"]["NUMA_TOPOLOGY"].placed[0].pinned) == 4
+    assert lab.get_claim("vm").request == large
 
 
 def test_a_class_that_is_not_said_any_more_is_gone(everywhere: ro.Ledger) -> None:
@@ -662,7 +662,7 @@ def test_a_claim_that_somebody_overtook_is_decided_again(
     tracker(lab).claim("slower", "box-0", "VCPU=1,DEVICES=PGPU")
     assert len(tries) == 1
     have = {
-        name: {unit for one in lab.held(name).allocations for unit in one.units}
+        name: {unit for one in lab.get_claim(name).allocations for unit in one.units}
         for name in ("faster", "slower")
     }
     assert have["faster"] | have["slower"] == {"0000:10:00.0", "0000:20:00.0"}

@@ -388,7 +388,7 @@ def test_an_unshelving_that_is_confirmed_while_the_consumer_moves_stays_confirme
         assert mine.revert_move("vm", migration).state is MigrationState.REVERTED
         with raises_code("MoveConfirmed"):
             mine.revert_move("vm", f"u-{migration}")
-        assert lab.held("vm").by_provider() == {"box-0": ro.Amounts(SMALL)}
+        assert lab.get_claim("vm").by_provider() == {"box-0": ro.Amounts(SMALL)}
         mine.release("vm")
 
 
@@ -402,4 +402,4 @@ def test_an_unshelved_consumer_that_moved_on_is_confirmed_for_good(lab: ro.Ledge
     mine.move("vm", "box-0", SMALL, migration="s").confirm()
     with raises_code("MoveConfirmed"):
         mine.revert_move("vm", "u")
-    assert lab.held("vm").by_provider() == {"box-0": ro.Amounts(SMALL)}
+    assert lab.get_claim("vm").by_provider() == {"box-0": ro.Amounts(SMALL)}

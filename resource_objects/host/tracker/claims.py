@@ -243,7 +243,7 @@ class HostClaims:
 
     def claimed(self, consumer: str) -> HostClaim:
         """Return the claim that a consumer has."""
-        claim = self._ledger.held(consumer)
+        claim = self._ledger.get_claim(consumer)
         return self._made(self.moves.host_of(claim), claim)
 
     # --- how it is decided ---
@@ -330,7 +330,7 @@ class HostClaims:
 
         :raises AlreadyExists: if it holds something else
         """
-        claim = self._ledger.held(consumer)
+        claim = self._ledger.get_claim(consumer)
         here = self.moves.host_of(claim)
         if here == host:
             if asked.is_held_as(claim):
@@ -359,8 +359,8 @@ class HostClaims:
         """
         if not self._refits:
             return claim
-        held = self._ledger.assigned(claim.consumer)
-        if self._ledger.held(claim.consumer).generation != claim.generation:
+        held = self._ledger.assigned_amounts(claim.consumer)
+        if self._ledger.get_claim(claim.consumer).generation != claim.generation:
             raise exceptions.Stale(
                 "consumer", claim.consumer, "it was written before it was accepted"
             )

@@ -408,7 +408,9 @@ class Moves:
             return asked
         if asked is None and source.request is not None:
             asked = self._asked(source)
-        held = self._ledger.assigned(source.consumer) if asked is None or keeps_pages else {}
+        held = (
+            self._ledger.assigned_amounts(source.consumer) if asked is None or keeps_pages else {}
+        )
         if asked is None:
             asked = self._asked(unassigned(held))
         if not keeps_pages:

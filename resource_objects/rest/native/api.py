@@ -72,7 +72,7 @@ class Given:
             if getattr(sock, "has_gone", bool)():
                 raise errors.Refused(408, "Who asked has gone.", "ClientGone")
 
-        return ledger.acting(retries=dataclasses.replace(ledger.retries, sleep=sleep))
+        return ledger.with_actor(retries=dataclasses.replace(ledger.retries, sleep=sleep))
 
     @property
     def path(self) -> Mapping[str, str]:

@@ -87,7 +87,7 @@ def release(given: Given) -> dict[str, Any]:
 
 def show(given: Given) -> dict[str, Any]:
     """Tell what a consumer holds, where, and which units."""
-    return given.ledger.held(given.path["consumer"]).to_dict()
+    return given.ledger.get_claim(given.path["consumer"]).to_dict()
 
 
 def list_(given: Given) -> dict[str, Any]:

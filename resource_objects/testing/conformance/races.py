@@ -156,7 +156,7 @@ def claim_topologies(
 
 
 def _dedicated(ledger: Ledger, name: str, host: str) -> str:
-    assigned: Any = ledger.assigned(name)[host]["NUMA_TOPOLOGY"]
+    assigned: Any = ledger.assigned_amounts(name)[host]["NUMA_TOPOLOGY"]
     return ",".join(str(cpu) for placed in assigned.placed for _, cpu in placed.pins)
 
 
@@ -173,7 +173,7 @@ def claim_devices(
             amount = devices(chance.choice(["SRIOV_NET_VF", "SRIOV_NET_VF", "CUSTOM_CARD"]))
             try:
                 ledger.claim(name, {host: {"DEVICES": amount}})
-                assigned: Any = ledger.assigned(name)[host]["DEVICES"]
+                assigned: Any = ledger.assigned_amounts(name)[host]["DEVICES"]
                 had[name] = [unit for one in assigned.placed for unit in one.units]
             except exceptions.CapacityException:
                 for gone in list(had)[:2]:

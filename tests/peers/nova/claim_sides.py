@@ -91,7 +91,7 @@ class Claim:
         except (CapacityException, InvalidInput) as refusal:
             reason = f"{self._words(refusal)}: {refusal}"
             raise exception.ComputeResourcesUnavailable(reason=reason) from refusal
-        located = self.ledger.assigned(instance.uuid).get(nodename, ro.Amounts())
+        located = self.ledger.assigned_amounts(instance.uuid).get(nodename, ro.Amounts())
         self.claimed_numa_topology = located.get("NUMA_TOPOLOGY")
 
     def _take(self, tracker: ResourceTracker) -> Any:

@@ -124,7 +124,7 @@ def one_with_a_device_is_copied(site: Site) -> Drift | None:
     assert site.claim("a", "box-0", PINNED) is None
     drift = site.live_migrate("a", "box-1")
     assert "allocated" not in site.agents["box-1"].devices().values()
-    taken = site.ledger.held("a").amounts
+    taken = site.ledger.get_claim("a").amounts
     assert taken["PGPU"] == ro.IntegerAmount(1)
     everything = Size(1, 16, 1, devices=(("gpu", 4),))
     agent = site.agents["box-1"]
@@ -174,7 +174,7 @@ def test_what_was_evacuated_is_held_until_somebody_knows_that_it_is_gone(site: S
     site.agents["box-1"].evacuated(held.instance, held.migration)
     site.agents["box-0"].look()  # it is back, and its guest may still run
     assert nova_uses(site, "vcpus") == 0
-    assert site.ledger.held("a/migration").by_provider()["box-0"]
+    assert site.ledger.get_claim("a/migration").by_provider()["box-0"]
     assert site.tracker.inventories("box-0")["PCPU"].used == 2
 
 

@@ -219,7 +219,7 @@ class Site:
         """Both rebuild in place, with the same size."""
         held = self.held[name]
         self.agents[held.host].rebuild(held.instance)
-        taken = self.ledger.held(name).request or self.ledger.held(name).amounts
+        taken = self.ledger.get_claim(name).request or self.ledger.get_claim(name).amounts
         self.tracker.move(name, held.host, taken, kind=MigrationKind.REBUILD)
         return self.drift()
 
@@ -314,7 +314,7 @@ class Site:
         mine = [
             amounts[host]
             for one in self.ledger.consumers()
-            for amounts in [self.ledger.assigned(one.name)]
+            for amounts in [self.ledger.assigned_amounts(one.name)]
             if host in amounts
         ]
         cpus = [a["NUMA_TOPOLOGY"].placed for a in mine if "NUMA_TOPOLOGY" in a]

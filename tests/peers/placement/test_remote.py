@@ -51,7 +51,7 @@ def test_a_search_on_its_data_finds_and_says_why_not(ledger: ro.Ledger) -> None:
     job = ro.Request("VCPU=2,PGPU=2", required=["CUSTOM_H100"])
     for name in ("job-1", "job-2"):
         ledger.claim(name, ledger.snapshot().candidates(job), project="p", consumer_type="JOB")
-    held = ledger.held("job-1")
+    held = ledger.get_claim("job-1")
     assert (held.project, held.user, held.consumer_type) == ("p", None, "JOB")
     assert "PGPU asked 2, free 0 of 2 (job-1 holds 2)" in str(
         ledger.snapshot().candidates(job).explain()
@@ -121,7 +121,7 @@ def test_a_consumer_that_was_left_behind_can_be_claimed_for(
     job = str(uuid.uuid4())
     put(placement, job, {}, None)  # stays behind at generation 0, which no reading shows
     assert ledger.claim(job, {"host0": "VCPU=1"}).generation == 1
-    assert ledger.held(job).generation == 1
+    assert ledger.get_claim(job).generation == 1
 
 
 def test_an_older_placement_is_spoken_to_in_its_words(placement: Placement) -> None:
@@ -139,10 +139,10 @@ def test_an_older_placement_is_spoken_to_in_its_words(placement: Placement) -> N
         ledger.move("a", {"host1": "VCPU=3"})
         ledger.swap("a", "b")
         ledger.release("a")
-        assert str(ledger.held("b")) == "b holds VCPU=3 of host1"
+        assert str(ledger.get_claim("b")) == "b holds VCPU=3 of host1"
         move = Move("host1", "VCPU", (Part("host1/c"),))
         ledger.reshape(Reshape((move,), (NewProvider("host1/c", "host1"),)))
-        assert str(ledger.held("b")) == "b holds VCPU=3 of host1/c"
+        assert str(ledger.get_claim("b")) == "b holds VCPU=3 of host1/c"
         with pytest.raises(exceptions.NotSupported, match="consumer types"):
             ledger.claim("c", {"host0": "VCPU=1"}, consumer_type="JOB")
         with pytest.raises(exceptions.NotSupported, match="providers that are moved"):
@@ -180,5 +180,5 @@ def test_a_reshape_is_one_request(ledger: ro.Ledger) -> None:
     ledger.claim("job", {"host0": "VCPU=1,PGPU=1"})
     move = Move("host0", "PGPU", (Part("host0/gpu"),))
     ledger.reshape(Reshape((move,), (NewProvider("host0/gpu", "host0"),)))
-    assert str(ledger.held("job")) == "job holds VCPU=1 of host0, PGPU=1 of host0/gpu"
+    assert str(ledger.get_claim("job")) == "job holds VCPU=1 of host0, PGPU=1 of host0/gpu"
     assert ledger.inventories("host0/gpu")["PGPU"].used == 1

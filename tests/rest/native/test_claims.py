@@ -40,9 +40,9 @@ def test_devices_and_topologies_are_claimed_as_in_process(seed: int, by_candidat
             return
         made = native.do("POST", "/claims", body)
         assert _places(made) == _places(expected.to_dict())
-        assert native.do("GET", "/consumers/it") == made == there.held("it").to_dict()
-        assert {k: str(v) for k, v in there.assigned("it").items()} == {
-            k: str(v) for k, v in here.assigned("it").items()
+        assert native.do("GET", "/consumers/it") == made == there.get_claim("it").to_dict()
+        assert {k: str(v) for k, v in there.assigned_amounts("it").items()} == {
+            k: str(v) for k, v in here.assigned_amounts("it").items()
         }
         assert _places(native.do("DELETE", "/consumers/it")) == _places(made)
         assert native.refused("GET", "/consumers/it") == (404, "ConsumerNotFound")
@@ -70,7 +70,7 @@ def test_allocations_that_name_units_are_taken_as_they_are(native: Native) -> No
     [told] = native.ask("POST", "/claims", body).json["errors"]
     assert (told["status"], told["reasons"][0]["holders"]) == (409, [["a/b", 1]])
     assert native.do("GET", "/consumers/a%2Fb") == native.do("GET", "/consumers/a/b") == made
-    assert native.ledger.held("a/b").to_dict() == made
+    assert native.ledger.get_claim("a/b").to_dict() == made
 
 
 def test_an_operation_that_is_sent_again_happens_once(native: Native) -> None:
@@ -126,7 +126,7 @@ def test_limits_bind_a_claim(native: Native) -> None:
     assert native.refused("POST", "/claims", body) == (409, "NoCandidates")
     body = {"consumer": "job", "request": "VCPU=3", "limits": {"host0": {"VCPU": 3}}}
     native.do("POST", "/claims", body)
-    assert native.ledger.held("job").allocations[0].amount == ro.IntegerAmount(3)
+    assert native.ledger.get_claim("job").allocations[0].amount == ro.IntegerAmount(3)
 
 
 def test_what_was_out_of_service_is_taken_by_who_says_so(native: Native) -> None:

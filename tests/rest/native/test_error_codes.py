@@ -180,7 +180,7 @@ def test_a_wait_without_a_place_to_wait_is_refused_with_its_code() -> None:
 def answer_to(served: Native, error: exceptions.ResourceObjectsError) -> tuple[int, str]:
     """Return the status and the code of the answer if a call raises an error."""
     request = webob.Request.blank("/ro/consumers/held", headers={"x-auth-token": "admin"})
-    with mock.patch.object(Ledger, "held", side_effect=error):
+    with mock.patch.object(Ledger, "get_claim", side_effect=error):
         response = request.get_response(served.app)
     return response.status_int, response.json["errors"][0]["code"]
 

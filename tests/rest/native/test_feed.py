@@ -115,7 +115,7 @@ def test_the_place_of_who_has_gone_is_for_others() -> None:
         there = native.ask(*asked, environ={"gunicorn.socket": Gone(1000)})
         assert there.json["errors"][0]["code"] == "WaitTimedOut"
         with raises_code("ConsumerNotFound"):
-            ledger.held("job")
+            ledger.get_claim("job")
 
 
 def test_waiting_requests_are_bounded_and_end_by_a_write(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ url, machines, *program = sys.argv[1:]
 hour = datetime.timedelta(hours=1)
 lab = ro.connect(url, actor="admin")
 print(site.apply_site(lab, site.Site.parse(pathlib.Path(machines).read_text(), file=machines)))
-lab.feed.keep(400 * 24 * hour)  # how far back use over time is known
+lab.feed.set_retention(400 * 24 * hour)  # how far back use over time is known
 for n in range(19):  # nineteen people want three GPUs, or half a one
     wants = "VCPU=4,CUSTOM_PGPU_HALF=1" if n % 2 else ro.Request("VCPU=16,PGPU=3", near="numa")
     lab.claim(f"job-{n}", lab.snapshot().candidates(wants), user=f"user-{n}", expires_in=8 * hour)

@@ -36,7 +36,12 @@ def named(*places: str) -> Any:
 
 #: Other names of methods and properties, by the name that is used here; the first one is taken
 #: that the object has.
-METHODS: dict[str, tuple[str, ...]] = {}
+METHODS: dict[str, tuple[str, ...]] = {
+    "held": ("get_claim",),
+    "assigned": ("assigned_amounts",),
+    "acting": ("with_actor",),
+    "keep": ("set_retention",),
+}
 
 #: Other names of keyword arguments, by the name that is used here.
 OPTIONS: dict[str, str] = {
