@@ -46,6 +46,8 @@ class Changes:
 
 #: Clocks may differ by an hour, and an operation is repeated within one.
 _LEAST = datetime.timedelta(hours=2)
+#: The longest retention; a time before the year 1 cannot be computed.
+_MOST = datetime.timedelta(days=36_525)
 _NOTHING = datetime.timedelta(0)
 #: Seconds: the first pause between two looks at the heads, and the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -143,10 +145,13 @@ class Feed:
         repeated after that is refused (``OperationExpired``), one with an id of one's own is
         done again; and a cursor that needs what is forgotten expires.
 
-        :raises InvalidInput: if it is no age, or shorter than two hours
+        Use over time is known for the same time.
+
+        :raises InvalidInput: if it is no age, shorter than two hours, or longer than 100 years
         """
-        if not isinstance(age, datetime.timedelta) or age < _LEAST:
-            raise exceptions.InvalidInput("field", "keep", age, f"a timedelta of at least {_LEAST}")
+        if not isinstance(age, datetime.timedelta) or not _LEAST <= age <= _MOST:
+            expected = f"a timedelta from {_LEAST} to {_MOST.days} days"
+            raise exceptions.InvalidInput("field", "retention", age, expected)
         self._store.backend.require(Capability.FEED)
         self._store.backend.retain(age)
 

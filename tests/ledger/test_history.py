@@ -171,7 +171,7 @@ def test_what_is_forgotten_expires_cursors_and_nothing_else(ledger: ro.Ledger) -
     ledger.release("job")
     assert told(ledger, now) == ["release job"]
     for wrong in (0, datetime.timedelta(0), datetime.timedelta(hours=1)):
-        with raises_code("InvalidField", match="keep"):
+        with raises_code("InvalidField", match="retention"):
             ledger.feed.set_retention(wrong)  # type: ignore[arg-type]
 
 
