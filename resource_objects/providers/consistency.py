@@ -104,7 +104,7 @@ class _ChangedTree(NamedTuple):
 
 def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterator[_ChangedTree]:
     """Yield the trees whose parts change."""
-    changed = tuple(changes.wanted)
+    changed = tuple(changes.definitions)
     if not any(map(_has_parts, changed)):
         return
     definitions = {uuid: provider.definition for uuid, provider in stored.items()}

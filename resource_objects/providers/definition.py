@@ -201,7 +201,7 @@ class DefinitionChanges:
     removals: tuple[ProviderRemoval, ...] = ()
 
     @property
-    def wanted(self) -> Iterator[ProviderDefinition]:
+    def definitions(self) -> Iterator[ProviderDefinition]:
         """The definitions of the providers that are created or updated."""
         yield from self.creates
         for update in self.updates:
@@ -347,30 +347,30 @@ def check_readable(definition: ProviderDefinition) -> None:
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def diff(kept: Provider | None, wanted: Provider) -> DefinitionChanges:
-    """Return the changes that turn a stored tree into the wanted one.
+def diff(stored: Provider | None, target: Provider) -> DefinitionChanges:
+    """Return the changes that turn a stored tree into the target one.
 
-    Providers are matched by uuid where the wanted one has one, else by name. Neither tree is
+    Providers are matched by uuid where the target one has one, else by name. Neither tree is
     changed. Cost: linear in the providers.
 
-    :param kept: the tree as read from the ledger, with uuids and generations; None if there is none
-    :raises InvalidTree: if a name or uuid occurs twice in the wanted tree, or a share breaks a rule
-    :raises Stale: if a wanted provider was read at another generation, or was removed
+    :param stored: the tree as read from the ledger, with uuids and generations; None if new
+    :raises InvalidTree: if a name or uuid occurs twice in the target tree, or a share breaks a rule
+    :raises Stale: if a target provider was read at another generation, or was removed
         since it was read
 
     >>> host = Provider("host0", "VCPU=8")
     >>> print(diff(None, host))
     + host0
     """
-    return compare_tree({} if kept is None else definitions_of([kept]), wanted)
+    return compare_tree({} if stored is None else definitions_of([stored]), target)
 
 
-def compare_tree(stored: StoredDefinitions, wanted: Provider) -> DefinitionChanges:
-    """Return the changes that turn one stored tree into the wanted one, as :func:`diff`."""
-    wanted.check()
-    uuid_of = _match(stored, wanted)
+def compare_tree(stored: StoredDefinitions, target: Provider) -> DefinitionChanges:
+    """Return the changes that turn one stored tree into the target one, as :func:`diff`."""
+    target.check()
+    uuid_of = _match(stored, target)
     definitions: list[ProviderDefinition] = []
-    for provider, parent in wanted.parents():
+    for provider, parent in target.parents():
         uuid = uuid_of[provider.name]
         if uuid in stored and provider.generation not in (None, stored[uuid].generation):
             raise exceptions.Stale(
@@ -381,18 +381,18 @@ def compare_tree(stored: StoredDefinitions, wanted: Provider) -> DefinitionChang
         above = None if parent is None else uuid_of[parent.name]
         definitions.append(to_definition(provider, uuid, above, uuid_of))
     _check_shares(definitions)
-    return changes_between(wanted.name, stored, definitions)
+    return changes_between(target.name, stored, definitions)
 
 
-def _match(stored: StoredDefinitions, wanted: Provider) -> dict[str, str]:
-    """Return the uuid of each wanted provider, by name: its own, a stored one, or a new one.
+def _match(stored: StoredDefinitions, target: Provider) -> dict[str, str]:
+    """Return the uuid of each target provider, by name: its own, a stored one, or a new one.
 
-    A stored provider is matched by its name only if no wanted one has its uuid.
+    A stored provider is matched by its name only if no target one has its uuid.
     """
-    stated = {provider.uuid for provider in wanted.walk()}
-    by_name = {one.definition.name: uuid for uuid, one in stored.items() if uuid not in stated}
+    stated = {provider.uuid for provider in target.walk()}
+    by_name = {entry.definition.name: uuid for uuid, entry in stored.items() if uuid not in stated}
     uuid_of: dict[str, str] = {}
-    for provider in wanted.walk():
+    for provider in target.walk():
         uuid = provider.uuid if provider.uuid is not None else by_name.get(provider.name)
         uuid_of[provider.name] = uuid or str(uuids.uuid4())
         if provider.generation is not None and uuid not in stored:
@@ -401,14 +401,14 @@ def _match(stored: StoredDefinitions, wanted: Provider) -> dict[str, str]:
 
 
 def changes_between(
-    root: str, stored: StoredDefinitions, wanted: Iterable[ProviderDefinition]
+    root: str, stored: StoredDefinitions, target: Iterable[ProviderDefinition]
 ) -> DefinitionChanges:
-    """Return the changes that turn some stored trees into the wanted ones. Cost: linear.
+    """Return the changes that turn some stored trees into the target ones. Cost: linear.
 
-    A stored provider that is not wanted is removed.
+    A stored provider that is not target is removed.
 
     :param root: the name of the changes
-    :param wanted: all providers of the wanted trees, parents before children
+    :param target: all providers of the target trees, parents before children
 
     >>> uuid = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
     >>> host = ProviderDefinition(uuid, "host0", None, (), frozenset())
@@ -418,7 +418,7 @@ def changes_between(
     creates: list[ProviderDefinition] = []
     updates: list[ProviderUpdate] = []
     stays: set[str] = set()
-    for definition in wanted:
+    for definition in target:
         before = stored.get(definition.uuid)
         if before is None:
             creates.append(definition)
@@ -442,13 +442,13 @@ def changes_between(
     )
 
 
-def _is_equal(one: ProviderDefinition, other: ProviderDefinition) -> bool:
+def _is_equal(before: ProviderDefinition, after: ProviderDefinition) -> bool:
     """Return True if two definitions are equal but for the order of inventories and kinds."""
-    return one == other or (
-        (one.name, one.parent_uuid, one.traits, one.aggregates, one.shares)
-        == (other.name, other.parent_uuid, other.traits, other.aggregates, other.shares)
-        and set(one.inventories) == set(other.inventories)
-        and set(one.kinds) == set(other.kinds)
+    return before == after or (
+        (before.name, before.parent_uuid, before.traits, before.aggregates, before.shares)
+        == (after.name, after.parent_uuid, after.traits, after.aggregates, after.shares)
+        and set(before.inventories) == set(after.inventories)
+        and set(before.kinds) == set(after.kinds)
     )
 
 
@@ -470,9 +470,9 @@ def _parents_of_changed_children(
     parents |= {stored[uuid].definition.parent_uuid for uuid in removed}
     parents -= {*removed, *(update.definition.uuid for update in updates)}
     if not parents.isdisjoint(stored):
-        for uuid, one in stored.items():
+        for uuid, entry in stored.items():
             if uuid in parents:
-                yield ProviderUpdate(one.definition, one.generation, one.definition, True)
+                yield ProviderUpdate(entry.definition, entry.generation, entry.definition, True)
 
 
 # --- changes of single providers ------------------------------------------------------------------
@@ -503,7 +503,7 @@ def changed_fields(
 def tree_of(stored: StoredDefinitions, uuid: str) -> dict[str, StoredDefinition]:
     """Return the providers of the tree of one provider. Cost: linear."""
     root = stored[uuid].root_uuid
-    return {uuid: one for uuid, one in stored.items() if one.root_uuid == root}
+    return {uuid: entry for uuid, entry in stored.items() if entry.root_uuid == root}
 
 
 def with_changes(
@@ -516,18 +516,20 @@ def with_changes(
     :raises AlreadyExists: if a name would be that of another provider of the tree
     :raises InvalidTree: if a share would break a rule
     """
-    wanted: list[ProviderDefinition] = []
-    for uuid, one in tree.items():
+    target: list[ProviderDefinition] = []
+    for uuid, entry in tree.items():
         fields = edits.get(uuid)
-        wanted.append(dataclasses.replace(one.definition, **fields) if fields else one.definition)
+        target.append(
+            dataclasses.replace(entry.definition, **fields) if fields else entry.definition
+        )
         if fields:
-            check_readable(wanted[-1])
+            check_readable(target[-1])
     called: dict[str, str] = {}
-    for definition in wanted:
+    for definition in target:
         if called.setdefault(definition.name, definition.uuid) != definition.uuid:
             raise exceptions.AlreadyExists("provider", definition.name)
-    _check_shares(wanted)
-    return changes_between(wanted[0].name, tree, wanted)
+    _check_shares(target)
+    return changes_between(target[0].name, tree, target)
 
 
 def removed(tree: StoredDefinitions, uuid: str) -> DefinitionChanges:
@@ -536,16 +538,16 @@ def removed(tree: StoredDefinitions, uuid: str) -> DefinitionChanges:
     :raises InvalidTree: if a share of a provider that stays leads to a removed one
     """
     below = subtree(tree, uuid)
-    wanted = [one.definition for key, one in tree.items() if key not in below]
-    _check_shares(wanted)
-    return changes_between(next(iter(tree.values())).definition.name, tree, wanted)
+    target = [entry.definition for key, entry in tree.items() if key not in below]
+    _check_shares(target)
+    return changes_between(next(iter(tree.values())).definition.name, tree, target)
 
 
 def subtree(stored: StoredDefinitions, uuid: str) -> set[str]:
     """Return the uuids of a provider and of all providers below it. Cost: linear."""
     below = {uuid}
-    for key, one in stored.items():  # parents before children
-        if one.definition.parent_uuid in below:
+    for key, entry in stored.items():  # parents before children
+        if entry.definition.parent_uuid in below:
             below.add(key)
     return below
 
@@ -574,12 +576,12 @@ def roots_of(parents: Mapping[str, str | None]) -> dict[str, str]:
     return roots
 
 
-def _check_shares(wanted: Sequence[ProviderDefinition]) -> None:
-    broken = share_problem(wanted)
+def _check_shares(definitions: Sequence[ProviderDefinition]) -> None:
+    broken = share_problem(definitions)
     if broken is None:
         return
     (sharer, resource_class), (target, of_class) = broken.sharer, broken.target
-    by_uuid = {definition.uuid: definition for definition in wanted}
+    by_uuid = {definition.uuid: definition for definition in definitions}
     of = by_uuid.get(target)
     classes = {record.resource_class for record in of.inventories} if of is not None else set()
     if of is None or of_class in classes:
@@ -590,7 +592,7 @@ def _check_shares(wanted: Sequence[ProviderDefinition]) -> None:
         )
     missing = {
         share.of_class: definition.name
-        for definition in wanted
+        for definition in definitions
         for share in definition.shares
         if share.of_uuid == target and share.of_class not in classes
     }
@@ -602,21 +604,29 @@ def _check_shares(wanted: Sequence[ProviderDefinition]) -> None:
     )
 
 
-def share_problem(wanted: Sequence[ProviderDefinition]) -> BrokenShare | None:
-    """Return a share of one tree that breaks a rule, by uuid, or None."""
+def share_problem(
+    target: Iterable[ProviderDefinition], root_of: Mapping[str, str] | None = None
+) -> BrokenShare | None:
+    """Return a share that breaks a rule, by uuid, or None. Cost: linear.
+
+    :param root_of: the root of each provider by uuid; None if all are of one tree
+    """
+    definitions = list(target)
     shares = [
         ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
-        for definition in wanted
+        for definition in definitions
         for share in definition.shares
     ]
     if not shares:
         return None
     counted = {
         (definition.uuid, record.resource_class)
-        for definition in wanted
+        for definition in definitions
         for record in definition.inventories
     }
-    return broken_share(shares, dict.fromkeys((uuid for uuid, _ in counted), 0), counted)
+    if root_of is None:
+        root_of = dict.fromkeys((uuid for uuid, _ in counted), "")
+    return broken_share(shares, root_of, counted)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -661,8 +671,8 @@ def reparented(stored: StoredDefinitions, uuid: str, parent_uuid: str | None) ->
     moved = dataclasses.replace(provider, parent_uuid=parent_uuid)
     updates = [ProviderUpdate(moved, stored[uuid].generation, provider)]
     updates += [
-        ProviderUpdate(one.definition, one.generation, one.definition, True)
-        for one in map(stored.__getitem__, touched)
+        ProviderUpdate(entry.definition, entry.generation, entry.definition, True)
+        for entry in map(stored.__getitem__, touched)
     ]
     return Reparenting(
         DefinitionChanges(provider.name, updates=tuple(updates)),
@@ -680,11 +690,11 @@ def _path(stored: StoredDefinitions, uuid: str | None) -> list[str]:
 
 
 def _check_shares_within(tree: StoredDefinitions, below: set[str], name: str) -> None:
-    for uuid, one in tree.items():
-        for share in one.definition.shares:
+    for uuid, entry in tree.items():
+        for share in entry.definition.shares:
             if (uuid in below) != (share.of_uuid in below):
                 raise exceptions.InvalidTree(
-                    f"shares of {one.definition.name}",
+                    f"shares of {entry.definition.name}",
                     f"{share.resource_class} uses {share.factor} {share.of_class} of "
                     f"{tree[share.of_uuid].definition.name}",
                     f"none across the move of {name}",

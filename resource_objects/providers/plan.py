@@ -1,16 +1,15 @@
-"""The plan: a typed list of changes, to be looked at, kept as a file, and carried out at once.
+"""Plans: typed lists of changes that can be printed, stored in a file and applied in one write.
 
-A plan says what shall become of definitions (providers and what they have) and of consumers (what
-they hold). It comes from a comparison, a reshape or a repair, is printable, goes to JSON and back
-without loss, and is carried out in one transaction, only if what it was made from is still so: each
-definition at the generation it was compared with, and each consumer, where the plan says one.
+A plan lists changes of definitions (providers and their inventories) and of consumers (their
+allocations). A comparison, a reshape or a repair produces it. It is printable and converts to JSON
+and back without loss. It is applied in one transaction, and only if its premises still hold: each
+definition has the generation that was compared, and so has each consumer whose order states one.
 
 The JSON form is an object with ``"version": 2`` and the keys ``definitions``, ``orders``,
-``names``, ``disabling`` (what is put out of service, or into it again), ``adopted``, and of a plan
-of pictures ``held`` and ``ledger``; each order says in ``"order"`` what it is: ``claim``,
-``adjust``, ``replace`` or ``release``. The keys below are the fields of the classes named here,
-defaults left out. Version 1 is read too: it described the difference of each update a second time
-instead of the definition before it.
+``names``, ``disabling`` (providers to disable or enable), ``adopted``, and for a plan of snapshots
+``held`` and ``ledger``. The key ``"order"`` of an order is ``claim``, ``adjust``, ``replace`` or
+``release``. The other keys are the fields of the classes, without fields at their default.
+Version 1 is read too: its updates listed the differences in place of the previous definition.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from resource_objects.providers.definition import (
     StoredDefinitions,
     check_readable,
     inventories_of,
+    share_problem,
     to_records,
 )
 from resource_objects.providers.disabled import DisableOrder
@@ -44,7 +44,7 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.providers.provider import MAX_DEPTH, broken_share
+from resource_objects.providers.provider import MAX_DEPTH
 from resource_objects.requests import Request
 
 #: Version of the JSON form.
@@ -54,16 +54,17 @@ _KEYS = ("definitions", "orders", "names", "disabling", "adopted", "held", "ledg
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """Changes of definitions and of what consumers hold. False when there are none.
+    """Changes of definitions and allocations. False if empty.
 
-    ``names`` are the names of the providers that are meant by uuid, as ``{uuid: name}``: they only
-    make the plan readable. ``str()`` gives a line per change: ``+`` is made, ``~`` changes, ``-``
-    goes. ``adopted`` are the uuids of hosts of which all that was in use before is held afterwards.
-    ``held`` says of consumers whose holdings change what they held when the plan was made, for a
-    plan of pictures, which know no generations: it is carried out only if they hold that still.
-    ``ledger`` is the number of the ledger that these are of, 0 where nobody knows.
+    ``names`` maps the uuids of providers to their names; it only makes the plan readable. ``str()``
+    prints a line per change: ``+`` for a creation, ``~`` for a change, ``-`` for a removal.
+    ``adopted`` lists the uuids of hosts whose previous use is allocated completely by the plan.
 
-    :raises InvalidInput: if it is made of anything else
+    A plan of snapshots knows no generations of consumers. Its ``held`` maps consumers to their
+    allocations in the snapshot, and the plan is applied only if they are unchanged. ``ledger`` is
+    the number of the ledger of the snapshots, 0 if unknown.
+
+    :raises InvalidInput: if a value has another type
     :raises InvalidInput: if a consumer or a provider is changed twice
 
     >>> from resource_objects.providers import Provider, diff
@@ -93,25 +94,25 @@ class Plan:
             raise exceptions.InvalidInput("field", "plan.definitions", self.definitions, "changes")
         for order in self.orders:
             if not isinstance(order, ConsumerOrder):
-                raise exceptions.InvalidInput(
-                    "field", "plan.orders", order, "a claim, or a change of one"
-                )
+                raise exceptions.InvalidInput("field", "plan.orders", order, "a ConsumerOrder")
         _once("plan.orders", (order.consumer for order in self.orders))
-        for said in self.disabling:
-            if not isinstance(said, DisableOrder):
+        for disabling in self.disabling:
+            if not isinstance(disabling, DisableOrder):
                 raise exceptions.InvalidInput(
-                    "field", "plan.disabling", said, "what is out of service"
+                    "field", "plan.disabling", disabling, "a DisableOrder"
                 )
-        unknown = sorted(self.held.keys() - set(self.consumers))
-        if unknown:
-            raise exceptions.InvalidInput("field", "plan.held", unknown, "consumers of its orders")
+        without_order = sorted(self.held.keys() - set(self.consumers))
+        if without_order:
+            raise exceptions.InvalidInput(
+                "field", "plan.held", without_order, "consumers of its orders"
+            )
         if type(self.ledger) is not int or not 0 <= self.ledger <= MAX_AMOUNT:
             raise exceptions.InvalidInput(
                 "field", "plan.ledger", self.ledger, "the number of a ledger"
             )
         _once("plan.definitions", self._changed())
         _once("plan.adopted", self.adopted)
-        _once("plan.disabling", (said.provider_uuid for said in self.disabling))
+        _once("plan.disabling", (order.provider_uuid for order in self.disabling))
 
     def __bool__(self) -> bool:
         return bool(self.definitions or self.orders or self.disabling or self.adopted)
@@ -121,45 +122,46 @@ class Plan:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """The names of those whose holdings change."""
+        """The names of the consumers whose allocations change."""
         return tuple(order.consumer for order in self.orders)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The uuids of all providers that the plan is about, those to be created included."""
+        """The uuids of all providers that the plan mentions, also of those to be created."""
         return tuple(dict.fromkeys(self._mentioned()))
 
     def as_held(self, now: Mapping[str, ConsumerRecord]) -> Self:
-        """Return the plan of what consumers hold now, if that is what it was made of.
+        """Return the plan with the generations of consumers whose allocations are as in ``held``.
 
-        Its orders then demand the generations that the consumers have, and keep the requests they
-        were made for, where the plan says no other.
+        Each order also retains the stored request of its consumer unless the order states one.
 
-        :param now: what its consumers hold, by name
-        :raises Stale: naming one who holds something else, and what that is
+        :param now: the stored consumers of the plan, by name
+        :raises Stale: with the expected and the present allocations of a consumer
         """
         orders: list[ConsumerOrder] = []
         for order in self.orders:
             if order.consumer in self.held:
-                record = now.get(order.consumer)
-                uses = () if record is None else record.held
-                if _holding(uses) != _holding(self.held[order.consumer]):
-                    was, has = (
-                        ", ".join(_taken(use, self._known(use)) for use in some) or "nothing"
-                        for some in (self.held[order.consumer], uses)
+                expected, record = self.held[order.consumer], now.get(order.consumer)
+                present = () if record is None else record.held
+                if _by_key(present) != _by_key(expected):
+                    was, now_is = (
+                        ", ".join(_use_text(use, self._names_for(use)) for use in uses) or "nothing"
+                        for uses in (expected, present)
                     )
-                    raise exceptions.Stale("consumer", order.consumer, f"it held {was}, now {has}")
+                    raise exceptions.Stale(
+                        "consumer", order.consumer, f"{was} was allocated to it, now {now_is}"
+                    )
                 if record is not None:
-                    kept = None if order.is_release else order.request or record.request
-                    order = dataclasses.replace(order, expect=record.generation, request=kept)
+                    request = None if order.is_release else order.request or record.request
+                    order = dataclasses.replace(order, expect=record.generation, request=request)
             orders.append(order)
         return dataclasses.replace(self, orders=tuple(orders), held={})
 
     def compared_with(self, stored: StoredDefinitions) -> Self:
         """Return the plan with each update compared with the stored definition.
 
-        A file may state another definition before it, or none. An update of a provider that is not
-        in ``stored`` stays as it is; the write refuses it.
+        A file may state another previous definition, or none. An update of a provider that is not
+        in ``stored`` is returned unchanged; the write refuses it.
         """
         if self.definitions is None or not self.definitions.updates:
             return self
@@ -172,29 +174,28 @@ class Plan:
         changes = dataclasses.replace(self.definitions, updates=updates)
         return dataclasses.replace(self, definitions=changes)
 
-    def _known(self, use: Use) -> Mapping[str, str]:
+    def _names_for(self, use: Use) -> Mapping[str, str]:
         return {use.provider_uuid: use.provider, **self.names} if use.provider else self.names
 
     def _changed(self) -> Iterator[str]:
         if self.definitions is not None:
-            yield from (one.uuid for one in self.definitions.creates)
-            yield from (one.definition.uuid for one in self.definitions.updates)
-            yield from (one.uuid for one in self.definitions.removals)
+            yield from (definition.uuid for definition in self.definitions.definitions)
+            yield from (removal.uuid for removal in self.definitions.removals)
 
     def _mentioned(self) -> Iterator[str]:
         yield from self._changed()
-        for definition in _wanted(self.definitions):
+        for definition in () if self.definitions is None else self.definitions.definitions:
             if definition.parent_uuid is not None:
                 yield definition.parent_uuid
             yield from (share.of_uuid for share in definition.shares)
         for order in self.orders:
             yield from (use.provider_uuid for use in order.uses)
-        yield from (said.provider_uuid for said in self.disabling)
+        yield from (order.provider_uuid for order in self.disabling)
         yield from self.adopted
 
     @property
     def subject(self) -> str:
-        """What a write of this plan is about: a digest, so that a repetition is recognised."""
+        """A digest of the plan, by which the write of a repeated operation is recognised."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         return f"plan {hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
@@ -206,7 +207,7 @@ class Plan:
         *,
         unchanged: Iterable[tuple[str, int]] = (),
     ) -> Write:
-        """Return the write that carries this plan out; ``unchanged`` as :class:`Write` has it."""
+        """Return the write of this plan; ``unchanged`` as in :class:`Write`."""
         return Write(
             operation,
             kind,
@@ -222,20 +223,15 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        found: dict[str, Any] = {"version": VERSION}
+        data: dict[str, Any] = {"version": VERSION}
         if self.definitions is not None:
-            found["definitions"] = serialization.to_plain(self.definitions)
-        found["orders"] = [said_order(order) for order in self.orders]
-        found["names"] = dict(self.names)
-        if self.disabling:
-            found["disabling"] = [serialization.to_plain(said) for said in self.disabling]
-        if self.adopted:
-            found["adopted"] = list(self.adopted)
-        if self.held:
-            found["held"] = serialization.to_plain(self.held)
-        if self.ledger:
-            found["ledger"] = self.ledger
-        return found
+            data["definitions"] = serialization.to_plain(self.definitions)
+        data["orders"] = [order_to_dict(order) for order in self.orders]
+        data["names"] = dict(self.names)
+        for name in ("disabling", "adopted", "held", "ledger"):
+            if value := getattr(self, name):
+                data[name] = serialization.to_plain(value)
+        return data
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the plan as JSON text, which :meth:`from_json` reads back."""
@@ -243,45 +239,43 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the plan that plain data says.
+        """Return the plan of plain data.
 
-        :raises InvalidInput: if something is of the wrong type or missing
-        :raises InvalidInput: if there is a key that is not known
-        :raises UnsupportedVersion: if it is of another version
+        :raises InvalidInput: if a value has the wrong type or is missing, or a key is unknown
+        :raises UnsupportedVersion: if it has an unsupported version
         :raises InvalidInventory: if figures of an inventory contradict each other
         """
-        given = serialization.versioned(data, "plan", VERSION, oldest=1)
-        for key in given:
+        fields = serialization.versioned(data, "plan", VERSION, oldest=1)
+        for key in fields:
             if key not in _KEYS:
                 raise exceptions.InvalidInput(
                     "field name", "plan", key, f"one of {', '.join(_KEYS)}"
                 )
-        definitions = given.get("definitions")
-        orders = given.get("orders", [])
-        disabling = given.get("disabling", [])
-        adopted = given.get("adopted", [])
-        lists = {"plan.orders": orders, "plan.disabling": disabling, "plan.adopted": adopted}
-        for what, listed in lists.items():
-            if not isinstance(listed, list | tuple):
-                raise exceptions.InvalidInput("field", what, listed, "a list")
+        lists = {name: fields.get(name, []) for name in ("orders", "disabling", "adopted")}
+        for name, items in lists.items():
+            if not isinstance(items, list | tuple):
+                raise exceptions.InvalidInput("field", f"plan.{name}", items, "a list")
+        definitions = fields.get("definitions")
         return cls(
             None if definitions is None else read_changes(definitions, data["version"]),
-            tuple(read_order(order, f"plan.orders[{n}]") for n, order in enumerate(orders)),
-            read_names(given.get("names", {})),
             tuple(
-                serialization.from_plain(DisableOrder, said, f"plan.disabling[{n}]", _CHECKS)
-                for n, said in enumerate(disabling)
+                read_order(order, f"plan.orders[{n}]") for n, order in enumerate(lists["orders"])
             ),
-            tuple(adopted),
-            _read_held(given.get("held", {})),
-            given.get("ledger", 0),
+            read_names(fields.get("names", {})),
+            tuple(
+                serialization.from_plain(DisableOrder, order, f"plan.disabling[{n}]", _CHECKS)
+                for n, order in enumerate(lists["disabling"])
+            ),
+            tuple(lists["adopted"]),
+            _read_held(fields.get("held", {})),
+            fields.get("ledger", 0),
         )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Return the plan that JSON text says. Errors are those of :meth:`from_dict`.
+        """Return the plan of a JSON text; raises as :meth:`from_dict`.
 
-        :raises InvalidInput: if it is no JSON
+        :raises InvalidInput: if the text is not JSON
         """
         return cls.from_dict(serialization.from_json(text, "plan"))
 
@@ -296,93 +290,87 @@ def _once(what: str, keys: Iterable[str]) -> None:
         seen.add(key)
 
 
-def _wanted(changes: DefinitionChanges | None) -> Iterator[ProviderDefinition]:
-    if changes is not None:
-        yield from changes.creates
-        yield from (update.definition for update in changes.updates)
-
-
-# --- said ---
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _lines(plan: Plan) -> Iterator[str]:
     changes = plan.definitions or DefinitionChanges("")
-    known = {
+    names_by_uuid = {
         **plan.names,
-        **{one.uuid: one.name for one in changes.removals},
-        **{one.uuid: one.name for one in _wanted(changes)},
+        **{removal.uuid: removal.name for removal in changes.removals},
+        **{definition.uuid: definition.name for definition in changes.definitions},
     }
-    for created in changes.creates:
-        yield _created(created, known)
+    for definition in changes.creates:
+        yield _creation_text(definition, names_by_uuid)
     for update in changes.updates:
         if not update.children_changed:
             yield str(DefinitionChanges("", updates=(update,)))
     for order in plan.orders:
-        yield _ordered(order, known)
-    for said in plan.disabling:
-        yield f"~ {known.get(said.provider_uuid, said.provider_uuid)}: {said}"
+        yield _order_text(order, names_by_uuid)
+    for disabling in plan.disabling:
+        uuid = disabling.provider_uuid
+        yield f"~ {names_by_uuid.get(uuid, uuid)}: {disabling}"
     for uuid in plan.adopted:
-        yield f"~ {known.get(uuid, uuid)}: adopted"
+        yield f"~ {names_by_uuid.get(uuid, uuid)}: adopted"
     for removal in changes.removals:
         yield f"- {removal.name}"
 
 
-def _created(created: ProviderDefinition, known: Mapping[str, str]) -> str:
-    above = created.parent_uuid
-    parts = [str(inventories_of(created.inventories, created.kinds)), *sorted(created.traits)]
-    parts += [f"aggregate {name}" for name in sorted(created.aggregates or ())]
-    parts += [
-        f"{share.resource_class} uses {share.factor} {share.of_class} of "
-        f"{known.get(share.of_uuid, share.of_uuid)}"
-        for share in created.shares
+def _creation_text(definition: ProviderDefinition, names_by_uuid: Mapping[str, str]) -> str:
+    parts = [
+        str(inventories_of(definition.inventories, definition.kinds)),
+        *sorted(definition.traits),
+        *(f"aggregate {name}" for name in sorted(definition.aggregates or ())),
+        *(
+            f"{share.resource_class} uses {share.factor} {share.of_class} of "
+            f"{names_by_uuid.get(share.of_uuid, share.of_uuid)}"
+            for share in definition.shares
+        ),
     ]
-    below = "" if above is None else f" below {known.get(above, above)}"
-    said = " ".join(part for part in parts if part)
-    return f"+ {created.name}{below}{': ' if said else ''}{said}"
+    parent = definition.parent_uuid
+    below = "" if parent is None else f" below {names_by_uuid.get(parent, parent)}"
+    text = " ".join(filter(None, parts))
+    return f"+ {definition.name}{below}{': ' if text else ''}{text}"
 
 
-def _holding(uses: Iterable[Use]) -> dict[Key, tuple[int, frozenset[str]]]:
+def _by_key(uses: Iterable[Use]) -> dict[Key, tuple[int, frozenset[str]]]:
     return {use.key: (use.amount, frozenset(use.units)) for use in uses}
 
 
-def _ordered(order: ConsumerOrder, known: Mapping[str, str]) -> str:
+def _order_text(order: ConsumerOrder, names_by_uuid: Mapping[str, str]) -> str:
     if order.is_release:
-        return f"- {order.consumer} gives back everything"
-    said = ", ".join(_taken(use, known) for use in order.uses)
+        return f"- {order.consumer} releases everything"
+    uses = ", ".join(_use_text(use, names_by_uuid) for use in order.uses)
     if order.is_claim:
-        return f"+ {order.consumer} takes {said}"
-    verb = "changes by" if order.mode is Mode.ADD else "holds"
-    return f"~ {order.consumer} {verb} {said}"
+        return f"+ {order.consumer} allocates {uses}"
+    verb = "changes by" if order.mode is Mode.ADD else "is allocated"
+    return f"~ {order.consumer} {verb} {uses}"
 
 
-def _taken(delta: Use, known: Mapping[str, str]) -> str:
-    units = f" ({' '.join(delta.units)})" if delta.units else ""
-    where = known.get(delta.provider_uuid, delta.provider_uuid)
-    return f"{delta.resource_class}={delta.amount}{units} of {where}"
+def _use_text(use: Use, names_by_uuid: Mapping[str, str]) -> str:
+    units = f" ({' '.join(use.units)})" if use.units else ""
+    provider = names_by_uuid.get(use.provider_uuid, use.provider_uuid)
+    return f"{use.resource_class}={use.amount}{units} of {provider}"
 
 
 # --- from plain data ------------------------------------------------------------------------------
 #
-# The plain data of a plan, read: every key known, every value checked.
-#
-# Plans come from files that people edit, so that what is read must hold as much as what is
-# computed: figures of inventories agree with each other, and changes with the definitions they
-# lead to.
+# People edit the files of plans, so each key and value that is read is checked like a computed one.
 
 
-#: Each kind of order by the word for it in a file, with what it may say.
-_SAID = ("uses", "uuid", "request", "project", "user", "consumer_type", "group")
+#: The fields of each kind of order in a file.
+_CLAIM_FIELDS = ("uses", "uuid", "request", "project", "user", "consumer_type", "group")
 _ORDERS: dict[str, tuple[str, ...]] = {
-    "claim": (*_SAID, "expires_at", "aggregate", "adopts", "overrides_disabled"),
+    "claim": (*_CLAIM_FIELDS, "expires_at", "aggregate", "adopts", "overrides_disabled"),
     "adjust": ("uses", "uuid", "request", "aggregate", "adopts", "generation"),
-    "replace": (*_SAID, "aggregate", "overrides_disabled", "generation"),
+    "replace": (*_CLAIM_FIELDS, "aggregate", "overrides_disabled", "generation"),
     "release": ("generation",),
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _PlainOrder:
-    """An order as a file says it."""
+    """An order of a file."""
 
     consumer: str
     uses: tuple[Use, ...] = ()
@@ -432,7 +420,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-#: What an update had in version 1: keys with another name, and those that the definitions replace.
+#: The keys of an update in version 1: renamed keys, and keys replaced by the definitions.
 _RENAMED_KEYS = {"only_children": "children_changed", "used": "expected_use"}
 _DROPPED_KEYS = {
     *("changed", "removed", "traits_added", "traits_removed", "aggregates_added"),
@@ -445,7 +433,7 @@ def read_changes(data: Any, version: int = VERSION) -> DefinitionChanges:
     if version == 1 and isinstance(data, Mapping) and isinstance(data.get("updates"), list | tuple):
         data = {**data, "updates": [_from_version_1(update) for update in data["updates"]]}
     changes = serialization.from_plain(DefinitionChanges, data, "plan.definitions", _CHECKS)
-    for definition in _wanted(changes):
+    for definition in changes.definitions:
         _check_definition(definition)
     return changes
 
@@ -460,43 +448,44 @@ def _from_version_1(update: Any) -> Any:
     }
 
 
-def said_order(order: ConsumerOrder) -> dict[str, Any]:
-    """Return an order as plain data; a renewal is none of a plan's."""
-    word = "claim" if order.is_claim else "release" if order.is_release else "replace"
-    found: dict[str, Any] = {"order": "adjust" if order.mode is Mode.ADD else word}
-    for name in ("consumer", *_ORDERS[found["order"]]):
-        value = getattr(order, name)
-        if value:
-            found[name] = (
-                value.text if isinstance(value, StoredRequest) else serialization.to_plain(value)
-            )
+def order_to_dict(order: ConsumerOrder) -> dict[str, Any]:
+    """Return an order of a plan as plain data. Plans have no renewals."""
+    kind = "claim" if order.is_claim else "release" if order.is_release else "replace"
+    data: dict[str, Any] = {"order": "adjust" if order.mode is Mode.ADD else kind}
+    for name in ("consumer", *_ORDERS[data["order"]]):
+        if value := getattr(order, name):
+            is_request = isinstance(value, StoredRequest)
+            data[name] = value.text if is_request else serialization.to_plain(value)
     if order.generation is not None:
-        found["generation"] = order.generation
-    return found
+        data["generation"] = order.generation
+    return data
 
 
-def read_order(data: Any, where: str) -> ConsumerOrder:
-    """Return the order that plain data says, or raise ``InvalidInput``."""
-    word = data.get("order") if isinstance(data, Mapping) else None
-    if not isinstance(word, str) or word not in _ORDERS:
+def read_order(data: Any, path: str) -> ConsumerOrder:
+    """Return the order of plain data, or raise ``InvalidInput``.
+
+    :param path: the position of the order in the plan, for errors
+    """
+    kind = data.get("order") if isinstance(data, Mapping) else None
+    if not isinstance(kind, str) or kind not in _ORDERS:
         raise exceptions.InvalidInput(
-            "field", f"{where}.order", word, f"an object whose order is one of {', '.join(_ORDERS)}"
+            "field", f"{path}.order", kind, f"an object whose order is one of {', '.join(_ORDERS)}"
         )
-    rest = {key: value for key, value in data.items() if key != "order"}
-    known = ("consumer", *_ORDERS[word])
-    for key in rest:
-        if key not in known:
-            raise exceptions.InvalidInput("field name", where, key, f"one of {', '.join(known)}")
-    read = serialization.from_plain(_PlainOrder, rest, where, _CHECKS)
-    said: dict[str, Any] = {name: getattr(read, name) for name in _ORDERS[word]}
-    if said.get("request") is not None:
-        said["request"] = StoredRequest(said["request"])
-    make: Callable[..., ConsumerOrder] = getattr(ConsumerOrder, word)
-    return make(read.consumer, **said)
+    values = {key: value for key, value in data.items() if key != "order"}
+    allowed = ("consumer", *_ORDERS[kind])
+    for key in values:
+        if key not in allowed:
+            raise exceptions.InvalidInput("field name", path, key, f"one of {', '.join(allowed)}")
+    plain = serialization.from_plain(_PlainOrder, values, path, _CHECKS)
+    fields: dict[str, Any] = {name: getattr(plain, name) for name in _ORDERS[kind]}
+    if fields.get("request") is not None:
+        fields["request"] = StoredRequest(fields["request"])
+    make: Callable[..., ConsumerOrder] = getattr(ConsumerOrder, kind)
+    return make(plain.consumer, **fields)
 
 
 def read_names(data: Any) -> Mapping[str, str]:
-    """Return ``{uuid: name}`` as plain data says it, or raise ``InvalidInput``."""
+    """Return ``{uuid: name}`` of plain data, or raise ``InvalidInput``."""
     if not isinstance(data, Mapping):
         raise exceptions.InvalidInput("field", "plan.names", data, "an object {uuid: name}")
     return {names.uuid_text(uuid): names.provider_name(name) for uuid, name in data.items()}
@@ -505,85 +494,76 @@ def read_names(data: Any) -> Mapping[str, str]:
 def _read_held(data: Any) -> Mapping[str, tuple[Use, ...]]:
     if not isinstance(data, Mapping):
         raise exceptions.InvalidInput("field", "plan.held", data, "an object {consumer: [uses]}")
-    found: dict[str, tuple[Use, ...]] = {}
+    expected: dict[str, tuple[Use, ...]] = {}
     for consumer, uses in data.items():
-        where = f"plan.held[{consumer}]"
+        path = f"plan.held[{consumer}]"
         if not isinstance(uses, list | tuple):
-            raise exceptions.InvalidInput("field", where, uses, "a list")
-        found[names.consumer_name(consumer)] = tuple(
-            serialization.from_plain(Use, use, f"{where}[{n}]", _CHECKS)
+            raise exceptions.InvalidInput("field", path, uses, "a list")
+        expected[names.consumer_name(consumer)] = tuple(
+            serialization.from_plain(Use, use, f"{path}[{n}]", _CHECKS)
             for n, use in enumerate(uses)
         )
-    return found
+    return expected
 
 
 def _check_definition(definition: ProviderDefinition) -> None:
-    """Raise unless figures, kinds and capacities are what inventories would be kept as."""
+    """Raise unless the figures and kinds are the stored form of inventories."""
     check_readable(definition)
     _check_factors(definition)
-    given = {record.resource_class: record for record in definition.inventories}
-    if len(given) != len(definition.inventories):
+    by_class = {record.resource_class: record for record in definition.inventories}
+    if len(by_class) != len(definition.inventories):
         raise exceptions.InvalidInput(
-            "repetition", definition.name, sorted(given), "each resource class once"
+            "repetition", definition.name, sorted(by_class), "each resource class once"
         )
-    kept = inventories_of(definition.inventories, definition.kinds)
-    again, kinds = to_records(kept)
-    for record in again:
-        if given.get(record.resource_class) != record:
+    records, kinds = to_records(inventories_of(definition.inventories, definition.kinds))
+    for record in records:
+        if by_class.get(record.resource_class) != record:
             raise exceptions.InvalidInventory(
                 f"{definition.name}: {record.resource_class}",
-                given.get(record.resource_class),
+                by_class.get(record.resource_class),
                 str(record),
             )
-    if len(again) != len(given) or set(kinds) != set(definition.kinds):
+    if len(records) != len(by_class) or set(kinds) != set(definition.kinds):
         raise exceptions.InvalidInventory(
-            definition.name, definition.kinds, "inventories that are kept as these figures"
+            definition.name, definition.kinds, "inventories that are stored as these figures"
         )
 
 
-# --- checks against what is kept ------------------------------------------------------------------
-#
-# Whether what a plan says of definitions can be, given what is kept. Pure.
-#
-# A plan that was compared with what is kept says only what can be; one from a file that somebody
-# edited may say anything. Here it is held to what
-# :func:`~resource_objects.providers.definition.diff` holds a tree to: providers form trees, and
-# shares keep the rules of
-# :meth:`Provider.check_shares <resource_objects.providers.provider.Provider.check_shares>`.
+# --- checks against the stored definitions -------------------------------------------------------
 
 
-#: Definitions by uuid, whole trees of them.
+#: Definitions by uuid, of whole trees.
 Definitions: TypeAlias = Mapping[str, ProviderDefinition]
 
 
-def check_plan(changes: DefinitionChanges, had: Definitions, wanted: Definitions) -> None:
-    """Raise unless a plan leads to trees that can be. Cost: linear in them.
+def check_plan(changes: DefinitionChanges, before: Definitions, after: Definitions) -> None:
+    """Raise unless changes lead to valid trees. Cost: linear in the trees.
 
-    :param had: what is kept of the trees concerned
-    :param wanted: what is there when all is done, every parent among them
-    :raises InvalidPlan: naming the provider, and what is wrong with it
+    A computed plan is valid; a plan from an edited file may not be.
+
+    :param before: the stored definitions of the trees concerned
+    :param after: their definitions after the changes, each parent included
+    :raises InvalidPlan: with the name of the provider and the reason
     :raises InvalidInput: as :func:`check_readable`
     """
-    for definition in _wanted(changes):
+    for definition in changes.definitions:
         check_readable(definition)
         _check_factors(definition)
-    roots = _roots(wanted)
-    _check_order(changes, had)
-    _check_shares(wanted, roots)
-
-
-def _check_order(changes: DefinitionChanges, had: Definitions) -> None:
-    """Raise unless parents are made before what is below them, and go after it."""
-    made = {created.uuid for created in changes.creates}
-    for created in changes.creates:
-        if created.parent_uuid in made and created.parent_uuid != created.uuid:
-            raise exceptions.InvalidPlan(created.name, "its parent is made after it")
-        made.discard(created.uuid)
-    gone: set[str | None] = set()
+    root_of = _roots(after)
+    created = {definition.uuid for definition in changes.creates}
+    for definition in changes.creates:
+        if definition.parent_uuid in created and definition.parent_uuid != definition.uuid:
+            raise exceptions.InvalidPlan(definition.name, "its parent is created after it")
+        created.discard(definition.uuid)
+    removed: set[str | None] = set()
     for removal in changes.removals:
-        if had[removal.uuid].parent_uuid in gone:
-            raise exceptions.InvalidPlan(removal.name, "its parent would go before it")
-        gone.add(removal.uuid)
+        if before[removal.uuid].parent_uuid in removed:
+            raise exceptions.InvalidPlan(removal.name, "its parent is removed before it")
+        removed.add(removal.uuid)
+    broken = share_problem(after.values(), root_of)
+    if broken is not None:
+        name = after[broken.sharer[0]].name
+        raise exceptions.InvalidPlan(name, f"its shares must {broken.rule}")
 
 
 def _check_factors(definition: ProviderDefinition) -> None:
@@ -597,38 +577,23 @@ def _check_factors(definition: ProviderDefinition) -> None:
             )
 
 
-def _roots(wanted: Definitions) -> dict[str, str]:
-    """Return the root of each provider, or raise if there is none, or it is too far up."""
-    found: dict[str, tuple[str, int]] = {}  # with the levels above
-    for uuid, definition in wanted.items():
-        way: list[str] = []
-        at: str | None = uuid
-        seen: set[str] = set()
-        while at is not None and at not in found:
-            if at in seen:
+def _roots(after: Definitions) -> dict[str, str]:
+    """Return the root of each provider, or raise for a ring and for a tree that is too deep."""
+    levels: dict[str, tuple[str, int]] = {}  # root and depth of each provider
+    for uuid, definition in after.items():
+        path: dict[str, None] = {}
+        ancestor: str | None = uuid
+        while ancestor is not None and ancestor not in levels:
+            if ancestor in path:
                 raise exceptions.InvalidPlan(definition.name, "it would be below itself")
-            seen.add(at)
-            way.append(at)
-            at = wanted[at].parent_uuid
-        root, depth = found[at] if at is not None else (way[-1], -1)
-        for one in reversed(way):
+            path[ancestor] = None
+            ancestor = after[ancestor].parent_uuid
+        root, depth = levels[ancestor] if ancestor is not None else (next(reversed(path)), -1)
+        for descendant in reversed(path):
             depth += 1
-            found[one] = root, depth
+            levels[descendant] = root, depth
         if depth > MAX_DEPTH:
             raise exceptions.InvalidPlan(
                 definition.name, f"it would be {depth} levels deep, of at most {MAX_DEPTH}"
             )
-    return {uuid: root for uuid, (root, _) in found.items()}
-
-
-def _check_shares(wanted: Definitions, root_of: Mapping[str, str]) -> None:
-    counted = {(uuid, one.resource_class) for uuid, d in wanted.items() for one in d.inventories}
-    shares = [
-        ((uuid, share.resource_class), (share.of_uuid, share.of_class))
-        for uuid, definition in wanted.items()
-        for share in definition.shares
-    ]
-    broken = broken_share(shares, root_of, counted)
-    if broken is not None:
-        name = wanted[broken.sharer[0]].name
-        raise exceptions.InvalidPlan(name, f"its shares must {broken.rule}")
+    return {uuid: root for uuid, (root, _) in levels.items()}

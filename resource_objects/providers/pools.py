@@ -219,7 +219,7 @@ class NewlyCounted:
 
 def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> NewlyCounted:
     """Return the providers that count more after changes. Cost: linear in the trees that change."""
-    defined = {definition.uuid: definition for definition in changes.wanted}
+    defined = {definition.uuid: definition for definition in changes.definitions}
     removed = {removal.uuid for removal in changes.removals}
     changed = frozenset({*defined, *removed})
     if not any(_may_count_more(stored.get(uuid), new) for uuid, new in defined.items()):

@@ -1,7 +1,6 @@
-"""What turns one state of rows into another: a comparison of columns, pure.
+"""The comparison of two snapshots of a ledger: the plan that leads from one to the other.
 
-A mirror, an import, an undo: whoever has two pictures of a ledger gets the plan that leads from one
-to the other. Providers are the same where their uuids are, consumers where their names are.
+A mirror, an import and an undo need such a plan. Providers correspond by uuid, consumers by name.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ import dataclasses
 import itertools
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
-    DefinitionChanges,
     ProviderDefinition,
-    ProviderRemoval,
-    ProviderUpdate,
     ShareRecord,
     StoredDefinition,
+    StoredDefinitions,
     changes_between,
 )
 from resource_objects.providers.orders import (
@@ -38,73 +35,81 @@ _Holdings: TypeAlias = Mapping[str, Mapping[Key, Use]]
 
 
 def stored_definitions(columns: Columns) -> dict[str, StoredDefinition]:
-    """Return what each provider is, by uuid, parents before children. Cost: linear.
+    """Return the definition of each provider by uuid, parents before children. Cost: linear.
 
-    What is equal is made once: most providers of a fleet have what others have.
+    Equal inventories, traits, aggregates and kinds are built once: most providers of a fleet are
+    alike.
     """
-    given = columns.providers
-    uuid = columns.index.uuids
-    records = _of_each(
-        columns.inventories[:-1],  # without what is used
-        lambda some: tuple([InventoryRecord(*figures) for figures in sorted(some, key=_first)]),
+    providers = columns.providers
+    uuids = columns.index.uuids
+    records = _by_provider(
+        columns.inventories[:-1],  # without the usage
+        lambda rows: tuple([InventoryRecord(*row) for row in sorted(rows, key=_first)]),
     )
-    traits = _of_each(columns.traits, lambda some: frozenset([name for (name,) in some]))
-    aggregates = _of_each(columns.aggregates, lambda some: frozenset([name for (name,) in some]))
-    kinds = _of_each(
-        columns.kinds, lambda some: tuple([KindRecord(*kind) for kind in sorted(some, key=_first)])
+    traits = _by_provider(columns.traits, lambda rows: frozenset([name for (name,) in rows]))
+    aggregates = _by_provider(
+        columns.aggregates, lambda rows: frozenset([name for (name,) in rows])
     )
-    shared = _of_each(columns.shares, tuple)
-    nothing = frozenset[str]()
-    found: dict[str, StoredDefinition] = {}
-    for number, own, name, parent, root, generation in zip(*given[:6], strict=True):
+    kinds = _by_provider(
+        columns.kinds, lambda rows: tuple([KindRecord(*row) for row in sorted(rows, key=_first)])
+    )
+    share_rows = _by_provider(columns.shares, tuple)
+    empty = frozenset[str]()
+    stored: dict[str, StoredDefinition] = {}
+    for number, uuid, name, parent, root, generation in zip(*providers[:6], strict=True):
         shares = [
-            ShareRecord(kind, uuid[of_id], of_class, factor)
-            for kind, of_id, of_class, factor in shared.get(number, ())
+            ShareRecord(resource_class, uuids[of_id], of_class, factor)
+            for resource_class, of_id, of_class, factor in share_rows.get(number, ())
         ]
         definition = ProviderDefinition(
-            own,
+            uuid,
             name,
-            None if parent is None else uuid[parent],
+            None if parent is None else uuids[parent],
             records.get(number, ()),
-            traits.get(number, nothing),
-            aggregates.get(number, nothing),
+            traits.get(number, empty),
+            aggregates.get(number, empty),
             tuple(sorted(shares) if len(shares) > 1 else shares),
             kinds.get(number, ()),
         )
-        found[own] = StoredDefinition(definition, generation, uuid[root])
-    return found
+        stored[uuid] = StoredDefinition(definition, generation, uuids[root])
+    return stored
 
 
 _first = operator.itemgetter(0)
 
 
-def _of_each(
-    table: Sequence[Sequence[Any]], make: Callable[[tuple[Any, ...]], _T]
+def _by_provider(
+    table: Sequence[Sequence[Any]], build: Callable[[tuple[Any, ...]], _T]
 ) -> dict[int, _T]:
-    """Return what is made of the rows of each provider, by its number; once of equal rows."""
-    rows = sorted(zip(table[0], zip(*table[1:], strict=True), strict=True), key=_first)
-    made: dict[tuple[Any, ...], _T] = {}
-    found: dict[int, _T] = {}
-    for number, some in itertools.groupby(rows, _first):
-        own = tuple([row for _, row in some])
-        one = made.get(own)
-        if one is None:
-            one = made[own] = make(own)
-        found[number] = one
-    return found
+    """Return the value built of the rows of each provider, by number; once for equal rows."""
+    table_rows = sorted(zip(table[0], zip(*table[1:], strict=True), strict=True), key=_first)
+    values: dict[tuple[Any, ...], _T] = {}
+    by_provider: dict[int, _T] = {}
+    for number, group in itertools.groupby(table_rows, _first):
+        rows = tuple([row for _, row in group])
+        value = values.get(rows)
+        if value is None:
+            value = values[rows] = build(rows)
+        by_provider[number] = value
+    return by_provider
 
 
 def holdings(columns: Columns) -> dict[str, dict[Key, Use]]:
-    """Return what each consumer holds, as ``{consumer: {place: amount and units}}``."""
-    uuid = columns.index.uuids
+    """Return the allocations of each consumer, as ``{consumer: {(uuid, class): use}}``."""
+    uuids = columns.index.uuids
     units: dict[tuple[int, str, str], list[str]] = defaultdict(list)
-    for number, unit, kind, consumer in zip(*columns.units, strict=True):
-        units[number, kind, consumer].append(unit)
-    found: dict[str, dict[Key, Use]] = defaultdict(dict)
-    for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
-        own = tuple(sorted(units[number, kind, consumer]))
-        found[consumer][uuid[number], kind] = Use(uuid[number], kind, amount, own)
-    return dict(found)
+    for number, unit, resource_class, consumer in zip(*columns.units, strict=True):
+        units[number, resource_class, consumer].append(unit)
+    allocated: dict[str, dict[Key, Use]] = defaultdict(dict)
+    for number, resource_class, consumer, amount in zip(*columns.allocations, strict=True):
+        use = Use(
+            uuids[number],
+            resource_class,
+            amount,
+            tuple(sorted(units[number, resource_class, consumer])),
+        )
+        allocated[consumer][use.key] = use
+    return dict(allocated)
 
 
 def diff_rows(
@@ -112,66 +117,50 @@ def diff_rows(
 ) -> Plan:
     """Return the plan that turns the state ``before`` into the state ``after``.
 
-    Providers, inventories, traits, aggregates, shares, kinds, allocations and units are compared;
-    the time of reports, and what a consumer is beside what it holds (project, user, ...), are not.
-    Carried out on a ledger in state ``before`` it gives one that reads like ``after``, unless
-    ``after`` uses more of something than its capacity: that, no plan can bring about (law 4).
+    Providers, inventories, traits, aggregates, shares, kinds, allocations and units are compared.
+    The times of reports and the other fields of consumers (project, user, ...) are not. Applied to
+    a ledger in state ``before``, the plan leads to a ledger that reads like ``after``. A state
+    ``after`` that uses more than a capacity cannot be reached: the plan is then refused.
 
-    :param claims: consumers as they were read with ``before``: the plan then demands their
-        generations
-    :returns: the plan; nothing changed gives an empty one. Cost: linear in the rows
+    :param claims: the consumers as read with ``before``: the plan then requires their generations
+    :returns: the plan, empty if nothing changed. Cost: linear in the rows
 
     >>> diff_rows(Columns(), Columns())
     Plan(definitions=None, orders=(), names={}, disabling=(), adopted=())
     """
-    had, has = stored_definitions(before), stored_definitions(after)
-    orders = tuple(_orders(holdings(before), holdings(after), claims or {}))
-    changes = _changes(had, has)
-    plan = Plan(changes or None, orders)
-    names = {uuid: kept.definition.name for uuid, kept in {**had, **has}.items()}
-    used = {uuid: names[uuid] for uuid in plan.places if uuid in names}
-    return dataclasses.replace(plan, names=used)
+    stored, target = stored_definitions(before), stored_definitions(after)
+    changes = changes_between("", stored, (entry.definition for entry in target.values()))
+    trees = {_root_name(target, definition.uuid) for definition in changes.definitions}
+    trees |= {_root_name(stored, removal.uuid) for removal in changes.removals}
+    root = trees.pop() if len(trees) == 1 else subject_of(trees).replace("consumers", "trees")
+    plan = Plan(
+        dataclasses.replace(changes, root=root) if changes else None,
+        tuple(_orders(holdings(before), holdings(after), claims or {})),
+    )
+    names = {uuid: entry.definition.name for uuid, entry in {**stored, **target}.items()}
+    return dataclasses.replace(
+        plan, names={uuid: names[uuid] for uuid in plan.places if uuid in names}
+    )
 
 
-def _changes(
-    had: Mapping[str, StoredDefinition], has: Mapping[str, StoredDefinition]
-) -> DefinitionChanges:
-    found = changes_between("", had, (kept.definition for kept in has.values()))
-    root = _root(had, has, found.creates, found.updates, found.removals)
-    return dataclasses.replace(found, root=root)
-
-
-def _root(
-    had: Mapping[str, StoredDefinition],
-    has: Mapping[str, StoredDefinition],
-    creates: Iterable[ProviderDefinition],
-    updates: Iterable[ProviderUpdate],
-    removals: Iterable[ProviderRemoval],
-) -> str:
-    """Return what the changes are about: the name of the tree, or how many trees there are."""
-    changed = [one.uuid for one in creates] + [one.definition.uuid for one in updates]
-    roots = {has[uuid].root_uuid for uuid in changed}
-    names = {has[root].definition.name for root in roots}
-    names |= {had[had[one.uuid].root_uuid].definition.name for one in removals}
-    if len(names) == 1:
-        return names.pop()
-    return subject_of(names).replace("consumers", "trees")
+def _root_name(stored: StoredDefinitions, uuid: str) -> str:
+    return stored[stored[uuid].root_uuid].definition.name
 
 
 def _orders(
-    had: _Holdings, has: _Holdings, claims: Mapping[str, ConsumerRecord]
+    before: _Holdings, after: _Holdings, claims: Mapping[str, ConsumerRecord]
 ) -> Iterator[ConsumerOrder]:
-    for consumer in sorted({*had, *has}):
-        before, after = had.get(consumer), has.get(consumer)
-        if before == after:
+    for consumer in sorted({*before, *after}):
+        allocated, target = before.get(consumer), after.get(consumer)
+        if allocated == target:
             continue
         claim = claims.get(consumer)
         generation = None if claim is None else claim.generation
-        if not after:
+        if not target:
             yield ConsumerOrder.release(consumer, generation)
-        elif not before:
-            yield ConsumerOrder.claim(consumer, tuple(after.values()))
+        elif not allocated:
+            yield ConsumerOrder.claim(consumer, tuple(target.values()))
         else:
             request = None if claim is None else claim.request
-            deltas = tuple(after.values())
-            yield ConsumerOrder.replace(consumer, deltas, request=request, generation=generation)
+            uses = tuple(target.values())
+            yield ConsumerOrder.replace(consumer, uses, request=request, generation=generation)

@@ -152,8 +152,8 @@ class Scenario(Generic[P]):
     >>> scenario.snapshot.free("VCPU")
     4
     >>> print(scenario.diff())
-    - job-1 gives back everything
-    + job-2 takes VCPU=4 of host0
+    - job-1 releases everything
+    + job-2 allocates VCPU=4 of host0
     >>> scenario.undo()
     >>> scenario.undo()
     >>> scenario.snapshot.free("VCPU")

@@ -574,7 +574,7 @@ class Snapshot(Shared):
         ...     before = ledger.snapshot()
         ...     done = ledger.claim("job-1", {"host0": "VCPU=6"})
         ...     print(before.diff(ledger.snapshot()))
-        + job-1 takes VCPU=6 of host0
+        + job-1 allocates VCPU=6 of host0
         """
         return after.diff(self) if isinstance(after, Scenario) else plan_between(self, after)
 

@@ -112,7 +112,7 @@ def test_each_is_asked_of_what_changes_would_make_of_it(lab, tmp_path) -> None:
     script = tmp_path / "changes"
     script.write_text("release job\n")
     done = lab("how-many", "VCPU=4", "--script", str(script), "-f", "value")
-    assert (done.out, done.err) == ("(all) 3 3\n", "- job gives back everything\n")
+    assert (done.out, done.err) == ("(all) 3 3\n", "- job releases everything\n")
     brief = ("-f", "value", "-c", "class", "-c", "free")
     assert lab("report", *brief, "--change", "disable host1").out == "VCPU 1\nPGPU 2\n"
     gone = lab("when", "VCPU=2,PGPU=1", "--change", "remove host1", "-f", "json")

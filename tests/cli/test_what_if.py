@@ -33,7 +33,7 @@ def test_changes_are_tried_and_nothing_is_written(lab, tmp_path) -> None:
     plan = tmp_path / "plan.json"
     done = lab("what-if", "VCPU=8", "--script", str(script), "--plan", str(plan), "-f", "json")
     assert json.loads(done.out) == [{"#": 1, "allocation": "VCPU=8", "resource provider": "host0"}]
-    assert "- job-1 gives back everything" in done.err
+    assert "- job-1 releases everything" in done.err
     assert [one["consumer"] for one in json.loads(plan.read_text())["orders"]] == ["job-1", "job-2"]
     assert lab("what-if", "VCPU=8").status == 1
 
@@ -68,7 +68,7 @@ def test_the_smallest_further_changes_are_listed(lab) -> None:
 
 def test_a_host_is_drawn_with_what_it_would_give_or_where_it_fails(lab) -> None:
     given = lab("what-if", "VCPU=4", "--change", "release job-2", "--tree")
-    assert (given.status, given.err) == (0, "- job-2 gives back everything\n")
+    assert (given.status, given.err) == (0, "- job-2 releases everything\n")
     assert given.out.splitlines() == [
         "1: VCPU=4 of host1",
         "host1",
@@ -110,11 +110,11 @@ def test_a_plan_is_carried_out_once_and_then_names_what_changed(lab, tmp_path) -
     plan = str(tmp_path / "plan.json")
     assert lab("what-if", "--change", "release job-2", "--plan", plan).status == 0
     dry = lab("plan", "apply", plan, "--dry-run")
-    assert (dry.status, dry.out) == (0, "- job-2 gives back everything\n")
+    assert (dry.status, dry.out) == (0, "- job-2 releases everything\n")
     assert lab("plan", "apply", plan).out == dry.out
     again = lab("plan", "apply", plan)
     assert again.status == 1
-    assert "job-2 was changed since it was read: it held VCPU=2 of host0, now nothing" in again.err
+    assert "VCPU=2 of host0 was allocated to it, now nothing" in again.err
     (tmp_path / "none").write_text("{}")
     assert lab("plan", "apply", str(tmp_path / "none")).status == 2
     assert lab("plan", "apply", str(tmp_path / "nothing")).status == 2
@@ -131,9 +131,9 @@ def test_a_script_says_what_shells_say_and_a_change_that_cannot_be_is_named(lab,
     assert done.err.splitlines()[:6] == [
         "+ big one: VCPU=64",
         "+ part#1 below big one: PGPU=1",
-        "~ job-1 holds VCPU=6 of big one",
-        "~ job-2 holds VCPU=2 of big one",
-        "+ job-3 takes VCPU=32 of big one, PGPU=1 of part#1",
+        "~ job-1 is allocated VCPU=6 of big one",
+        "~ job-2 is allocated VCPU=2 of big one",
+        "+ job-3 allocates VCPU=32 of big one, PGPU=1 of part#1",
         "~ host0: disabled: drained",
     ]
     script.write_text("release job-1\nmove job-2 host9\n")
@@ -206,8 +206,8 @@ def test_a_drain_after_changes_is_a_plan(lab, url, tmp_path) -> None:
     ]
     assert lab("plan", "apply", plan).out.splitlines() == [
         "+ host9: VCPU=8",
-        "~ job-1 holds VCPU=6 of host9",
-        "~ job-2 holds VCPU=2 of host1",
+        "~ job-1 is allocated VCPU=6 of host9",
+        "~ job-2 is allocated VCPU=2 of host1",
         "~ host0: disabled: drained",
     ]
     with ro.connect(url) as ledger:

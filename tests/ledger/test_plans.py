@@ -207,13 +207,13 @@ def test_a_plan_is_in_the_order_in_which_it_can_be_done(ledger: ro.Ledger, dry_r
     plan = ledger.diff(below)
     assert plan.definitions is not None
     upside_down = DefinitionChanges("host0", creates=plan.definitions.creates[::-1])
-    with pytest.raises(exceptions.InvalidPlan, match=r"host0/b .*its parent is made after it"):
+    with pytest.raises(exceptions.InvalidPlan, match=r"host0/b .*its parent is created after it"):
         ledger.apply(Plan(upside_down), dry_run=dry_run)
     ledger.apply(plan)
     found = ledger.diff(Provider("host0")).definitions
     assert found is not None
     upside_down = dataclasses.replace(found, removals=found.removals[::-1])
-    with pytest.raises(exceptions.InvalidPlan, match=r"host0/b .*its parent would go before it"):
+    with pytest.raises(exceptions.InvalidPlan, match=r"host0/b .*its parent is removed before it"):
         ledger.apply(Plan(upside_down), dry_run=dry_run)
     ledger.apply(Plan(found))
     assert [one.name for one in ledger.providers()] == ["host0"]

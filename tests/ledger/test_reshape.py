@@ -85,7 +85,9 @@ def test_each_allocation_follows_the_unit_it_owns(ledger: ro.Ledger) -> None:
     assert "PGPU" not in ledger.provider("host0").inventories
     assert ledger.usage()["host0/gpu3", "PGPU"].used == 1
     assert ledger.usage()["host0/gpu4", "PGPU"].used == 0
-    assert "~ job-2 holds PGPU=1 (gpu1) of host0/gpu1, PGPU=1 (gpu2) of host0/gpu2" in str(plan)
+    assert "~ job-2 is allocated PGPU=1 (gpu1) of host0/gpu1, PGPU=1 (gpu2) of host0/gpu2" in str(
+        plan
+    )
     assert not ledger.audit()
 
 

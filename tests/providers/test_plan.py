@@ -142,10 +142,10 @@ def test_a_plan_says_what_it_changes_in_a_line_each() -> None:
         "+ host0/cell0 below host0: VCPU=8:allocation_ratio=1.5 CUSTOM_CELL "
         "VCPU uses 1 VCPU of host0",
         "~ host0: VCPU=16:reserved=2 -PGPU +CUSTOM_NEW -CUSTOM_OLD +aggregate r7",
-        "+ job-1 takes VCPU=2 of host0",
+        "+ job-1 allocates VCPU=2 of host0",
         "~ job-2 changes by VCPU=-1 (cpu1) of host0",
-        "~ job-3 holds FPGA=1 (a b) of host0/old",
-        "- job-4 gives back everything",
+        "~ job-3 is allocated FPGA=1 (a b) of host0/old",
+        "- job-4 releases everything",
         "~ host0: disabled until 2030-01-01 00:00: fan",
         "~ host0/old: enabled",
         "- host0/old",

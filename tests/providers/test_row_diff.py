@@ -69,8 +69,8 @@ def test_everything_goes_when_nothing_is_wanted() -> None:
     with filled() as ledger:
         plan = diff_rows(ledger.backend.read(), Columns())
         assert [str(line) for line in str(plan).splitlines()] == [
-            "- job-1 gives back everything",
-            "- job-2 gives back everything",
+            "- job-1 releases everything",
+            "- job-2 releases everything",
             "- host0/gpu",
             "- host0/cell",
             "- host0",
@@ -94,9 +94,9 @@ def test_a_difference_is_told_row_by_row() -> None:
     assert str(plan).splitlines() == [
         "~ host00: VCPU=16 +CUSTOM_B -CUSTOM_A +aggregate row",
         "~ host0/cell: shares",
-        "~ job-1 holds DISK_GB=9 of host00, PGPU=1 (b) of host0/gpu",
-        "- job-2 gives back everything",
-        "+ job-3 takes VCPU=1 of host0/cell",
+        "~ job-1 is allocated DISK_GB=9 of host00, PGPU=1 (b) of host0/gpu",
+        "- job-2 releases everything",
+        "+ job-3 allocates VCPU=1 of host0/cell",
     ]
     assert Plan.from_json(plan.to_json()) == plan
 

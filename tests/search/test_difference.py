@@ -153,8 +153,8 @@ def test_an_applied_difference_keeps_what_a_consumer_was_made_for(lab):
     plan = scenario.diff()
     assert str(plan).splitlines() == [
         "~ host1: VCPU=16",
-        "~ job-1 holds VCPU=6 of host1",
-        "+ job-2 takes VCPU=8 of host0, PGPU=1 of host0/gpu0",
+        "~ job-1 is allocated VCPU=6 of host1",
+        "+ job-2 allocates VCPU=8 of host0, PGPU=1 of host0/gpu0",
     ]
     lab.apply(plan)
     requests = {one.name: str(one.request) for one in lab.consumers()}
@@ -183,7 +183,7 @@ def test_apply_names_what_changed_meanwhile_and_changes_nothing(lab):
     now = kept(lab)
     for verb, error, told_of in (
         ("definition", exceptions.LedgerError, "host1 was changed|job-1 was changed"),
-        ("release", "StaleConsumer", "it held VCPU=6 of host0, now VCPU=4 of host0"),
+        ("release", "StaleConsumer", "VCPU=6 of host0 was allocated to it, now VCPU=4 of host0"),
         ("disable", "StaleDefinition", "host0/gpu0.*was in service, now disabled: smoke"),
         ("claim", exceptions.CapacityException, "fast holds 3"),
     ):

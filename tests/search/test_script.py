@@ -90,7 +90,7 @@ def test_who_moves_takes_what_pools_give_along_and_keeps_its_request(lab):
     fast = ro.Request("VCPU=6,DISK_GB=60")
     scenario = lab.snapshot().fork()
     Change.parse("move job host1").apply(scenario, {"job": fast})
-    assert str(scenario.diff()) == "~ job holds VCPU=6 of host1, DISK_GB=60 of nfs"
+    assert str(scenario.diff()) == "~ job is allocated VCPU=6 of host1, DISK_GB=60 of nfs"
     lab.apply(scenario.diff())
     assert {one.name: one.request for one in lab.consumers()} == {"job": fast}
 
@@ -108,7 +108,8 @@ def test_a_request_may_be_a_query(lab):
     query = "resources=VCPU:1&resources_NET=SRIOV_NET_VF:1&group_policy=none"
     (line,) = after(lab, f"claim new {query}")
     assert (
-        line == "+ new takes VCPU=1 of host0, SRIOV_NET_VF=1 (0000:3b:02.0) of host0/0000:3b:00.0"
+        line
+        == "+ new allocates VCPU=1 of host0, SRIOV_NET_VF=1 (0000:3b:02.0) of host0/0000:3b:00.0"
     )
 
 

@@ -56,7 +56,7 @@ def test_orphans_are_told_and_released_by_the_plan_alone(
     assert str(found) == "box: orphan: vm-1 holds VCPU=2 and does not run here"
     assert not tracker.update_available_resource(), "it is not computed away"
     assert str(ledger.get_claim("vm-1")) == "vm-1 holds VCPU=2 of box"
-    assert str(found.plan) == "- vm-1 gives back everything"
+    assert str(found.plan) == "- vm-1 releases everything"
     ledger.apply(found.plan)
     assert not tracker.drift()
     assert [one.name for one in ledger.consumers()] == ["vm-2"]

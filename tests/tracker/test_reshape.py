@@ -233,10 +233,10 @@ def test_a_dry_run_says_what_would_go_along_and_writes_nothing(ledger: ro.Ledger
         "+ box/gpu0 below box: VGPU=4",
         "+ box/gpu1 below box: VGPU=4",
         "~ box: -VGPU",
-        "~ vm-0 holds VCPU=2 of box, DISK_GB=5 of nfs, VGPU=1 of box/gpu0",
-        "~ vm-1 holds VCPU=2 of box, VGPU=1 of box/gpu1",
-        "~ vm-2 holds VCPU=2 of box, VGPU=1 of box/gpu0",
-        "~ vm-3 holds VCPU=2 of box, VGPU=1 of box/gpu1",
+        "~ vm-0 is allocated VCPU=2 of box, DISK_GB=5 of nfs, VGPU=1 of box/gpu0",
+        "~ vm-1 is allocated VCPU=2 of box, VGPU=1 of box/gpu1",
+        "~ vm-2 is allocated VCPU=2 of box, VGPU=1 of box/gpu0",
+        "~ vm-3 is allocated VCPU=2 of box, VGPU=1 of box/gpu1",
     ]
     [box] = trees_after([ledger.provider("box")], plan.definitions)
     assert [str(one) for one in box.walk()] == [

@@ -220,7 +220,7 @@ def adoption_plan(
     >>> with connect("memory://") as ledger:
     ...     print(adoption_plan(ledger, "old-1", row, [KnownConsumer("vm-1", "VCPU=4")]))
     + old-1: VCPU=8:max_unit=8:allocation_ratio=4
-    + vm-1 takes VCPU=4 of old-1
+    + vm-1 allocates VCPU=4 of old-1
     + old-1/unattributed takes VCPU=2 of old-1
     ~ old-1: adopted
     """
