@@ -211,6 +211,7 @@ ROOMS = [
     "_version",
     "clock",
     "collector",
+    "reasons",
     "exceptions",
     "_ovo",
     "_fast",

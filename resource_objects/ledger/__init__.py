@@ -1,4 +1,4 @@
-"""The front door: :func:`connect` and the :class:`Ledger` it returns.
+"""The interface of the library: :func:`connect` and the :class:`Ledger` that it returns.
 
     >>> import resource_objects as ro
     >>> ledger = ro.connect("memory://")
@@ -17,14 +17,15 @@
 ``claims``          allocating, moving, releasing; ``gang_claim``: several consumers at once;
                     ``expired``: claims whose time is over; ``lease``: renewals
 ``queue``           claims that wait, first come, first served
-``demand``          what is to be taken, in one form; ``assign``: its placed amounts and units
-``definitions``     declaring what is there; ``names``: classes, traits, aggregates; ``pools``
-``server_groups``   consumers that are to be on one host, or on different ones
-``service``         taking out of service: disable, enable, drain
-``plans``           what a change would do, and doing it; the audit
-``use_over_time``   who used how much of what between two moments
-``statistics``      what agents tell of their hosts beside what these have
-``reading``         lists and figures; ``feed``: what was changed, and fresh snapshots
+``demand``          candidates and amounts in one form; ``assign``: placed amounts and named units
+``definitions``     ``sync`` and other changes of providers; ``names``: classes, traits,
+                    aggregates; ``pools``
+``server_groups``   consumers that must be on one host, or on different ones
+``maintenance``     disabling, enabling and draining providers
+``plans``           plans of changes, and their execution; the audit
+``use_over_time``   usage between two moments
+``statistics``      figures that agents report of their hosts
+``reading``         lists and figures; ``feed``: the change feed, and fresh snapshots
 ==================  ===============================================================================
 
 A ledger is safe for use by several threads. It blocks while it talks to its database; from asyncio

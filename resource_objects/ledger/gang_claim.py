@@ -35,7 +35,7 @@ def gang_choices(
 
     First each consumer gets its first demand, so that a refusal of these gives the reasons. Then
     each gets the first of its demands that is free next to those of the consumers before it. If
-    a consumer has none that way, all choices are searched, so by_kind possible choice is found: a
+    a consumer has none that way, all choices are searched, so every possible choice is found: a
     consumer gets a later demand to make room for those after it.
 
     The free amounts are read once, after the first refusal; later changes are learned from

@@ -3,12 +3,13 @@
 For tests, simulations and programs that store their ledger themselves. It behaves like a database;
 its content is lost when it is closed.
 
-===============  ==================================================================================
-``backend``      :class:`MemoryBackend`: the lock, the commit, the queue
-``feed``         the change feed, read from a cursor and pruned
-``reading``      columns, pages and totals
-``statistics``   statistics of providers
-===============  ==================================================================================
+=================  ================================================================================
+``backend``        :class:`MemoryBackend`: the lock, the commit, the queue
+``feed``           the change feed, read from a cursor and pruned
+``reading``        pages and totals
+``statistics``     statistics of providers
+``use_over_time``  usage between two moments
+=================  ================================================================================
 """
 
 from __future__ import annotations

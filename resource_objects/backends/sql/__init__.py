@@ -17,7 +17,7 @@
 ``read``            bulk reads as columns; ``listing``: pages and totals
 ``completion``      names by their beginning, for shells
 ``feed``            the change feed, written, read and pruned
-``use_over_time``   intervals of use, and the switch that has them recorded
+``use_over_time``   usage between two moments, computed from the change feed
 ==================  ===============================================================================
 
 The statements of writes and bulk reads are text and go to the driver's cursor; SQLAlchemy Core has
