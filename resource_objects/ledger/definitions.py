@@ -19,7 +19,6 @@ from resource_objects.ledger.reading import Reader
 from resource_objects.providers import DefinitionChanges, Provider
 from resource_objects.providers.arguments import any_generation
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.consistency import (
     check_consistent,
     conflicting_holders,
@@ -54,6 +53,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.pools import SHARES, newly_counted
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
+from resource_objects.providers.reshape_plan import ReshapePlanner
 from resource_objects.providers.row_diff import stored_definitions
 
 #: A parent that is not given, as None makes a provider a root.
@@ -181,8 +181,8 @@ class Definitions:
         one, with allocations, and one of the consumers that moves concern.
 
         :param moves: what of these trees is counted elsewhere from now on, as
-            :func:`~resource_objects.providers.transfer.flows_of` reads it
-        :raises InvalidPlan: as :func:`~resource_objects.providers.compile.compile_reshape`
+            :func:`~resource_objects.providers.reshape_plan.inventory_moves` reads it
+        :raises InvalidPlan: as :func:`~resource_objects.providers.reshape_plan.ReshapePlanner.plan`
         """
         keys = [root.uuid or root.name for root in roots]
         read = self._store.backend.read
@@ -208,8 +208,8 @@ class Definitions:
             columns = self._store.backend.read(*keys)
             found = compared(columns, roots)
             changes = merge_changes("", found.changes)
-            claims = self._store.backend.held_by(concerned(reshape, columns, changes))
-            plan = compile_reshape(reshape, columns, claims, changes)
+            planner = ReshapePlanner(reshape, columns, changes)
+            plan = planner.plan(self._store.backend.held_by(planner.consumers))
             held_to = _as_planned(found.changes, plan.definitions)
             return dataclasses.replace(
                 found, changes=held_to, orders=plan.orders, moves=moves, names=plan.names

@@ -218,8 +218,8 @@ class Ledger:
         do not make (any more) is none, so it may be said again and again. Cost: if anything
         changes, two more reads.
 
-        :param moves: see :func:`~resource_objects.providers.transfer.flows_of`; several from
-            one place, named alike, are one
+        :param moves: see :func:`~resource_objects.providers.reshape_plan.inventory_moves`; several
+            from one place, named alike, are one
         :raises InvalidPlan: if an allocation would be lost or invented, it is not said where one
             goes, or totals are not as the moves say
         :raises CapacityException: if what is to go somewhere does not fit there

@@ -14,12 +14,12 @@ from resource_objects.providers.arguments import ago
 from resource_objects.providers.audit import Audit, audit, consumers_of_several_trees
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.definition import merge_changes
 from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
 from resource_objects.providers.orders import ConsumerRecord, Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
+from resource_objects.providers.reshape_plan import ReshapePlanner
 from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.store.dry_run import check_definitions, rehearse
 
@@ -169,5 +169,6 @@ class Plans:
         """Return the plan of a reshape, and what it was made from, of what is kept now."""
         keys = reshape.providers
         columns = self._store.backend.read(*keys) if keys else Columns()
-        claims = self._store.backend.held_by(concerned(reshape, columns))
-        return compile_reshape(reshape, columns, claims), columns, claims
+        planner = ReshapePlanner(reshape, columns)
+        claims = self._store.backend.held_by(planner.consumers)
+        return planner.plan(claims), columns, claims

@@ -12,8 +12,8 @@ holds as much of each class afterwards as before, a class that is renamed counte
 ====================  =============================================================================
 
 It is plain, frozen data, made to be written by hand as JSON (:meth:`Reshape.from_json`); providers
-are meant by name or uuid. :func:`~resource_objects.providers.compile.compile_reshape` makes a
-plan of it. The host of the example has four GPUs in one inventory, of which each becomes a child:
+are meant by name or uuid. :class:`~resource_objects.providers.reshape_plan.ReshapePlanner` makes
+a plan of it. The host of the example has four GPUs in one inventory, of which each becomes a child:
 
     >>> reshape = Reshape.from_json('''{
     ...     "version": 1,

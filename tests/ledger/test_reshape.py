@@ -18,10 +18,10 @@ from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.columns import KindColumns
-from resource_objects.providers.compile import compile_reshape, concerned
 from resource_objects.providers.orders import Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, NewProvider, NewShare, Part, Reshape
+from resource_objects.providers.reshape_plan import ReshapePlanner
 from resource_objects.testing.refusals import raises_code
 
 
@@ -123,7 +123,7 @@ def test_what_is_more_than_its_units_is_told_by_name(ledger: ro.Ledger) -> None:
     ledger.claim("job", [taken("host0", "VGPU", 8, "a", "b")])
     create = (NewProvider("x", "host0"), NewProvider("y", "host0"))
     to = [Part("x", 8, units=("a",)), Part("y", 8, units=("b",))]
-    with pytest.raises(exceptions.InvalidPlan, match="how much is at VGPU of x") as refused:
+    with pytest.raises(exceptions.InvalidPlan, match="specify the amount at VGPU of x") as refused:
         ledger.reshape(Reshape((Move("host0", "VGPU", tuple(to)),), create))
     assert refused.value.consumers == ("job",)
     assert len(refused.value.problems) >= 1
@@ -140,7 +140,7 @@ def test_a_unit_that_goes_nowhere_is_not_lost(ledger: ro.Ledger) -> None:
     ledger.claim("job", [taken("host0", "VGPU", 8, "a", "b")])
     part = Part("x", 16, units=("a",), consumers={"job": 8})
     reshape = Reshape((Move("host0", "VGPU", (part,)),), (NewProvider("x", "host0"),))
-    with pytest.raises(exceptions.InvalidPlan, match="job would not hold the units it holds"):
+    with pytest.raises(exceptions.InvalidPlan, match="job would not have all of its units"):
         ledger.reshape(reshape)
 
 
@@ -171,7 +171,9 @@ def test_the_largest_are_filled_in_first(ledger: ro.Ledger) -> None:
 
 def test_who_fits_nowhere_is_named_and_nobody_moved(ledger: ro.Ledger) -> None:
     reshape = cells(ledger, a=3, b=3, c=2)
-    with pytest.raises(exceptions.InvalidPlan, match="2 VCPU of host0 that c holds fit") as refused:
+    with pytest.raises(
+        exceptions.InvalidPlan, match="2 VCPU of host0 allocated to c fit"
+    ) as refused:
         ledger.reshape(reshape)
     assert refused.value.consumers == ("c",)
     assert list(by_place(ledger, "a")) == ["host0"]
@@ -210,10 +212,16 @@ def test_unit_rules_bind_what_is_filled_in(ledger: ro.Ledger) -> None:
 @pytest.mark.parametrize(
     ("to", "said"),
     [
-        ([Part("cell0", 4), Part("cell1", 4)], "where 3 VCPU of host0 that a holds go is not said"),
-        ([Part("cell0", 4, consumers={"a": 4}), Part("cell1", 4)], "holds 3, not 4"),
-        ([Part("cell0", 4, consumers={"z": 1}), Part("cell1", 4)], "z holds no VCPU of host0"),
-        ([Part("cell0", 8, consumers={"a": 3}), Part("cell1")], "how much .* cell1 is not said"),
+        ([Part("cell0", 4), Part("cell1", 4)], "3 VCPU of host0 allocated to a is not specified"),
+        ([Part("cell0", 4, consumers={"a": 4}), Part("cell1", 4)], "3 are allocated, not 4"),
+        (
+            [Part("cell0", 4, consumers={"z": 1}), Part("cell1", 4)],
+            "z has no VCPU of host0 allocated",
+        ),
+        (
+            [Part("cell0", 8, consumers={"a": 3}), Part("cell1")],
+            "the total .* cell1 is not specified",
+        ),
         ([Part("cell0", 9, consumers={"a": 3})], "would lose 9 of 8"),
     ],
 )
@@ -282,9 +290,14 @@ def test_a_maximum_is_never_more_than_there_is(ledger: ro.Ledger) -> None:
     [
         ("VCPU=8:reserved=2", "", [Part("x", 4), Part("y", 4)], "2 of VCPU of host0 are reserved"),
         ("VCPU=8", "VCPU=5", [Part("x"), Part("y", 4)], "would lose 9 of 8"),
-        ("VCPU=8", "VCPU=5", [Part("x", 4), Part("y", 4)], "VCPU of x is stated as 5 and gets 4"),
-        ("VCPU=8:min_unit=5:max_unit=8", "", [Part("x", 4), Part("y", 4)], "VCPU of x cannot be"),
-        ("VCPU=8:reserved=2", "", [Part("x", 7)], "VCPU of host0 cannot be"),
+        ("VCPU=8", "VCPU=5", [Part("x", 4), Part("y", 4)], "total of 5, but 4 are moved to it"),
+        (
+            "VCPU=8:min_unit=5:max_unit=8",
+            "",
+            [Part("x", 4), Part("y", 4)],
+            "VCPU of x would be invalid",
+        ),
+        ("VCPU=8:reserved=2", "", [Part("x", 7)], "VCPU of host0 would be invalid"),
         ("VCPU=8", "", [Part("host0", 4)], "moved to itself"),
         ("DISK_GB=8", "", [Part("x")], "there is no VCPU of host0"),
     ],
@@ -347,7 +360,7 @@ def test_a_part_of_a_structured_inventory_does_not_go_by_itself() -> None:
     kinds = KindColumns([number], ["NUMA_TOPOLOGY"], [("VCPU",)], ["{}"])
     reshape = Reshape((Move("host0", "VCPU", (Part("host1"),)),))
     with pytest.raises(exceptions.InvalidPlan, match="part of a structured inventory"):
-        compile_reshape(reshape, dataclasses.replace(columns, kinds=kinds), {})
+        ReshapePlanner(reshape, dataclasses.replace(columns, kinds=kinds)).plan({})
 
 
 def test_what_was_read_at_two_moments_is_not_used() -> None:
@@ -356,8 +369,8 @@ def test_what_was_read_at_two_moments_is_not_used() -> None:
         columns = ledger.backend.read()
         claims = ledger.backend.held_by(["job-1", "job-2"])
     with raises_code("StaleConsumer", match="job-2"):
-        compile_reshape(split(), columns, {"job-1": claims["job-1"]})
-    assert concerned(split(), columns) == ("job-1", "job-2")
+        ReshapePlanner(split(), columns).plan({"job-1": claims["job-1"]})
+    assert ReshapePlanner(split(), columns).consumers == ("job-1", "job-2")
 
 
 def test_two_names_of_one_provider_are_one(ledger: ro.Ledger) -> None:
@@ -773,8 +786,9 @@ def test_a_reshape_keeps_what_everybody_holds(jobs: Any, moves: Any) -> None:
             return
         hypothesis.event("carried out")
         assert ledger.usage() == before
-        assert set(concerned(reshape, columns)) >= set(plan.consumers)
-        assert compile_reshape(reshape, columns, claims) == plan
+        planner = ReshapePlanner(reshape, columns)
+        assert set(planner.consumers) >= set(plan.consumers)
+        assert planner.plan(claims) == plan
         assert ledger.reshape(reshape) == plan
         assert _sums(ledger) == held
         assert not ledger.audit()

@@ -79,7 +79,7 @@ class Driver(abc.ABC):
         to provider C", with the consumers or units that are there where one place is split over
         several. Allocations follow in the same write. A move that happened before is none, so a
         driver may go on returning it
-        (:func:`~resource_objects.providers.transfer.flows_of` has the rules).
+        (:func:`~resource_objects.providers.reshape_plan.inventory_moves` has the rules).
 
         :param tree: a copy of the tree as the ledger keeps it, of a host that is not kept an empty
             provider. What is not touched stays: providers, traits and aggregates of others
