@@ -1,10 +1,10 @@
-"""A pytest plug-in that publishes which laws were tested on which backends.
+"""A pytest plug-in that reports which invariants were tested on which backends.
 
-Mark a test with ``@pytest.mark.law(4)`` (the number of a law of the documentation; several are
-allowed) and, where it runs on a backend, itself or its class with
-``@pytest.mark.backend("sqlite")``, or let its class have a ``backend_name``. ``pytest
---laws-table=FILE`` then writes a table of law times backend: how many tests passed, and ``FAILED``
-where one did not.
+Mark a test with ``@pytest.mark.law(4)``: the number of an invariant of the documentation, or
+several. If the test runs on a backend, mark it or its class with
+``@pytest.mark.backend("sqlite")``, or set ``backend_name`` of its class. ``pytest
+--laws-table=FILE`` then writes a table of invariants by backend: the number of tests that passed,
+or ``FAILED`` if one failed.
 
 Load it with ``pytest_plugins = ["resource_objects.testing.laws"]``.
 """
@@ -17,19 +17,19 @@ from typing import Any
 
 import pytest
 
-#: The laws, in the words of the documentation.
+#: The titles of the invariants in the documentation, by number.
 LAWS = {
     1: "One ledger",
     2: "All or nothing",
-    3: "There and back",
-    4: "Never over",
+    3: "Inverse operations",
+    4: "Never over capacity",
     5: "One decision",
     6: "Every candidate can be claimed",
-    7: "Exact",
-    8: "Fail at the door",
+    7: "Exact numbers",
+    8: "Validated objects",
     9: "Bounded and repeatable",
     10: "Versioned",
-    11: "Reading is reading",
+    11: "Read-only reads",
 }
 
 #: Column of tests that need no backend.
@@ -38,12 +38,12 @@ PURE = "pure"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--laws-table``."""
-    parser.addoption("--laws-table", metavar="FILE", help="write a table of law by backend")
+    parser.addoption("--laws-table", metavar="FILE", help="write a table of invariants by backend")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers and, where a table is asked for, collect for it."""
-    config.addinivalue_line("markers", "law(*numbers): the laws a test holds the code to")
+    """Declare the markers and, if a table is requested, collect for it."""
+    config.addinivalue_line("markers", "law(*numbers): the invariants that a test protects")
     config.addinivalue_line("markers", "backend(name): the backend a test runs on")
     path = config.getoption("--laws-table")
     if path and not hasattr(config, "workerinput"):
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Write the laws and the backend of each test into its report."""
+    """Add the invariants and the backend of each test to its report."""
     for item in items:
         laws = [number for marker in item.iter_markers("law") for number in marker.args]
         if laws:
@@ -92,7 +92,7 @@ class _Collector:
         """Return the table as reStructuredText."""
         seen = {backend for _, backend in (*self.passed, *self.failed)}
         backends = sorted(seen, key=lambda name: (name != PURE, name))
-        rows = [["Law", *backends]]
+        rows = [["Invariant", *backends]]
         for number, title in LAWS.items():
             cells = [self._cell((number, backend)) for backend in backends]
             rows.append([f"{number}. {title}", *cells])
