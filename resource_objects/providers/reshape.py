@@ -1,19 +1,20 @@
-"""The reshape: what shall be counted elsewhere from now on, and which allocations go along.
+"""Reshapes: inventories that move to other providers or classes, with their allocations.
 
-A host that was counted as one becomes a tree: its GPUs become children, its CPUs are counted in
-another class, children become one again. Nothing of what consumers hold is lost or invented: each
-holds as much of each class afterwards as before, a class that is renamed counted as what it was.
+A host that was one provider becomes a tree, its CPUs move to another class, or its children become
+one provider again. No allocation is lost or invented: each consumer has the same amount of each
+class before and after, where a class that was renamed counts as the same.
 
 ====================  =============================================================================
-:class:`Reshape`      the whole: providers to create, moves, providers to remove
+:class:`Reshape`      providers to create, moves, and providers to remove
 :class:`NewProvider`  a provider to create
-:class:`Move`         one class of one provider goes elsewhere
-:class:`Part`         where some goes: how much of the inventory, whose allocations, which units
+:class:`Move`         a move of one inventory to one or more destinations
+:class:`Part`         one destination of a move: its totals, allocations and units
 ====================  =============================================================================
 
-It is plain, frozen data, made to be written by hand as JSON (:meth:`Reshape.from_json`); providers
-are meant by name or uuid. :class:`~resource_objects.providers.reshape_plan.ReshapePlanner` makes
-a plan of it. The host of the example has four GPUs in one inventory, of which each becomes a child:
+These are frozen data classes with a JSON form (:meth:`Reshape.from_json`) that can be written by
+hand. Providers are referred to by name or uuid.
+:class:`~resource_objects.providers.reshape_plan.ReshapePlanner` makes a plan of a reshape. In the
+example, two of the GPUs of a host become children:
 
     >>> reshape = Reshape.from_json('''{
     ...     "version": 1,
@@ -47,13 +48,9 @@ from resource_objects.resources import Inventories, resource
 VERSION = 1
 
 
-def _new_uuid() -> str:
-    return str(uuids.uuid4())
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewShare:
-    """What is taken of a new provider and also uses something elsewhere (:class:`Share`)."""
+    """A :class:`Share` of a new provider: its allocations also use another inventory."""
 
     resource_class: str
     of: str  #: name of the provider, in the same tree
@@ -61,31 +58,30 @@ class NewShare:
     factor: int = 1
 
 
-def _written(inventories: Inventories) -> str:
+def _to_text(inventories: Inventories) -> str:
     """Return inventories as text; as JSON of their wire form if a kind has no text form."""
     if any(kind.is_located for kind in inventories):
         return json.dumps(inventories.obj_to_primitive(), sort_keys=True)
     return str(inventories)
 
 
-def _inventories(given: Any) -> Inventories:
-    if isinstance(given, str) and given.startswith("{"):
-        made: Inventories = Inventories.obj_from_primitive(
-            serialization.from_json(given, "inventories")
-        )
-        return made
-    return Inventories.of(given)
+def _from_text(inventories: Any) -> Inventories:
+    if isinstance(inventories, str) and inventories.startswith("{"):
+        primitive = serialization.from_json(inventories, "inventories")
+        return Inventories.obj_from_primitive(primitive)
+    return Inventories.of(inventories)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewProvider:
     """A provider to create; ``parent`` None makes it a root.
 
-    ``inventories`` (text, or what inventories are made from) is what it has beside what is moved
-    to it; kinds without a text form, such as NUMA cells, are kept in their wire form. A class that
-    is moved to it and also stated here is as it is stated: its total must then be what is moved.
+    ``inventories`` are its inventories (text, or any value for :meth:`Inventories.of`), in addition
+    to those that are moved to it. Resources without a text form, such as NUMA cells, are stored in
+    their wire form. A class that is moved to it can be declared here too, with its unit rules: the
+    total must be the total that is moved.
 
-    :raises InvalidInput: what the :class:`Provider` refuses
+    :raises InvalidInput: as :class:`Provider`
     """
 
     name: str
@@ -94,23 +90,23 @@ class NewProvider:
     traits: frozenset[str] = frozenset()
     aggregates: frozenset[str] = frozenset()
     shares: tuple[NewShare, ...] = ()
-    uuid: str = dataclasses.field(default_factory=_new_uuid)
+    uuid: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
 
     def __post_init__(self) -> None:
-        _store(self, "inventories", _written(_inventories(self.inventories)))
+        _store(self, "inventories", _to_text(_from_text(self.inventories)))
         _store(self, "shares", tuple(self.shares))
-        made = self.provider()
-        _store(self, "traits", made.traits)
-        _store(self, "aggregates", made.aggregates)
-        _store(self, "uuid", made.uuid)
+        provider = self.provider()
+        _store(self, "traits", provider.traits)
+        _store(self, "aggregates", provider.aggregates)
+        _store(self, "uuid", provider.uuid)
         if self.parent is not None:
             _store(self, "parent", names.provider_key(self.parent))
 
     def provider(self) -> Provider:
-        """Return it as a provider without children, made anew each time."""
+        """Return a new provider object without children."""
         return Provider(
             self.name,
-            _inventories(self.inventories),
+            _from_text(self.inventories),
             traits=self.traits,
             uuid=self.uuid,
             aggregates=self.aggregates,
@@ -119,26 +115,27 @@ class NewProvider:
 
     def __str__(self) -> str:
         below = "" if self.parent is None else f" below {self.parent}"
-        said = " ".join(filter(None, [str(_inventories(self.inventories)), *sorted(self.traits)]))
-        return f"create {self.name}{below}{': ' if said else ''}{said}"
+        parts = [str(_from_text(self.inventories)), *sorted(self.traits)]
+        text = " ".join(filter(None, parts))
+        return f"create {self.name}{below}{': ' if text else ''}{text}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """Where some of what a :class:`Move` takes goes.
+    """A destination of a :class:`Move`.
 
     ``total``, ``reserved``
-        how much of the inventory's figures. A total that is not given is the one stated for a new
-        provider, or everything, if this is the only part of the move
+        the figures that move there. A total of None is the one that a new provider declares, or the
+        whole total of the source if this is the only part of the move
     ``resource_class``
-        what it is counted in there; None: in the same class
+        the class at the destination; None: the class of the move
     ``units``
-        units that are there from now on: each allocation follows the units it has
+        units that are at the destination afterwards: each allocation follows its units
     ``consumers``
-        ``{consumer: amount}``: whose allocations go there, and how much of each
+        the amount of each consumer that moves there, ``{consumer: amount}``
     ``owned``
-        ``{consumer: units}``: which units of that place each consumer has from now on, of those
-        that were held as a number until now. How much it is need not be said: as much as the units
+        the units at the destination of consumers whose allocations had no units before,
+        ``{consumer: units}``. Their amount need not be specified in ``consumers``
     """
 
     provider: str
@@ -156,7 +153,7 @@ class Part:
         if self.resource_class is not None:
             _store(self, "resource_class", resource(self.resource_class).name)
         _store(self, "units", tuple(names.label(unit, "unit") for unit in self.units))
-        _once("part.units", self.units)
+        _check_unique("part.units", self.units)
         for name, amount in self.consumers.items():
             names.consumer_name(name)
             _check_figure(f"part.consumers[{name!r}]", amount, 1, MAX_AMOUNT)
@@ -166,7 +163,7 @@ class Part:
             for name, units in self.owned.items()
         }
         _store(self, "owned", FrozenDict(owned))
-        _once("part.owned", (unit for units in owned.values() for unit in units))
+        _check_unique("part.owned", (unit for units in owned.values() for unit in units))
 
     def __str__(self) -> str:
         how_much = "" if self.total is None else f"{self.total} "
@@ -177,22 +174,22 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """One class of one provider (``from_``, in JSON ``from``) goes to one or more places.
+    """A move of one inventory to one or more destinations.
 
-    An inventory of which nothing is left goes, and all of it to a single part takes all allocations
-    along. What is left of one stays as it was, and so do allocations that are not told to go, as
-    long as there is something for them to be at.
+    ``from_`` is the provider of the inventory (in JSON ``from``), ``to`` are the destinations. An
+    inventory with nothing left is removed, and a single destination gets all of its allocations.
+    An inventory with something left stays, and so do allocations without a destination.
 
     ``total``
-        how much the inventory loses. Not given: as much as the parts get, so that nothing is lost
-        or invented. Another number says that it differs on purpose; 0: the inventory stays as it
-        is, as one does that the parts share
+        the amount by which the total of the inventory shrinks. None: the sum of the destinations,
+        so that nothing is lost or invented. Another number declares a difference on purpose. 0
+        leaves the inventory unchanged, for destinations that share it
     ``fill``
-        allocations that nothing is said about go where there is room: the largest first (then by
-        consumer), each to the first part that has room for it (first-fit decreasing). Where
-        something is left of the inventory, those that fit nowhere stay
+        assign allocations without an explicit destination where they fit: the largest first, then
+        by consumer, each to the first destination with capacity (first-fit decreasing). If
+        something is left of the inventory, allocations that fit at no destination stay
     ``split``
-        a consumer may be filled in to several parts, as much as fits into each
+        allow ``fill`` to split the allocation of a consumer over several destinations
     """
 
     from_: str
@@ -214,8 +211,10 @@ class Move:
                 )
         if not self.to or not all(isinstance(part, Part) for part in self.to):
             raise exceptions.InvalidInput("field", "move.to", self.to, "parts, at least one")
-        _once("move.to", ((p.provider, p.resource_class or self.resource_class) for p in self.to))
-        _once("move.to units", (unit for part in self.to for unit in part.units))
+        _check_unique(
+            "move.to", ((p.provider, p.resource_class or self.resource_class) for p in self.to)
+        )
+        _check_unique("move.to units", (unit for part in self.to for unit in part.units))
 
     def __str__(self) -> str:
         parts = ", ".join(str(part) for part in self.to)
@@ -225,12 +224,12 @@ class Move:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reshape:
-    """Providers to create (parents first), moves, and providers to remove, all at once.
+    """Providers to create (parents first), moves, and providers to remove, in one write.
 
-    What is moved is what was there before: two moves do not see each other. ``remove`` takes
-    providers of which nothing is used when all is moved, those below them before them.
+    Moves are about the inventories before the reshape: a move does not see the effects of another.
+    ``remove`` are providers without allocations afterwards, children before their parents.
 
-    :raises InvalidInput: if a provider is created twice, or a class moved away twice
+    :raises InvalidInput: if a provider is created twice, or an inventory is moved twice
     """
 
     moves: tuple[Move, ...] = ()
@@ -240,16 +239,16 @@ class Reshape:
     def __post_init__(self) -> None:
         for name, kind in (("moves", Move), ("create", NewProvider), ("remove", str)):
             value = tuple(getattr(self, name))
-            if not all(isinstance(one, kind) for one in value):
+            if not all(isinstance(item, kind) for item in value):
                 raise exceptions.InvalidInput(
                     "field", f"reshape.{name}", value, f"each a {kind.__name__}"
                 )
             _store(self, name, value)
-        _store(self, "remove", tuple(names.provider_key(one) for one in self.remove))
-        _once("reshape.create", (new.name for new in self.create))
-        _once("reshape.create", (new.uuid for new in self.create))
-        _once("reshape.remove", self.remove)
-        _once("reshape.moves", ((move.from_, move.resource_class) for move in self.moves))
+        _store(self, "remove", tuple(map(names.provider_key, self.remove)))
+        _check_unique("reshape.create", (new.name for new in self.create))
+        _check_unique("reshape.create", (new.uuid for new in self.create))
+        _check_unique("reshape.remove", self.remove)
+        _check_unique("reshape.moves", ((move.from_, move.resource_class) for move in self.moves))
 
     def __str__(self) -> str:
         lines = [*map(str, self.create), *map(str, self.moves)]
@@ -257,10 +256,10 @@ class Reshape:
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Every provider it names, by name or uuid, those to create included."""
-        return tuple(dict.fromkeys(self._named()))
+        """All providers of the reshape, by name or uuid, with those to create."""
+        return tuple(dict.fromkeys(self._providers()))
 
-    def _named(self) -> Iterator[str]:
+    def _providers(self) -> Iterator[str]:
         for new in self.create:
             yield from filter(None, (new.name, new.parent))
         for move in self.moves:
@@ -270,15 +269,15 @@ class Reshape:
 
     @property
     def subject(self) -> str:
-        """What it is about: a digest, so that a repetition is recognised.
+        """A digest of the reshape, by which a repeated operation is recognised.
 
-        Uuids of new providers do not count: a file that gives none gets others when it is read
-        again.
+        It does not depend on the uuids of new providers: a file without them gets other uuids when
+        it is read again.
         """
-        said = self.to_dict()
-        for new in said.get("create", ()):
+        data = self.to_dict()
+        for new in data.get("create", ()):
             del new["uuid"]
-        text = json.dumps(said, sort_keys=True)
+        text = json.dumps(data, sort_keys=True)
         return f"reshape {hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     # --- plain data ---
@@ -288,57 +287,61 @@ class Reshape:
         return {"version": VERSION, **serialization.to_plain(self)}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return JSON text, which :meth:`from_json` reads back."""
+        """Return JSON text for :meth:`from_json`."""
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the reshape that plain data says.
+        """Return the reshape of plain data.
 
-        :raises InvalidInput: if something is of the wrong type or missing
-        :raises InvalidInput: if there is a key that is not known
-        :raises UnsupportedVersion: if it is of another version
+        :raises InvalidInput: if a value has the wrong type, a key is missing or a key is unknown
+        :raises UnsupportedVersion: if the data has another version
         """
-        given = serialization.versioned(data, "reshape", VERSION)
-        return serialization.from_plain(cls, given, "reshape", _CHECKS)
+        fields = serialization.versioned(data, "reshape", VERSION)
+        return serialization.from_plain(cls, fields, "reshape", _CHECKS)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Return the reshape that JSON text says. Errors are those of :meth:`from_dict`.
+        """Return the reshape of JSON text.
 
-        :raises InvalidInput: if it is no JSON
+        :raises InvalidInput: if the text is not JSON, or as :meth:`from_dict`
+        :raises UnsupportedVersion: if the data has another version
         """
         return cls.from_dict(serialization.from_json(text, "reshape"))
 
 
 def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
-    """Return moves with those of one class from one provider as one, its parts in their order.
+    """Return moves with the moves of one inventory as a single move, parts in their order.
 
-    So each may say one place: inventory of class A on provider B has moved to provider C.
+    So each move may describe one destination: inventory of class A on provider B has moved to
+    provider C.
 
-    :raises InvalidInput: if one is no move, or those of one source differ in how they fill
-    :raises InvalidInput: if a class is moved to one place twice
+    :raises InvalidInput: if a value is not a move, or moves of one inventory differ in ``fill``,
+        ``split`` or ``total``
+    :raises InvalidInput: if an inventory is moved twice to one destination
 
     >>> moves = [Move("box", "VGPU", (Part(f"box/gpu{n}", consumers={f"vm-{n}": 1}),))
     ...          for n in range(2)]
     >>> print(*merge_moves(moves))
     move VGPU of box: to box/gpu0, to box/gpu1
     """
-    found: dict[tuple[str, str], Move] = {}
+    merged: dict[tuple[str, str], Move] = {}
     if not isinstance(moves, Iterable):
         raise exceptions.InvalidInput("field", "moves", moves, "a list of moves")
     for move in moves:
         if not isinstance(move, Move):
             raise exceptions.InvalidInput("field", "moves", move, "each a Move")
         key = move.from_, move.resource_class
-        known = found.get(key)
-        if known is None:
-            found[key] = move
-        elif (known.fill, known.split, known.total) != (move.fill, move.split, move.total):
-            raise exceptions.InvalidInput("field", "moves", str(move), f"as told with: {known}")
+        first = merged.get(key)
+        if first is None:
+            merged[key] = move
+        elif (first.fill, first.split, first.total) != (move.fill, move.split, move.total):
+            raise exceptions.InvalidInput(
+                "field", "moves", str(move), f"fill, split and total as in: {first}"
+            )
         else:
-            found[key] = dataclasses.replace(known, to=(*known.to, *move.to))
-    return tuple(found.values())
+            merged[key] = dataclasses.replace(first, to=(*first.to, *move.to))
+    return tuple(merged.values())
 
 
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
@@ -358,20 +361,23 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _store(value: Any, name: str, checked: Any) -> None:
-    object.__setattr__(value, name, checked)
+def _store(item: Any, name: str, value: Any) -> None:
+    object.__setattr__(item, name, value)
 
 
-def _once(what: str, keys: Iterable[Any]) -> None:
+def _check_unique(label: str, keys: Iterable[Any]) -> None:
     seen: set[Any] = set()
     for key in keys:
         if key in seen:
-            raise exceptions.InvalidInput("repetition", what, key, "each once")
+            raise exceptions.InvalidInput("repetition", label, key, "each once")
         seen.add(key)
 
 
-def _check_figure(what: str, value: Any, least: int, most: int, *, optional: bool = False) -> None:
+def _check_figure(
+    label: str, value: Any, minimum: int, maximum: int, *, optional: bool = False
+) -> None:
     if value is None and optional:
         return
-    if type(value) is not int or not least <= value <= most:
-        raise exceptions.InvalidInput("field", what, value, f"an integer from {least} to {most}")
+    if type(value) is not int or not minimum <= value <= maximum:
+        expected = f"an integer from {minimum} to {maximum}"
+        raise exceptions.InvalidInput("field", label, value, expected)
