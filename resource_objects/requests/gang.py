@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests.request import Request, RequestLike, read_keys
+
+_invalid_request = functools.partial(exceptions.InvalidInput, "request")
 
 #: The level of a host itself: the innermost of all.
 HOST = "host"
@@ -84,16 +87,16 @@ class Gang:
 
     def __post_init__(self) -> None:
         if not isinstance(self.members, list | tuple) or not self.members:
-            raise exceptions.InvalidInput("request", "gang", self.members, "a list of members")
+            raise _invalid_request("gang", self.members, "a list of members")
         for one in self.members:
             if not isinstance(one, Member):
-                raise exceptions.InvalidInput("request", "gang", one, "a Member")
+                raise _invalid_request("gang", one, "a Member")
         _set(self, members=tuple(self.members), at_most=_bounds(self.at_most))
         _set(self, together=_level(self.together))
         seen: set[str] = set()
         for name in (name for one in self.members for name in one.names):
             if name in seen:
-                raise exceptions.InvalidInput("request", "gang", name, "each member once")
+                raise _invalid_request("gang", name, "each member once")
             seen.add(name)
         _check_count("members", self.count)
         _check_together(self.together, self.at_most, self.count, "gang")
@@ -127,12 +130,12 @@ class Gang:
         known = read_keys("gang", given, ("members", "together", "at_most"))
         members = known.pop("members", None)
         if not isinstance(members, Mapping):
-            raise exceptions.InvalidInput("request", "members", members, "{name: what it asks}")
+            raise _invalid_request("members", members, "{name: what it asks}")
         every = []
         for name, one in members.items():
             said = read_keys(f"member {name}", one, ("request", "count", "at_most", "together"))
             if "request" not in said:
-                raise exceptions.InvalidInput("request", f"member {name}", dict(said), "a request")
+                raise _invalid_request(f"member {name}", dict(said), "a request")
             every.append(Member(name, **said))
         return cls(every, **known)
 
@@ -148,7 +151,7 @@ def _set(value: Any, **fields: object) -> None:
 
 def _check_count(what: str, count: object) -> None:
     if type(count) is not int or not 1 <= count <= MAX_AMOUNT:
-        raise exceptions.InvalidInput("request", what, count, f"an integer from 1 to {MAX_AMOUNT}")
+        raise _invalid_request(what, count, f"an integer from 1 to {MAX_AMOUNT}")
 
 
 def _level(level: object) -> str | None:
@@ -157,7 +160,7 @@ def _level(level: object) -> str | None:
 
 def _bounds(given: object) -> FrozenDict:
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidInput("request", "at_most", given, "{level: how many}")
+        raise _invalid_request("at_most", given, "{level: how many}")
     for level, count in given.items():
         _check_count(f"at_most {names.label(level, 'level')}", count)
     return FrozenDict(given)
@@ -166,11 +169,8 @@ def _bounds(given: object) -> FrozenDict:
 def _check_together(level: str | None, at_most: Mapping[str, int], count: int, what: str) -> None:
     """Refuse to ask for all in one place that may not have them all."""
     if level is not None and at_most.get(level, count) < count:
-        raise exceptions.InvalidInput(
-            "request",
-            what,
-            f"all in one {level}",
-            f"at least {count} per {level}, not {at_most[level]}",
+        raise _invalid_request(
+            what, f"all in one {level}", f"at least {count} per {level}, not {at_most[level]}"
         )
 
 

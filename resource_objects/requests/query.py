@@ -54,6 +54,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 import urllib
 from collections import Counter
@@ -71,6 +72,10 @@ from resource_objects.requests.request import (
 )
 from resource_objects.resources import IntegerAmount, catalog
 from resource_objects.resources.traits import known_traits
+
+_invalid_request = functools.partial(exceptions.InvalidInput, "request")
+_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
+_invalid_repetition = functools.partial(exceptions.InvalidInput, "repetition")
 
 __all__ = [
     "MAX_LENGTH",
@@ -94,10 +99,10 @@ def parse(given: str | Iterable[tuple[str, str]]) -> ParsedQuery:
     Cost: some 150 microseconds for a request of one group, 50 for each more.
 
     :param given: the query string, without ``?``; or its keys and values, decoded
-    :raises InvalidInput: for what cannot be; each naming the key, the value and what is expected
-    :raises InvalidInput: for a key or class that is said twice where one is meant
-    :raises InvalidInput: for an amount or limit that is no whole number from 1 to 2**63 - 1
-    :raises InvalidInput: for a trait that does not exist (InvalidTrait: that cannot); so classes
+    :raises InvalidInput: for what cannot be; each naming the key, the value and what is expected;
+        for a key or class that is said twice where one is meant; for an amount or limit that is no
+        whole number from 1 to 2**63 - 1; for a trait that does not exist (InvalidTrait: that
+        cannot); so classes
 
     >>> asked = parse("resources=VCPU:1&required=in:CUSTOM_A,CUSTOM_B&resources_NIC=SRIOV_NET_VF:1"
     ...               "&required_NIC=!CUSTOM_SLOW&limit=10")
@@ -133,8 +138,8 @@ def format(request: Request, limit: int | None = None) -> str:
     :param limit: how many candidates, from 1 on; None for all
     :raises InvalidInput: for what a query cannot say: where something goes (NUMA topologies,
         devices), a level that all has to be near at, traits of one class, aggregates whose names
-        read as something else, a group that says nothing, several named groups without a policy
-    :raises InvalidInput: for a limit that is none
+        read as something else, a group that says nothing, several named groups without a policy;
+        for a limit that is none
 
     >>> format(Request("VCPU=1", required=["CUSTOM_A"], member_of=["rack1"]), limit=10)
     'resources=VCPU:1&required=CUSTOM_A&member_of=rack1&limit=10'
@@ -143,18 +148,16 @@ def format(request: Request, limit: int | None = None) -> str:
     resource_objects.exceptions.InvalidInput: traits_of: got 'VCPU', expected none: ...
     """
     if not isinstance(request, Request):
-        raise exceptions.InvalidInput("request", "request", request, "a Request")
+        raise _invalid_request("request", request, "a Request")
     pairs = [pair for group in request.groups for pair in _said(group)]
     pairs += _said_of_all(request)
     if limit is not None:
         if type(limit) is not int:
-            raise exceptions.InvalidInput("amount", "limit", limit, "an integer from 1 on, or None")
+            raise _invalid_amount("limit", limit, "an integer from 1 on, or None")
         pairs.append(("limit", str(read_number("limit", str(limit)))))
     text = urllib.parse.urlencode(pairs, safe=":,!/")
     if len(text) > MAX_LENGTH:
-        raise exceptions.InvalidInput(
-            "request", "request", text, f"one of at most {MAX_LENGTH} characters"
-        )
+        raise _invalid_request("request", text, f"one of at most {MAX_LENGTH} characters")
     return text
 
 
@@ -163,10 +166,10 @@ def _said(group: RequestGroup) -> Iterator[tuple[str, str]]:
     suffix = group.suffix
     if suffix and not group.resources and not group.has_conditions:
         expected = "an amount or a condition: a query names a group by what it says of it"
-        raise exceptions.InvalidInput("request", f"group {suffix}", "nothing", expected)
+        raise _invalid_request(f"group {suffix}", "nothing", expected)
     for name, _, _ in group.traits_of:
         expected = "none: a query cannot say traits of one class"
-        raise exceptions.InvalidInput("request", f"traits_of{suffix}", name, expected)
+        raise _invalid_request(f"traits_of{suffix}", name, expected)
     if group.resources:
         key = f"resources{suffix}"
         yield key, format_amounts(key, group)
@@ -187,12 +190,12 @@ def _said_of_all(request: Request) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of the request as a whole."""
     if request.near is not None:
         expected = "none: a query says what is near by groups and same_subtree"
-        raise exceptions.InvalidInput("request", "near", request.near, expected)
+        raise _invalid_request("near", request.near, expected)
     if request.group_policy is not None:
         yield "group_policy", request.group_policy
     elif len(request.named) > 1:
         expected = "none or isolate: a query says it where there are several named groups"
-        raise exceptions.InvalidInput("request", "group_policy", None, expected)
+        raise _invalid_request("group_policy", None, expected)
     for some in request.same_subtree:
         yield "same_subtree", ",".join(sorted(some))
     if request.root_required or request.root_forbidden:
@@ -221,25 +224,21 @@ def pairs(given: object) -> Iterator[tuple[str, str]]:
     if isinstance(given, str):
         given = _split(given)
     if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
-        raise exceptions.InvalidInput(
-            "request", "query", given, "a query string, or keys and values"
-        )
+        raise _invalid_request("query", given, "a query string, or keys and values")
     for pair in given:
         is_pair = isinstance(pair, tuple | list) and len(pair) == 2
         if not is_pair or not all(isinstance(word, str) for word in pair):
-            raise exceptions.InvalidInput(
-                "request", "query", pair, "a key and its value, both text"
-            )
+            raise _invalid_request("query", pair, "a key and its value, both text")
         key, value = pair
         if not value.strip():
-            raise exceptions.InvalidInput("request", key, value, "a value")
+            raise _invalid_request(key, value, "a value")
         yield key, value
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of a query string; ``;`` separates as ``&`` does."""
     if len(text) > MAX_LENGTH:
-        raise exceptions.InvalidInput("request", "query", text, f"at most {MAX_LENGTH} characters")
+        raise _invalid_request("query", text, f"at most {MAX_LENGTH} characters")
     for item in re.split("[&;]", text):
         if not item:
             continue
@@ -250,9 +249,7 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
                 urllib.parse.unquote_plus(value, errors="strict"),
             )
         except UnicodeDecodeError as error:
-            raise exceptions.InvalidInput(
-                "request", "query", item, "percent-encoded UTF-8"
-            ) from error
+            raise _invalid_request("query", item, "percent-encoded UTF-8") from error
 
 
 def sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Words], Words]:
@@ -269,7 +266,7 @@ def sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Words], Word
         else:
             raise _unknown(key)
         if name in words and name not in _REPEATED:
-            raise exceptions.InvalidInput("repetition", "query", key, "this key once")
+            raise _invalid_repetition("query", key, "this key once")
         words.setdefault(name, []).append(value)
     return groups, wide
 
@@ -280,33 +277,31 @@ def _unknown(key: str) -> exceptions.InvalidInput:
         expected = f"{found[1]} and a suffix of 1 to 64 of A-Z, a-z, 0-9, _ and -"
     else:
         expected = f"one of {', '.join(_OF_REQUEST)}, or with a suffix {', '.join(_OF_GROUP)}"
-    return exceptions.InvalidInput("request", "query", key, expected)
+    return _invalid_request("query", key, expected)
 
 
 def check_groups(groups: Mapping[str, Words], wide: Words) -> None:
     """Raise for groups that say too little."""
     if not any("resources" in words for words in groups.values()):
-        raise exceptions.InvalidInput("request", "resources", "nothing", AMOUNTS)
+        raise _invalid_request("resources", "nothing", AMOUNTS)
     if len(groups) > MAX_GROUPS:
-        raise exceptions.InvalidInput(
-            "request", "query", f"{len(groups)} groups", f"at most {MAX_GROUPS}"
-        )
+        raise _invalid_request("query", f"{len(groups)} groups", f"at most {MAX_GROUPS}")
     named = _some(suffix for suffix in groups if suffix)
     linked = [(text, read_suffixes("same_subtree", text)) for text in wide.get("same_subtree", ())]
     for text, some in linked:
         if not some <= groups.keys():
             expected = f"suffixes of groups of the query: {named}"
-            raise exceptions.InvalidInput("request", "same_subtree", text, expected)
+            raise _invalid_request("same_subtree", text, expected)
     in_some = frozenset[str]().union(*(some for _, some in linked))
     for suffix, words in groups.items():
         if "resources" not in words and suffix not in in_some:
             name, said = next(iter(words.items()))
             or_linked = f", or same_subtree={suffix},..." if suffix else ""
             expected = f"resources{suffix}=... beside it{or_linked}"
-            raise exceptions.InvalidInput("request", name + suffix, said[0], expected)
+            raise _invalid_request(name + suffix, said[0], expected)
     if len(groups.keys() - {""}) > 1 and "group_policy" not in wide:
         expected = f"none or isolate, for the groups {named}"
-        raise exceptions.InvalidInput("request", "group_policy", "nothing", expected)
+        raise _invalid_request("group_policy", "nothing", expected)
 
 
 def _some(suffixes: Iterable[str]) -> str:
@@ -345,7 +340,7 @@ def _read_traits(key: str, said: Iterable[str]) -> dict[str, Any]:
     for some in any_of:
         if some <= forbidden:
             expected = "at least one trait that is not forbidden too"
-            raise exceptions.InvalidInput("request", key, f"in:{','.join(sorted(some))}", expected)
+            raise _invalid_request(key, f"in:{','.join(sorted(some))}", expected)
     return {"required": required, "forbidden": forbidden, "any_of": any_of}
 
 
@@ -361,7 +356,7 @@ def _read_aggregates(key: str, said: Iterable[str]) -> dict[str, Any]:
     for some in member_of:
         if some <= not_member_of:
             expected = "at least one aggregate that is not forbidden too"
-            raise exceptions.InvalidInput("request", key, format_aggregates(key, some), expected)
+            raise _invalid_request(key, format_aggregates(key, some), expected)
     return {"member_of": member_of, "not_member_of": not_member_of}
 
 
@@ -370,7 +365,7 @@ def read_wide(wide: Words) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in wide.get("group_policy", ()):
         if text not in POLICIES:
-            raise exceptions.InvalidInput("request", "group_policy", text, " or ".join(POLICIES))
+            raise _invalid_request("group_policy", text, " or ".join(POLICIES))
         found["group_policy"] = text
     found["same_subtree"] = [
         read_suffixes("same_subtree", text) for text in wide.get("same_subtree", ())
@@ -385,7 +380,7 @@ def read_wide(wide: Words) -> dict[str, Any]:
 def _check_conflict(key: str, required: Set[str], forbidden: Set[str]) -> None:
     both = sorted(required & forbidden)
     if both:
-        raise exceptions.InvalidInput("request", key, both, "traits that are not forbidden too")
+        raise _invalid_request(key, both, "traits that are not forbidden too")
 
 
 # --- values: amounts, traits, aggregates, trees ---------------------------------------------------
@@ -421,16 +416,15 @@ def read_number(
     """
     found = int(text) if _DIGITS.match(text) else 0
     if not 1 <= found <= MAX_AMOUNT:
-        raise exceptions.InvalidInput("amount", key, text, expected)
+        raise _invalid_amount(key, text, expected)
     return found
 
 
 def read_amounts(key: str, text: str) -> dict[str, int]:
     """Return ``{class: amount}``.
 
-    :raises InvalidInput: for what is no list of classes and amounts, or cannot be counted
-    :raises InvalidInput: for an amount that is no whole number from 1 to 2**63 - 1
-    :raises InvalidInput: for a class that is said twice
+    :raises InvalidInput: for what is no list of classes and amounts, or cannot be counted; for an
+        amount that is no whole number from 1 to 2**63 - 1; for a class that is said twice
 
     >>> read_amounts("resources", "VCPU:1,MEMORY_MB:512")
     {'VCPU': 1, 'MEMORY_MB': 512}
@@ -439,13 +433,13 @@ def read_amounts(key: str, text: str) -> dict[str, int]:
     for item in text.split(","):
         name, colon, digits = item.partition(":")
         if not colon or ":" in digits:
-            raise exceptions.InvalidInput("request", key, item, AMOUNTS)
+            raise _invalid_request(key, item, AMOUNTS)
         with named_by(key):
             kind = catalog.resource(name)
         if kind.amount_kind is not IntegerAmount:
-            raise exceptions.InvalidInput("request", key, item, "a class that is counted")
+            raise _invalid_request(key, item, "a class that is counted")
         if name in found:
-            raise exceptions.InvalidInput("repetition", key, name, "each class once")
+            raise _invalid_repetition(key, name, "each class once")
         expected = f"a whole number of {name} from 1 to {MAX_AMOUNT}"
         found[kind.name] = read_number(key, digits, expected)
     return found
@@ -465,7 +459,7 @@ def add_up(key: str, total: Counter[str], some: Mapping[str, int]) -> None:
     for name in some:
         if total[name] > MAX_AMOUNT:
             expected = f"at most {MAX_AMOUNT} of {name} over all groups"
-            raise exceptions.InvalidInput("amount", key, some[name], expected)
+            raise _invalid_amount(key, some[name], expected)
 
 
 def format_amounts(key: str, group: RequestGroup) -> str:
@@ -478,11 +472,8 @@ def format_amounts(key: str, group: RequestGroup) -> str:
     """
     for kind, amount in group.resources.items():
         if type(amount) is not IntegerAmount:
-            raise exceptions.InvalidInput(
-                "request",
-                key,
-                f"{kind}={amount}",
-                "counts: a query cannot say where something goes",
+            raise _invalid_request(
+                key, f"{kind}={amount}", "counts: a query cannot say where something goes"
             )
     return ",".join(f"{kind}:{amount}" for kind, amount in group.resources.items())
 
@@ -490,8 +481,8 @@ def format_amounts(key: str, group: RequestGroup) -> str:
 def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return what is required and what is forbidden by ``T1,!T2``.
 
-    :raises InvalidInput: for a list with nothing between two commas
-    :raises InvalidInput: for a name that no trait can have; so for unknown ones
+    :raises InvalidInput: for a list with nothing between two commas; for a name that no trait can
+        have; so for unknown ones
 
     >>> required, forbidden = read_traits("required", "CUSTOM_A,!CUSTOM_B")
     >>> sorted(required), sorted(forbidden)
@@ -499,7 +490,7 @@ def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
     """
     told = [item.strip() for item in text.split(",")]
     if "" in told or "!" in told:
-        raise exceptions.InvalidInput("request", key, text, TRAITS)
+        raise _invalid_request(key, text, TRAITS)
     with named_by(key):
         required = known_traits(item for item in told if not item.startswith("!"))
         return required, known_traits(item[1:] for item in told if item.startswith("!"))
@@ -508,15 +499,15 @@ def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
 def read_any_trait(key: str, text: str) -> frozenset[str]:
     """Return the traits of ``in:T1,T2``, of which one is enough.
 
-    :raises InvalidInput: for an empty item, or one with ``!``
-    :raises InvalidInput: for a name that no trait can have; so for unknown ones
+    :raises InvalidInput: for an empty item, or one with ``!``; for a name that no trait can have;
+        so for unknown ones
 
     >>> sorted(read_any_trait("required", "in:CUSTOM_A,CUSTOM_B"))
     ['CUSTOM_A', 'CUSTOM_B']
     """
     told = [item.strip() for item in text.removeprefix("in:").split(",")]
     if any(not item or item.startswith("!") for item in told):
-        raise exceptions.InvalidInput("request", key, text, ANY_TRAIT)
+        raise _invalid_request(key, text, ANY_TRAIT)
     with named_by(key):
         return known_traits(told)
 
@@ -533,8 +524,8 @@ def format_traits(required: Collection[str], forbidden: Collection[str]) -> str:
 def read_aggregates(key: str, text: str) -> tuple[frozenset[str], bool]:
     """Return aggregates and whether they are forbidden.
 
-    :raises InvalidInput: for several without ``in:``, or ``!`` before one of a list
-    :raises InvalidInput: for what no aggregate is called
+    :raises InvalidInput: for several without ``in:``, or ``!`` before one of a list; for what no
+        aggregate is called
 
     >>> read_aggregates("member_of", "!rack1")
     (frozenset({'rack1'}), True)
@@ -543,7 +534,7 @@ def read_aggregates(key: str, text: str) -> tuple[frozenset[str], bool]:
     listed = text.removeprefix("!")
     told = listed.removeprefix("in:").split(",") if listed.startswith("in:") else [listed]
     if any(not _is_plain(name) for name in told):
-        raise exceptions.InvalidInput("request", key, text, AGGREGATES)
+        raise _invalid_request(key, text, AGGREGATES)
     with named_by(key):
         return frozenset(map(names.aggregate_name, told)), forbidden
 
@@ -561,7 +552,7 @@ def format_aggregates(key: str, some: Collection[str], *, forbidden: bool = Fals
             expected = (
                 "an aggregate without a comma in its name, that starts neither with ! nor in:"
             )
-            raise exceptions.InvalidInput("request", key, name, expected)
+            raise _invalid_request(key, name, expected)
     one = "in:" if len(some) > 1 else ""
     return f"{'!' if forbidden else ''}{one}{','.join(sorted(some))}"
 
@@ -594,5 +585,5 @@ def read_suffixes(key: str, text: str) -> frozenset[str]:
     told = frozenset(item.strip() for item in text.split(","))
     if "" in told:
         expected = "suffixes of named groups with commas between, such as _A,_B"
-        raise exceptions.InvalidInput("request", key, text, expected)
+        raise _invalid_request(key, text, expected)
     return told

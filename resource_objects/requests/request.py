@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,8 @@ from resource_objects import base, exceptions, fields, names
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.resources import Amounts, AmountsLike, resource
 from resource_objects.resources.traits import known_traits
+
+_invalid_request = functools.partial(exceptions.InvalidInput, "request")
 
 #: What may be said of the providers of named groups: nothing, or that no two are the same.
 POLICIES = ("none", "isolate")
@@ -115,12 +118,12 @@ class Request(base.ResourceObject, frozen=True):
         :param of_unnamed: conditions of the group without a name, as for
             :class:`~resource_objects.requests.RequestGroup`
         :raises InvalidInput: for a request that contradicts itself, has more than 1000 groups, or
-            says more than 2**20 characters of names
-        :raises InvalidInput: for a class that does not exist; so for other names
+            says more than 2**20 characters of names; for a class that does not exist; so for other
+            names
         """
         if "suffix" in of_unnamed:
-            raise exceptions.InvalidInput(
-                "request", "suffix", of_unnamed["suffix"], "none: other groups are given as groups"
+            raise _invalid_request(
+                "suffix", of_unnamed["suffix"], "none: other groups are given as groups"
             )
         super().__init__(
             groups=(RequestGroup(resources, **of_unnamed), *groups),
@@ -156,7 +159,7 @@ class Request(base.ResourceObject, frozen=True):
         known = read_keys("request", given, ("resources", *_OF_GROUP, "groups", *_OF_REQUEST))
         groups = known.pop("groups", ())
         if not _is_list(groups):
-            raise exceptions.InvalidInput("request", "groups", groups, "a list of groups")
+            raise _invalid_request("groups", groups, "a list of groups")
         amounts = amounts_of("resources", known.pop("resources", ""))
         return cls(amounts, groups=[RequestGroup.from_dict(one) for one in groups], **known)
 
@@ -237,13 +240,10 @@ class Request(base.ResourceObject, frozen=True):
         self._check_suffixes(suffixes)
         if not any(group.resources for group in self.groups):
             told = "; ".join(str(group) for group in self.named)
-            raise exceptions.InvalidInput("request", "request", told, "an amount of something")
+            raise _invalid_request("request", told, "an amount of something")
         if not self.unnamed.resources and self.unnamed.has_conditions:
-            raise exceptions.InvalidInput(
-                "request",
-                "request",
-                str(self.unnamed),
-                "an amount in the group that has conditions",
+            raise _invalid_request(
+                "request", str(self.unnamed), "an amount in the group that has conditions"
             )
         self._check_subtrees(set(suffixes[1:]))
         self._check_sums()
@@ -253,46 +253,35 @@ class Request(base.ResourceObject, frozen=True):
     def _check_near(self) -> None:
         if self.near is None:
             if self.near_policy is not None:
-                raise exceptions.InvalidInput(
-                    "request",
-                    "near_policy",
-                    self.near_policy,
-                    "a level beside it, such as near='numa'",
+                raise _invalid_request(
+                    "near_policy", self.near_policy, "a level beside it, such as near='numa'"
                 )
             return
         check_level("near", self.near)
         if self.compatibility is not None:
-            raise exceptions.InvalidInput(
-                "request",
-                "near",
-                self.near,
-                f"none by the rules of {self.compatibility}: same_subtree",
+            raise _invalid_request(
+                "near", self.near, f"none by the rules of {self.compatibility}: same_subtree"
             )
 
     def _check_size(self) -> None:
         if len(self.groups) > MAX_GROUPS:
-            raise exceptions.InvalidInput(
-                "request", "groups", len(self.groups), f"at most {MAX_GROUPS}"
-            )
+            raise _invalid_request("groups", len(self.groups), f"at most {MAX_GROUPS}")
         length = sum([group._length() for group in self.groups])
         said = itertools.chain(self.root_required, self.root_forbidden, *self.same_subtree)
         length += sum(map(len, said))
         if length > MAX_LENGTH:
-            raise exceptions.InvalidInput(
-                "request", "request", f"{length} characters", f"at most {MAX_LENGTH} in all names"
+            raise _invalid_request(
+                "request", f"{length} characters", f"at most {MAX_LENGTH} in all names"
             )
 
     def _check_suffixes(self, suffixes: list[str]) -> None:
         if not suffixes or suffixes[0] or "" in suffixes[1:]:
-            raise exceptions.InvalidInput(
-                "request",
-                "groups",
-                suffixes,
-                "one group without a suffix, first, and others with one",
+            raise _invalid_request(
+                "groups", suffixes, "one group without a suffix, first, and others with one"
             )
         if len(set(suffixes)) < len(suffixes):
             twice = sorted({suffix for suffix in suffixes if suffixes.count(suffix) > 1})
-            raise exceptions.InvalidInput("request", "groups", twice, "each suffix once")
+            raise _invalid_request("groups", twice, "each suffix once")
 
     def _check_sums(self) -> None:
         try:
@@ -301,25 +290,20 @@ class Request(base.ResourceObject, frozen=True):
         except exceptions.InvalidInput as error:
             if not error.is_about("amount"):
                 raise
-            raise exceptions.InvalidInput(
-                "request", error.what, error.value, error.expected
-            ) from error
+            raise _invalid_request(error.what, error.value, error.expected) from error
 
     def _check_subtrees(self, suffixes: set[str]) -> None:
         for some in self.same_subtree:
             unknown = sorted(some - suffixes)
             if unknown or not some:
-                raise exceptions.InvalidInput(
-                    "request", "same_subtree", unknown, f"suffixes of groups, of {sorted(suffixes)}"
+                raise _invalid_request(
+                    "same_subtree", unknown, f"suffixes of groups, of {sorted(suffixes)}"
                 )
         in_some = frozenset[str]().union(*self.same_subtree)
         for group in self.named:
             if not group.resources and group.suffix not in in_some:
-                raise exceptions.InvalidInput(
-                    "request",
-                    f"group {group.suffix}",
-                    "nothing",
-                    "an amount, or its suffix in same_subtree",
+                raise _invalid_request(
+                    f"group {group.suffix}", "nothing", "an amount, or its suffix in same_subtree"
                 )
 
     def __str__(self) -> str:
@@ -377,25 +361,23 @@ def check_level(what: str, given: object) -> None:
         known_traits([trait_of_level(given)] if isinstance(given, str) else given)  # type: ignore
     except exceptions.InvalidInput as error:
         expected = "numa, or the trait of who stands for such a place, such as CUSTOM_SOCKET"
-        raise exceptions.InvalidInput("request", what, given, expected) from error
+        raise _invalid_request(what, given, expected) from error
 
 
 def _choice(what: str, value: object, known: tuple[str, ...]) -> Any:
     if value is not None and value not in known:
-        raise exceptions.InvalidInput(
-            "request", what, value, f"{' or '.join(map(repr, known))}, or None"
-        )
+        raise _invalid_request(what, value, f"{' or '.join(map(repr, known))}, or None")
     return value
 
 
 def _subtrees(given: object) -> tuple[frozenset[str], ...]:
     expected = "a list of lists of suffixes"
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise exceptions.InvalidInput("request", "same_subtree", given, expected)
+        raise _invalid_request("same_subtree", given, expected)
     found: dict[frozenset[str], None] = {}
     for some in given:
         if isinstance(some, str | bytes) or not isinstance(some, Iterable):
-            raise exceptions.InvalidInput("request", "same_subtree", some, expected)
+            raise _invalid_request("same_subtree", some, expected)
         found[frozenset(map(str, some))] = None
     return tuple(sorted(found, key=sorted))
 
@@ -517,7 +499,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
         known = read_keys("group", given, ("suffix", "resources", *_OF_GROUP))
         suffix = known.pop("suffix", "")
         if not isinstance(suffix, str) or not suffix:
-            raise exceptions.InvalidInput("request", "suffix", suffix, "the name of the group")
+            raise _invalid_request("suffix", suffix, "the name of the group")
         return cls(amounts_of("resources", known.pop("resources", "")), suffix=suffix, **known)
 
     def to_dict(self) -> dict[str, Any]:
@@ -546,8 +528,8 @@ class RequestGroup(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.suffix and not _SUFFIX.fullmatch(self.suffix):
-            raise exceptions.InvalidInput(
-                "request", "suffix", self.suffix, "1 to 64 of A-Z, a-z, 0-9, _ and -, or nothing"
+            raise _invalid_request(
+                "suffix", self.suffix, "1 to 64 of A-Z, a-z, 0-9, _ and -, or nothing"
             )
         where = f"group {self.suffix}: " if self.suffix else ""
         self._check_amounts(where)
@@ -558,35 +540,25 @@ class RequestGroup(base.ResourceObject, frozen=True):
     def _check_amounts(self, where: str) -> None:
         for kind, amount in self.resources.items():
             if amount.is_negative:
-                raise exceptions.InvalidInput(
-                    "request", f"{where}{kind.name}", amount, "an amount above 0"
-                )
+                raise _invalid_request(f"{where}{kind.name}", amount, "an amount above 0")
             if self.suffix and (amount.locates or kind.is_located):
-                raise exceptions.InvalidInput(
-                    "request",
-                    f"{where}{kind.name}",
-                    amount,
-                    "a count: what says where it goes has no name",
+                raise _invalid_request(
+                    f"{where}{kind.name}", amount, "a count: what says where it goes has no name"
                 )
         try:
             self.resources.counted()
         except exceptions.InvalidInput as error:
             if not error.is_about("amount"):
                 raise
-            raise exceptions.InvalidInput(
-                "request", where + error.what, error.value, error.expected
-            ) from error
+            raise _invalid_request(where + error.what, error.value, error.expected) from error
 
     def _check_classes(self, where: str) -> None:
         classes = {name for name, _ in self.resources.by_name()}
         seen: set[str] = set()
         for name, required, forbidden in self.traits_of:
             if resource(name).name not in classes or name in seen:
-                raise exceptions.InvalidInput(
-                    "request",
-                    f"{where}traits_of",
-                    name,
-                    "classes that the group asks for, each once",
+                raise _invalid_request(
+                    f"{where}traits_of", name, "classes that the group asks for, each once"
                 )
             seen.add(name)
             check_traits(f"{where}{name}: ", required, forbidden)
@@ -594,11 +566,8 @@ class RequestGroup(base.ResourceObject, frozen=True):
             if self.suffix:  # one provider gives all of it
                 both += sorted(forbidden & self.required)
             if both:
-                raise exceptions.InvalidInput(
-                    "request",
-                    f"{where}traits_of {name}",
-                    both,
-                    "traits that do not contradict the group's",
+                raise _invalid_request(
+                    f"{where}traits_of {name}", both, "traits that do not contradict the group's"
                 )
 
     def __str__(self) -> str:
@@ -653,12 +622,10 @@ class RequestGroup(base.ResourceObject, frozen=True):
 def read_keys(what: str, given: object, known: tuple[str, ...]) -> dict[str, Any]:
     """Return a mapping of plain data, or raise for what is none or says what means nothing."""
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidInput("request", what, given, f"a mapping with {', '.join(known)}")
+        raise _invalid_request(what, given, f"a mapping with {', '.join(known)}")
     for key in given:
         if key not in known:
-            raise exceptions.InvalidInput(
-                "request", f"{what}: key", key, f"one of {', '.join(known)}"
-            )
+            raise _invalid_request(f"{what}: key", key, f"one of {', '.join(known)}")
     return dict(given)
 
 
@@ -667,9 +634,7 @@ def amounts_of(what: str, given: object) -> Amounts:
     if isinstance(given, str):
         return Amounts.parse(given)
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidInput(
-            "request", what, given, "text such as VCPU=2, or {class: amount}"
-        )
+        raise _invalid_request(what, given, "text such as VCPU=2, or {class: amount}")
     return Amounts(
         {
             name: resource(name).parse_amount(value) if isinstance(value, str) else value
@@ -695,7 +660,7 @@ def read_any_of(given: object) -> tuple[frozenset[str], ...]:
     :raises InvalidInput: for what is no list of lists, or a set of nothing
     """
     if not _is_list(given):
-        raise exceptions.InvalidInput("request", "any_of", given, "a list of lists of traits")
+        raise _invalid_request("any_of", given, "a list of lists of traits")
     return _ordered(read_traits("any_of", some) for some in given)  # type: ignore[attr-defined]
 
 
@@ -707,11 +672,11 @@ def read_member_of(given: object) -> tuple[frozenset[str], ...]:
     """
     expected = "a list of aggregates, or of lists of those of which one is enough"
     if not _is_list(given):
-        raise exceptions.InvalidInput("request", "member_of", given, expected)
+        raise _invalid_request("member_of", given, expected)
     found = []
     for one in given:  # type: ignore[attr-defined]
         if not isinstance(one, str) and not _is_list(one):
-            raise exceptions.InvalidInput("request", "member_of", one, expected)
+            raise _invalid_request("member_of", one, expected)
         found.append(frozenset(map(names.aggregate_name, [one] if isinstance(one, str) else one)))
     return _ordered(found)
 
@@ -719,7 +684,7 @@ def read_member_of(given: object) -> tuple[frozenset[str], ...]:
 def read_aggregates(what: str, given: object) -> frozenset[str]:
     """Return aggregates, or raise for what is no list of them."""
     if not _is_list(given):
-        raise exceptions.InvalidInput("request", what, given, "a list of aggregates")
+        raise _invalid_request(what, given, "a list of aggregates")
     return frozenset(map(names.aggregate_name, given))  # type: ignore[call-overload]
 
 
@@ -735,13 +700,13 @@ def read_traits_of(given: object) -> tuple[TraitsOf, ...]:
         return given
     if not isinstance(given, Mapping):
         expected = "a mapping of resource classes to lists of traits"
-        raise exceptions.InvalidInput("request", "traits_of", given, expected)
+        raise _invalid_request("traits_of", given, expected)
     return tuple(_of_class(name, some) for name, some in sorted(given.items()))
 
 
 def _of_class(name: object, given: object) -> TraitsOf:
     if not _is_list(given) or not given:
-        raise exceptions.InvalidInput("request", f"traits_of {name}", given, "a list of traits")
+        raise _invalid_request(f"traits_of {name}", given, "a list of traits")
     told = [str(trait) for trait in given]  # type: ignore[attr-defined]
     required = [trait for trait in told if not trait.startswith("!")]
     forbidden = [trait[1:] for trait in told if trait.startswith("!")]
@@ -756,23 +721,18 @@ def check_traits(
 ) -> None:
     """Raise for traits that contradict each other, or that do not exist.
 
-    :raises InvalidInput: naming those that are required and forbidden
-    :raises InvalidInput: naming one that is neither standard nor custom
+    :raises InvalidInput: naming those that are required and forbidden; naming one that is neither
+        standard nor custom
     """
     for some in (required, forbidden, *any_of):
         known_traits(some)
     both = sorted(required & forbidden)
     if both:
-        raise exceptions.InvalidInput(
-            "request", f"{where}forbidden", both, "traits that are not required too"
-        )
+        raise _invalid_request(f"{where}forbidden", both, "traits that are not required too")
     for some in any_of:
         if not some - forbidden:
-            raise exceptions.InvalidInput(
-                "request",
-                f"{where}any_of",
-                sorted(some),
-                "at least one trait that is not forbidden",
+            raise _invalid_request(
+                f"{where}any_of", sorted(some), "at least one trait that is not forbidden"
             )
 
 
@@ -786,7 +746,7 @@ def check_aggregates(
     for some in member_of:
         if not some - not_member_of:
             expected = "at least one aggregate that is not excluded"
-            raise exceptions.InvalidInput("request", f"{where}member_of", sorted(some), expected)
+            raise _invalid_request(f"{where}member_of", sorted(some), expected)
 
 
 def _is_list(given: object) -> bool:

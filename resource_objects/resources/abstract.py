@@ -178,8 +178,8 @@ class Inventory(base.ResourceObject, abc.ABC):
         :param limit: a total set from outside for this one claim; None is no bound
         :param context: what else binds the decision, where more is decided than this inventory
         :raises InvalidInput: (a ``ValueError``) for an amount of another kind
-        :raises CapacityException: if used would go below zero, or the change increases use
-            beyond min(capacity, limit) or breaks a unit rule; with ``Rule.AFFINITY`` alone if only
+        :raises CapacityException: if used would go below zero, or the change increases use beyond
+            min(capacity, limit) or breaks a unit rule; with ``Rule.AFFINITY`` alone if only
             ``context.near`` stands against it
         """
 
@@ -226,8 +226,8 @@ class Inventory(base.ResourceObject, abc.ABC):
     def update(self, **values: Any) -> bool:
         """Set several fields at once, checked together; return whether anything changed.
 
-        :raises InvalidInventory: if the figures contradict each other, or another resource's
-            label is put on; nothing changed
+        :raises InvalidInventory: if the figures contradict each other, or another resource's label
+            is put on; nothing changed
         """
         label = values.get("resource_class", self.resource_class)
         if self.resource_class is not None and label != self.resource_class:

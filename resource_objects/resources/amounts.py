@@ -7,6 +7,7 @@ bound. (The same distinction as between quantities and limits in Mesos.)
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,9 @@ from resource_objects.resources import text
 from resource_objects.resources.abstract import Amount, Resource
 from resource_objects.resources.catalog import ByResource, by_name, load_kinds, resource
 from resource_objects.resources.integer import IntegerAmount
+
+_invalid_kind_of_amount = functools.partial(exceptions.InvalidInput, "kind of amount")
+_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
 
 _NOTHING: Any = {}
 
@@ -40,9 +44,7 @@ def _limit_of(resource: Resource, value: Any) -> Amount:
 
 def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
     if not isinstance(amount, kind):
-        raise exceptions.InvalidInput(
-            "kind of amount", resource.name, amount, f"of the kind {kind.__name__}"
-        )
+        raise _invalid_kind_of_amount(resource.name, amount, f"of the kind {kind.__name__}")
     return amount
 
 
@@ -73,8 +75,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     def parse(cls, text_form: str) -> Self:
         """Return what the text form says; :func:`str` gives it back.
 
-        :raises InvalidInput: if it does not parse
-        :raises InvalidInput: for a class named twice
+        :raises InvalidInput: if it does not parse; for a class named twice
         """
         if not isinstance(text_form, str):
             raise exceptions.InvalidInput(
@@ -88,7 +89,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
             return by_name(pairs, self._parsed, self._WHAT)
         if isinstance(given, Mapping):
             return by_name(given, self._value_of, self._WHAT)
-        raise exceptions.InvalidInput("amount", self._WHAT, given, "a mapping of resources or text")
+        raise _invalid_amount(self._WHAT, given, "a mapping of resources or text")
 
     def _parsed(self, resource: Resource, text_form: str) -> Amount:
         return resource.parse_amount(text_form)
@@ -190,7 +191,7 @@ class Amounts(_AmountMapping):
         for name, theirs in other.by_name():
             mine = combined.get(name)
             if mine is not None and mine.locates:
-                raise exceptions.InvalidInput("kind of amount", name, theirs, "amounts that add up")
+                raise _invalid_kind_of_amount(name, theirs, "amounts that add up")
             combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
 
@@ -266,9 +267,7 @@ def split(amounts: Amounts) -> Joint | None:
     for name, amount in located.items():
         for kind, possible in _possible(amount).items():
             if kind in counts:
-                raise exceptions.InvalidInput(
-                    "amount", kind, name, "to be located by one amount only"
-                )
+                raise _invalid_amount(kind, name, "to be located by one amount only")
             counts[kind] = name, possible
     others: dict[str, Amount] = {}
     for name, amount in amounts.by_name():
@@ -307,7 +306,7 @@ def _possible(amount: Amount) -> dict[str, set[int]]:
 def _check(name: str, amount: Amount, by: str, possible: set[int]) -> None:
     if not isinstance(amount, IntegerAmount) or int(amount) not in possible:
         expected = " or ".join(map(str, sorted(possible - {0} or possible)))
-        raise exceptions.InvalidInput("amount", name, amount, f"{expected}, as {by} says")
+        raise _invalid_amount(name, amount, f"{expected}, as {by} says")
 
 
 def said(joint: Joint) -> Iterator[tuple[str, Amount]]:

@@ -61,8 +61,8 @@ def resource(name: str | Resource) -> Resource:
 
     Cost: a dict look-up after the first time.
 
-    :raises InvalidInput: for a name no class can have
-    :raises InvalidInput: for a name that is not standard, custom or a plug-in's
+    :raises InvalidInput: for a name no class can have; for a name that is not standard, custom or a
+        plug-in's
     :raises PluginError: if the plug-in that describes it cannot be loaded
 
     >>> resource("MEMORY_MB").units
@@ -145,8 +145,8 @@ def by_name(
 ) -> dict[str, _T]:
     """Return ``{name: make(resource, value)}``, each class once.
 
-    :raises InvalidInput: for a name the catalog does not know
-    :raises InvalidInput: if a resource and its name are both given
+    :raises InvalidInput: for a name the catalog does not know; if a resource and its name are both
+        given
     """
     found: dict[str, _T] = {}
     for key, value in given.items():

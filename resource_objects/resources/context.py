@@ -8,10 +8,13 @@ which host cells were chosen, what has to be near them. All of that is one froze
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from resource_objects import exceptions, fields
+
+_invalid_value = functools.partial(exceptions.InvalidInput, "value")
 
 _NOTHING: Any = fields.FrozenDict()
 
@@ -32,7 +35,7 @@ class ChosenCells:
 
     def __init__(self, cells: CellMap, ids: Iterable[int] = ()) -> None:
         if not isinstance(cells, CellMap):
-            raise exceptions.InvalidInput("value", "host cells", cells, "a CellMap")
+            raise _invalid_value("host cells", cells, "a CellMap")
         object.__setattr__(self, "cells", cells)
         object.__setattr__(self, "ids", _ids("chosen", ids))
 
@@ -128,4 +131,4 @@ def _ids(what: str, given: Any) -> frozenset[int]:
     is_plain = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping)
     if is_plain and all(type(one) is int for one in given):
         return frozenset(given)
-    raise exceptions.InvalidInput("value", what, given, "a collection of ids")
+    raise _invalid_value(what, given, "a collection of ids")

@@ -11,6 +11,7 @@ for everybody else.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final, NoReturn, Self, final
@@ -22,6 +23,9 @@ from resource_objects.resources import abstract, text
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord
+
+_invalid_kind_of_amount = functools.partial(exceptions.InvalidInput, "kind of amount")
+_invalid_negative_amount = functools.partial(exceptions.InvalidInput, "negative amount")
 
 _ONE: Final = Decimal(1)
 _NO_BOUND: int | None = None
@@ -247,9 +251,7 @@ class IntegerInventory(abstract.Inventory):
             raise _wrong_kind(amount)
         requested = amount._obj_value
         if requested < 0:
-            raise exceptions.InvalidInput(
-                "negative amount", "amount", requested, "0 or more; give back by consume"
-            )
+            raise _invalid_negative_amount("amount", requested, "0 or more; give back by consume")
         bound = self.ceiling if limit is None else self._bound(limit)
         return self._broken_rule(requested, bound) is None
 
@@ -358,15 +360,15 @@ def _value_of(amount: object) -> int:
 
 
 def _wrong_kind(amount: object) -> exceptions.InvalidInput:
-    return exceptions.InvalidInput("kind of amount", "amount", amount, "an IntegerAmount")
+    return _invalid_kind_of_amount("amount", amount, "an IntegerAmount")
 
 
 def _limit_of(limit: object) -> int:
     if limit.__class__ is not IntegerAmount:
-        raise exceptions.InvalidInput("kind of amount", "limit", limit, "an IntegerAmount or None")
+        raise _invalid_kind_of_amount("limit", limit, "an IntegerAmount or None")
     value = limit._obj_value
     if value < 0:
-        raise exceptions.InvalidInput("negative amount", "limit", value, "0 or more")
+        raise _invalid_negative_amount("limit", value, "0 or more")
     return value
 
 

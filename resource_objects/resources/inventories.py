@@ -230,8 +230,8 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
         :param amounts: :class:`Amounts`, or what one is made from
         :param limits: :class:`Limits`, or what they are made from
-        :raises InvalidInput: for an amount that gives back
-        :raises InvalidInput: for an amount of another kind than its inventory
+        :raises InvalidInput: for an amount that gives back; for an amount of another kind than its
+            inventory
         """
         wanted = Amounts.of(amounts)
         for name, amount in wanted.by_name():

@@ -7,12 +7,16 @@ kind reads, separated by commas; spaces around either do not count. A class name
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection
 from urllib import parse
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT
+
+_invalid_text = functools.partial(exceptions.InvalidInput, "text")
+_invalid_repetition = functools.partial(exceptions.InvalidInput, "repetition")
 
 #: No text form is longer; what is longer is not one.
 MAX_LENGTH = 65536
@@ -27,17 +31,17 @@ def pairs(text: object, what: str) -> dict[str, str]:
     {'VCPU': '2', 'MEMORY_MB': '4096'}
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise exceptions.InvalidInput("text", what, text, "text such as VCPU=2,MEMORY_MB=4096")
+        raise _invalid_text(what, text, "text such as VCPU=2,MEMORY_MB=4096")
     found: dict[str, str] = {}
     if not text.strip():
         return found
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
-            raise exceptions.InvalidInput("text", what, item, "NAME=VALUE such as VCPU=2")
+            raise _invalid_text(what, item, "NAME=VALUE such as VCPU=2")
         name = names.resource_class_name(name)
         if name in found:
-            raise exceptions.InvalidInput("repetition", what, name, "each resource class once")
+            raise _invalid_repetition(what, name, "each resource class once")
         found[name] = value
     return found
 
@@ -49,9 +53,9 @@ def integer(text: object, what: str) -> int:
     -3
     """
     if not isinstance(text, str) or not _INTEGER.match(text):
-        raise exceptions.InvalidInput("text", what, text, "a whole number in decimal digits")
+        raise _invalid_text(what, text, "a whole number in decimal digits")
     if len(text.lstrip("+-")) > len(str(MAX_AMOUNT)):
-        raise exceptions.InvalidInput("text", what, text, f"a whole number within ±{MAX_AMOUNT}")
+        raise _invalid_text(what, text, f"a whole number within ±{MAX_AMOUNT}")
     return int(text)
 
 
@@ -64,17 +68,15 @@ def total_and_options(
     ('8', {'reserved': '1'})
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise exceptions.InvalidInput("text", what, text, "text such as 8:reserved=1")
+        raise _invalid_text(what, text, "text such as 8:reserved=1")
     total, *rest = (part.strip() for part in text.split(":"))
     options: dict[str, str] = {}
     for item in rest:
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or name not in known:
-            raise exceptions.InvalidInput(
-                "text", what, item, f"option=value, options: {', '.join(known)}"
-            )
+            raise _invalid_text(what, item, f"option=value, options: {', '.join(known)}")
         if name in options:
-            raise exceptions.InvalidInput("repetition", what, name, "each option once")
+            raise _invalid_repetition(what, name, "each option once")
         options[name] = value
     return total, options
 
@@ -85,7 +87,7 @@ def flag(text: str, what: str) -> bool:
     :raises InvalidInput: if it is neither ``yes`` nor ``no``
     """
     if text not in ("yes", "no"):
-        raise exceptions.InvalidInput("text", what, text, "yes or no")
+        raise _invalid_text(what, text, "yes or no")
     return text == "yes"
 
 
@@ -119,4 +121,4 @@ def unquoted(text: str, what: str) -> str:
     try:
         return parse.unquote(text, errors="surrogatepass")
     except UnicodeDecodeError as error:
-        raise exceptions.InvalidInput("text", what, text, "codes of letters in UTF-8") from error
+        raise _invalid_text(what, text, "codes of letters in UTF-8") from error

@@ -20,8 +20,8 @@ def standard_traits() -> frozenset[str]:
 def known_traits(given: Iterable[str]) -> frozenset[str]:
     """Return the traits as a set, or raise for one that does not exist.
 
-    :raises InvalidInput: for a name no trait can have
-    :raises InvalidInput: for a name that is neither standard nor custom
+    :raises InvalidInput: for a name no trait can have; for a name that is neither standard nor
+        custom
 
     >>> sorted(known_traits(["CUSTOM_SSD", "HW_CPU_X86_AVX2"]))
     ['CUSTOM_SSD', 'HW_CPU_X86_AVX2']

@@ -116,8 +116,6 @@ def delete(asked: Asked) -> webob.Response:
             Write(kept.operation(asked.ledger), "release", order.consumer, orders=(order,))
         )
     except exceptions.NotFound as error:
-        if not error.is_about("consumer"):
-            raise
         raise missing from error
     return asked.reply(204, cached=False)
 

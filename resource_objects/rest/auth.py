@@ -22,6 +22,8 @@ from resource_objects.rest.reread import Reread
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
+_invalid_field = functools.partial(exceptions.InvalidInput, "field")
+
 #: Returns what policy is told of who asks: ``roles``, ``user_id``, ``project_id``.
 Identify = Callable[[dict[str, Any]], Mapping[str, Any]]
 
@@ -230,11 +232,11 @@ def identify_by(
     :raises InvalidInput: for a way that there is not; for files that it needs or does not take
     """
     if auth not in METHODS:
-        raise exceptions.InvalidInput("field", "auth", auth, f"one of {', '.join(METHODS)}")
+        raise _invalid_field("auth", auth, f"one of {', '.join(METHODS)}")
     for name, given in (("password_file", password_file), ("roles_file", roles_file)):
         if (given is not None) != (auth == "http_basic"):
             expected = "a file with auth http_basic, and none without"
-            raise exceptions.InvalidInput("field", name, given, expected)
+            raise _invalid_field(name, given, expected)
     if password_file is not None and roles_file is not None:
         return HTTPBasic(password_file, roles_file)
     return noauth2 if auth == "noauth2" else keystone
@@ -269,9 +271,7 @@ class BehindKeystone:
             files = [] if file is None else [os.fspath(file)]
             conf([], "placement", default_config_files=files, default_config_dirs=[])
         except cfg.Error as error:
-            raise exceptions.InvalidInput(
-                "field", "keystone_file", file, f"a file; {error}"
-            ) from error
+            raise _invalid_field("keystone_file", file, f"a file; {error}") from error
         given = {**(options or {}), "delay_auth_decision": False, "oslo_config_config": conf}
         self._application = application
         try:
@@ -279,9 +279,7 @@ class BehindKeystone:
                 self._believed, given
             )
         except (refusals.ConfigurationError, cfg.Error) as error:
-            raise exceptions.InvalidInput(
-                "field", "keystone", sorted(options or {}), str(error)
-            ) from error
+            raise _invalid_field("keystone", sorted(options or {}), str(error)) from error
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") in OPEN:

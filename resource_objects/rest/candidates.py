@@ -68,9 +68,7 @@ def _found(snapshot: Snapshot, request: Request, limit: int) -> tuple[list[Candi
     try:
         found = snapshot.candidates(request, limit=limit, budget=BUDGET)
         return list(found), found.explain
-    except exceptions.NotFound as error:
-        if not error.is_about("provider"):
-            raise
+    except exceptions.NotFound:
         return [], None
     except exceptions.SearchLimitReached as error:
         raise errors.Refused(503, f"The search was cut short, neither yes nor no: {error}") from (

@@ -263,8 +263,6 @@ def _write(asked: Asked, edit: Edit, conflict: str = _CONFLICT) -> kept.Changed:
         return kept.change(asked.ledger, uuid, edit)
     except exceptions.InUse as error:
         # of one that is deleted Placement says concurrent_update: clients then try again for ever
-        if not error.is_about("inventory"):
-            raise
         raise in_use(uuid, [error.detail], conflict) from error
     except exceptions.InvalidInput as error:
         raise errors.bad(f"Unable to update inventory for resource provider {uuid}: {error}") from (

@@ -56,9 +56,7 @@ def _known_names(name: str) -> frozenset[str]:
     """Return a name that is asked for as it may be kept; nothing if nobody can be called so."""
     try:
         return frozenset([names.provider_name(name), kept.kept_name(name, "")])
-    except exceptions.InvalidInput as error:
-        if not error.is_about("name"):
-            raise
+    except exceptions.InvalidInput:
         return frozenset()
 
 
@@ -86,12 +84,8 @@ def create(asked: Asked) -> webob.Response:
     try:
         kept.write(ledger, kept_as, creates=(made,))
     except exceptions.AlreadyExists as error:
-        if not error.is_about("provider"):
-            raise
         raise _exists(asked, name, uuid) from error
     except exceptions.Stale as error:
-        if not error.is_about("provider"):
-            raise
         raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}") from error
     except exceptions.InvalidInput as error:
         raise errors.bad(f"{cannot}: {error}") from error
@@ -106,8 +100,6 @@ def _kept_name(name: str, uuid: str, cannot: str) -> str:
     try:
         return names.provider_name(kept.kept_name(name, uuid))
     except exceptions.InvalidInput as error:
-        if not error.is_about("name"):
-            raise
         raise errors.bad(f"{cannot}: {error}") from error
 
 
@@ -132,8 +124,6 @@ def put(asked: Asked) -> webob.Response:
             _move(asked, one, given["parent_provider_uuid"], kept_as, cannot)
         kept.change(ledger, uuid, lambda now: _named(now, kept_as))
     except exceptions.AlreadyExists as error:
-        if not error.is_about("provider"):
-            raise
         raise errors.conflict(
             f"Conflicting resource provider {name} already exists.", errors.DUPLICATE_NAME
         ) from error
@@ -182,8 +172,6 @@ def delete(asked: Asked) -> webob.Response:
     try:
         ledger.retries.retry(attempt, "StaleDefinition")
     except exceptions.InUse as error:
-        if not error.is_about("provider"):
-            raise
         raise errors.conflict(cannot, errors.PROVIDER_IN_USE) from error
     return asked.reply(204, cached=False)
 

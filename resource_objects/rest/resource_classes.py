@@ -61,8 +61,6 @@ def _rename(asked: Asked) -> webob.Response:
             raise
         raise errors.bad(f"Cannot update standard resource class {name}") from error
     except exceptions.AlreadyExists as error:
-        if not error.is_about("name"):
-            raise
         raise errors.conflict(f"Resource class already exists: {new}") from error
     return asked.reply(json=_told(asked, new))
 
@@ -79,15 +77,11 @@ def delete(asked: Asked) -> webob.Response:
             f"Error in delete resource class: Cannot delete standard resource class {name}."
         ) from error
     except exceptions.InUse as error:
-        if not error.is_about("resource class"):
-            raise
         raise errors.conflict(
             f"Error in delete resource class: Cannot delete resource class {name}. "
             "Class is in use in inventory."
         ) from error
     except exceptions.NotFound as error:
-        if not error.is_about("resource class"):
-            raise
         raise errors.not_found(f"No such resource class {name}.") from error
     return asked.reply(204, cached=False)
 

@@ -7,6 +7,7 @@ its own snapshot, which is fresh at the moment of each request.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -23,6 +24,8 @@ from resource_objects.rest.wsgi import Numbered, application
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
+
+_invalid_field = functools.partial(exceptions.InvalidInput, "field")
 
 LOG = logging.getLogger("resource_objects.rest")
 
@@ -58,14 +61,14 @@ def serve(
     :raises DatabaseError: before anything is served
     """
     if type(workers) is not int or workers < 1:
-        raise exceptions.InvalidInput("field", "workers", workers, "an integer from 1")
+        raise _invalid_field("workers", workers, "an integer from 1")
     if statsd is not None and not re.fullmatch(r".+:[0-9]{1,5}", statsd):
-        raise exceptions.InvalidInput("field", "statsd", statsd, "an address, as 127.0.0.1:8125")
+        raise _invalid_field("statsd", statsd, "an address, as 127.0.0.1:8125")
     if database_url.startswith("memory:"):
-        raise exceptions.InvalidInput("field", "database", database_url, "one that processes share")
+        raise _invalid_field("database", database_url, "one that processes share")
     if auth == "noauth2" and not (reaches_only_itself(bind) and _binds_itself()):
         expected = "a loopback address, as nobody is asked who he is: 127.0.0.1:8778"
-        raise exceptions.InvalidInput("field", "bind", bind, expected)
+        raise _invalid_field("bind", bind, expected)
     application(
         database_url, auth=auth, **said
     ).close()  # what is wrong is told here, not by each worker

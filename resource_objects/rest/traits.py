@@ -78,12 +78,8 @@ def delete(asked: Asked) -> webob.Response:
             raise
         raise errors.bad(f"Cannot delete standard trait {name}.") from error
     except exceptions.InUse as error:
-        if not error.is_about("trait"):
-            raise
         raise errors.conflict(f"The trait {name} is in use by a resource provider.") from error
     except exceptions.NotFound as error:
-        if not error.is_about("trait"):
-            raise
         raise errors.not_found(f"No such trait(s): {name}.") from error
     return asked.reply(204, cached=False)
 

@@ -263,9 +263,7 @@ class Service:
         user = creds.get("user_id")
         try:
             return self._ledger.with_actor(user) if user else self._ledger
-        except exceptions.InvalidInput as error:  # nothing that the feed can tell
-            if not error.is_about("name"):
-                raise
+        except exceptions.InvalidInput:  # nothing that the feed can tell
             return self._ledger
 
     def _route(self, path: str) -> tuple[str, Mapping[str, str], Mapping[str, Action]]:

@@ -35,6 +35,8 @@ from resource_objects.search.conditions.base import HostFilter, LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Order
 
+_invalid_field = functools.partial(exceptions.InvalidInput, "field")
+
 FILTERS = "resource_objects.scheduler.filters"
 WEIGHERS = "resource_objects.scheduler.weighers"
 
@@ -92,15 +94,12 @@ class Pipeline:
             may be a multiplier alone, and have one as ``multiplier``
         :param on_error: ``fail``: a filter that fails fails the request; ``skip``: the request goes
             on without it, and the answer says so
-        :raises InvalidInput: for two filters of one name
-        :raises PluginError: for a name that is not installed
-        :raises PluginError: for one that cannot be used
-        :raises InvalidInput: for settings that it does not take, or another policy
+        :raises InvalidInput: for two filters of one name; for settings that it does not take, or
+            another policy
+        :raises PluginError: for a name that is not installed; for one that cannot be used
         """
         if on_error not in POLICIES:
-            raise exceptions.InvalidInput(
-                "field", "on_error", on_error, f"one of {', '.join(POLICIES)}"
-            )
+            raise _invalid_field("on_error", on_error, f"one of {', '.join(POLICIES)}")
         given: dict[str, NamedFilter] = {}
         for one in map(_filter, _entries(filters)):
             if one.name in given:
@@ -129,9 +128,7 @@ def _entries(given: Filters) -> Iterable[tuple[Any, Any]]:
     if isinstance(given, Mapping):
         return list(given.items())
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise exceptions.InvalidInput(
-            "field", "filters or weighers", given, "a list of names, or a mapping"
-        )
+        raise _invalid_field("filters or weighers", given, "a list of names, or a mapping")
     return [one if isinstance(one, tuple) and len(one) == 2 else (one, {}) for one in given]
 
 
@@ -168,15 +165,13 @@ def _mapping(name: object, settings: Any) -> Mapping[str, Any]:
     if settings is None:
         return {}
     if not isinstance(settings, Mapping):
-        raise exceptions.InvalidInput("field", f"settings of {name}", settings, "a mapping")
+        raise _invalid_field(f"settings of {name}", settings, "a mapping")
     return settings
 
 
 def _require(what: Any, method: str) -> None:
     if isinstance(what, type) or not callable(getattr(what, method, None)):
-        raise exceptions.InvalidInput(
-            "field", "filter or weigher", what, f"an object with {method}()"
-        )
+        raise _invalid_field("filter or weigher", what, f"an object with {method}()")
 
 
 def group_filters(
@@ -266,9 +261,7 @@ class Asked:
             for kind, bound in most.items():
                 if bound.shape != (len(hosts),):
                     expected = f"{len(hosts)} numbers"
-                    raise exceptions.InvalidInput(
-                        "field", f"limits of {kind}", bound.shape, expected
-                    )
+                    raise _invalid_field(f"limits of {kind}", bound.shape, expected)
             return most
         except Exception as error:  # a bound that is not known must not be none
             raise exceptions.FilterFailed(name, None, error) from error

@@ -32,9 +32,8 @@ class RequestSpec:
     :param group: the server group it belongs to: the name of one that the ledger keeps, of which
         the scheduler reads policy and members, and which the claims are made members of; or one
         that the caller keeps (:class:`~resource_objects.providers.ServerGroup`), with its members
-    :raises InvalidInput: for a request that cannot be
-    :raises InvalidInput: for what are no names of hosts, or of a server group
-    :raises InvalidInput: for a trait that there is not
+    :raises InvalidInput: for a request that cannot be; for what are no names of hosts, or of a
+        server group; for a trait that there is not
 
     >>> spec = RequestSpec("VCPU=2,MEMORY_MB=4096", project="lab", zone="north")
     >>> for resource, amount in spec.resources.items():

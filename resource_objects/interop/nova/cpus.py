@@ -158,8 +158,8 @@ def policy_with_resources(words: FlavorWords, policy: str, emulator: str | None)
     not matter, as in Nova: the flavor's vCPUs count.
 
     :raises NovaWordsError: ``INVALID_RESOURCE_COUNT`` for an amount that is no whole number;
-        ``RESOURCES_WITH_POLICY`` if there is a policy too; ``RESOURCES_OF_BOTH_KINDS`` if there
-        are both; ``PCPU_COUNT_MISMATCH`` if PCPU is not the vCPUs, and one more for an isolated
+        ``RESOURCES_WITH_POLICY`` if there is a policy too; ``RESOURCES_OF_BOTH_KINDS`` if there are
+        both; ``PCPU_COUNT_MISMATCH`` if PCPU is not the vCPUs, and one more for an isolated
         emulator
 
     >>> policy_with_resources(FlavorWords(4, 512, {"resources:PCPU": "4"}, {}), "", None)

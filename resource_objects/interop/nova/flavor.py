@@ -209,11 +209,11 @@ def guest_cells(words: FlavorWords, count: int, dedicated: Iterable[int]) -> lis
     """Return the guest cells; ``dedicated`` are the vCPUs that have a CPU each.
 
     :raises NovaWordsError: ``CELLS_SAID_TWICE`` if flavor and image both say what is in them;
-        ``INVALID_CPU_LIST`` or ``INVALID_CELL_MEMORY`` for what cannot be read; ``CELLS_UNEVEN``
-        if nothing is said, and the split is not even; ``INVALID_CELL_COUNT`` if the split is into
-        more than a request can have; ``CELLS_INCOMPLETE`` if something is said, and not both for
-        each; ``CELL_CPU_OUT_OF_RANGE``, ``CELL_CPU_TWICE`` or ``CELL_CPUS_MISSING`` unless each
-        vCPU is in one cell; ``CELL_MEMORY_MISMATCH`` if the memory of all is not the flavor's;
+        ``INVALID_CPU_LIST`` or ``INVALID_CELL_MEMORY`` for what cannot be read; ``CELLS_UNEVEN`` if
+        nothing is said, and the split is not even; ``INVALID_CELL_COUNT`` if the split is into more
+        than a request can have; ``CELLS_INCOMPLETE`` if something is said, and not both for each;
+        ``CELL_CPU_OUT_OF_RANGE``, ``CELL_CPU_TWICE`` or ``CELL_CPUS_MISSING`` unless each vCPU is
+        in one cell; ``CELL_MEMORY_MISMATCH`` if the memory of all is not the flavor's;
         ``EMPTY_CELL`` if one has neither vCPUs nor memory
 
     >>> guest_cells(FlavorWords(4, 512, {}, {}), 2, dedicated=[3])[1]
@@ -434,8 +434,8 @@ def _invalid_size(key: str, text: str) -> NovaWordsError:
 def pmem_classes(words: FlavorWords) -> Mapping[str, int]:
     """Return how many namespaces are asked for, ``{resource class: count}``; images have no say.
 
-    :raises NovaWordsError: ``INVALID_PMEM_LABEL`` for a label that makes no resource class, or
-        that of other labels too
+    :raises NovaWordsError: ``INVALID_PMEM_LABEL`` for a label that makes no resource class, or that
+        of other labels too
 
     >>> dict(pmem_classes(FlavorWords(4, 512, {"hw:pmem": "6GB, 16GB,6GB"}, {})))
     {'CUSTOM_PMEM_NAMESPACE_6GB': 2, 'CUSTOM_PMEM_NAMESPACE_16GB': 1}

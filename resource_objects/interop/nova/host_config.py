@@ -191,8 +191,8 @@ def configured_cells(
     :param reserved: pages that are kept, as :func:`reserved_pages` returns
     :raises NovaWordsError: ``NOT_WORDS`` for cells, sets or pages of another kind;
         ``CPUS_NOT_OF_HOST`` if a set names CPUs that no cell gives; ``RESERVED_PAGES_NOT_OF_HOST``
-        if the host has no such cell, or the cell no such pages; ``TOO_MANY_PAGES_RESERVED`` if
-        more pages are reserved than there are
+        if the host has no such cell, or the cell no such pages; ``TOO_MANY_PAGES_RESERVED`` if more
+        pages are reserved than there are
 
     >>> found = HostCell(0, shared=range(4), memory_mb=1024,
     ...                  pages=[PagePool(size_kib=4, total=131072),

@@ -43,6 +43,7 @@ memory; ids of -1 are those of the guest cells again; and the newest version.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -78,6 +79,8 @@ from resource_objects.resources.numa.amount import (
 from resource_objects.resources.numa.cpus import MAX_ID
 from resource_objects.resources.numa.host import ANY, LARGE, SMALL, parse_page_size
 
+_invalid_primitive = functools.partial(InvalidInput, "primitive")
+
 __all__ = ["dump_instance_numa_topology", "load_instance_numa_topology"]
 
 _FIELDS: Final = frozenset({"id", "instance_uuid", "cells", "emulator_threads_policy"})
@@ -100,9 +103,9 @@ def load_instance_numa_topology(
     :param assigned: whether it is assigned; None: as the content tells
     :param page_size: what was asked, where Nova wrote the size that was found over it; as
         :func:`~resource_objects.resources.numa.numa` takes it
-    :raises InvalidInput: if it is no topology, in any version, or contradicts itself, the host
-        or the parameters; also if it cannot be told what it means without one of them
-    :raises InvalidInput: for a ``page_size`` that is none
+    :raises InvalidInput: if it is no topology, in any version, or contradicts itself, the host or
+        the parameters; also if it cannot be told what it means without one of them; for a
+        ``page_size`` that is none
 
     Cost: 0.1 milliseconds for 2 cells.
 
@@ -136,7 +139,7 @@ def load_instance_numa_topology(
 def _read_emulator_policy(value: object) -> str | None:
     if value is None or value in EMULATOR_POLICIES:
         return None if value is None else str(value)
-    raise InvalidInput("primitive", "emulator_threads_policy", value, "share, isolate or null")
+    raise _invalid_primitive("emulator_threads_policy", value, "share, isolate or null")
 
 
 def dump_instance_numa_topology(
@@ -154,10 +157,9 @@ def dump_instance_numa_topology(
     :param leave_out: what may be left unsaid, for Nova keeps it elsewhere or nowhere:
         ``physnets``, ``tunneled``, ``one_socket``
     :raises CannotDowngrade: for what Nova has no word for
-    :raises InvalidInput: if it is no such amount
+    :raises InvalidInput: if it is no such amount; if something else is to be left out; for a uuid
+        that is none
     :raises InvalidInventory: if ``host`` has no such cell
-    :raises InvalidInput: if something else is to be left out
-    :raises InvalidInput: for a uuid that is none
 
     >>> from resource_objects.resources.numa import numa
     >>> asked = numa(cells=2, dedicated=4, memory_mb=2048, page_size="large")
@@ -239,9 +241,7 @@ def _read_cell(data: dict[Any, Any]) -> _Cell:
     pins = _read_pins(data.get("cpu_pinning_raw"))
     shared, dedicated, policy = _read_vcpus(data, pins)
     if set(pins or ()).difference(dedicated):
-        raise InvalidInput(
-            "primitive", "cpu_pinning_raw", pins, f"CPUs of dedicated vCPUs: {dedicated}"
-        )
+        raise _invalid_primitive("cpu_pinning_raw", pins, f"CPUs of dedicated vCPUs: {dedicated}")
     reserved = data.get("cpuset_reserved")
     return _Cell(
         number(data.get("id"), "id", _CLEARED, MAX_ID),
@@ -269,12 +269,12 @@ def _read_vcpus(
     else:  # before 1.3 it was pinning that told, if only to be pinned later
         policy = SHARED if pins is None else DEDICATED
     if policy == MIXED and "pcpuset" not in data:
-        raise InvalidInput("primitive", "pcpuset", None, "dedicated vCPUs, for the policy is mixed")
+        raise _invalid_primitive("pcpuset", None, "dedicated vCPUs, for the policy is mixed")
     if policy == SHARED and dedicated:
-        raise InvalidInput("primitive", "pcpuset", dedicated, "none, for the policy is shared")
+        raise _invalid_primitive("pcpuset", dedicated, "none, for the policy is shared")
     if policy == DEDICATED and shared:
         if dedicated:
-            raise InvalidInput("primitive", "cpuset", shared, "none, for the policy is dedicated")
+            raise _invalid_primitive("cpuset", shared, "none, for the policy is dedicated")
         shared, dedicated = (), shared
     return shared, dedicated, policy
 
@@ -285,9 +285,7 @@ def _read_pins(value: object) -> dict[int, int] | None:
     pins = {}
     for vcpu, cpu in primitive.mapping(value, "cpu_pinning_raw").items():
         if not isinstance(vcpu, str) or not vcpu.isdecimal() or not vcpu.isascii() or len(vcpu) > 7:
-            raise InvalidInput(
-                "primitive", "cpu_pinning_raw", vcpu, "the number of a vCPU, as text"
-            )
+            raise _invalid_primitive("cpu_pinning_raw", vcpu, "the number of a vCPU, as text")
         pins[int(vcpu)] = number(cpu, f"cpu_pinning_raw[{vcpu}]", 0, MAX_ID)
     return pins
 
@@ -299,11 +297,8 @@ def _read_page_size(value: object) -> str:
         return _PAGE_WORDS[value]
     size = value if type(value) is int else 0
     if not _SIZE[0] <= size <= _SIZE[1] or size & (size - 1):
-        raise InvalidInput(
-            "primitive",
-            "pagesize",
-            value,
-            "-1 (small), -2 (large), -3 (any), a power of two in KiB, or null",
+        raise _invalid_primitive(
+            "pagesize", value, "-1 (small), -2 (large), -3 (any), a power of two in KiB, or null"
         )
     return str(size)
 
@@ -312,7 +307,7 @@ def _one_of(known: tuple[str, ...], value: object, what: str) -> str | None:
     if value is None:
         return None
     if value not in known:
-        raise InvalidInput("primitive", what, value, f"{', '.join(known)} or null")
+        raise _invalid_primitive(what, value, f"{', '.join(known)} or null")
     return str(value)
 
 
@@ -360,7 +355,7 @@ def _amount_of(
 ) -> NUMATopologyAmount:
     """Return the amount of some cells, assigned if they are."""
     if not cells:
-        raise InvalidInput("primitive", "cells", [], "at least one")
+        raise _invalid_primitive("cells", [], "at least one")
     _check_alike(cells)
     is_assigned = _is_assigned(cells, assigned)
     has_emulator = emulator_policy == ISOLATE
@@ -391,8 +386,8 @@ def _check_alike(cells: Sequence[_Cell]) -> None:
             ("cpu_thread_policy", cell.thread_policy, first.thread_policy),
         ):
             if value != expected:
-                raise InvalidInput(
-                    "primitive", f"cells[{place}].{name}", value, f"{expected}, as in cells[0]"
+                raise _invalid_primitive(
+                    f"cells[{place}].{name}", value, f"{expected}, as in cells[0]"
                 )
 
 
@@ -403,23 +398,17 @@ def _is_assigned(cells: Sequence[_Cell], stated: bool | None) -> bool:
     found = _told(cells)
     numbers = tuple(cell.id for cell in cells)
     if found is None and stated is None:
-        raise InvalidInput(
-            "primitive",
+        raise _invalid_primitive(
             "cells",
             numbers,
             "assigned=True or False: these ids are those of guest cells as well as of host cells",
         )
     if found is not None and stated is not None and found != stated:
-        raise InvalidInput(
-            "primitive", "cells", numbers, f"assigned={found}, which the content tells"
-        )
+        raise _invalid_primitive("cells", numbers, f"assigned={found}, which the content tells")
     is_assigned = stated if found is None else found
     if not is_assigned and not _are_guests(numbers):
-        raise InvalidInput(
-            "primitive",
-            "cells",
-            numbers,
-            "ids 0, 1, ... or all -1, for it is not assigned: no vCPU has a CPU",
+        raise _invalid_primitive(
+            "cells", numbers, "ids 0, 1, ... or all -1, for it is not assigned: no vCPU has a CPU"
         )
     return bool(is_assigned)
 
@@ -430,19 +419,13 @@ def _told(cells: Sequence[_Cell]) -> bool | None:
     pinned = sum(len(cell.pins) for cell in cells)
     numbers = tuple(cell.id for cell in cells)
     if pinned and pinned < dedicated:
-        raise InvalidInput(
-            "primitive",
-            "cells",
-            f"{pinned} CPUs",
-            f"one for each of {dedicated} dedicated vCPUs, or none",
+        raise _invalid_primitive(
+            "cells", f"{pinned} CPUs", f"one for each of {dedicated} dedicated vCPUs, or none"
         )
     is_not = _CLEARED in numbers or any(cell.page_size in _PAGE_NUMBERS for cell in cells)
     if pinned and is_not:
-        raise InvalidInput(
-            "primitive",
-            "cells",
-            numbers,
-            "host cells and a page size in KiB, for its vCPUs have CPUs",
+        raise _invalid_primitive(
+            "cells", numbers, "host cells and a page size in KiB, for its vCPUs have CPUs"
         )
     if pinned:
         return True
@@ -475,12 +458,10 @@ def _shared(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
     if not cell.guest.shared:
         return ()
     if there is None:
-        raise InvalidInput(
-            "primitive", "cpuset", cell.guest.shared, "host=, whose CPUs these run on"
-        )
+        raise _invalid_primitive("cpuset", cell.guest.shared, "host=, whose CPUs these run on")
     if not there.shared:
         expected = f"none: host cell {there.id} has none for them"
-        raise InvalidInput("primitive", "cpuset", cell.guest.shared, expected)
+        raise _invalid_primitive("cpuset", cell.guest.shared, expected)
     return there.shared
 
 
@@ -490,11 +471,8 @@ def _idle(cell: _Cell, there: HostCell | None) -> tuple[int, ...]:
     if cell.thread_policy != ISOLATE or not taken:
         return ()
     if there is None:
-        raise InvalidInput(
-            "primitive",
-            "cpu_thread_policy",
-            cell.thread_policy,
-            "host=, whose siblings are left empty",
+        raise _invalid_primitive(
+            "cpu_thread_policy", cell.thread_policy, "host=, whose siblings are left empty"
         )
     beside = {cpu for core in there.siblings if taken.intersection(core) for cpu in core}
     beside.intersection_update(there.dedicated)
@@ -508,13 +486,13 @@ def _huge_kib(cell: _Cell, there: HostCell | None) -> int | None:
         return None
     if there is None:
         if _ORDINARY_KIB < size < _HUGE_KIB:
-            raise InvalidInput(
-                "primitive", "pagesize", size, "host=, which has it as ordinary or huge pages"
+            raise _invalid_primitive(
+                "pagesize", size, "host=, which has it as ordinary or huge pages"
             )
         return None if size <= _ORDINARY_KIB else size
     sizes = [pool.size_kib for pool in there.pages]
     if size not in sizes:
-        raise InvalidInput("primitive", "pagesize", size, f"one of the host cell's: {sizes}")
+        raise _invalid_primitive("pagesize", size, f"one of the host cell's: {sizes}")
     return None if size == there.base_kib else size
 
 
@@ -523,8 +501,7 @@ def _emulator(cells: Sequence[_Cell], is_placed: bool) -> int | None:
     for place, cell in enumerate(cells):
         expected = int(is_placed and place == 0)
         if len(cell.reserved) != expected and cell.id != _CLEARED:
-            raise InvalidInput(
-                "primitive",
+            raise _invalid_primitive(
                 f"cells[{place}].cpuset_reserved",
                 cell.reserved,
                 "one CPU for the emulator" if expected else "none",
@@ -543,18 +520,15 @@ def _page_size(cells: Sequence[_Cell], placed: Sequence[PlacedCell], stated: str
     found = list(dict.fromkeys(cells[place].page_size for place in counted))
     if stated is None:
         if len(found) > 1:
-            raise InvalidInput(
-                "primitive", "cells", found, "one pagesize in all, or page_size=: the one asked"
+            raise _invalid_primitive(
+                "cells", found, "one pagesize in all, or page_size=: the one asked"
             )
         return found[0]
     for place in counted:
         cell = cells[place]
         if cell.guest.memory_mb and not _agrees(stated, cell, placed[place] if placed else None):
-            raise InvalidInput(
-                "primitive",
-                f"cells[{place}].pagesize",
-                cell.page_size,
-                f"what page_size={stated!r} may lead to",
+            raise _invalid_primitive(
+                f"cells[{place}].pagesize", cell.page_size, f"what page_size={stated!r} may lead to"
             )
     return stated
 

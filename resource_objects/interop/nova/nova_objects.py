@@ -19,6 +19,7 @@ a name from before             the name of today: ``vm_mode`` is ``hw_vm_mode``,
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -28,6 +29,8 @@ from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.cpus import format_cpu_spec
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.primitive import FLAVOR, IMAGE, PROPERTIES, Document
+
+_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 __all__ = ["extra_specs_of", "flavor_fields", "image_properties"]
 
@@ -59,11 +62,11 @@ def flavor_fields(source: Document) -> dict[str, Any]:
     with _not_words():
         data = _data_of(source)
         if data is None:
-            raise InvalidInput("primitive", _FLAVOR, source, "a Flavor, or one of Nova's")
+            raise _invalid_primitive(_FLAVOR, source, "a Flavor, or one of Nova's")
         found = {}
         for name, ours in _SIZES.items():
             if name not in data:
-                raise InvalidInput("primitive", f"{_FLAVOR}.{name}", None, "a whole number")
+                raise _invalid_primitive(f"{_FLAVOR}.{name}", None, "a whole number")
             found[ours] = data[name]
         return {**found, _EXTRA_SPECS: _loaded(data)}
 
@@ -104,7 +107,7 @@ def _properties_of(given: Any) -> dict[str, str | None]:
         data, where = primitive.opened(given, _IMAGE, IMAGE)[0], f"{_IMAGE}.properties"
         given = data.get("properties")
         if given is None:
-            raise InvalidInput("primitive", where, None, "an object: the image's properties")
+            raise _invalid_primitive(where, None, "an object: the image's properties")
     data = primitive.opened(given, where, PROPERTIES)[0]
     return {
         key: text
@@ -141,7 +144,7 @@ def _data_of(source: Any) -> Mapping[Any, Any] | None:
 def _loaded(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if _EXTRA_SPECS not in data:
         expected = "the extra specs: they were not loaded, so nobody knows what it asks"
-        raise InvalidInput("primitive", f"{_FLAVOR}.{_EXTRA_SPECS}", None, expected)
+        raise _invalid_primitive(f"{_FLAVOR}.{_EXTRA_SPECS}", None, expected)
     return primitive.mapping(data[_EXTRA_SPECS], f"{_FLAVOR}.{_EXTRA_SPECS}")
 
 

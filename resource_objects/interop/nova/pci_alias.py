@@ -93,9 +93,9 @@ def parse_alias(
     :param source: JSON text, an object it stands for, or several of these, as the option has them
     :param pci_in_placement: ``[filter_scheduler] pci_in_placement``: then resource classes and
         traits are matched, and stand in for vendor and product; and every alias is of one entry
-    :raises NovaWordsError: ``INVALID_ALIAS`` for an entry that cannot be read;
-        ``ALIASES_DISAGREE`` if entries of one name differ in ``numa_policy`` or ``device_type``;
-        ``ALIAS_WITHOUT_IDS`` for one without vendor and product, or a class where that will do;
+    :raises NovaWordsError: ``INVALID_ALIAS`` for an entry that cannot be read; ``ALIASES_DISAGREE``
+        if entries of one name differ in ``numa_policy`` or ``device_type``; ``ALIAS_WITHOUT_IDS``
+        for one without vendor and product, or a class where that will do;
         ``ALIAS_OF_SEVERAL_SPECS`` for a name of several entries in Placement
 
     >>> aliases = parse_alias(['{"name": "gpu", "vendor_id": "10de", "product_id": "2330"}'])

@@ -35,6 +35,7 @@ it does not keep.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -60,6 +61,8 @@ from resource_objects.resources.pci.device import (
     parse_address,
 )
 from resource_objects.resources.pci.device_groups import Devices
+
+_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 __all__ = [
     "DeviceFinding",
@@ -168,13 +171,11 @@ def _check_apart(rows: Sequence[_ReadRow]) -> None:
     nodes = {row.rest.get("compute_node_id") for row in rows} - {None}
     if len(nodes) > 1:
         shown = sorted(map(str, nodes))
-        raise InvalidInput(
-            "primitive", f"{_ROOT}.compute_node_id", shown, "the devices of one host"
-        )
+        raise _invalid_primitive(f"{_ROOT}.compute_node_id", shown, "the devices of one host")
     counts = Counter(row.address for row in rows)
     twice = sorted(address for address, count in counts.items() if count > 1)
     if twice:
-        raise InvalidInput("primitive", f"{_ROOT}.address", twice, "each device once")
+        raise _invalid_primitive(f"{_ROOT}.address", twice, "each device once")
 
 
 def _gathered(
@@ -358,7 +359,7 @@ def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
     primitive.only(data, _COLUMNS)
     status = data.get("status")
     if status not in _STATUS:
-        raise InvalidInput("primitive", "status", status, f"one of {', '.join(_STATUS)}")
+        raise _invalid_primitive("status", status, f"one of {', '.join(_STATUS)}")
     said = _text(data, "address")
     holder = DeviceHolder(*(primitive.label(data.get(name), name) for name in DeviceHolder._fields))
     rest = {name: data[name] for name in _ROW if name in data}
@@ -382,7 +383,7 @@ def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
 def _text(data: Mapping[Any, Any], name: str) -> str:
     found = primitive.label(data.get(name), name)
     if found is None:
-        raise InvalidInput("primitive", name, None, "text")
+        raise _invalid_primitive(name, None, "text")
     return found
 
 
@@ -424,7 +425,7 @@ def _json(value: object, what: str) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidInput("primitive", what, value, "text, or what JSON has") from None
+        raise _invalid_primitive(what, value, "text, or what JSON has") from None
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ Keys that a request did not have are written, and ``is_new`` is false.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -59,6 +60,8 @@ from resource_objects.resources.pci.device import (
     VDPA,
     custom_class,
 )
+
+_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 __all__ = ["dump_pci_requests", "load_pci_requests", "read_specs"]
 
@@ -150,9 +153,7 @@ def _affinity(policy: object) -> str:
         return LEGACY
     if isinstance(policy, str) and policy in AFFINITIES:
         return policy
-    raise InvalidInput(
-        "primitive", "numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null"
-    )
+    raise _invalid_primitive("numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null")
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -174,9 +175,8 @@ def dump_pci_requests(
     :param leave_out: what may be left unsaid, for Nova has no word for it: ``class_code``,
         ``facts`` that are not Nova's
     :raises CannotDowngrade: for what Nova has no word for
-    :raises InvalidInput: if it is no such amount
-    :raises InvalidInput: if something else is to be left out
-    :raises InvalidInput: for a uuid that is none
+    :raises InvalidInput: if it is no such amount; if something else is to be left out; for a uuid
+        that is none
 
     >>> from resource_objects.resources.pci import devices
     >>> print(dump_pci_requests(devices("10de:2330", alias="gpu", types=["type-PCI"])))
@@ -288,9 +288,7 @@ def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any
     """
     for name in _MATCHED:
         if spec.get(name, "") is None:
-            raise InvalidInput(
-                "primitive", name, None, "text, or no such name: nothing has it as null"
-            )
+            raise _invalid_primitive(name, None, "text, or no such name: nothing has it as null")
     get = spec.get
     flag = primitive.flag(get("live_migratable"))
     known = {*_KNOWN} - ({"live_migratable"} if flag is None else set())
@@ -305,7 +303,7 @@ def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any
     }
     if values["address"] is not None and {*values["types"]} & {*PARTS}:
         expected = "none where functions will do that were split off others"
-        raise InvalidInput("primitive", "address", values["address"], expected)
+        raise _invalid_primitive("address", values["address"], expected)
     return {**values, **(_of_placement(spec, values) if placement else {})}
 
 

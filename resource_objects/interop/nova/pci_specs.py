@@ -420,8 +420,8 @@ def _address_field(name: str, said: str) -> str:
 def _expressions(given: Mapping[Any, Any]) -> AddressPattern:
     """Return the pattern of regular expressions.
 
-    :raises NovaWordsError: ``INVALID_SPEC_ADDRESS`` for a field that there is not, or an
-        expression that is none
+    :raises NovaWordsError: ``INVALID_SPEC_ADDRESS`` for a field that there is not, or an expression
+        that is none
 
     >>> slots = _expressions({"bus": "0a", "slot": "0[1-3]"})
     >>> slots.matches("0000:0a:01.0"), slots.matches("0000:0a:11.0")

@@ -15,6 +15,7 @@ would not be told apart from that (:func:`remembered`, :func:`recalled`).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -29,6 +30,8 @@ from resource_objects.interop.nova.cpus import parse_cpu_spec
 from resource_objects.resources.numa.cpus import MAX_ID
 from resource_objects.resources.pci.device import listed
 from resource_objects.resources.traits import standard_traits
+
+_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 _NAME, _NAMESPACE, _VERSION, _DATA = (
     f"nova_object.{part}" for part in ("name", "namespace", "version", "data")
@@ -120,9 +123,9 @@ def parsed(source: object, what: str) -> Any:
     try:
         return json.loads(source)
     except RecursionError:
-        raise InvalidInput("primitive", what, source, "JSON that is not nested so deep") from None
+        raise _invalid_primitive(what, source, "JSON that is not nested so deep") from None
     except ValueError as error:
-        raise InvalidInput("primitive", what, source, f"JSON: {error}") from None
+        raise _invalid_primitive(what, source, f"JSON: {error}") from None
 
 
 def _primitive_of(source: Any, what: str) -> Any:
@@ -132,11 +135,11 @@ def _primitive_of(source: Any, what: str) -> Any:
     try:
         primitive = source.obj_to_primitive()
     except Exception as error:  # a foreign object fails in its own ways
-        raise InvalidInput(
-            "primitive", what, source, f"an object that a wire can carry: {error}"
+        raise _invalid_primitive(
+            what, source, f"an object that a wire can carry: {error}"
         ) from error
     if not isinstance(primitive, Mapping) or _DATA not in primitive:
-        raise InvalidInput("primitive", what, type(source).__name__, "an object of Nova's")
+        raise _invalid_primitive(what, type(source).__name__, "an object of Nova's")
     return primitive
 
 
@@ -214,14 +217,12 @@ def opened(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int
 def _opened(envelope: Mapping[Any, Any], place: str, name: str) -> tuple[dict[Any, Any], int]:
     for key, expected in ((_NAME, name), (_NAMESPACE, "nova")):
         if envelope.get(key) != expected:
-            raise InvalidInput("primitive", f"{place}{key}", envelope.get(key), expected)
+            raise _invalid_primitive(f"{place}{key}", envelope.get(key), expected)
     version = envelope.get(_VERSION)
     minor = KNOWN[name].get(version) if isinstance(version, str) else None
     if minor is None:
         known = ", ".join(KNOWN[name])
-        raise InvalidInput(
-            "primitive", f"{place}{_VERSION}", version, f"a version that is known: {known}"
-        )
+        raise _invalid_primitive(f"{place}{_VERSION}", version, f"a version that is known: {known}")
     return mapping(envelope.get(_DATA), f"{place}{_DATA}"), minor
 
 
@@ -248,14 +249,14 @@ def mapping(value: object, what: str) -> dict[Any, Any]:
     if type(value) is dict:
         return value
     if not isinstance(value, Mapping):
-        raise InvalidInput("primitive", what, value, "an object (names and values)")
+        raise _invalid_primitive(what, value, "an object (names and values)")
     return dict(value)
 
 
 def sequence(value: object, what: str) -> list[Any] | tuple[Any, ...]:
     """Return a list of JSON."""
     if not isinstance(value, list | tuple):
-        raise InvalidInput("primitive", what, value, "a list")
+        raise _invalid_primitive(what, value, "a list")
     return value
 
 
@@ -269,7 +270,7 @@ def ids(value: object, what: str) -> tuple[int, ...]:
             found = sorted({*given})
             if found[0] >= 0 and found[-1] <= MAX_ID:
                 return tuple(found)
-    raise InvalidInput("primitive", what, value, f"a list of numbers from 0 to {MAX_ID}")
+    raise _invalid_primitive(what, value, f"a list of numbers from 0 to {MAX_ID}")
 
 
 def groups_of_ids(value: object, what: str) -> tuple[tuple[int, ...], ...]:
@@ -284,7 +285,7 @@ def groups_of_ids(value: object, what: str) -> tuple[tuple[int, ...], ...]:
 def number(value: object, what: str, low: int, high: int) -> int:
     """Return a whole number in a range."""
     if type(value) is not int or not low <= value <= high:
-        raise InvalidInput("primitive", what, value, f"an integer from {low} to {high}")
+        raise _invalid_primitive(what, value, f"an integer from {low} to {high}")
     return value
 
 
@@ -293,7 +294,7 @@ def only(data: Mapping[Any, Any], known: Collection[str], place: str = "") -> No
     if not data.keys() <= known:  # type: ignore[operator]
         name = next(name for name in data if name not in known)
         expected = f"no such field; there are {', '.join(sorted(known))}"
-        raise InvalidInput("primitive", f"{place}{name}", data[name], expected)
+        raise _invalid_primitive(f"{place}{name}", data[name], expected)
 
 
 def plain_cell(
@@ -320,7 +321,7 @@ def cpu_list(value: object, what: str) -> tuple[int, ...]:
     try:
         return parse_cpu_spec(value, what)  # type: ignore[arg-type]  # it refuses what is no text
     except InvalidInput as error:
-        raise InvalidInput("primitive", what, value, error.expected) from None
+        raise _invalid_primitive(what, value, error.expected) from None
 
 
 def left_out(names: Collection[str], optional: Collection[str]) -> frozenset[str]:
@@ -342,9 +343,7 @@ def at(place: str, error: InvalidInput) -> NoReturn:
     What another module found wrong is told in its words, after the place.
     """
     join = ": " if not error.is_about("primitive") else "." if error.what else ""
-    raise InvalidInput(
-        "primitive", f"{place}{join}{error.what}", error.value, error.expected
-    ) from None
+    raise _invalid_primitive(f"{place}{join}{error.what}", error.value, error.expected) from None
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -401,7 +400,7 @@ def texts(given: object, what: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name, value in mapping(given, what).items():
         if not isinstance(name, str):
-            raise InvalidInput("primitive", what, name, "names that are text")
+            raise _invalid_primitive(what, name, "names that are text")
         found[name] = text(value, f"{what}.{name}")
     return found
 
@@ -414,7 +413,7 @@ def text(value: object, what: str) -> str | None:
         isinstance(value, int) and abs(value) <= fields.MAX_AMOUNT
     ):
         return str(value)
-    raise InvalidInput("primitive", what, value, "text or null")
+    raise _invalid_primitive(what, value, "text or null")
 
 
 def label(value: object, what: str) -> str | None:
@@ -430,7 +429,7 @@ def label(value: object, what: str) -> str | None:
     except InvalidInput as error:
         if not error.is_about("name"):
             raise
-        raise InvalidInput("primitive", what, value, error.expected) from None
+        raise _invalid_primitive(what, value, error.expected) from None
 
 
 def lower(said: str | None) -> str | None:

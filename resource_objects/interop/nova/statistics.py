@@ -23,6 +23,7 @@ A metric that Nova does not know, of another monitor, is a number.
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +32,8 @@ from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import METRIC, METRIC_LIST, Document
 from resource_objects.providers.statistics import SOURCE, Statistic
 from resource_objects.ratio import decimal_of, millionths_of
+
+_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 __all__ = ["METRICS", "STATS", "NovaStatistics", "SkippedStatistic", "load_statistics"]
 
@@ -124,10 +127,10 @@ def _metric(name: str, data: Mapping[Any, Any], is_object: bool) -> Statistic | 
         return "it has no value, or one for each NUMA node, whose providers are the place for these"
     unit, value = METRICS.get(name), data["value"]
     if unit in ("MHz", "ns") and type(value) is not int:
-        raise InvalidInput("primitive", name, value, "an integer")
+        raise _invalid_primitive(name, value, "an integer")
     number = millionths_of(value, _MOST) if unit == "%" or type(value) is not int else value
     if number is None:
-        raise InvalidInput("primitive", name, value, "a number of at most six places")
+        raise _invalid_primitive(name, value, "a number of at most six places")
     if unit == "%" and not is_object:  # a fraction, of up to 1
         value = decimal_of(number * 100)
     elif type(value) is not int:
@@ -144,7 +147,7 @@ def _since(name: str, given: object) -> datetime.datetime | None:
         found = datetime.datetime.fromisoformat(given)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         expected = "a moment, such as 2026-11-22T12:00:00"
-        raise InvalidInput("primitive", f"{name}.timestamp", given, expected) from None
+        raise _invalid_primitive(f"{name}.timestamp", given, expected) from None
     return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found
 
 
@@ -174,5 +177,5 @@ def _stat(name: str, given: str) -> Statistic:
     if name not in STATS:
         return Statistic(name, given)
     if not (given.isascii() and given.removeprefix("-").isdigit() and len(given) < 20):
-        raise InvalidInput("primitive", name, given, "a whole number")
+        raise _invalid_primitive(name, given, "a whole number")
     return Statistic(name, int(given))

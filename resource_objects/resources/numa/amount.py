@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields
-from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import text
@@ -30,6 +29,9 @@ from resource_objects.resources.numa.host import (
     size_of_pages,
 )
 from resource_objects.resources.records import AmountRecord
+
+_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
+_invalid_unassigned_amount = functools.partial(exceptions.InvalidInput, "unassigned amount")
 
 #: How vCPUs use CPUs. ``mixed`` is some of each.
 SHARED, DEDICATED, MIXED = "shared", "dedicated", "mixed"
@@ -181,11 +183,8 @@ class NUMATopologyAmount(abstract.Amount):
 
     def __neg__(self) -> Self:
         if not self.placed:
-            raise exceptions.InvalidInput(
-                "unassigned amount",
-                "topology",
-                "one that is not assigned",
-                "an assigned one: that is given back",
+            raise _invalid_unassigned_amount(
+                "topology", "one that is not assigned", "an assigned one: that is given back"
             )
         return self._altered(gives_back=not self.gives_back)
 
@@ -258,9 +257,7 @@ class NUMATopologyAmount(abstract.Amount):
 
     def _where(self) -> tuple[PlacedCell, ...]:
         if not self.placed:
-            raise exceptions.InvalidInput(
-                "unassigned amount", "topology", self, "an assigned one, as fit() returns"
-            )
+            raise _invalid_unassigned_amount("topology", self, "an assigned one, as fit() returns")
         return self.placed
 
     def _validate(self) -> None:
@@ -285,8 +282,7 @@ class NUMATopologyAmount(abstract.Amount):
     def parse(cls, text_form: str) -> NUMATopologyAmount:
         """Return the amount of its text form; :func:`str` of one that is not assigned.
 
-        :raises InvalidInput: if it does not parse
-        :raises InvalidInput: if what it says contradicts itself
+        :raises InvalidInput: if it does not parse; if what it says contradicts itself
 
         >>> NUMATopologyAmount.parse("2:dedicated=4:memory=1024").cells[1].dedicated
         (2, 3)
@@ -336,9 +332,8 @@ def numa(
     :param physnets: names of networks that one of the host cells has to be next to
     :param tunneled: the same of tunnelled networks
     :param one_socket: whether all host cells have to be in one socket
-    :raises InvalidInput: for counts below 0, or that do not divide by the guest cells; for
-        policies that contradict each other; if nothing is asked
-    :raises InvalidInput: for a page size that is none
+    :raises InvalidInput: for counts below 0, or that do not divide by the guest cells; for policies
+        that contradict each other; if nothing is asked; for a page size that is none
 
     >>> asked = numa(cells=2, dedicated=16, memory_mb=4096, page_size="1GB")
     >>> [len(cell.dedicated) for cell in asked.cells], asked.page_size
@@ -361,15 +356,13 @@ def numa(
 
 def _even_cells(cells: int, counts: dict[str, int]) -> Sequence[GuestCell]:
     if not 1 <= cells <= MAX_GUEST_CELLS:
-        raise exceptions.InvalidInput("amount", "guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
+        raise _invalid_amount("guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
     for name, count in counts.items():
         most = MAX_FIGURE * cells if name == "memory_mb" else MAX_ID + 1
         if type(count) is not int or not 0 <= count <= most:
-            raise exceptions.InvalidInput("amount", name, count, f"an integer from 0 to {most}")
+            raise _invalid_amount(name, count, f"an integer from 0 to {most}")
         if count % cells:
-            raise exceptions.InvalidInput(
-                "amount", name, count, f"a multiple of {cells} guest cells"
-            )
+            raise _invalid_amount(name, count, f"a multiple of {cells} guest cells")
     return list(_even(cells, *counts.values()))
 
 
@@ -405,11 +398,9 @@ def _numa_arguments(amount: NUMATopologyAmount) -> Mapping[str, Any]:
 def _stated_cells(cells: object, counts: dict[str, int]) -> Sequence[GuestCell]:
     for name, count in counts.items():
         if type(count) is not int or count:
-            raise exceptions.InvalidInput(
-                "amount", name, count, "nothing beside guest cells that say it"
-            )
+            raise _invalid_amount(name, count, "nothing beside guest cells that say it")
     if not isinstance(cells, Iterable) or isinstance(cells, str | bytes):
-        raise exceptions.InvalidInput("amount", "guest cells", cells, "how many, or the cells")
+        raise _invalid_amount("guest cells", cells, "how many, or the cells")
     return list(cells)
 
 
@@ -438,9 +429,7 @@ class GuestCell(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if not (self.shared or self.dedicated or self.memory_mb):
-            raise exceptions.InvalidInput(
-                "amount", "guest cell", "nothing", "vCPUs or memory, or both"
-            )
+            raise _invalid_amount("guest cell", "nothing", "vCPUs or memory, or both")
         check_numbers("vCPUs of a guest cell", self.shared, self.dedicated)
 
 
@@ -482,9 +471,7 @@ class PlacedCell(base.ResourceObject, frozen=True):
         taken = [*(cpu for _, cpu in self.pins), *self.idle]
         check_numbers(f"CPUs of host cell {self.cell}", taken, self.shared)
         if len(set(taken)) != len(taken):
-            raise exceptions.InvalidInput(
-                "amount", f"CPUs of host cell {self.cell}", taken, "each CPU once"
-            )
+            raise _invalid_amount(f"CPUs of host cell {self.cell}", taken, "each CPU once")
 
 
 # --- lower bounds ---
@@ -541,21 +528,17 @@ MAX_GUEST_CELLS = 1024
 def _check_topology(amount: NUMATopologyAmount) -> None:
     """Raise if a topology amount contradicts itself.
 
-    :raises InvalidInput: naming what is wrong
-    :raises InvalidInput: if it gives back without saying where it is
+    :raises InvalidInput: naming what is wrong; if it gives back without saying where it is
     """
     if not 1 <= len(amount.cells) <= MAX_GUEST_CELLS:
-        raise InvalidInput("amount", "guest cells", len(amount.cells), f"1 to {MAX_GUEST_CELLS}")
+        raise _invalid_amount("guest cells", len(amount.cells), f"1 to {MAX_GUEST_CELLS}")
     _check_vcpus(amount)
     _check_policies(amount)
     if amount.placed or amount.emulator_cpu is not None:
         _check_placed(amount)
     elif amount.gives_back:
-        raise InvalidInput(
-            "unassigned amount",
-            "topology",
-            "one that is not assigned",
-            "an assigned one: that is given back",
+        raise _invalid_unassigned_amount(
+            "topology", "one that is not assigned", "an assigned one: that is given back"
         )
 
 
@@ -563,22 +546,19 @@ def check_numbers(what: str, *sets: Iterable[int]) -> None:
     """Raise if a number is higher than any CPU has."""
     highest = max((number for numbers in sets for number in numbers), default=0)
     if highest > MAX_ID:
-        raise InvalidInput("amount", what, highest, f"numbers from 0 to {MAX_ID}")
+        raise _invalid_amount(what, highest, f"numbers from 0 to {MAX_ID}")
 
 
 def _check_vcpus(amount: NUMATopologyAmount) -> None:
     stated = [vcpu for cell in amount.cells for vcpu in (*cell.shared, *cell.dedicated)]
     if len(set(stated)) != len(stated):
         twice = sorted(vcpu for vcpu, count in Counter(stated).items() if count > 1)
-        raise InvalidInput("amount", "vCPUs", twice, "each in one guest cell, once")
+        raise _invalid_amount("vCPUs", twice, "each in one guest cell, once")
     highest = max(stated, default=-1)
     if highest >= len(stated):
         missing = sorted(set(range(highest + 1)).difference(stated))
-        raise InvalidInput(
-            "amount",
-            "vCPUs",
-            f"without {format_cpus(missing)}",
-            "every one from 0 on in a guest cell",
+        raise _invalid_amount(
+            "vCPUs", f"without {format_cpus(missing)}", "every one from 0 on in a guest cell"
         )
 
 
@@ -586,57 +566,47 @@ def _check_policies(amount: NUMATopologyAmount) -> None:
     if amount.cpu_policy != SHARED:
         return
     if amount.thread_policy is not None:
-        raise InvalidInput(
-            "amount", "thread policy", amount.thread_policy, "none, for no vCPU is dedicated"
+        raise _invalid_amount(
+            "thread policy", amount.thread_policy, "none, for no vCPU is dedicated"
         )
     if amount.has_emulator:
-        raise InvalidInput(
-            "amount", "emulator policy", amount.emulator_policy, "share, for no vCPU is dedicated"
+        raise _invalid_amount(
+            "emulator policy", amount.emulator_policy, "share, for no vCPU is dedicated"
         )
 
 
 def _check_placed(amount: NUMATopologyAmount) -> None:
     if len(amount.placed) != len(amount.cells):
-        raise InvalidInput(
-            "amount",
-            "placed",
-            len(amount.placed),
-            f"one for each of {len(amount.cells)} guest cells",
+        raise _invalid_amount(
+            "placed", len(amount.placed), f"one for each of {len(amount.cells)} guest cells"
         )
     hosts = [placed.cell for placed in amount.placed]
     if len(set(hosts)) != len(hosts):
-        raise InvalidInput("amount", "host cells", hosts, "another for each guest cell")
+        raise _invalid_amount("host cells", hosts, "another for each guest cell")
     for number, (guest, placed) in enumerate(zip(amount.cells, amount.placed, strict=True)):
         _check_placed_cell(number, guest, placed, amount.page_size)
     if amount.has_emulator != (amount.emulator_cpu is not None):
-        raise InvalidInput(
-            "amount",
-            "emulator CPU",
-            amount.emulator_cpu,
-            "one if, and only if, the policy is isolate",
+        raise _invalid_amount(
+            "emulator CPU", amount.emulator_cpu, "one if, and only if, the policy is isolate"
         )
     taken = [cpu for placed in amount.placed for cpu in placed.pinned]
     taken += [] if amount.emulator_cpu is None else [amount.emulator_cpu]
     if len(set(taken)) != len(taken):
-        raise InvalidInput("amount", "CPUs", sorted(taken), "each CPU once")
+        raise _invalid_amount("CPUs", sorted(taken), "each CPU once")
 
 
 def _check_placed_cell(number: int, guest: GuestCell, placed: PlacedCell, page_size: str) -> None:
     pinned = tuple(vcpu for vcpu, _ in placed.pins)
     if pinned != guest.dedicated:
-        raise InvalidInput(
-            "amount", f"pinned vCPUs of guest cell {number}", pinned, f"{guest.dedicated}"
-        )
+        raise _invalid_amount(f"pinned vCPUs of guest cell {number}", pinned, f"{guest.dedicated}")
     if bool(placed.shared) != bool(guest.shared):
-        raise InvalidInput(
-            "amount",
+        raise _invalid_amount(
             f"shared CPUs of guest cell {number}",
             placed.shared,
             "some if, and only if, it has shared vCPUs",
         )
     if not _is_of_size(placed.page_size_kib, page_size, guest.memory_mb):
-        raise InvalidInput(
-            "amount",
+        raise _invalid_amount(
             f"page size of guest cell {number}",
             placed.page_size_kib,
             f"what was asked: {page_size or 'ordinary memory'}",
@@ -676,9 +646,7 @@ def pages(
 def taskset(cpus: str) -> tuple[str, ...]:
     """Return the arguments of ``taskset`` for a list of CPUs."""
     if not cpus:
-        raise exceptions.InvalidInput(
-            "amount", "CPUs of the topology", "none", "one to run a command on"
-        )
+        raise _invalid_amount("CPUs of the topology", "none", "one to run a command on")
     return "taskset", "--cpu-list", cpus
 
 

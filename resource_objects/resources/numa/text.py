@@ -13,6 +13,7 @@ takes them: so amounts use this module, and not the other way round.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ from resource_objects import exceptions
 from resource_objects.resources import text
 from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
 from resource_objects.resources.numa.host import show_kib
+
+_invalid_text = functools.partial(exceptions.InvalidInput, "text")
 
 _WHAT = "NUMA topology"
 _COUNTS = {"shared": "shared", "dedicated": "dedicated", "memory": "memory_mb"}
@@ -41,9 +44,7 @@ def read_request(
     {'cells': 2, 'dedicated': 4, 'memory_mb': 1024}
     """
     if not isinstance(text_form, str):
-        raise exceptions.InvalidInput(
-            "text", _WHAT, text_form, "text such as 2:dedicated=16:memory=4096"
-        )
+        raise _invalid_text(_WHAT, text_form, "text such as 2:dedicated=16:memory=4096")
     head, options = text.total_and_options(text_form, _WHAT, _OPTIONS)
     found: dict[str, Any] = {"cells": _read_cells(head)}
     for name, value in options.items():
@@ -55,9 +56,9 @@ def read_request(
         elif name == "physnets":
             found[name] = [text.unquoted(one, what) for one in value.split("+") if one]
         elif words is not None and value not in words.get(name, [value]):
-            raise exceptions.InvalidInput("text", what, value, f"one of {', '.join(words[name])}")
+            raise _invalid_text(what, value, f"one of {', '.join(words[name])}")
         elif not value:
-            raise exceptions.InvalidInput("text", what, value, "a word")
+            raise _invalid_text(what, value, "a word")
         else:
             found[name] = value
     return found
@@ -127,7 +128,7 @@ def read_limit(text_form: object) -> dict[str, list[tuple[int, int]]]:
     {'vcpus': [(0, 16), (1, 16)], 'memory_mb': []}
     """
     if not isinstance(text_form, str):
-        raise exceptions.InvalidInput("text", _WHAT, text_form, "text such as vcpus=0>16+1>16")
+        raise _invalid_text(_WHAT, text_form, "text such as vcpus=0>16+1>16")
     _, options = text.total_and_options(f":{text_form}", f"{_WHAT} limit", ("vcpus", "memory"))
     return {
         "vcpus": _read_bounds(options.get("vcpus", "")),

@@ -36,6 +36,9 @@ from resource_objects.resources.pci.device import (
 )
 from resource_objects.resources.records import AmountRecord
 
+_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
+_invalid_unassigned_amount = functools.partial(exceptions.InvalidInput, "unassigned amount")
+
 #: Nobody asks for more kinds of devices at once.
 MAX_REQUESTS = 1024
 
@@ -132,9 +135,7 @@ class PCIAmount(abstract.Amount):
         :raises InvalidInput: if it does not say
         """
         if not self.placed:
-            raise exceptions.InvalidInput(
-                "unassigned amount", "devices", self, "assigned ones, as fit() returns"
-            )
+            raise _invalid_unassigned_amount("devices", self, "assigned ones, as fit() returns")
         return tuple(device.address for device in self.placed)
 
     def of(self, request: int | str) -> tuple[str, ...]:
@@ -175,11 +176,8 @@ class PCIAmount(abstract.Amount):
 
     def __neg__(self) -> Self:
         if not self.placed:
-            raise exceptions.InvalidInput(
-                "unassigned amount",
-                "devices",
-                "ones that are not assigned",
-                "assigned ones: these are given back",
+            raise _invalid_unassigned_amount(
+                "devices", "ones that are not assigned", "assigned ones: these are given back"
             )
         return self._altered(gives_back=not self.gives_back)
 
@@ -188,9 +186,7 @@ class PCIAmount(abstract.Amount):
         if not isinstance(other, PCIAmount):
             return NotImplemented
         if self.placed or other.placed:
-            raise exceptions.InvalidInput(
-                "amount", "devices", other, "amounts that are not assigned, to add"
-            )
+            raise _invalid_amount("devices", other, "amounts that are not assigned, to add")
         return PCIAmount((*self.requests, *other.requests))
 
     def unassigned(self) -> Self:
@@ -204,30 +200,25 @@ class PCIAmount(abstract.Amount):
 
     def _validate(self) -> None:
         if not 1 <= len(self.requests) <= MAX_REQUESTS:
-            raise exceptions.InvalidInput(
-                "amount", "device requests", len(self.requests), f"1 to {MAX_REQUESTS}"
-            )
+            raise _invalid_amount("device requests", len(self.requests), f"1 to {MAX_REQUESTS}")
         if self.placed:
             self._check_placed()
         elif self.gives_back:
-            raise exceptions.InvalidInput(
-                "unassigned amount",
-                "devices",
-                "ones that are not assigned",
-                "assigned ones: these are given back",
+            raise _invalid_unassigned_amount(
+                "devices", "ones that are not assigned", "assigned ones: these are given back"
             )
 
     def _check_placed(self) -> None:
         counts = Counter(device.request for device in self.placed)
         requested = {number: request.count for number, request in enumerate(self.requests)}
         if counts != requested:
-            raise exceptions.InvalidInput(
-                "amount", "devices by request", dict(counts), f"as many as asked: {requested}"
+            raise _invalid_amount(
+                "devices by request", dict(counts), f"as many as asked: {requested}"
             )
         units = Counter(unit for device in self.placed for unit in device.units)
         twice = sorted(unit for unit, count in units.items() if count > 1)
         if twice:
-            raise exceptions.InvalidInput("amount", "devices", twice, "each once")
+            raise _invalid_amount("devices", twice, "each once")
         order = tuple(sorted(self.placed, key=lambda device: (device.request, device.address)))
         if order != self.placed:
             self._store("placed", order)
@@ -247,8 +238,7 @@ class PCIAmount(abstract.Amount):
     def parse(cls, text_form: str) -> PCIAmount:
         """Return the amount of its text form; :func:`str` of one that is not assigned.
 
-        :raises InvalidInput: if it does not parse
-        :raises InvalidInput: if what it says contradicts itself
+        :raises InvalidInput: if it does not parse; if what it says contradicts itself
 
         >>> PCIAmount.parse("2*PGPU@required").requests[0].affinity
         'required'
@@ -291,9 +281,8 @@ def devices(
     :param requester: who asks, as it calls itself; so ``alias`` and ``request_id``
     :param also: what else each kind says, as :class:`DeviceSpec` has it: ``traits``, ``tags``,
         ``types``, ``address`` ...
-    :raises InvalidInput: for a count that is none, or no kind at all
-    :raises InvalidInput: for a kind that cannot be read
-    :raises InvalidInput: for what a kind says and ``also`` does too
+    :raises InvalidInput: for a count that is none, or no kind at all; for a kind that cannot be
+        read; for what a kind says and ``also`` does too
 
     >>> print(devices("PGPU", 2, affinity="required") + devices("8086:154c", types=["type-VF"]))
     2*PGPU@required/8086.154c&type-VF
@@ -302,9 +291,7 @@ def devices(
     resource_objects.exceptions.InvalidInput: count of devices: got 0, expected an integer from ...
     """
     if type(count) is not int or not 1 <= count <= MAX_DEVICES:
-        raise exceptions.InvalidInput(
-            "amount", "count of devices", count, f"an integer from 1 to {MAX_DEVICES}"
-        )
+        raise _invalid_amount("count of devices", count, f"an integer from 1 to {MAX_DEVICES}")
     request = DeviceRequest(
         [_spec(one, also) for one in _kinds(kind)],
         count,
@@ -321,9 +308,7 @@ def _kinds(kind: object) -> list[Any]:
         return [kind]
     found = device.listed(kind)
     if not isinstance(found, list):
-        raise exceptions.InvalidInput(
-            "amount", "kind of devices", kind, "a resource class such as PGPU"
-        )
+        raise _invalid_amount("kind of devices", kind, "a resource class such as PGPU")
     return found
 
 
@@ -331,9 +316,7 @@ def _spec(kind: object, also: Mapping[str, Any]) -> DeviceSpec:
     if isinstance(kind, DeviceSpec):
         return kind.replace(**also) if also else kind
     if not isinstance(kind, str):
-        raise exceptions.InvalidInput(
-            "amount", "kind of devices", kind, "a resource class such as PGPU"
-        )
+        raise _invalid_amount("kind of devices", kind, "a resource class such as PGPU")
     said = _said(kind)
     for name in said.keys() & also.keys():
         raise exceptions.InvalidInput(
@@ -436,7 +419,7 @@ class DeviceSpec(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if len(set(self.types)) != len(self.types):
-            raise exceptions.InvalidInput("amount", "types of a device", self.types, "each once")
+            raise _invalid_amount("types of a device", self.types, "each once")
 
 
 def _fields_of(value: DeviceSpec | DeviceRequest) -> dict[str, Any]:
@@ -495,21 +478,15 @@ class DeviceRequest(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if not 1 <= len(self.specs) <= MAX_SPECS:
-            raise exceptions.InvalidInput(
-                "amount", "alternatives of a device request", len(self.specs), f"1 to {MAX_SPECS}"
+            raise _invalid_amount(
+                "alternatives of a device request", len(self.specs), f"1 to {MAX_SPECS}"
             )
         addresses = {spec.address for spec in self.specs}
         if None not in addresses and len(addresses) < self.count:
-            raise exceptions.InvalidInput(
-                "amount",
-                "count of a device request",
-                self.count,
-                f"at most {len(addresses)}, as it names",
+            raise _invalid_amount(
+                "count of a device request", self.count, f"at most {len(addresses)}, as it names"
             )
         if self.providers and len(self.providers) != self.count:
-            raise exceptions.InvalidInput(
-                "amount",
-                "providers of a device request",
-                self.providers,
-                f"one for each of {self.count}",
+            raise _invalid_amount(
+                "providers of a device request", self.providers, f"one for each of {self.count}"
             )

@@ -7,6 +7,7 @@ Types (what a function is to SR-IOV), affinity policies and states are constants
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -14,6 +15,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resource_objects import base, exceptions, fields, names
+
+_invalid_pci_address = functools.partial(exceptions.InvalidInput, "PCI address")
+_invalid_device = functools.partial(exceptions.InvalidInput, "device")
 
 #: The highest id of a NUMA node.
 MAX_NODE = 65535
@@ -65,16 +69,12 @@ def parse_address(value: object) -> str:
     """
     found = _ADDRESS.match(value.lower()) if isinstance(value, str) else None
     if found is None:
-        raise exceptions.InvalidInput("PCI address", "PCI address", value, _EXPECTED)
+        raise _invalid_pci_address("PCI address", value, _EXPECTED)
     domain, bus, slot, function = (int(digits, 16) for digits in found.groups())
     if domain > _MOST[0]:
-        raise exceptions.InvalidInput(
-            "PCI address", "PCI address", value, "a domain of at most ffff (16 bits)"
-        )
+        raise _invalid_pci_address("PCI address", value, "a domain of at most ffff (16 bits)")
     if slot > _MOST[2] or function > _MOST[3]:
-        raise exceptions.InvalidInput(
-            "PCI address", "PCI address", value, "slots to 1f and functions to 7"
-        )
+        raise _invalid_pci_address("PCI address", value, "slots to 1f and functions to 7")
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
@@ -196,22 +196,16 @@ class Device(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.parent == self.address:
-            raise exceptions.InvalidInput(
-                "device", "parent of a device", self.parent, "another address"
-            )
+            raise _invalid_device("parent of a device", self.parent, "another address")
         if self.parent is not None and not self.is_part:
             what = f"parent of {self.address}, {self.type}"
-            raise exceptions.InvalidInput(
-                "device", what, self.parent, "none: only a part has a parent"
-            )
+            raise _invalid_device(what, self.parent, "none: only a part has a parent")
         if self.parent is None and self.is_part:
             what = f"parent of {self.address}, {self.type}"
-            raise exceptions.InvalidInput(
-                "device", what, None, "the physical function it was split off"
-            )
+            raise _invalid_device(what, None, "the physical function it was split off")
         if self.one_time_use and self.is_part:
             what = f"one_time_use of {self.address}"
-            raise exceptions.InvalidInput("device", what, self.type, "type-PCI or type-PF")
+            raise _invalid_device(what, self.type, "type-PCI or type-PF")
 
     def __str__(self) -> str:
         return f"{self.address} {self.vendor_id}:{self.product_id} {self.type}"
@@ -245,22 +239,14 @@ class DeviceUse(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.then is not None and self.then.address != self.address:
-            raise exceptions.InvalidInput(
-                "device",
-                f"what {self.address} is then",
-                self.then.address,
-                "a device at that address",
+            raise _invalid_device(
+                f"what {self.address} is then", self.then.address, "a device at that address"
             )
         if self.gone and self.then is not None:
-            raise exceptions.InvalidInput(
-                "device", f"what {self.address} is then", self.then, "nothing: it is gone"
-            )
+            raise _invalid_device(f"what {self.address} is then", self.then, "nothing: it is gone")
         if (self.gone or self.then is not None) and not self.is_held:
-            raise exceptions.InvalidInput(
-                "device",
-                f"state of {self.address}",
-                self.state,
-                "claimed or allocated: else nothing waits",
+            raise _invalid_device(
+                f"state of {self.address}", self.state, "claimed or allocated: else nothing waits"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -54,6 +55,9 @@ from resource_objects.resources.records import (
     InventoryRecord,
     KeptPart,
 )
+
+_invalid_unassigned_amount = functools.partial(exceptions.InvalidInput, "unassigned amount")
+_invalid_device = functools.partial(exceptions.InvalidInput, "device")
 
 
 @base.register
@@ -134,8 +138,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :raises InvalidInput: where only pools are
         """
         if not isinstance(self._shelf, Devices):
-            raise exceptions.InvalidInput(
-                "unassigned amount", "devices", "pools", "devices by address: only those are had"
+            raise _invalid_unassigned_amount(
+                "devices", "pools", "devices by address: only those are had"
             )
         return self._shelf
 
@@ -186,7 +190,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         """
         found = self._known.devices.get(parse_address(address))
         if found is None:
-            raise exceptions.InvalidInput("device", "device", address, "one of these")
+            raise _invalid_device("device", address, "one of these")
         return found
 
     def state(self, address: str) -> str:
@@ -213,9 +217,9 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         for who asks (``context.chosen``); where there are none it has no meaning.
 
         :param limit: devices have none
-        :raises InvalidInput: for an amount of another kind, or a limit
+        :raises InvalidInput: for an amount of another kind, or a limit; for ``context.allowed``
+            where only pools are known: they have no parts
         :raises ForeignAmount: if it is assigned to devices that are not here, or are others now
-        :raises InvalidInput: for ``context.allowed`` where only pools are known: they have no parts
         :raises CapacityException: with, for each request, the rule that failed and its figures
         :raises SearchLimitReached: if the budget ran out: neither yes nor no
         :raises Undetermined: if pools do not tell
@@ -243,8 +247,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         """Return the amount if pools tell that it can be had: as if nothing were known to exclude
         anything that is not known, which is a yes only where nothing could."""
         if wanted.placed:
-            raise exceptions.InvalidInput(
-                "unassigned amount", "devices", "pools", "devices by address: only those are had"
+            raise _invalid_unassigned_amount(
+                "devices", "pools", "devices by address: only those are had"
             )
         if names_addresses(wanted):
             raise exceptions.Undetermined(wanted)
@@ -323,8 +327,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def allocate(self, assigned: abstract.Amount) -> None:
         """Say that claimed devices are in use now.
 
-        :raises InvalidInput: if it does not say which devices
-        :raises InvalidInput: if it gives them back
+        :raises InvalidInput: if it does not say which devices; if it gives them back
         :raises CapacityException: if one of them is not claimed; nothing changed
         """
         self._write(usage.allocated(self._known, given(assigned)), {})
@@ -337,8 +340,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         A device that somebody holds stays as it was: that it is gone or is another now is
         remembered, and takes effect when it is given back. Source: Nova's ``PciDevTracker``.
 
-        :raises InvalidInput: for an address given twice
-        :raises InvalidInput: if devices contradict each other; nothing changed
+        :raises InvalidInput: for an address given twice; if devices contradict each other; nothing
+            changed
         """
         found = usage.renew(self._known, listed(devices))
         usage.check_devices(found.devices, found.usage, ())
@@ -354,9 +357,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         device = self.device(address)
         use = self._known.uses.get(device.address)
         if use is not None and use.is_held:
-            raise exceptions.InvalidInput(
-                "device", f"device {address}", use.state, "one that nobody holds"
-            )
+            raise _invalid_device(f"device {address}", use.state, "one that nobody holds")
         self._store("usage", tuple(use for use in self.usage if use.address != device.address))
         self._renew(tuple(one for one in self.devices if one.address != device.address))
 
@@ -368,7 +369,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         device = self.device(address)
         state = self._known.state(device.address)
         if state != SPENT:
-            raise exceptions.InvalidInput("device", f"device {address}", state, SPENT)
+            raise _invalid_device(f"device {address}", state, SPENT)
         self._write({device.address: None}, {})
 
     # --- devices and host cells ---

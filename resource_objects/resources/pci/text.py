@@ -15,12 +15,16 @@ way round.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.resources import text
 from resource_objects.resources.pci.device import AFFINITIES, LEGACY, TYPES
+
+_invalid_text = functools.partial(exceptions.InvalidInput, "text")
+_invalid_repetition = functools.partial(exceptions.InvalidInput, "repetition")
 
 _WHAT = "PCI devices"
 _NAMES = {"requester": "requester", "alias": "alias", "id": "request_id"}
@@ -39,7 +43,7 @@ def read_requests(text_form: object) -> list[dict[str, Any]]:
     (2, 'required', 'PGPU')
     """
     if not isinstance(text_form, str) or len(text_form) > text.MAX_LENGTH:
-        raise exceptions.InvalidInput("text", _WHAT, text_form, "text such as 2*PGPU@required")
+        raise _invalid_text(_WHAT, text_form, "text such as 2*PGPU@required")
     return [_read_request(part) for part in text_form.split("/")]
 
 
@@ -68,11 +72,9 @@ def _read_options(options: Sequence[str]) -> dict[str, str]:
             name, value = "affinity", option
         elif not equals or name not in (*_NAMES, "providers"):
             known = ", ".join((*AFFINITIES, *(f"{n}=" for n in (*_NAMES, "providers"))))
-            raise exceptions.InvalidInput("text", f"{_WHAT}, option", option, f"one of {known}")
+            raise _invalid_text(f"{_WHAT}, option", option, f"one of {known}")
         if name in found:
-            raise exceptions.InvalidInput(
-                "repetition", f"{_WHAT}, option", option, "each option once"
-            )
+            raise _invalid_repetition(f"{_WHAT}, option", option, "each option once")
         found[name] = value
     return found
 
@@ -110,11 +112,8 @@ def _read_item(item: str, name: str, equals: str, value: str) -> Mapping[str, ob
         pairs = (("vendor_id", vendor), ("product_id", product))
         return {key: id_ for key, id_ in pairs if id_ not in ("any", "*")}
     if equals or not item:
-        raise exceptions.InvalidInput(
-            "text",
-            f"{_WHAT}, kind",
-            item,
-            "a class, VENDOR.PRODUCT, a type, or address=, tag=, trait= ...",
+        raise _invalid_text(
+            f"{_WHAT}, kind", item, "a class, VENDOR.PRODUCT, a type, or address=, tag=, trait= ..."
         )
     return {"resource_class": item}
 
@@ -122,7 +121,7 @@ def _read_item(item: str, name: str, equals: str, value: str) -> Mapping[str, ob
 def _add_once(found: dict[str, Any], more: Mapping[str, object]) -> None:
     for key, value in more.items():
         if key in found:
-            raise exceptions.InvalidInput("repetition", f"{_WHAT}, kind", value, f"{key} once")
+            raise _invalid_repetition(f"{_WHAT}, kind", value, f"{key} once")
         found[key] = value
 
 

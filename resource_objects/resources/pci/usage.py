@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from resource_objects.resources.pci.device import (
 )
 from resource_objects.resources.pci.device_groups import Devices
 from resource_objects.resources.pci.fit import rings
+
+_invalid_device = functools.partial(exceptions.InvalidInput, "device")
 
 
 def check_assigned(
@@ -126,8 +129,7 @@ def _given_back(shelf: Devices, address: str) -> DeviceUse | None:
 def allocated(shelf: Devices, amount: PCIAmount) -> dict[str, DeviceUse | None]:
     """Return what is taken of devices that are claimed once they are in use.
 
-    :raises InvalidInput: if it does not say which devices
-    :raises InvalidInput: if it gives them back
+    :raises InvalidInput: if it does not say which devices; if it gives them back
     :raises CapacityException: if one is not claimed
     """
     if amount.gives_back:
@@ -173,8 +175,8 @@ class Renewal(NamedTuple):
 def renew(shelf: Devices, now: Sequence[Device]) -> Renewal:
     """Return the devices as they are now; what is held stays as it was until it is given back.
 
-    :raises InvalidInput: for an address that is given twice
-    :raises InvalidInput: for what is no device, or devices that contradict each other
+    :raises InvalidInput: for an address that is given twice; for what is no device, or devices that
+        contradict each other
     """
     found = _by_address(now)
     kept: dict[str, Device] = {}
@@ -208,10 +210,10 @@ def renew(shelf: Devices, now: Sequence[Device]) -> Renewal:
 
 def _by_address(now: Sequence[Device]) -> dict[str, Device]:
     if not isinstance(now, list):
-        raise exceptions.InvalidInput("device", "devices", now, f"a list of at most {MAX_DEVICES}")
+        raise _invalid_device("devices", now, f"a list of at most {MAX_DEVICES}")
     for device in now:
         if not isinstance(device, Device):
-            raise exceptions.InvalidInput("device", "device", device, "a Device")
+            raise _invalid_device("device", device, "a Device")
     check_devices(now, (), ())
     return {device.address: device for device in now}
 
@@ -236,9 +238,8 @@ def check_devices(
 ) -> None:
     """Raise unless these go together.
 
-    :raises InvalidInput: for an address that is stated twice
-    :raises InvalidInput: for a part of what is no physical function, use of what is not here, or a
-        physical function that is held beside a part of it
+    :raises InvalidInput: for an address that is stated twice; for a part of what is no physical
+        function, use of what is not here, or a physical function that is held beside a part of it
     :raises InvalidInventory: for pools beside devices
     """
     if pools:
@@ -250,9 +251,7 @@ def check_devices(
     known = {device.address: device for device in devices}
     for use in usage:
         if use.address not in known:
-            raise exceptions.InvalidInput(
-                "device", "device that is taken", use.address, "one of these"
-            )
+            raise _invalid_device("device that is taken", use.address, "one of these")
     _check_parents(_settled(known, usage), usage)
     _check_families(known, usage)
 
@@ -276,7 +275,7 @@ def _check_parents(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> N
         if above is None or above.type == PF or spent & {device.address, above.address}:
             continue
         what = f"parent of {device.address}, {above.address}"
-        raise exceptions.InvalidInput("device", what, above.type, PF)
+        raise _invalid_device(what, above.type, PF)
 
 
 def _check_families(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> None:
@@ -285,8 +284,7 @@ def _check_families(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> 
     for address in sorted(held):
         parent = known[address].parent
         if parent in held:
-            raise exceptions.InvalidInput(
-                "device",
+            raise _invalid_device(
                 f"devices that are taken, {parent}",
                 address,
                 "one of the two: they exclude each other",

@@ -37,8 +37,6 @@ def changes(given: Given) -> dict[str, Any]:
     try:
         found = _found(given, after)
     except exceptions.Expired as error:
-        if not error.is_about("cursor"):
-            raise
         raise refusal(error, cursor=str(feed.cursor())) from error
     return {"changes": [one.to_dict() for one in found], "cursor": str(found.cursor)}
 

@@ -71,8 +71,8 @@ def pack(
     hosts; twice that by fragmentation.
 
     :param progress: called after each job with how much was asked for, and of how much
-    :raises InvalidInput: if there is nothing to place, or no place
-    :raises InvalidInput: for a policy, seed or load that is none
+    :raises InvalidInput: if there is nothing to place, or no place; for a policy, seed or load that
+        is none
 
     >>> trace = Trace.generated(hosts=20, jobs=500, seed=7)
     >>> for policy in ("random", "best-fit", "fgd"):

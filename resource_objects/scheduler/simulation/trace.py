@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers import Provider
 from resource_objects.providers.partitions import thousandths
 from resource_objects.requests import Request
+
+_invalid_trace = functools.partial(exceptions.InvalidInput, "trace")
 
 #: Into how many parts a GPU can be divided.
 PARTS = 1000
@@ -131,9 +134,7 @@ class Trace:
         :raises InvalidInput: if no host has a GPU, or no job asks for one
         """
         if not self.gpu_parts or not any(job.gpu_parts for job in self.jobs):
-            raise exceptions.InvalidInput(
-                "trace", "trace", "no GPUs", "hosts with GPUs, and jobs for them"
-            )
+            raise _invalid_trace("trace", "no GPUs", "hosts with GPUs, and jobs for them")
 
     def drawn(self, load: float, seed: int) -> Iterator[TraceJob]:
         """Yield jobs drawn at random, with repetition, until they ask for ``load`` of all GPUs.
@@ -178,28 +179,22 @@ def _rows(
         reader = csv.DictReader(lines, strict=True)
         missing = [name for name in columns if name not in (reader.fieldnames or ())]
         if missing:
-            raise exceptions.InvalidInput(
-                "trace", f"{path}: line 1", missing[0], "a column of that name"
-            )
+            raise _invalid_trace(f"{path}: line 1", missing[0], "a column of that name")
         try:
             for row in reader:
                 at = f"{path}: line {reader.line_num}"
                 if None in row.values() or None in row:
                     expected = f"{len(reader.fieldnames or ())} values"
-                    raise exceptions.InvalidInput(
-                        "trace", at, ",".join(map(str, row.values())), expected
-                    )
+                    raise _invalid_trace(at, ",".join(map(str, row.values())), expected)
                 name = row[columns[0]]
                 if name in seen:
                     expected = f"a name that line {seen[name]} has not"
-                    raise exceptions.InvalidInput("trace", at, name, expected)
+                    raise _invalid_trace(at, name, expected)
                 seen[name] = reader.line_num
                 found.append(made(row, at))
         except (csv.Error, UnicodeDecodeError) as error:
             at = f"{path}: line {reader.line_num + 1}"
-            raise exceptions.InvalidInput(
-                "trace", at, str(error), "comma-separated text"
-            ) from error
+            raise _invalid_trace(at, str(error), "comma-separated text") from error
     return found
 
 
@@ -216,13 +211,13 @@ def _job(row: Mapping[str, str], at: str) -> TraceJob:
     gpus, milli = _number(row, "num_gpu", at, _MOST_GPUS), _number(row, "gpu_milli", at, PARTS)
     if (gpus > 1 and milli != PARTS) or bool(gpus) != bool(milli):
         told = f"{gpus} GPUs of {milli} thousandths"
-        raise exceptions.InvalidInput("trace", at, told, "whole GPUs, or a part of one")
+        raise _invalid_trace(at, told, "whole GPUs, or a part of one")
     if not any(_number(row, name, at) for name in ("cpu_milli", "memory_mib", "num_gpu")):
-        raise exceptions.InvalidInput("trace", at, row["name"], "a job that asks for something")
+        raise _invalid_trace(at, row["name"], "a job that asks for something")
     created = _moment(row, "creation_time", at)
     deleted = _moment(row, "deletion_time", at)
     if created is not None and deleted is not None and deleted < created:
-        raise exceptions.InvalidInput("trace", at, deleted, f"a deletion_time from {created:g} on")
+        raise _invalid_trace(at, deleted, f"a deletion_time from {created:g} on")
     return TraceJob(
         row["name"],
         _number(row, "cpu_milli", at),
@@ -237,9 +232,7 @@ def _job(row: Mapping[str, str], at: str) -> TraceJob:
 def _number(row: Mapping[str, str], name: str, at: str, most: int = MAX_FIGURE) -> int:
     text = row[name]
     if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise exceptions.InvalidInput(
-            "trace", f"{at}: {name}", text, f"an integer from 0 to {most}"
-        )
+        raise _invalid_trace(f"{at}: {name}", text, f"an integer from 0 to {most}")
     return int(text)
 
 
@@ -252,7 +245,5 @@ def _moment(row: Mapping[str, str], name: str, at: str) -> float | None:
     except ValueError:
         found = -1.0
     if not 0 <= found < float("inf"):
-        raise exceptions.InvalidInput(
-            "trace", f"{at}: {name}", row[name], "seconds from 0, or nothing"
-        )
+        raise _invalid_trace(f"{at}: {name}", row[name], "seconds from 0, or nothing")
     return found

@@ -9,6 +9,7 @@ others, whatever its unit.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -22,6 +23,8 @@ from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Figures, Integers
 from resource_objects.search.fleet import Fleet
+
+_invalid_field = functools.partial(exceptions.InvalidInput, "field")
 
 #: The greatest multiplier: sums of weights stay exact enough.
 MOST = 1e9
@@ -63,9 +66,9 @@ class NamedWeigher:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not -MOST <= value <= MOST:
             expected = f"a number from -{MOST:.0f} to {MOST:.0f}"
-            raise exceptions.InvalidInput("field", f"multiplier of {self.name}", value, expected)
+            raise _invalid_field(f"multiplier of {self.name}", value, expected)
         if value < 0 and not getattr(self.weigher, "takes_negative", True):
-            raise exceptions.InvalidInput("field", f"multiplier of {self.name}", value, "0 or more")
+            raise _invalid_field(f"multiplier of {self.name}", value, "0 or more")
 
 
 def weigh(
@@ -110,7 +113,7 @@ def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Intege
             found = np.asarray(weigher.weights(hosts, spec), dtype=np.float64)
             if found.shape != (len(hosts),):
                 expected = f"{len(hosts)} numbers"
-                raise exceptions.InvalidInput("field", "weights", found.shape, expected)
+                raise _invalid_field("weights", found.shape, expected)
             found = found[trees]
         else:
             said = []
@@ -120,7 +123,7 @@ def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Intege
             found, host = np.array(said, dtype=np.float64), None
         if not np.isfinite(found).all():
             host = hosts.hosts[int(trees[int(np.flatnonzero(~np.isfinite(found))[0])])]
-            raise exceptions.InvalidInput("field", "weight", "infinite or none", "a number")
+            raise _invalid_field("weight", "infinite or none", "a number")
     except Exception as error:  # whatever it is: it is named
         raise FilterFailed(one.name, host, error) from error
     return found
@@ -133,11 +136,11 @@ def finite(what: str, given: Any) -> float:
     """
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     if not is_number or not math.isfinite(given):
-        raise exceptions.InvalidInput("field", what, given, "a number")
+        raise _invalid_field(what, given, "a number")
     return float(given)
 
 
 def _number(given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float | np.number):
-        raise exceptions.InvalidInput("field", "weight", given, "a number")
+        raise _invalid_field("weight", given, "a number")
     return float(given) if math.isfinite(given) else math.nan

@@ -17,6 +17,7 @@ Fragmentation Gradient Descent", USENIX ATC 2023, sections 3 and 4.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.scheduler.weighers.base import finite
 from resource_objects.scheduler.weighers.fragments import Task, Usual, growth
 from resource_objects.search.arrays import Figures
+
+_invalid_field = functools.partial(exceptions.InvalidInput, "field")
 
 
 class Fragmentation:
@@ -53,19 +56,15 @@ class Fragmentation:
         parts: int = 1000,
     ) -> None:
         if not isinstance(workload, Mapping) or not workload:
-            raise exceptions.InvalidInput(
-                "field", "workload", workload, "{request: how usual it is}"
-            )
+            raise _invalid_field("workload", workload, "{request: how usual it is}")
         if type(parts) is not int or parts < 1:
-            raise exceptions.InvalidInput("field", "parts", parts, "an integer of 1 or more")
+            raise _invalid_field("parts", parts, "an integer of 1 or more")
         self._whole = resource(whole).name
         self._part = None if part is None else resource(part).name
         self._parts = parts if part is not None else 1
         weights = [finite(f"weight of {text}", value) for text, value in workload.items()]
         if min(weights) < 0 or not sum(weights):
-            raise exceptions.InvalidInput(
-                "field", "workload", workload, "weights of 0 or more, not all 0"
-            )
+            raise _invalid_field("workload", workload, "weights of 0 or more, not all 0")
         self._tasks = tuple(
             dataclasses.replace(self.task(Amounts.of(text)), weight=weight / sum(weights))
             for text, weight in zip(workload, weights, strict=True)
@@ -82,7 +81,7 @@ class Fragmentation:
         part = 0 if self._part is None else counts.pop(self._part, 0)
         if part > self._parts or (part and whole):
             expected = f"whole devices, or at most {self._parts} parts of one"
-            raise exceptions.InvalidInput("field", "devices", str(asked), expected)
+            raise _invalid_field("devices", str(asked), expected)
         return Task(counts, part or (self._parts if whole else 0), 1 if part else whole)
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:

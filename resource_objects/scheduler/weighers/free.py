@@ -20,8 +20,7 @@ class FreeResources:
     weight: above 0 the emptiest come first (spread), below 0 the fullest (pack).
 
     :param weights: by resource class
-    :raises InvalidInput: for a class that there is not
-    :raises InvalidInput: for a weight that is no number
+    :raises InvalidInput: for a class that there is not; for a weight that is no number
 
     >>> FreeResources(VCPU=1, MEMORY_MB=-0.5)
     FreeResources(VCPU=1.0, MEMORY_MB=-0.5)
