@@ -10,7 +10,7 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
-from resource_objects.providers.allocation import HELD, RELEASED
+from resource_objects.providers.allocation import HELD
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -21,7 +21,6 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.testing.conformance.suite import (
     Kit,
-    adjust,
     claim,
     define,
     deltas,
@@ -105,36 +104,7 @@ class ClaimRules(Kit):
         release(backend, "gang")
         assert picture(backend).allocations == {}
 
-    # --- over-full ---
-
-    # --- adjust ---
-
-    def test_adjusting_adds_and_gives_back_in_one(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        claimed = claim(backend, "job", {here: "VCPU=4,MEMORY_MB=512"})
-        record = adjust(backend, "job", {here: "VCPU=-4,MEMORY_MB=512", there: "VCPU=4"})
-        assert record.state == HELD
-        assert picture(backend).allocations == {
-            ("job", "host0", "MEMORY_MB"): 1024,
-            ("job", "host1", "VCPU"): 4,
-        }
-        assert backend.held("job") == record
-        assert record.uuid == claimed.uuid
-        assert record.created_at == claimed.created_at
-
     # --- release ---
-
-    @law(3)
-    def test_there_and_back(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        claim(backend, "other", {here: "VCPU=2", there: "MEMORY_MB=7"})
-        before = picture(backend)
-        record = claim(backend, "job", {here: "VCPU=1", there: "VCPU=2,MEMORY_MB=512"})
-        released = release(backend, "job")
-        assert picture(backend) == before
-        assert released.state == RELEASED
-        assert (released.uuid, released.held) == (record.uuid, record.held)
-        assert released.uuid == record.uuid
 
     def test_who_released_may_claim_again_as_somebody_new(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)

@@ -27,16 +27,13 @@ from resource_objects.testing.conformance.races import processes
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     Kit,
-    changes_to,
     claim,
     define,
     deltas,
-    kept,
     law,
     order,
     picture,
     release,
-    remove,
 )
 from resource_objects.testing.refusals import is_one_of, raises_code
 
@@ -183,23 +180,6 @@ class DisabledRules(Kit):
             disable(backend, gone)
         assert picture(backend) == before
 
-    def test_what_a_write_makes_it_puts_out_of_service(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        tree = kept(backend, "host0")
-        new = "2fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
-        tree.update(children=(*tree.children, Provider("host0/new", "PGPU=1", uuid=new)))
-        cursor = backend.cursor()
-        said = DisableOrder(new, "fan"), DisableOrder(names["host1"], "disk")
-        changes = changes_to(backend, tree)
-        backend.commit(Write(Operation(), "define", "host0", changes, disabling=said))
-        told = [one for change in backend.changes(cursor, 10) for one in change.disabled]
-        assert sorted(one.provider_uuid for one in told) == sorted([new, names["host1"]])
-        for uuid, asked in ((new, "PGPU=1"), (names["host1"], "VCPU=1")):
-            with raises_code("ProviderDisabled"):
-                claim(backend, "job-1", {uuid: asked})
-        claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
-
     def test_the_feed_tells_it(self, backend: Backend, names: dict[str, str]) -> None:
         cursor = backend.cursor()
         disable(backend, names["host0"])
@@ -280,14 +260,6 @@ class RemovedProviderRules(Kit):
         define(backend, Provider("host0", "VCPU=8"))
         define(backend, _card_host())
         assert _of(backend, _AT) is None  # it was enabled when it was removed
-
-    def test_what_was_disabled_is_forgotten_with_its_host(self, backend: Backend) -> None:
-        disable(backend, define(backend, _card_host())[_AT])
-        define(backend, Provider("host0", "VCPU=8"))
-        remove(backend, "host0")
-        card = define(backend, _card_host())
-        assert _of(backend, _AT) is None
-        _take_units(backend, "job", card[_AT], *_PARTS)
 
 
 class RemovedUnitRules(Kit):

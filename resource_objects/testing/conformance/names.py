@@ -30,7 +30,6 @@ from resource_objects.testing.conformance.suite import (
     change_names,
     claim,
     define,
-    host,
     kept,
     law,
     names_of,
@@ -115,33 +114,6 @@ class CatalogueRules(Kit):
         listed = {one.name: one for one in backend.list_names(kind, 1000)}
         assert listed["CUSTOM_NEW"].number == old.number and "CUSTOM_OLD" not in listed
 
-    # --- what is used ---
-
-    # --- what is refused ---
-
-    # --- levels ---
-
-    def test_an_aggregate_has_a_level_or_none(self, backend: Backend) -> None:
-        define(backend, Provider("host0", "VCPU=1", aggregates=["r1", "r2"]))
-        level = NameAction.SET_LEVEL
-        change_names(backend, NameChange(AGGREGATE, level, "r1", "rack"))
-        assert _levels(backend) == {"r1": "rack", "r2": None}
-        change_names(backend, rename(AGGREGATE, "r1", "r3"))
-        change_names(backend, _ensure(AGGREGATE, "r3"))
-        define(backend, Provider("host0", "VCPU=2", aggregates=["r3"]))
-        assert _levels(backend) == {"r3": "rack", "r2": None}
-        change_names(backend, NameChange(AGGREGATE, level, "r3", None))
-        assert _levels(backend) == {"r3": None, "r2": None}
-        with raises_code("AggregateNotFound"):
-            change_names(backend, NameChange(AGGREGATE, level, "nowhere", "rack"))
-
-    def test_a_new_aggregate_gets_its_level_in_the_same_write(self, backend: Backend) -> None:
-        level = NameChange(AGGREGATE, NameAction.SET_LEVEL, "r1", "room")
-        change_names(backend, _ensure(AGGREGATE, "r1"), level)
-        assert _levels(backend) == {"r1": "room"}
-
-    # --- in one write with definitions ---
-
     # --- other users of the same ledger ---
 
     @requires(Requirement.SHARING)
@@ -201,17 +173,6 @@ class CatalogueRules(Kit):
             assert (found.used("user", "CUSTOM_A"), found.used("user", "CUSTOM_B")) == (6, 1)
         finally:
             other.close()
-
-    def test_a_claim_of_a_class_nobody_has_makes_no_name(self, backend: Backend) -> None:
-        [here] = define(backend, host()).values()
-        before = names_of(backend, CLASS)
-        with raises_code("InventoryNotFound"):
-            claim(backend, "job", {here: "CUSTOM_NEVER=1"})
-        assert names_of(backend, CLASS) == before
-
-
-def _levels(backend: Backend) -> dict[str, str | None]:
-    return {listed.name: listed.level for listed in backend.list_names(AGGREGATE, 100)}
 
 
 # --- every name that the library admits is kept as it is ---

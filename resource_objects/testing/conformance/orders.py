@@ -8,9 +8,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 
-import pytest
-
-from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED
 from resource_objects.providers.definition import DefinitionChanges
@@ -35,7 +32,6 @@ from resource_objects.testing.conformance.suite import (
     host,
     kept,
     law,
-    now,
     order,
     picture,
     release,
@@ -89,48 +85,7 @@ class OrderRules(Kit):
         assert {name: told(record) for name, record in held.items()} == records
         assert backend.held_by([]) == {}
 
-    # --- generations ---
-
-    def test_every_write_of_a_consumer_moves_its_generation(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        steps: list[ConsumerOrder] = [
-            ConsumerOrder.claim("job", deltas({here: "VCPU=1"})),
-            ConsumerOrder.adjust("job", deltas({here: "VCPU=1"})),
-            ConsumerOrder.replace("job", deltas({there: "VCPU=1"})),
-            ConsumerOrder.renew("job", _LATER),
-        ]
-        generations = []
-        for step in steps:
-            generations.append(_only(backend, step).generation)
-            record = backend.held("job")
-            assert record is not None and record.generation == generations[-1]
-            claim(backend, f"other-{len(generations)}", {here: "MEMORY_MB=1"})
-        assert len(set(generations)) == len(steps)
-        assert backend.held("job") == backend.held_by(["job"])["job"]
-
-    # --- adjusting for many ---
-
     # --- replacing ---
-
-    def test_replacing_leaves_just_what_is_said(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        claim(backend, "other", {here: "VCPU=1"})
-        claimed = claim(backend, "job", {here: "VCPU=2,MEMORY_MB=512", there: "VCPU=1"})
-        record = _only(
-            backend, ConsumerOrder.replace("job", deltas({there: "VCPU=3", here: "VCPU=1"}))
-        )
-        assert set(record.held) == {
-            Use(there, "VCPU", 3, (), "host1"),
-            Use(here, "VCPU", 1, (), "host0"),
-        }
-        assert told(backend.held("job")) == told(record)
-        assert (record.uuid, record.created_at) == (
-            claimed.uuid,
-            claimed.created_at,
-        )
-        found = picture(backend)
-        assert found.holds("job") == {("host1", "VCPU"): 3, ("host0", "VCPU"): 1}
-        assert found.used("host0", "VCPU") == 2
 
     def test_replacing_makes_a_consumer(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
@@ -164,18 +119,6 @@ class OrderRules(Kit):
         assert (other.request, backend.held("job")) == (StoredRequest("[2]"), other)
         assert adjust(backend, "job", {there: "VCPU=1"}).state == CONFIRMED
 
-    def test_replacing_with_the_same_changes_nothing_but_the_generation(
-        self, backend: Backend
-    ) -> None:
-        here, there = two_hosts(backend)
-        first = claim(backend, "job", {here: "VCPU=8", there: "VCPU=1"})
-        before = picture(backend)
-        record = _only(
-            backend, ConsumerOrder.replace("job", deltas({there: "VCPU=1", here: "VCPU=8"}))
-        )
-        assert picture(backend) == before
-        assert set(record.held) == set(first.held) and record.generation != first.generation
-
     # --- renewing ---
 
     def test_a_renewal_changes_expiry_and_state_and_nothing_else(self, backend: Backend) -> None:
@@ -190,63 +133,11 @@ class OrderRules(Kit):
             assert backend.held("job") == record
         assert picture(backend) == before
 
-    def test_a_renewal_may_demand_a_claim(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        first = claim(backend, "job", {here: "VCPU=2"})
-        release(backend, "job")
-        second = claim(backend, "job", {here: "VCPU=2"})
-        with raises_code("StaleConsumer") as refused:
-            order(backend, ConsumerOrder.renew("job", _LATER, uuid=first.uuid))
-        assert refused.value.name == "job"
-        assert backend.held("job") == second
-
     def test_a_renewal_releases_nothing(self) -> None:
         with raises_code("InvalidField"):
             ConsumerOrder.renew("job", None, RELEASED)
 
-    def test_an_expired_claim_is_held_until_somebody_releases_it(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        past = now() - datetime.timedelta(days=1)
-        record = claim(backend, "job", {here: "VCPU=8"}, expires_at=past)
-        assert backend.held("job") == record
-        with pytest.raises(exceptions.CapacityException):
-            claim(backend, "job-2", {here: "VCPU=1"})
-
     # --- several in one write ---
-
-    @law(2)
-    def test_many_consumers_are_written_at_once(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
-        claim(backend, "goes", {here: "VCPU=8"})
-        claim(backend, "grows", {there: "VCPU=1"})
-        claim(backend, "moves", {there: "VCPU=6"})
-        claim(backend, "stays", {there: "MEMORY_MB=1"})
-        records = order(
-            backend,
-            ConsumerOrder.claim("comes", deltas({there: "VCPU=4"})),
-            ConsumerOrder.release("goes"),
-            ConsumerOrder.adjust("grows", deltas({there: "VCPU=2"})),
-            ConsumerOrder.replace("moves", deltas({here: "VCPU=7"})),
-            ConsumerOrder.renew("stays", _LATER),
-        )
-        assert [record.consumer for record in records] == [
-            "comes",
-            "goes",
-            "grows",
-            "moves",
-            "stays",
-        ]
-        assert len({record.generation for record in records}) == 1
-        assert (records[1].state, records[1].held[0].amount) == (RELEASED, 8)
-        assert backend.held_by(["comes", "goes", "grows", "moves", "stays"]) == {
-            record.consumer: record for record in records if record.consumer != "goes"
-        }
-        assert picture(backend).allocations == {
-            ("comes", "host1", "VCPU"): 4,
-            ("grows", "host1", "VCPU"): 3,
-            ("moves", "host0", "VCPU"): 7,
-            ("stays", "host1", "MEMORY_MB"): 1,
-        }
 
     def test_each_of_several_keeps_its_request(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)

@@ -40,6 +40,9 @@ NAME``, ``reported host0``, ``adopted host0``
 ``repeat``                                     send the last write again: nothing changes, as with a
                                                step of the same ``[operation=NAME]``
 ``note NAME: job`` or ``note NAME: host0``     remember the generation of a consumer or provider
+``prepare NAME``, later ``send NAME``          compare the definitions below with the ledger now,
+                                               and write the differences later; ``prepare NAME
+                                               bare``: without parents of which only children differ
 =============================================  =====================================================
 
 What follows a step is indented below it:
@@ -52,6 +55,8 @@ leaves the ledger and its feed as they were. ``because`` lines are its reasons, 
 Statements on the state:
 
 ``used host0 VCPU 8; host1 VCPU 2``, ``capacity``, ``total``: figures of inventories;
+``writes host0 2; cell0 1``: counters of allocation writes; ``times host0: reported adopted``: which
+of these times a provider has; ``levels r1=rack r2=``: of all aggregates;
 ``allocations job: host0 VCPU=1`` (of one consumer; ``none``), or ``allocations`` with a line below
 for each consumer of the ledger; ``units`` with a line ``host0 cpu0: PCPU of job`` for each unit;
 ``providers host0 gpu0``; ``traits``, ``aggregates``, ``inventories host0: A B``;
@@ -62,6 +67,7 @@ for each consumer of the ledger; ``units`` with a line ``host0 cpu0: PCPU of job
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import importlib.resources
 import re
@@ -82,6 +88,7 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.feed import FeedEntry
+from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -107,7 +114,7 @@ _ORDERS: dict[str, Callable[..., ConsumerOrder]] = {
     "renew": ConsumerOrder.renew,
     "release": ConsumerOrder.release,
 }
-_DEFINITIONS = ("define", "undefine")
+_DEFINITIONS = ("define", "undefine", "send")
 _NAME_ACTIONS = {
     "ensure": NameAction.ENSURE,
     "rename": NameAction.RENAME,
@@ -234,6 +241,7 @@ class _Runner:
         self.backend = backend
         self.uuids: dict[str, str] = {}
         self.noted: dict[str, int] = {}
+        self.prepared: dict[str, DefinitionChanges] = {}
         self.last: Write | None = None
         self.outcomes: dict[str, tuple[ConsumerRecord, ...]] = {}
         self.entries: tuple[FeedEntry, ...] = ()
@@ -251,6 +259,10 @@ class _Runner:
             "mark": self._mark,
             "as": self._check_marked,
             "note": self._note,
+            "prepare": self._prepare,
+            "writes": self._check_writes,
+            "times": self._check_times,
+            "levels": self._check_levels,
             "repeat": self._repeat,
         }
 
@@ -278,7 +290,10 @@ class _Runner:
     def _commit(self, write: Write) -> None:
         """Carry out a write; one of a known operation has its first outcome and changes nothing."""
         before, cursor = picture(self.backend), self.backend.cursor()
+        consumers = [order.consumer for order in write.orders]
+        earlier = self.backend.held_by(consumers)
         outcome = self.backend.commit(write)
+        assert [record.consumer for record in outcome] == consumers
         if write.operation.id in self.outcomes:
             assert outcome == self.outcomes[write.operation.id]
             assert (picture(self.backend), self.backend.cursor()) == (before, cursor)
@@ -288,6 +303,8 @@ class _Runner:
         for record in outcome:
             if record.state != RELEASED:
                 assert told(stored[record.consumer]) == told(record)
+            _check_identity(earlier.get(record.consumer), record)
+        assert len({record.generation for record in outcome}) <= 1
         with contextlib.suppress(exceptions.NotSupported):  # of a backend without a feed
             self.entries = self.backend.changes(cursor, 1000)
             operation = (write.operation.id, write.kind, write.subject)
@@ -366,8 +383,10 @@ class _Runner:
         consumer, _, allocations = text.partition(":")
         more = dict(map(self._option, options.rstrip("]").split(", "))) if options else {}
         more.pop("operation", None)  # of the write
+        counted = more.pop("counted", False)
         parts = (self._uses(allocations),) if allocations else ()
-        return _ORDERS[step.word](consumer, *parts, **more)
+        order = _ORDERS[step.word](consumer, *parts, **more)
+        return dataclasses.replace(order, counted=True) if counted else order
 
     def _option(self, option: str) -> tuple[str, Any]:
         name, _, value = option.partition("=")
@@ -394,7 +413,9 @@ class _Runner:
 
     def _definitions(self, step: Statement) -> Iterator[DefinitionChanges]:
         """Yield the differences between the stored trees and those of a step."""
-        if step.word == "undefine":
+        if step.word == "send":
+            yield self.prepared[step.rest]
+        elif step.word == "undefine":
             [root] = trees(self.backend.read(step.rest))
             removals = [
                 ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
@@ -520,9 +541,46 @@ class _Runner:
         else:
             self.noted[name] = record.generation
 
+    def _prepare(self, statement: Statement) -> None:
+        name, *bare = statement.rest.split()
+        [changes] = [change for step in statement.below for change in self._definitions(step)]
+        if bare:
+            updates = tuple(update for update in changes.updates if not update.children_changed)
+            changes = dataclasses.replace(changes, updates=updates)
+        self.prepared[name] = changes
+
+    def _check_writes(self, statement: Statement) -> None:
+        listed = self.backend.list_providers(ProviderFilter(), 100)
+        stored = {provider.name: provider.allocation_writes for provider in listed}
+        parts = dict(part.split() for part in statement.rest.split("; "))
+        assert stored == {name: int(writes) for name, writes in parts.items()}
+
+    def _check_times(self, statement: Statement) -> None:
+        name, _, expected = statement.rest.partition(":")
+        [listed] = self.backend.list_providers(ProviderFilter(names=frozenset({name})), 1)
+        record = picture(self.backend).providers[name]
+        times = {"reported": record.reported_at, "adopted": record.adopted_at}
+        assert times == {"reported": listed.reported_at, "adopted": listed.adopted_at}
+        assert {word for word, time in times.items() if time is not None} == set(expected.split())
+
+    def _check_levels(self, statement: Statement) -> None:
+        listed = self.backend.list_names(NameKind.AGGREGATE, 100)
+        assert {f"{one.name}={one.level or ''}" for one in listed} == set(statement.rest.split())
+
     def _repeat(self, statement: Statement) -> None:
         assert self.last is not None, "nothing to repeat"
         self._commit(self.last)
+
+
+def _check_identity(earlier: ConsumerRecord | None, record: ConsumerRecord) -> None:
+    """Check that a written consumer is the same claim as before, with another generation."""
+    if earlier is not None and record.held and earlier.held:
+        assert (record.uuid, record.created_at) == (earlier.uuid, earlier.created_at)
+        assert record.generation != earlier.generation
+        if record.state == RELEASED:
+            assert {use.key: use.amount for use in record.held} == {
+                use.key: use.amount for use in earlier.held
+            }
 
 
 def _amounts(text: str) -> list[tuple[str, int]]:
