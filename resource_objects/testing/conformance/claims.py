@@ -40,10 +40,10 @@ class ClaimRules(Kit):
     # --- claim ---
 
     def test_a_claim_is_told_in_full(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         before = datetime.datetime.now(datetime.UTC)
-        wanted = deltas({here: "VCPU=2,MEMORY_MB=512", there: "VCPU=1"})
-        order = ConsumerOrder.claim("job", wanted, uuid=str(uuids.uuid4()))
+        uses = deltas({here: "VCPU=2,MEMORY_MB=512", destination: "VCPU=1"})
+        order = ConsumerOrder.claim("job", uses, uuid=str(uuids.uuid4()))
         record = backend.claim(Operation(), order)
         assert (record.uuid, record.consumer, record.state) == (order.uuid, "job", HELD)
         assert record.uuid == str(uuids.UUID(record.uuid))
@@ -51,7 +51,7 @@ class ClaimRules(Kit):
         assert set(record.held) == {
             Use(here, "VCPU", 2, (), "host0"),
             Use(here, "MEMORY_MB", 512, (), "host0"),
-            Use(there, "VCPU", 1, (), "host1"),
+            Use(destination, "VCPU", 1, (), "host1"),
         }
 
     def test_the_request_is_kept_with_the_claim(self, backend: Backend) -> None:
@@ -96,11 +96,11 @@ class ClaimRules(Kit):
         for number in range(150):
             root.add(f"host{number}", "VCPU=8,MEMORY_MB=1024")
         names = define(backend, root)
-        wanted = {uuid: "VCPU=1,MEMORY_MB=2" for name, uuid in names.items() if name != "rack"}
-        claim(backend, "gang", wanted)
-        found = picture(backend)
-        assert len(found.allocations) == 300
-        assert found.used("host149", "MEMORY_MB") == 2
+        expected = {uuid: "VCPU=1,MEMORY_MB=2" for name, uuid in names.items() if name != "rack"}
+        claim(backend, "gang", expected)
+        state = picture(backend)
+        assert len(state.allocations) == 300
+        assert state.used("host149", "MEMORY_MB") == 2
         release(backend, "gang")
         assert picture(backend).allocations == {}
 
@@ -143,8 +143,8 @@ def _host(backend: Backend, inventories: str = "VCPU=8,PCPU=8") -> str:
 
 
 def _take(backend: Backend, consumer: str, uuid: str, *units: str) -> ConsumerRecord:
-    wanted = Use(uuid, "PCPU", len(units), units)
-    [record] = order(backend, ConsumerOrder.claim(consumer, (wanted,)))
+    use = Use(uuid, "PCPU", len(units), units)
+    [record] = order(backend, ConsumerOrder.claim(consumer, (use,)))
     return record
 
 
@@ -190,4 +190,4 @@ class UnitRules(Kit):
 def _units(backend: Backend, consumer: str) -> set[str]:
     record = backend.held(consumer)
     assert record is not None
-    return {unit for held in record.held for unit in held.units}
+    return {unit for uses in record.held for unit in uses.units}

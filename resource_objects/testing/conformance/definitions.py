@@ -76,17 +76,17 @@ class DefinitionRules(Kit):
 
     def test_what_is_defined_reads_back(self, backend: Backend) -> None:
         define(backend, _tree())
-        found = kept(backend, "host0")
-        assert [provider.name for provider in found.walk()] == [p.name for p in _tree().walk()]
-        for provider, wanted in zip(found.walk(), _tree().walk(), strict=True):
-            assert provider.inventories == wanted.inventories
-            assert provider.traits == wanted.traits
+        result = kept(backend, "host0")
+        assert [provider.name for provider in result.walk()] == [p.name for p in _tree().walk()]
+        for provider, expected in zip(result.walk(), _tree().walk(), strict=True):
+            assert provider.inventories == expected.inventories
+            assert provider.traits == expected.traits
             assert provider.uuid == str(uuids.UUID(provider.uuid))
             assert provider.generation is not None
 
     def test_a_uuid_that_is_given_is_kept(self, backend: Backend) -> None:
-        given = str(uuids.uuid4())
-        assert define(backend, Provider("host0", uuid=given)) == {"host0": given}
+        values = str(uuids.uuid4())
+        assert define(backend, Provider("host0", uuid=values)) == {"host0": values}
 
     def test_a_tree_is_read_by_name_or_uuid_of_any_of_its_providers(self, backend: Backend) -> None:
         names = define(backend, _tree(), host("host1"))
@@ -106,23 +106,23 @@ class DefinitionRules(Kit):
     def test_several_trees_are_read_at_once(self, backend: Backend) -> None:
         names = define(backend, _tree(), host("host1"), host("host2"))
         claim(backend, "job", {names["host1"]: "VCPU=1", names["host2"]: "VCPU=1"})
-        found = picture(backend, "host0/gpu1", names["host1"], "host1", "nobody")
-        assert set(found.providers) == set(names) - {"host2"}
-        assert found.allocations == {("job", "host1", "VCPU"): 1}
+        state = picture(backend, "host0/gpu1", names["host1"], "host1", "nobody")
+        assert set(state.providers) == set(names) - {"host2"}
+        assert state.allocations == {("job", "host1", "VCPU"): 1}
         assert backend.read("nobody") == Columns()
 
     def test_allocations_are_read_only_if_they_are_asked_for(self, backend: Backend) -> None:
         names = define(backend, _tree())
-        wanted = Use(names["host0/gpu0"], "PGPU", 1, ("gpu0",))
-        backend.claim(Operation(), ConsumerOrder.claim("job", (wanted,)))
+        use = Use(names["host0/gpu0"], "PGPU", 1, ("gpu0",))
+        backend.claim(Operation(), ConsumerOrder.claim("job", (use,)))
         for trees_read in ((), ("host0",)):
-            whole = backend.read(*trees_read)
+            complete = backend.read(*trees_read)
             less = backend.read(*trees_read, allocations=False)
             assert less.allocations == Columns().allocations and less.units == Columns().units
             assert less == dataclasses.replace(
-                whole, allocations=less.allocations, units=less.units
+                complete, allocations=less.allocations, units=less.units
             )
-            assert less.cursor == whole.cursor
+            assert less.cursor == complete.cursor
             assert 1 in less.inventories.used
 
     def test_names_are_looked_up_together(self, backend: Backend) -> None:
@@ -176,15 +176,15 @@ class DefinitionRules(Kit):
     def test_what_was_held_of_one_that_goes_is_told_by_its_name_though_another_has_it(
         self, backend: Backend
     ) -> None:
-        had = define(backend, host("host0"))["host0"]
-        claim(backend, "job", {had: "VCPU=1"})
-        another = str(uuids.uuid4())
-        goes = ProviderRemoval(had, "host0", kept(backend, "host0").generation or 0)
-        made = _created(Provider("host0", "VCPU=2", uuid=another))
-        changes = dataclasses.replace(made, removals=(goes,))
+        claimed = define(backend, host("host0"))["host0"]
+        claim(backend, "job", {claimed: "VCPU=1"})
+        second = str(uuids.uuid4())
+        goes = ProviderRemoval(claimed, "host0", kept(backend, "host0").generation or 0)
+        created = _created(Provider("host0", "VCPU=2", uuid=second))
+        changes = dataclasses.replace(created, removals=(goes,))
         (record,) = order(backend, ConsumerOrder.release("job"), definitions=changes)
-        assert [(held.provider, held.provider_uuid) for held in record.held] == [("host0", had)]
-        assert backend.uuids(["host0"]) == {"host0": another}
+        assert [(uses.provider, uses.provider_uuid) for uses in record.held] == [("host0", claimed)]
+        assert backend.uuids(["host0"]) == {"host0": second}
 
     # --- trees ---
 
@@ -239,19 +239,19 @@ class DefinitionRules(Kit):
         assert refused(narrow)[:2] == ("ProviderInUse", "host0/a")
         adjust(backend, "job", {names["host0/a"]: "PGPU=-1"})
         before = picture(backend)
-        kind, subject, said = refused(narrow)
+        kind, subject, options = refused(narrow)
         assert (kind, subject) == ("InventoryInUse", "host0")
-        assert "MEMORY_MB" in said and "VCPU" not in said
+        assert "MEMORY_MB" in options and "VCPU" not in options
 
     @law(2)
     def test_one_refused_change_of_many_refuses_all(self, backend: Backend) -> None:
         define(backend, _tree())
         before = picture(backend)
-        found = kept(backend, "host0")
-        good = ProviderDefinition(str(uuids.uuid4()), "new", found.uuid, (), frozenset())
+        provider = kept(backend, "host0")
+        good = ProviderDefinition(str(uuids.uuid4()), "new", provider.uuid, (), frozenset())
         now = updated(backend, "host0", inventories=())
         stale = dataclasses.replace(now, generation=now.generation + 1)
-        changes = DefinitionChanges(found.uuid or "", creates=(good,), updates=(stale,))
+        changes = DefinitionChanges(provider.uuid or "", creates=(good,), updates=(stale,))
         with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
         assert picture(backend) == before
@@ -260,11 +260,11 @@ class DefinitionRules(Kit):
     def test_an_update_may_rely_on_what_is_used(self, backend: Backend) -> None:
         names = define(backend, host("host0", "VCPU=8,DISK_GB=9"))
         claim(backend, "job", {names["host0"]: "VCPU=3"})
-        [wanted] = changes_to(backend, host("host0", "VCPU=6,DISK_GB=7")).updates
+        [expected] = changes_to(backend, host("host0", "VCPU=6,DISK_GB=7")).updates
 
         def relying(vcpu: int) -> ProviderUpdate:
             used = ExpectedUse("VCPU", vcpu), ExpectedUse("DISK_GB", 0)
-            return dataclasses.replace(wanted, expected_use=used)
+            return dataclasses.replace(expected, expected_use=used)
 
         before = picture(backend)
         for other in (2, 4):
@@ -396,28 +396,28 @@ class DescriptionRules(Kit):
     def test_a_kind_of_several_records_is_kept_whole(self, backend: Backend) -> None:
         definition = _tray()
         uuid = _made(backend, definition)
-        found = picture(backend).providers["tray"]
-        assert set(found.inventories) == {"CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT", "DISK_GB"}
-        assert found.kinds == set(definition.kinds)
+        provider = picture(backend).providers["tray"]
+        assert set(provider.inventories) == {"CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT", "DISK_GB"}
+        assert provider.kinds == set(definition.kinds)
         claim(backend, "job", {uuid: "CUSTOM_TRAY_SLOT=2,CUSTOM_TRAY_WATT=90"})
-        found = picture(backend, "tray").providers["tray"]
-        assert found.inventories["CUSTOM_TRAY_WATT"].used == 90
+        provider = picture(backend, "tray").providers["tray"]
+        assert provider.inventories["CUSTOM_TRAY_WATT"].used == 90
         [listed] = backend.list_providers(ProviderFilter(), 10)
-        assert set(listed.kinds) == found.kinds
-        assert {record.resource_class: record for record in listed.records} == found.inventories
+        assert set(listed.kinds) == provider.kinds
+        assert {record.resource_class: record for record in listed.records} == provider.inventories
 
     def test_a_kind_changes_and_goes(self, backend: Backend) -> None:
         before = _tray()
         _made(backend, before)
         after = dataclasses.replace(_tray(16, "blue"), uuid=before.uuid)
         _update(backend, ProviderUpdate(after, _generation(backend), before))
-        found = picture(backend).providers["tray"]
-        assert found.kinds == set(after.kinds)
-        assert found.inventories["CUSTOM_TRAY_SLOT"].total == 16
+        provider = picture(backend).providers["tray"]
+        assert provider.kinds == set(after.kinds)
+        assert provider.inventories["CUSTOM_TRAY_SLOT"].total == 16
         plain = dataclasses.replace(before, inventories=before.inventories[2:], kinds=())
-        _update(backend, ProviderUpdate(plain, found.generation, after))
-        found = picture(backend).providers["tray"]
-        assert not found.kinds and set(found.inventories) == {"DISK_GB"}
+        _update(backend, ProviderUpdate(plain, provider.generation, after))
+        provider = picture(backend).providers["tray"]
+        assert not provider.kinds and set(provider.inventories) == {"DISK_GB"}
 
     def test_an_update_of_something_else_leaves_kinds(self, backend: Backend) -> None:
         definition = _tray()
@@ -430,10 +430,10 @@ class DescriptionRules(Kit):
         uuid = _made(backend, _tray())
         claim(backend, "job", {uuid: "CUSTOM_TRAY_WATT=90"})
         change_names(backend, rename(CLASS, "CUSTOM_TRAY_WATT", "CUSTOM_POWER"))
-        found = picture(backend).providers["tray"]
-        [kind] = found.kinds
+        provider = picture(backend).providers["tray"]
+        [kind] = provider.kinds
         assert kind.classes == ("CUSTOM_TRAY_SLOT", "CUSTOM_POWER")
-        assert found.inventories["CUSTOM_POWER"].used == 90
+        assert provider.inventories["CUSTOM_POWER"].used == 90
 
     # --- reports ---
 
@@ -443,11 +443,11 @@ class DescriptionRules(Kit):
         assert before["host0"].reported_at is None
         first = now()
         backend.commit(Write(Operation(), "report", "host0", reported=(names["host0"],)))
-        found = picture(backend).providers
-        reported_at = found["host0"].reported_at
+        providers = picture(backend).providers
+        reported_at = providers["host0"].reported_at
         assert reported_at is not None and first <= reported_at <= now()
-        assert found["host1"] == before["host1"]
-        assert dataclasses.replace(found["host0"], reported_at=None) == before["host0"]
+        assert providers["host1"] == before["host1"]
+        assert dataclasses.replace(providers["host0"], reported_at=None) == before["host0"]
         [listed] = backend.list_providers(ProviderFilter(names=frozenset({"host0"})), 1)
         assert listed.reported_at == reported_at
         define(backend, host("host0", "VCPU=1"))
@@ -458,24 +458,26 @@ class DescriptionRules(Kit):
         before = picture(backend).providers
         assert before["host0"].adopted_at is None
         first, cursor = now(), backend.cursor()
-        held = ConsumerOrder.claim(
+        consumer_order = ConsumerOrder.claim(
             "somebody", deltas({names["host0"]: "VCPU=1"}), aggregate=True, adopts=True
         )
         adopted = (names["host0"],)
-        backend.commit(Write(Operation(), "adopt", "host0", orders=(held,), adopted=adopted))
+        backend.commit(
+            Write(Operation(), "adopt", "host0", orders=(consumer_order,), adopted=adopted)
+        )
         [entry] = backend.changes(cursor, 10)
         assert (entry.reports, entry.definitions) == (adopted, ())
         assert entry.consumers == ("somebody",)
-        found = picture(backend).providers
-        at = found["host0"].adopted_at
+        providers = picture(backend).providers
+        at = providers["host0"].adopted_at
         assert at is not None and first <= at <= now()
-        assert (found["host0"].reported_at, found["host1"]) == (None, before["host1"])
+        assert (providers["host0"].reported_at, providers["host1"]) == (None, before["host1"])
         [listed] = backend.list_providers(ProviderFilter(names=frozenset({"host0"})), 1)
         assert (listed.adopted_at, listed.reported_at) == (at, None)
         backend.commit(Write(Operation(), "report", "host0", reported=adopted))
         backend.commit(Write(Operation(), "adopt", "host0", adopted=adopted))
-        found = picture(backend).providers
-        assert found["host0"].adopted_at == at and found["host0"].reported_at is not None
+        providers = picture(backend).providers
+        assert providers["host0"].adopted_at == at and providers["host0"].reported_at is not None
         define(backend, host("host0", "VCPU=2"))
         assert picture(backend).providers["host0"].adopted_at == at
 
@@ -486,8 +488,8 @@ class DescriptionRules(Kit):
         backend.commit(Write(Operation(), "report", "new", reported=(names["new"],)))
 
         def before(moment: datetime.datetime) -> list[str]:
-            wanted = ProviderFilter(reported_before=moment)
-            return [listed.name for listed in backend.list_providers(wanted, 10)]
+            provider_filter = ProviderFilter(reported_before=moment)
+            return [listed.name for listed in backend.list_providers(provider_filter, 10)]
 
         assert before(middle) == ["old"]
         assert before(a_later_moment()) == ["old", "new"]
@@ -513,8 +515,8 @@ class DescriptionRules(Kit):
                 tree = Provider("host0", f"VCPU={cpus + more}", traits=["CUSTOM_A"], uuid=uuid)
                 define(backend, tree)
                 note()
-            for one, other in ("AB", "BA"):
-                change_names(backend, rename(TRAIT, f"CUSTOM_{one}", f"CUSTOM_{other}"))
+            for item, other in ("AB", "BA"):
+                change_names(backend, rename(TRAIT, f"CUSTOM_{item}", f"CUSTOM_{other}"))
                 note()
             order(backend, job, unchanged=((uuid, seen[-1]),))
             release(backend, "job")
@@ -525,21 +527,21 @@ class DescriptionRules(Kit):
     def test_writes_of_a_definition_are_counted(self, backend: Backend) -> None:
         """A change is, also of nothing; children that come are none, nor what says that it is."""
         [uuid] = define(backend, host("host0", "VCPU=8")).values()
-        kept = ProviderDefinition(uuid, "host0", None, (), frozenset())
+        stored = ProviderDefinition(uuid, "host0", None, (), frozenset())
 
-        def write(after: ProviderDefinition, **said: Any) -> int:
+        def write(after: ProviderDefinition, **options: Any) -> int:
             [listed] = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1)
             before = dataclasses.replace(after, name=listed.name)
             update = ProviderUpdate(after, listed.generation, before)
-            _update(backend, dataclasses.replace(update, **said))
+            _update(backend, dataclasses.replace(update, **options))
             [listed] = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1)
             assert listed.generation > 0
             return listed.definition_writes
 
-        assert write(kept) == 1
-        assert write(kept, children_changed=True) == 1
-        assert write(dataclasses.replace(kept, name="host1"), counts=0) == 1
-        assert write(dataclasses.replace(kept, name="host2")) == 2
+        assert write(stored) == 1
+        assert write(stored, children_changed=True) == 1
+        assert write(dataclasses.replace(stored, name="host1"), counts=0) == 1
+        assert write(dataclasses.replace(stored, name="host2")) == 2
 
     def test_writes_of_a_consumer_are_counted(self, backend: Backend) -> None:
         """Since it came: who comes again begins anew."""
@@ -547,9 +549,9 @@ class DescriptionRules(Kit):
         written = [claim(backend, "job", {uuid: "VCPU=1"})]
         written.append(adjust(backend, "job", {uuid: "VCPU=1"}))
         written += order(backend, ConsumerOrder.replace("job", deltas({uuid: "VCPU=3"})))
-        assert [one.writes for one in written] == [1, 2, 3]
-        kept = backend.held("job")
-        assert kept is not None and kept.writes == 3
+        assert [item.writes for item in written] == [1, 2, 3]
+        record = backend.held("job")
+        assert record is not None and record.writes == 3
         release(backend, "job")
         assert claim(backend, "job", {uuid: "VCPU=1"}).writes == 1
 
@@ -612,8 +614,8 @@ class ShareRules(Kit):
         claim(backend, "a", {names["large"]: "CUSTOM_LARGE=1", names["small"]: "CUSTOM_SMALL=1"})
 
         def with_room(**room: int) -> list[str]:
-            wanted = ProviderFilter(room=tuple(room.items()))
-            return [row.name for row in backend.list_providers(wanted, 10)]
+            provider_filter = ProviderFilter(room=tuple(room.items()))
+            return [row.name for row in backend.list_providers(provider_filter, 10)]
 
         assert with_room(CUSTOM_SMALL=3) == ["small"]
         assert with_room(CUSTOM_SMALL=4) == []

@@ -49,22 +49,22 @@ def disable(
     by: str | None = "admin",
 ) -> None:
     """Disable a provider."""
-    said = DisableOrder(uuid, reason, until)
-    backend.commit(Write(Operation(actor=by), "disable", uuid, disabling=(said,)))
+    disable_order = DisableOrder(uuid, reason, until)
+    backend.commit(Write(Operation(actor=by), "disable", uuid, disabling=(disable_order,)))
 
 
 def enable(backend: Backend, uuid: str) -> None:
     """Enable a provider."""
-    said = DisableOrder(uuid)
-    backend.commit(Write(Operation(), "enable", uuid, disabling=(said,)))
+    disable_order = DisableOrder(uuid)
+    backend.commit(Write(Operation(), "enable", uuid, disabling=(disable_order,)))
 
 
-def claim_until_refused(backend: Backend, uuid: str, who: str) -> int:
+def claim_until_refused(backend: Backend, uuid: str, consumer: str) -> int:
     """Claim again and again, until it was refused ten times; return how often it was not."""
     won = refused = 0
     while refused < 10:
         try:
-            claim(backend, f"{who}-{won}", {uuid: "VCPU=1"})
+            claim(backend, f"{consumer}-{won}", {uuid: "VCPU=1"})
             won += 1
         except CapacityException as error:
             if error.code != "ProviderDisabled":
@@ -73,11 +73,11 @@ def claim_until_refused(backend: Backend, uuid: str, who: str) -> int:
     return won
 
 
-def claim_elsewhere(backend_class: type[Backend], url: str, uuid: str, who: str) -> int:
+def claim_elsewhere(backend_class: type[Backend], url: str, uuid: str, consumer: str) -> int:
     """Open a ledger and do the same, in another process."""
     backend = backend_class.open(url)
     try:
-        return claim_until_refused(backend, uuid, who)
+        return claim_until_refused(backend, uuid, consumer)
     finally:
         backend.close()
 
@@ -89,8 +89,8 @@ def _of(backend: Backend, name: str) -> Disabled | None:
     return listed.disabled
 
 
-def _named(backend: Backend, **asked: Any) -> set[str]:
-    return {one.name for one in backend.list_providers(ProviderFilter(**asked), 100)}
+def _named(backend: Backend, **request: Any) -> set[str]:
+    return {listed.name for listed in backend.list_providers(ProviderFilter(**request), 100)}
 
 
 class DisabledRules(Kit):
@@ -99,37 +99,37 @@ class DisabledRules(Kit):
     @pytest.fixture
     def names(self, backend: Backend) -> dict[str, str]:
         """Two hosts, the first with two devices; the uuid of each provider by name."""
-        one, two = Provider("host0", "VCPU=8"), Provider("host1", "VCPU=8")
+        item, two = Provider("host0", "VCPU=8"), Provider("host1", "VCPU=8")
         for number in range(2):
-            one.add(f"host0/gpu{number}", "PGPU=1")
-        return define(backend, one, two)
+            item.add(f"host0/gpu{number}", "PGPU=1")
+        return define(backend, item, two)
 
     def test_an_order_may_override_it_and_the_feed_tells(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
         disable(backend, names["host0"])
         cursor = backend.cursor()
-        wanted = {names["host0"]: "VCPU=1", names["host1"]: "VCPU=1"}
-        said = ConsumerOrder.claim("job-1", deltas(wanted), overrides_disabled=True)
-        backend.claim(Operation(actor="root"), said)
-        told = backend.changes(cursor, 10)
-        assert {one.actor for one in told} == {"root"}
-        assert {uuid for one in told for uuid in one.overrides} == {names["host0"]}
+        expected = {names["host0"]: "VCPU=1", names["host1"]: "VCPU=1"}
+        consumer_order = ConsumerOrder.claim("job-1", deltas(expected), overrides_disabled=True)
+        backend.claim(Operation(actor="root"), consumer_order)
+        entries = backend.changes(cursor, 10)
+        assert {entry.actor for entry in entries} == {"root"}
+        assert {uuid for entry in entries for uuid in entry.overrides} == {names["host0"]}
         cursor = backend.cursor()
         order(backend, ConsumerOrder.adjust("job-1", deltas({names["host1"]: "VCPU=1"})))
-        assert [one.overrides for one in backend.changes(cursor, 10)] == [()]
+        assert [entry.overrides for entry in backend.changes(cursor, 10)] == [()]
 
     def test_it_is_kept_who_when_and_why(self, backend: Backend, names: dict[str, str]) -> None:
         assert _of(backend, "host0") is None
         first = backend.now()
         disable(backend, names["host0"])
-        said = _of(backend, "host0")
-        assert said is not None and first <= said.since <= backend.now()
-        assert (said.reason, said.by, said.until) == ("fan", "admin", None)
+        disabled = _of(backend, "host0")
+        assert disabled is not None and first <= disabled.since <= backend.now()
+        assert (disabled.reason, disabled.by, disabled.until) == ("fan", "admin", None)
         until = backend.now().replace(microsecond=0) + datetime.timedelta(days=1)
         disable(backend, names["host0"], "disk", until, by=None)
         again = _of(backend, "host0")
-        assert again == Disabled(reason="disk", by=None, since=said.since, until=until)
+        assert again == Disabled(reason="disk", by=None, since=disabled.since, until=until)
         enable(backend, names["host0"])
         enable(backend, names["host0"])
         assert _of(backend, "host0") is None
@@ -140,9 +140,9 @@ class DisabledRules(Kit):
         uuid = names["host0"]
 
         def writes() -> int:
-            wanted = ProviderFilter(uuids=frozenset([uuid]))
-            [found] = backend.list_providers(wanted, 1)
-            return found.definition_writes
+            provider_filter = ProviderFilter(uuids=frozenset([uuid]))
+            [result] = backend.list_providers(provider_filter, 1)
+            return result.definition_writes
 
         before = writes()
         disable(backend, uuid)
@@ -166,8 +166,8 @@ class DisabledRules(Kit):
         assert _named(backend, required=frozenset([TRAIT])) == set()
         claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
         backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
-        said = _of(backend, "host0")
-        assert said is not None and said.since > backend.now() - _SHORT
+        disabled = _of(backend, "host0")
+        assert disabled is not None and disabled.since > backend.now() - _SHORT
 
     def test_what_is_over_or_not_there_is_refused(
         self, backend: Backend, names: dict[str, str]
@@ -175,9 +175,9 @@ class DisabledRules(Kit):
         before = picture(backend)
         with raises_code("InvalidField", match="until"):
             disable(backend, names["host0"], until=backend.now() - _SHORT)
-        gone = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+        removed = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
         with raises_code("ProviderNotFound"):
-            disable(backend, gone)
+            disable(backend, removed)
         assert picture(backend) == before
 
     def test_the_feed_tells_it(self, backend: Backend, names: dict[str, str]) -> None:
@@ -186,9 +186,9 @@ class DisabledRules(Kit):
         enable(backend, names["host0"])
         put_out, put_in = backend.changes(cursor, 10)
         assert (put_out.kind, put_out.actor) == ("disable", "admin")
-        [told] = put_out.disabled
-        assert told.provider_uuid == names["host0"] and told.disabled is not None
-        assert (told.disabled.reason, told.disabled.by) == ("fan", "admin")
+        [reported] = put_out.disabled
+        assert reported.provider_uuid == names["host0"] and reported.disabled is not None
+        assert (reported.disabled.reason, reported.disabled.by) == ("fan", "admin")
         assert put_in.disabled == (DisabledChange(names["host0"], None),)
         assert put_out.providers == put_in.providers == (names["host0"],)
 
@@ -206,8 +206,8 @@ class DisabledRules(Kit):
         assert picture(backend) == before
         disable(backend, here)
         backend.commit(Write(Operation(), "disable", here, disabling=late))
-        said = _of(backend, "host0")
-        assert said is not None and said.reason == "disk"
+        disabled = _of(backend, "host0")
+        assert disabled is not None and disabled.reason == "disk"
         for was in (fan, ServiceState()):
             order = DisableOrder(here, was=was)
             with raises_code("StaleDefinition", match="now disabled: disk"):
@@ -228,7 +228,9 @@ class DisabledRules(Kit):
     def test_no_thread_claims_after_it_was_disabled(self, backend: Backend) -> None:
         here = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
         with ThreadPoolExecutor(2) as threads:
-            claiming = [threads.submit(claim_until_refused, backend, here, who) for who in "ab"]
+            claiming = [
+                threads.submit(claim_until_refused, backend, here, consumer) for consumer in "ab"
+            ]
             _disable_beside(backend, here, claiming)
 
     @requires(Requirement.PROCESSES)
@@ -236,7 +238,8 @@ class DisabledRules(Kit):
         here = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
         with ProcessPoolExecutor(2, mp_context=processes()) as pool:
             claiming = [
-                pool.submit(claim_elsewhere, self.backend_class, url, here, who) for who in "ab"
+                pool.submit(claim_elsewhere, self.backend_class, url, here, consumer)
+                for consumer in "ab"
             ]
             _disable_beside(backend, here, claiming)
 
@@ -332,14 +335,14 @@ class RemovedUnitRules(Kit):
         self, backend: Backend, card: str
     ) -> None:
         release(backend, "job-1")
-        asked = _claim_of("job-2", Use(card, FUNCTION, 3))
+        request = _claim_of("job-2", Use(card, FUNCTION, 3))
         for limit, rules in ((1, [Rule.LIMIT]), (3, [Rule.CAPACITY, Rule.DISABLED])):
             write = Write(
-                Operation(), "claim", "job-2", orders=(asked,), limits={(card, FUNCTION): limit}
+                Operation(), "claim", "job-2", orders=(request,), limits={(card, FUNCTION): limit}
             )
             with pytest.raises(CapacityException) as refused:
                 backend.commit(write)
-            assert [one.rule for one in refused.value.reasons] == rules
+            assert [reason.rule for reason in refused.value.reasons] == rules
             assert refused.value.reasons[0].bound == min(limit, 2)
 
     def test_consumers_may_exchange_a_removed_unit(self, backend: Backend, card: str) -> None:
@@ -384,7 +387,7 @@ def _lacking(backend: Backend, use: Use) -> list[Reason]:
     with pytest.raises(CapacityException) as refused:
         order(backend, _claim_of("lacking", use))
     assert not is_one_of(refused.value, "ProviderDisabled")
-    assert [one.rule for one in refused.value.reasons] == [Rule.CAPACITY, Rule.DISABLED]
+    assert [reason.rule for reason in refused.value.reasons] == [Rule.CAPACITY, Rule.DISABLED]
     return list(refused.value.reasons)
 
 
@@ -396,9 +399,9 @@ def _take_units(backend: Backend, consumer: str, uuid: str, *units: str) -> None
 def _disable_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
     """Disable a host while others claim of it; what they hold when that returned is all."""
     while picture(backend).used("host0", "VCPU") < 10:
-        assert not any(one.done() for one in claiming)
+        assert not any(item.done() for item in claiming)
     disable(backend, uuid)
     then = picture(backend)
-    won = sum(one.result() for one in claiming)
+    won = sum(item.result() for item in claiming)
     assert then.used("host0", "VCPU") == won
     assert picture(backend) == then

@@ -63,13 +63,13 @@ _ZERO = Cursor((0,) * SHARDS)
 
 def everything(backend: Backend, after: Cursor = _ZERO, limit: int = 7) -> list[FeedEntry]:
     """Return all changes after a cursor, read page by page."""
-    found: list[FeedEntry] = []
+    result: list[FeedEntry] = []
     while page := backend.changes(after, limit):
         assert len(page) <= limit
-        found += page
+        result += page
         after = after.moved(page)
     assert after == backend.cursor()
-    return found
+    return result
 
 
 def check_order(changes: Iterable[FeedEntry]) -> None:
@@ -93,11 +93,11 @@ class FeedRules(Kit):
         names = define(backend, host("host0"), host("host1"))
         cursor, before = backend.cursor(), now()
         operation = Operation(actor="Größe 大")
-        wanted = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
-        backend.claim(operation, wanted)
+        consumer_order = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
+        backend.claim(operation, consumer_order)
         [change] = backend.changes(cursor, 10)
-        said = change.operation, change.kind, change.subject, change.actor
-        assert said == (operation.id, "claim", "job", "Größe 大")
+        options = change.operation, change.kind, change.subject, change.actor
+        assert options == (operation.id, "claim", "job", "Größe 大")
         assert (change.providers, change.consumers) == ((names["host0"],), ("job",))
         assert before <= change.at <= now()
         assert change.number == cursor.heads[change.shard] + 1
@@ -128,8 +128,8 @@ class FeedRules(Kit):
         backend.define(Operation(), DefinitionChanges("moves", updates=(update,)))
         assert picture(backend).providers["moves"].root == "new"
         changes = everything(backend, cursor)
-        assert len({one.shard for one in changes}) == len(changes) == 2
-        assert all(names["moves"] in one.providers for one in changes)
+        assert len({change.shard for change in changes}) == len(changes) == 2
+        assert all(names["moves"] in change.providers for change in changes)
 
     @law(11)
     def test_reading_is_not_told(self, backend: Backend) -> None:
@@ -144,15 +144,15 @@ class FeedRules(Kit):
     def test_pages_cover_everything_once(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=99") for n in range(5)))
         for turn in range(4):
-            for number, there in enumerate(names.values()):
+            for number, destination in enumerate(names.values()):
                 if number <= turn:
-                    adjust(backend, f"job-{number}", {there: "VCPU=1"})
-        whole = everything(backend, limit=1000)
+                    adjust(backend, f"job-{number}", {destination: "VCPU=1"})
+        complete = everything(backend, limit=1000)
         for limit in (1, 3):
             paged = everything(backend, limit=limit)
             check_order(paged)
-            assert sorted(paged, key=_place) == sorted(whole, key=_place)
-        assert len({_place(change) for change in whole}) == len(whole)
+            assert sorted(paged, key=_place) == sorted(complete, key=_place)
+        assert len({_place(change) for change in complete}) == len(complete)
 
     def test_a_busy_shard_does_not_starve_others(self, backend: Backend) -> None:
         names = define(backend, host("busy", "VCPU=999"), host("quiet", "VCPU=9"))
@@ -191,8 +191,8 @@ class FeedRules(Kit):
 
         def write(number: int) -> None:
             for turn in range(20):
-                wanted = {uuids[turn % 3]: "VCPU=1", uuids[(turn + number) % 3]: "VCPU=2"}
-                claim(backend, f"job-{number}-{turn}", wanted)
+                expected = {uuids[turn % 3]: "VCPU=1", uuids[(turn + number) % 3]: "VCPU=2"}
+                claim(backend, f"job-{number}-{turn}", expected)
 
         with ThreadPoolExecutor(5) as pool:
             looking = pool.submit(look)
@@ -206,8 +206,8 @@ class FeedRules(Kit):
         for seen, cursor in [*looks[:: max(1, len(looks) // 40)], looks[-1]]:
             later = everything(backend, cursor, limit=50)
             check_order(later)
-            told = {name for change in later for name in change.consumers}
-            assert seen | told == everybody and not seen & told
+            reported = {name for change in later for name in change.consumers}
+            assert seen | reported == everybody and not seen & reported
 
     @law(2)
     def test_a_reader_that_follows_sees_each_change_once(self, backend: Backend) -> None:
@@ -229,24 +229,24 @@ class FeedRules(Kit):
                     return
 
         def write(number: int) -> list[str]:
-            made = []
+            created = []
             for turn in range(15):
-                operation, here, there = Operation(), uuids[turn % 4], uuids[number]
-                wanted = (Use(here, "VCPU", 1), Use(there, "MEMORY_MB", 1))
-                backend.claim(operation, ConsumerOrder.claim(f"job-{number}-{turn}", wanted))
-                made += [operation.id] * len({here, there})
-            return made
+                operation, here, destination = Operation(), uuids[turn % 4], uuids[number]
+                expected = (Use(here, "VCPU", 1), Use(destination, "MEMORY_MB", 1))
+                backend.claim(operation, ConsumerOrder.claim(f"job-{number}-{turn}", expected))
+                created += [operation.id] * len({here, destination})
+            return created
 
         with ThreadPoolExecutor(5) as pool:
             following = pool.submit(follow)
             try:
-                made = [pool.submit(write, number) for number in range(4)]
-                told = [id for future in made for id in future.result()]
+                created = [pool.submit(write, number) for number in range(4)]
+                reported = [id for future in created for id in future.result()]
             finally:
                 done.set()
             following.result()
         check_order(seen)
-        assert Counter(change.operation for change in seen) == Counter(told)
+        assert Counter(change.operation for change in seen) == Counter(reported)
 
     # --- what is forgotten ---
 
@@ -265,7 +265,7 @@ class FeedRules(Kit):
         assert backend.changes(last, 10) == ()
         assert backend.prune(moment).changes == 0
         claim(backend, "job-3", {names["host0"]: "VCPU=1"})
-        assert [one.consumers for one in everything(backend, last)] == [("job-3",)]
+        assert [item.consumers for item in everything(backend, last)] == [("job-3",)]
 
     def test_a_cursor_that_needs_nothing_forgotten_is_good(self, backend: Backend) -> None:
         define(backend, host("host0"), host("host1"))
@@ -286,8 +286,8 @@ class FeedRules(Kit):
 
     def test_pruning_forgets_what_was_done_and_nothing_of_what_is(self, backend: Backend) -> None:
         [here] = define(backend, host("host0")).values()
-        gone, old = Operation(), Operation()
-        backend.claim(gone, ConsumerOrder.claim("gone", deltas({here: "VCPU=1"})))
+        removed, old = Operation(), Operation()
+        backend.claim(removed, ConsumerOrder.claim("gone", deltas({here: "VCPU=1"})))
         release(backend, "gone")
         first = backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         before = picture(backend)
@@ -295,7 +295,7 @@ class FeedRules(Kit):
         assert pruned.operations == 3  # the definition, a claim, the release; not the last one
         assert picture(backend) == before
         assert backend.held("job") == first
-        assert backend.outcome(gone) is None and backend.outcome(old) is not None
+        assert backend.outcome(removed) is None and backend.outcome(old) is not None
         release(backend, "job")
         again = claim(backend, "job", {here: "VCPU=1"})
         assert again.generation != first.generation
@@ -309,9 +309,9 @@ class FeedRules(Kit):
             backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         assert backend.held("job") is None
         younger = Operation(_made(now() - datetime.timedelta(days=2)))
-        made = backend.claim(younger, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+        created = backend.claim(younger, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         again = ConsumerOrder.claim("job", deltas({here: "VCPU=2"}))
-        assert backend.claim(younger, again) == made
+        assert backend.claim(younger, again) == created
 
     def test_what_is_older_than_a_ledger_keeps_is_forgotten_by_those_who_write(
         self, backend: Backend
@@ -353,11 +353,11 @@ class FeedRules(Kit):
     @requires(Requirement.PERSISTENCE)
     def test_changes_outlive_the_backend(self, backend: Backend, url: str) -> None:
         define(backend, host("host0"))
-        told = everything(backend)
+        reported = everything(backend)
         backend.close()
         again = self.backend_class.open(url)
         try:
-            assert everything(again) == told
+            assert everything(again) == reported
         finally:
             again.close()
 
@@ -394,8 +394,8 @@ class Follower:
 
     def _choose(self, touched: Touched) -> Collection[str] | None:
         """Return whose trees to read: of those touched, and of the roots they had."""
-        root_of = {one.uuid: one.root for one in self.picture.providers.values()}
-        self._old = {root_of[one] for one in touched.providers if one in root_of}
+        root_of = {value.uuid: value.root for value in self.picture.providers.values()}
+        self._old = {root_of[provider] for provider in touched.providers if provider in root_of}
         roots = {self.picture.providers[name].uuid for name in self._old}
         return None if touched.is_wide else touched.providers | roots
 
@@ -417,13 +417,14 @@ class Follower:
             self._read()
             return changed
         assert changed.columns.cursor == changed.cursor
-        found, was = picture_of(changed.columns), self.picture
-        gone = {name for name, one in was.providers.items() if one.root in self._old}
-        gone |= found.providers.keys()
+        result, was = picture_of(changed.columns), self.picture
+        removed = {name for name, item in was.providers.items() if item.root in self._old}
+        removed |= result.providers.keys()
         self.picture = Picture(
-            {n: one for n, one in was.providers.items() if n not in gone} | found.providers,
-            {k: one for k, one in was.allocations.items() if k[1] not in gone} | found.allocations,
-            {k: one for k, one in was.units.items() if k[0] not in gone} | found.units,
+            {n: item for n, item in was.providers.items() if n not in removed} | result.providers,
+            {k: item for k, item in was.allocations.items() if k[1] not in removed}
+            | result.allocations,
+            {k: item for k, item in was.units.items() if k[0] not in removed} | result.units,
         )
         self.cursor = changed.cursor
         return changed
@@ -527,8 +528,8 @@ class FreshnessRules(Kit):
             assert touched == Touched(is_wide=True)
 
     def test_a_rename_beside_other_changes_names_whom_it_touched(self, backend: Backend) -> None:
-        told = Provider("told", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"])
-        names = define(backend, host("host0"), told, host("other"))
+        provider = Provider("told", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"])
+        names = define(backend, host("host0"), provider, host("other"))
         cursor = backend.cursor()
         backend.commit(
             Write(
@@ -641,8 +642,8 @@ class FreshnessRules(Kit):
 
         def write(number: int) -> None:
             for turn in range(12):
-                here, there = uuids[number], uuids[(number + 1 + turn % 3) % 4]
-                claim(backend, f"job-{number}-{turn}", {here: "VCPU=1", there: "VCPU=1"})
+                here, destination = uuids[number], uuids[(number + 1 + turn % 3) % 4]
+                claim(backend, f"job-{number}-{turn}", {here: "VCPU=1", destination: "VCPU=1"})
                 if turn % 3 == 2:
                     release(backend, f"job-{number}-{turn}")
 

@@ -32,12 +32,12 @@ def claim_within(
     return record
 
 
-def claim_all_within(backend: Backend, uuid: str, who: str, limit: int) -> int:
+def claim_all_within(backend: Backend, uuid: str, consumer: str, limit: int) -> int:
     """Claim one CPU after the other until the limit refuses; return how many were had."""
     number = 0
     while True:
         try:
-            claim_within(backend, f"{who}-{number}", uuid, 1, {(uuid, "VCPU"): limit})
+            claim_within(backend, f"{consumer}-{number}", uuid, 1, {(uuid, "VCPU"): limit})
         except exceptions.CapacityException as refusal:
             assert {reason.rule for reason in refusal.reasons} == {Rule.LIMIT}
             return number
@@ -45,12 +45,12 @@ def claim_all_within(backend: Backend, uuid: str, who: str, limit: int) -> int:
 
 
 def claim_all_elsewhere(
-    backend_class: type[Backend], url: str, uuid: str, who: str, limit: int
+    backend_class: type[Backend], url: str, uuid: str, consumer: str, limit: int
 ) -> int:
     """Claim under a limit in a process of its own."""
     backend = backend_class.open(url)
     try:
-        return claim_all_within(backend, uuid, who, limit)
+        return claim_all_within(backend, uuid, consumer, limit)
     finally:
         backend.close()
 
@@ -63,21 +63,21 @@ class LimitRules(Kit):
         # more than a statement changes at once, where it has a most
         hosts = [host(f"host{number}", "VCPU=8") for number in range(150)]
         names = define(backend, *hosts)
-        uses = tuple(Use(names[one.name], "VCPU", 3) for one in hosts)
+        uses = tuple(Use(names[item.name], "VCPU", 3) for item in hosts)
         limits = {(names["host7"], "VCPU"): 3, (names["host149"], "VCPU"): 3}
         order(backend, ConsumerOrder.claim("a", uses), limits=limits)
         over = {**limits, (names["host30"], "VCPU"): 5, (names["host31"], "VCPU"): 6}
         with pytest.raises(exceptions.CapacityException) as refused:
             order(backend, ConsumerOrder.claim("b", uses), limits=over)
-        told = {reason.where: reason.rule for reason in refused.value.reasons}
-        assert told == dict.fromkeys(("host7", "host149", "host30"), Rule.LIMIT)
+        reported = {reason.where: reason.rule for reason in refused.value.reasons}
+        assert reported == dict.fromkeys(("host7", "host149", "host30"), Rule.LIMIT)
         assert picture(backend, "host31").used("host31", "VCPU") == 3
 
     @law(4)
     def test_threads_keep_a_limit(self, backend: Backend) -> None:
         [here] = define(backend, Provider("hot", "VCPU=40")).values()
-        had = together(lambda n: claim_all_within(backend, here, f"worker{n}", 11))
-        assert sum(one for one in had if isinstance(one, int)) == 11
+        claimed = together(lambda n: claim_all_within(backend, here, f"worker{n}", 11))
+        assert sum(item for item in claimed if isinstance(item, int)) == 11
         assert picture(backend).used("hot", "VCPU") == 11
 
     @law(4)
@@ -85,7 +85,9 @@ class LimitRules(Kit):
     def test_processes_keep_a_limit(self, backend: Backend, url: str) -> None:
         [here] = define(backend, Provider("hot", "VCPU=40")).values()
         with ProcessPoolExecutor(1, mp_context=processes()) as pool:
-            there = pool.submit(claim_all_elsewhere, self.backend_class, url, here, "elsewhere", 13)
-            had = claim_all_within(backend, here, "here", 13)
-            assert had + there.result() == 13
+            destination = pool.submit(
+                claim_all_elsewhere, self.backend_class, url, here, "elsewhere", 13
+            )
+            claimed = claim_all_within(backend, here, "here", 13)
+            assert claimed + destination.result() == 13
         assert picture(backend).used("hot", "VCPU") == 13

@@ -85,71 +85,71 @@ def rows_of(columns: Columns) -> dict[str, NamedProvider]:
     table = columns.providers
     name = columns.index.names
     parent = {
-        own: None if above is None else name[above]
-        for own, above in zip(table.name, table.parent_id, strict=True)
+        totals: None if above is None else name[above]
+        for totals, above in zip(table.name, table.parent_id, strict=True)
     }
-    found = {}
-    for number, own, uuid in zip(table.provider_id, table.name, table.uuid, strict=True):
-        top = own
+    result = {}
+    for number, totals, uuid in zip(table.provider_id, table.name, table.uuid, strict=True):
+        top = totals
         while (above := parent[top]) is not None:
             top = above
-        found[own] = NamedProvider(
-            own,
+        result[totals] = NamedProvider(
+            totals,
             uuid,
-            parent[own],
+            parent[totals],
             top,
-            table.reported_at[list(table.name).index(own)],
-            table.adopted_at[list(table.name).index(own)],
+            table.reported_at[list(table.name).index(totals)],
+            table.adopted_at[list(table.name).index(totals)],
             {
                 values[0]: dict(zip(_FIGURES, values[1:], strict=True))
                 for of, *values in zip(*columns.inventories, strict=True)
                 if of == number
             },
             {trait for of, trait in zip(*columns.traits, strict=True) if of == number},
-            {one for of, one in zip(*columns.aggregates, strict=True) if of == number},
+            {item for of, item in zip(*columns.aggregates, strict=True) if of == number},
             [
                 (kind, name[target], target_kind, factor)
                 for of, kind, target, target_kind, factor in zip(*columns.shares, strict=True)
                 if of == number
             ],
         )
-    return found
+    return result
 
 
-def wanted_providers(rows: dict[str, NamedProvider], wanted: ProviderFilter) -> set[str]:
+def wanted_providers(rows: dict[str, NamedProvider], requested: ProviderFilter) -> set[str]:
     """Return the names of the providers that a filter wants."""
-    return {name for name, row in rows.items() if all(_conditions(rows, row, wanted))}
+    return {name for name, row in rows.items() if all(_conditions(rows, row, requested))}
 
 
 def _conditions(
-    rows: dict[str, NamedProvider], row: NamedProvider, wanted: ProviderFilter
+    rows: dict[str, NamedProvider], row: NamedProvider, requested: ProviderFilter
 ) -> Iterator[bool]:
-    if wanted.names is not None:
-        yield row.name in wanted.names
-    if wanted.uuids is not None:
-        yield row.uuid in wanted.uuids
-    if wanted.trees is not None:
+    if requested.names is not None:
+        yield row.name in requested.names
+    if requested.uuids is not None:
+        yield row.uuid in requested.uuids
+    if requested.trees is not None:
         tree = [other for other in rows.values() if other.root == row.root]
-        yield any(other.name in wanted.trees or other.uuid in wanted.trees for other in tree)
-    yield all(aggregate not in row.aggregates for aggregate in wanted.forbidden_aggregates)
-    yield all(any(one in row.aggregates for one in some) for some in wanted.aggregates)
-    yield all(trait in row.traits for trait in wanted.required)
-    yield all(trait not in row.traits for trait in wanted.forbidden)
-    yield all(any(trait in row.traits for trait in some) for some in wanted.any_of)
-    for kind, amount in wanted.room:
+        yield any(other.name in requested.trees or other.uuid in requested.trees for other in tree)
+    yield all(aggregate not in row.aggregates for aggregate in requested.forbidden_aggregates)
+    yield all(any(item in row.aggregates for item in sample) for sample in requested.aggregates)
+    yield all(trait in row.traits for trait in requested.required)
+    yield all(trait not in row.traits for trait in requested.forbidden)
+    yield all(any(trait in row.traits for trait in sample) for sample in requested.any_of)
+    for kind, amount in requested.room:
         yield _has_room(rows, row, kind, amount)
-    if wanted.over_capacity:
+    if requested.over_capacity:
         yield any(figures["used"] > _capacity(figures) for figures in row.inventories.values())
-    if wanted.roots_only:
+    if requested.roots_only:
         yield row.parent is None
-    if wanted.reported_before is not None:
-        yield row.reported_at is not None and row.reported_at < wanted.reported_before
+    if requested.reported_before is not None:
+        yield row.reported_at is not None and row.reported_at < requested.reported_before
 
 
 def _capacity(figures: dict[str, Any]) -> int:
     ratio = Fraction(figures["ratio_millionths"], 1_000_000)
-    left: int = figures["total"] - figures["reserved"]
-    return math.floor(left * ratio)
+    remaining: int = figures["total"] - figures["reserved"]
+    return math.floor(remaining * ratio)
 
 
 def _has_room(rows: dict[str, NamedProvider], row: NamedProvider, kind: str, amount: int) -> bool:
@@ -163,9 +163,9 @@ def _has_room(rows: dict[str, NamedProvider], row: NamedProvider, kind: str, amo
         return False
     if figures["used"] + amount > _capacity(figures):
         return False
-    for own, target, target_kind, factor in row.shares:
-        there = rows[target].inventories[target_kind]
-        if own == kind and there["used"] + amount * factor > _capacity(there):
+    for totals, target, target_kind, factor in row.shares:
+        destination = rows[target].inventories[target_kind]
+        if totals == kind and destination["used"] + amount * factor > _capacity(destination):
             return False
     return True
 
@@ -173,40 +173,40 @@ def _has_room(rows: dict[str, NamedProvider], row: NamedProvider, kind: str, amo
 def everybody(backend: Backend) -> list[ConsumerRecord]:
     """Return all who hold something, as one by one they are read."""
     names = sorted(set(backend.read().allocations.consumer))
-    found = (backend.held(name) for name in names)
-    return [record for record in found if record is not None]
+    result = (backend.held(name) for name in names)
+    return [record for record in result if record is not None]
 
 
 def wanted_consumers(
-    rows: dict[str, NamedProvider], records: list[ConsumerRecord], wanted: ConsumerFilter
+    rows: dict[str, NamedProvider], records: list[ConsumerRecord], requested: ConsumerFilter
 ) -> list[str]:
     """Return the names of the consumers that a filter wants, in their order."""
-    return sorted(one.consumer for one in records if all(_asked(rows, one, wanted)))
+    return sorted(record.consumer for record in records if all(_asked(rows, record, requested)))
 
 
 def _asked(
-    rows: dict[str, NamedProvider], record: ConsumerRecord, wanted: ConsumerFilter
+    rows: dict[str, NamedProvider], record: ConsumerRecord, requested: ConsumerFilter
 ) -> Iterator[bool]:
     for allowed, value in (
-        (wanted.names, record.consumer),
-        (wanted.projects, record.project),
-        (wanted.users, record.user),
-        (wanted.types, record.consumer_type),
-        (wanted.groups, record.group),
-        (wanted.states, record.state),
+        (requested.names, record.consumer),
+        (requested.projects, record.project),
+        (requested.users, record.user),
+        (requested.types, record.consumer_type),
+        (requested.groups, record.group),
+        (requested.states, record.state),
     ):
         if allowed is not None:
             yield value in allowed
-    if wanted.provider is not None:
-        yield any(wanted.provider in _handles(rows, held.provider) for held in record.held)
-    if wanted.tree is not None:
-        yield any(_in_tree(rows, held.provider, wanted.tree) for held in record.held)
-    if wanted.created_before is not None:
-        yield record.created_at < wanted.created_before
-    if wanted.created_after is not None:
-        yield record.created_at > wanted.created_after
-    if wanted.expires_before is not None:
-        yield record.expires_at is not None and record.expires_at < wanted.expires_before
+    if requested.provider is not None:
+        yield any(requested.provider in _handles(rows, use.provider) for use in record.held)
+    if requested.tree is not None:
+        yield any(_in_tree(rows, use.provider, requested.tree) for use in record.held)
+    if requested.created_before is not None:
+        yield record.created_at < requested.created_before
+    if requested.created_after is not None:
+        yield record.created_at > requested.created_after
+    if requested.expires_before is not None:
+        yield record.expires_at is not None and record.expires_at < requested.expires_before
 
 
 def _handles(rows: dict[str, NamedProvider], name: str) -> tuple[str, str]:
@@ -220,32 +220,33 @@ def _in_tree(rows: dict[str, NamedProvider], name: str, tree: str) -> bool:
 
 
 def wanted_totals(
-    rows: dict[str, NamedProvider], records: list[ConsumerRecord], wanted: ConsumerFilter, by: By
+    rows: dict[str, NamedProvider], records: list[ConsumerRecord], requested: ConsumerFilter, by: By
 ) -> set[Total]:
     """Return what the consumers of a filter use, by group and class."""
-    asked = set(wanted_consumers(rows, records, wanted))
-    uses: dict[tuple[str | None, str], list[tuple[str, int]]] = {}
+    consumers = set(wanted_consumers(rows, records, requested))
+    amounts: dict[tuple[str | None, str], list[tuple[str, int]]] = {}
     for record in records:
-        for held in record.held:
-            if record.consumer not in asked:
+        for use in record.held:
+            if record.consumer not in consumers:
                 continue
-            if wanted.provider not in (None, *_handles(rows, held.provider)):
+            if requested.provider not in (None, *_handles(rows, use.provider)):
                 continue
-            if wanted.tree is not None and not _in_tree(rows, held.provider, wanted.tree):
+            if requested.tree is not None and not _in_tree(rows, use.provider, requested.tree):
                 continue
             group = {
                 By.RESOURCE_CLASS: None,
-                By.PROVIDER: held.provider,
+                By.PROVIDER: use.provider,
                 By.PROJECT: record.project,
                 By.USER: record.user,
                 By.CONSUMER_TYPE: record.consumer_type,
                 By.GROUP: record.group,
             }[by]
-            use = record.consumer, held.amount
-            uses.setdefault((group, held.resource_class), []).append(use)
+            amounts.setdefault((group, use.resource_class), []).append(
+                (record.consumer, use.amount)
+            )
     return {
-        Total(group, kind, sum(amount for _, amount in found), len({name for name, _ in found}))
-        for (group, kind), found in uses.items()
+        Total(group, kind, sum(amount for _, amount in pairs), len({name for name, _ in pairs}))
+        for (group, kind), pairs in amounts.items()
     }
 
 
@@ -267,13 +268,13 @@ def fill(backend: Backend, seed: int = 7) -> None:
     for name in ("p0", "p1/0", "p3"):
         backend.commit(Write(Operation(), "report", name, reported=(names[name],)))
     for consumer in _CONSUMERS:
-        wanted = {names[place]: "VCPU=1,MEMORY_MB=2" for place in chance.sample(_PROVIDERS, 2)}
+        requested = {names[place]: "VCPU=1,MEMORY_MB=2" for place in chance.sample(_PROVIDERS, 2)}
         expires_at = chance.choice([None, _moment(0), _moment(5)])
         try:
             claim(
                 backend,
                 consumer,
-                wanted,
+                requested,
                 project=chance.choice(_PEOPLE),
                 user=chance.choice(_PEOPLE),
                 consumer_type=chance.choice(_PEOPLE),
@@ -288,7 +289,7 @@ def fill(backend: Backend, seed: int = 7) -> None:
 
 
 def _forest(chance: random.Random) -> list[Provider]:
-    made: dict[str, Provider] = {}
+    created: dict[str, Provider] = {}
     for name in _PROVIDERS:
         figures = f"VCPU={chance.randint(4, 9)},MEMORY_MB=20:min_unit=2:step_size=2"
         if chance.random() < 0.5 or name == "P2":
@@ -298,7 +299,7 @@ def _forest(chance: random.Random) -> list[Provider]:
         if above and chance.random() < 0.7:
             root = name.partition("/")[0]
             shares = [Share(resource_class="VCPU", of=root, of_class="VCPU", factor=2)]
-        made[name] = Provider(
+        created[name] = Provider(
             name,
             figures,
             traits=chance.sample(_TRAITS, chance.randint(0, 2)),
@@ -306,8 +307,8 @@ def _forest(chance: random.Random) -> list[Provider]:
             shares=shares,
         )
         if above:
-            made[above].update(children=(*made[above].children, made[name]))
-    return [provider for name, provider in made.items() if "/" not in name]
+            created[above].update(children=(*created[above].children, created[name]))
+    return [provider for name, provider in created.items() if "/" not in name]
 
 
 def _moment(days: int) -> datetime.datetime:
@@ -409,98 +410,98 @@ class ListRules(Kit):
     # --- providers ---
 
     @_rarely
-    @given(wanted=_provider_filters, conditions=_provider_conditions)
+    @given(requested=_provider_filters, conditions=_provider_conditions)
     def test_providers_are_filtered_as_loops_would(
         self,
         filled: Backend,
         rows: dict[str, NamedProvider],
-        wanted: ProviderFilter,
+        requested: ProviderFilter,
         conditions: frozenset[str],
     ) -> None:
-        thinned = ProviderFilter(**{name: getattr(wanted, name) for name in conditions})
-        found = filled.list_providers(thinned, 1000)
-        assert {row.name for row in found} == wanted_providers(rows, thinned)
-        assert [row.number for row in found] == sorted({row.number for row in found})
+        thinned = ProviderFilter(**{name: getattr(requested, name) for name in conditions})
+        listed = filled.list_providers(thinned, 1000)
+        assert {row.name for row in listed} == wanted_providers(rows, thinned)
+        assert [row.number for row in listed] == sorted({row.number for row in listed})
 
     def test_the_filled_ledger_has_a_bit_of_everything(
         self, filled: Backend, rows: dict[str, NamedProvider], records: list[ConsumerRecord]
     ) -> None:
-        for wanted in (
+        for requested in (
             ProviderFilter(over_capacity=True),
             ProviderFilter(reported_before=now()),
             ProviderFilter(required=frozenset({"CUSTOM_A"})),
             ProviderFilter(aggregates=(frozenset({"room"}),)),
             ProviderFilter(room=(("CUSTOM_X", 3),)),
         ):
-            found = {row.name for row in filled.list_providers(wanted, 100)}
-            assert found == wanted_providers(rows, wanted)
-            assert 0 < len(found) < len(rows)
+            result = {row.name for row in filled.list_providers(requested, 100)}
+            assert result == wanted_providers(rows, requested)
+            assert 0 < len(result) < len(rows)
         assert any(row.shares for row in rows.values())
         assert len(records) > 5
         assert {record.state for record in records} == {HELD, CONFIRMED}
 
     def test_a_listed_provider_is_told_in_full(self, filled: Backend) -> None:
-        found = picture(filled).providers
+        providers = picture(filled).providers
         listed = filled.list_providers(ProviderFilter(), 1000)
-        assert {row.name for row in listed} == set(found)
+        assert {row.name for row in listed} == set(providers)
         for row in listed:
-            kept = found[row.name]
+            stored = providers[row.name]
             assert (row.uuid, row.generation, row.parent) == (
-                kept.uuid,
-                kept.generation,
-                kept.parent,
+                stored.uuid,
+                stored.generation,
+                stored.parent,
             )
-            assert (row.root, row.root_uuid) == (kept.root, found[kept.root].uuid)
-            assert row.parent_uuid == (found[kept.parent].uuid if kept.parent else None)
-            assert {one.resource_class: one for one in row.records} == kept.inventories
-            assert (row.traits, row.aggregates) == (kept.traits, kept.aggregates)
-            assert (row.reported_at, row.adopted_at) == (kept.reported_at, kept.adopted_at)
+            assert (row.root, row.root_uuid) == (stored.root, providers[stored.root].uuid)
+            assert row.parent_uuid == (providers[stored.parent].uuid if stored.parent else None)
+            assert {record.resource_class: record for record in row.records} == stored.inventories
+            assert (row.traits, row.aggregates) == (stored.traits, stored.aggregates)
+            assert (row.reported_at, row.adopted_at) == (stored.reported_at, stored.adopted_at)
 
     def test_providers_are_found_by_uuid(self, filled: Backend) -> None:
-        found = picture(filled).providers
-        wanted = frozenset({found["p0"].uuid, found["p1/0"].uuid, str(uuids.uuid4())})
-        listed = filled.list_providers(ProviderFilter(uuids=wanted), 10)
+        providers = picture(filled).providers
+        requested = frozenset({providers["p0"].uuid, providers["p1/0"].uuid, str(uuids.uuid4())})
+        listed = filled.list_providers(ProviderFilter(uuids=requested), 10)
         assert {row.name for row in listed} == {"p0", "p1/0"}
-        trees = frozenset({found["p1/0/0"].uuid})
+        trees = frozenset({providers["p1/0/0"].uuid})
         listed = filled.list_providers(ProviderFilter(trees=trees), 10)
         assert {row.name for row in listed} == {"p1", "p1/0", "p1/0/0"}
 
     def test_an_empty_set_matches_nobody(self, filled: Backend) -> None:
         nobody = frozenset[str]()
-        for wanted in (
+        for requested in (
             ProviderFilter(names=nobody),
             ProviderFilter(uuids=nobody),
             ProviderFilter(trees=nobody),
             ProviderFilter(aggregates=(nobody,)),
             ProviderFilter(any_of=(nobody,)),
         ):
-            assert filled.list_providers(wanted, 10) == ()
-        for asked in ("names", "projects", "users", "types", "states"):
-            assert filled.list_consumers(ConsumerFilter(**{asked: nobody}), 10) == ()  # type: ignore[arg-type]
+            assert filled.list_providers(requested, 10) == ()
+        for request in ("names", "projects", "users", "types", "states"):
+            assert filled.list_consumers(ConsumerFilter(**{request: nobody}), 10) == ()  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
     def test_pages_of_providers_cover_each_once(self, filled: Backend, limit: int) -> None:
         names = frozenset({"p0", "p1", "p1/0", "p1/0/0", "nobody"})
-        for wanted in (
+        for requested in (
             ProviderFilter(),
             ProviderFilter(roots_only=True),
             ProviderFilter(names=names),
         ):
-            whole = filled.list_providers(wanted, 1000)
+            listed = filled.list_providers(requested, 1000)
             paged: list[ListedProvider] = []
-            while page := filled.list_providers(wanted, limit, paged[-1].number if paged else 0):
+            while page := filled.list_providers(requested, limit, paged[-1].number if paged else 0):
                 assert len(page) <= limit
                 paged += page
-                assert len(paged) <= len(whole), "a row is listed again"
-            assert tuple(paged) == whole
+                assert len(paged) <= len(listed), "a row is listed again"
+            assert tuple(paged) == listed
 
     def test_pages_go_on_where_they_were_when_others_come_and_go(self, backend: Backend) -> None:
         define(backend, *(host(f"host{n}") for n in range(6)))
         first = backend.list_providers(ProviderFilter(), 3)
         assert len(first) == 3
         define(backend, host("later"))
-        rest = backend.list_providers(ProviderFilter(), 100, first[-1].number)
-        assert [row.name for row in (*first, *rest)] == [*(f"host{n}" for n in range(6)), "later"]
+        listed = backend.list_providers(ProviderFilter(), 100, first[-1].number)
+        assert [row.name for row in (*first, *listed)] == [*(f"host{n}" for n in range(6)), "later"]
 
     def test_a_parent_that_is_younger_than_its_child_is_listed_later(
         self, backend: Backend
@@ -515,42 +516,42 @@ class ListRules(Kit):
     # --- consumers ---
 
     @_rarely
-    @given(wanted=_consumer_filters, conditions=_consumer_conditions)
+    @given(requested=_consumer_filters, conditions=_consumer_conditions)
     def test_consumers_are_filtered_as_loops_would(
         self,
         filled: Backend,
         rows: dict[str, NamedProvider],
         records: list[ConsumerRecord],
-        wanted: ConsumerFilter,
+        requested: ConsumerFilter,
         conditions: frozenset[str],
     ) -> None:
-        thinned = ConsumerFilter(**{name: getattr(wanted, name) for name in conditions})
-        found = filled.list_consumers(thinned, 1000)
-        assert [one.consumer for one in found] == wanted_consumers(rows, records, thinned)
+        thinned = ConsumerFilter(**{name: getattr(requested, name) for name in conditions})
+        listed = filled.list_consumers(thinned, 1000)
+        assert [row.consumer for row in listed] == wanted_consumers(rows, records, thinned)
         by_name = {record.consumer: told(record) for record in records}
-        assert [told(one) for one in found] == [by_name[one.consumer] for one in found]
+        assert [told(row) for row in listed] == [by_name[row.consumer] for row in listed]
 
     @_rarely
-    @given(wanted=_consumer_filters, conditions=_consumer_conditions, by=st.sampled_from(By))
+    @given(requested=_consumer_filters, conditions=_consumer_conditions, by=st.sampled_from(By))
     def test_totals_are_what_loops_would_sum(
         self,
         filled: Backend,
         rows: dict[str, NamedProvider],
         records: list[ConsumerRecord],
-        wanted: ConsumerFilter,
+        requested: ConsumerFilter,
         conditions: frozenset[str],
         by: By,
     ) -> None:
         if {"tree", "provider"} <= conditions:
             conditions -= {"tree"}
-        thinned = ConsumerFilter(**{name: getattr(wanted, name) for name in conditions})
-        found = filled.totals(thinned, by)
-        assert set(found) == wanted_totals(rows, records, thinned, by)
-        assert found == sorted_totals(found)
+        thinned = ConsumerFilter(**{name: getattr(requested, name) for name in conditions})
+        result = filled.totals(thinned, by)
+        assert set(result) == wanted_totals(rows, records, thinned, by)
+        assert result == sorted_totals(result)
 
     @_rarely
     @given(
-        wanted=_consumer_filters,
+        requested=_consumer_filters,
         conditions=_consumer_conditions,
         by=st.sampled_from(get_args(Description)),
     )
@@ -559,11 +560,11 @@ class ListRules(Kit):
         filled: Backend,
         rows: dict[str, NamedProvider],
         records: list[ConsumerRecord],
-        wanted: ConsumerFilter,
+        requested: ConsumerFilter,
         conditions: frozenset[str],
         by: Description,
     ) -> None:
-        thinned = ConsumerFilter(**{name: getattr(wanted, name) for name in conditions})
+        thinned = ConsumerFilter(**{name: getattr(requested, name) for name in conditions})
         named = wanted_consumers(rows, records, thinned)
         counted: dict[str | None, int] = {}
         for record in records:
@@ -578,10 +579,10 @@ class ListRules(Kit):
         assert filled.count_consumers(thinned, by) == counted
 
     def test_handles_may_be_uuids(self, filled: Backend) -> None:
-        found = picture(filled).providers
-        for asked in ("tree", "provider"):
-            by_name = ConsumerFilter(**{asked: "p1"})  # type: ignore[arg-type]
-            by_uuid = ConsumerFilter(**{asked: found["p1"].uuid})  # type: ignore[arg-type]
+        providers = picture(filled).providers
+        for request in ("tree", "provider"):
+            by_name = ConsumerFilter(**{request: "p1"})  # type: ignore[arg-type]
+            by_uuid = ConsumerFilter(**{request: providers["p1"].uuid})  # type: ignore[arg-type]
             assert filled.list_consumers(by_uuid, 99) == filled.list_consumers(by_name, 99)
             assert filled.totals(by_uuid, By.USER) == filled.totals(by_name, By.USER) != ()
 
@@ -593,8 +594,10 @@ class ListRules(Kit):
             while now() <= moments[-1]:
                 pass
 
-        def listed(**asked: Any) -> list[str]:
-            return [one.consumer for one in backend.list_consumers(ConsumerFilter(**asked), 10)]
+        def listed(**request: Any) -> list[str]:
+            return [
+                listed.consumer for listed in backend.list_consumers(ConsumerFilter(**request), 10)
+            ]
 
         assert listed(created_before=moments[1]) == ["b"]
         assert listed(created_after=moments[1]) == ["a"]
@@ -602,28 +605,28 @@ class ListRules(Kit):
 
     @pytest.mark.parametrize("limit", [1, 3, 1000])
     def test_pages_of_consumers_cover_each_once(self, filled: Backend, limit: int) -> None:
-        for wanted in (
+        for requested in (
             ConsumerFilter(),
             ConsumerFilter(tree="p0"),
             ConsumerFilter(states=frozenset({HELD})),
             ConsumerFilter(names=frozenset([*_CONSUMERS, "nobody"])),
         ):
-            whole = filled.list_consumers(wanted, 1000)
+            listed = filled.list_consumers(requested, 1000)
             paged: list[ConsumerRecord] = []
             while page := filled.list_consumers(
-                wanted, limit, paged[-1].consumer if paged else None
+                requested, limit, paged[-1].consumer if paged else None
             ):
                 assert len(page) <= limit
                 paged += page
-                assert len(paged) <= len(whole), "a row is listed again"
-            assert tuple(paged) == whole and len(paged) == len({one.consumer for one in paged})
+                assert len(paged) <= len(listed), "a row is listed again"
+            assert tuple(paged) == listed and len(paged) == len({item.consumer for item in paged})
 
     def test_names_are_ordered_by_their_code_points(self, backend: Backend) -> None:
         [here] = define(backend, host("host0", "VCPU=99")).values()
         names = ["b", "B", "a", "ä", "Z", "大", "_", "~", "aa", "a b", "🖥"]
         for name in names:
             claim(backend, name, {here: "VCPU=1"})
-        listed = [one.consumer for one in backend.list_consumers(ConsumerFilter(), 100)]
+        listed = [listed.consumer for listed in backend.list_consumers(ConsumerFilter(), 100)]
         assert listed == sorted(names)
 
     def test_many_rows_are_listed_in_pages(self, backend: Backend) -> None:
@@ -637,6 +640,6 @@ class ListRules(Kit):
         )
         assert len(backend.list_providers(ProviderFilter(names=frozenset(names)), 500)) == 120
         page = backend.list_consumers(ConsumerFilter(projects=frozenset({"p"})), 50, "job-099")
-        assert [one.consumer for one in page] == [f"job-{n}" for n in range(100, 120)]
+        assert [listed.consumer for listed in page] == [f"job-{n}" for n in range(100, 120)]
         [total] = backend.totals(ConsumerFilter(), By.PROJECT)
         assert (total.group, total.used, total.consumers) == ("p", 240, 120)

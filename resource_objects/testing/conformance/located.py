@@ -110,18 +110,18 @@ def _take_and_exchange(backend: Backend, kind: str, amount: Amount) -> dict[tupl
     order(backend, ConsumerOrder.claim("a", first))
     order(backend, ConsumerOrder.claim("b", second))
     order(backend, ConsumerOrder.replace("a", second), ConsumerOrder.replace("b", first))
-    return {key: who for key, (_, who) in picture(backend).units.items()}
+    return {key: consumer for key, (_, consumer) in picture(backend).units.items()}
 
 
 def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) -> None:
     """Let threads take all there is, one each: all want the same first, and nobody is refused."""
     ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
-    asked = {"host0": {kind: amount}}
-    outcomes = together(lambda n: ledger.claim(f"job-{n}", asked), count)
-    assert [one for one in outcomes if isinstance(one, BaseException)] == []
+    request = {"host0": {kind: amount}}
+    outcomes = together(lambda n: ledger.claim(f"job-{n}", request), count)
+    assert [outcome for outcome in outcomes if isinstance(outcome, BaseException)] == []
     assert len(picture(backend).units) == count
     with pytest.raises(exceptions.CapacityException):
-        ledger.claim("more", asked)
+        ledger.claim("more", request)
 
 
 class TopologyRules(Kit):
@@ -140,14 +140,14 @@ class TopologyRules(Kit):
     @law(1)
     def test_what_is_taken_of_cells_is_the_hosts_too(self, backend: Backend) -> None:
         _define(backend)
-        asked = numa(2, shared=2, dedicated=4, memory_mb=256)
-        _take(backend, "job", TOPOLOGY, asked)
-        found = picture(backend)
+        request = numa(2, shared=2, dedicated=4, memory_mb=256)
+        _take(backend, "job", TOPOLOGY, request)
+        state = picture(backend)
         for cell in ("host0/numa0", "host0/numa1"):
-            used = [found.used(cell, name) for name in ("VCPU", "PCPU", "MEMORY_MB")]
+            used = [state.used(cell, name) for name in ("VCPU", "PCPU", "MEMORY_MB")]
             assert used == [1, 2, 128]
-        assert [found.used("host0", n) for n in ("VCPU", "PCPU", "MEMORY_MB")] == [2, 4, 256]
-        assert set(found.units) == {
+        assert [state.used("host0", n) for n in ("VCPU", "PCPU", "MEMORY_MB")] == [2, 4, 256]
+        assert set(state.units) == {
             ("host0/numa0", "cpu2"),
             ("host0/numa0", "cpu4"),
             ("host0/numa1", "cpu8"),
@@ -172,9 +172,9 @@ class TopologyRules(Kit):
     def test_huge_pages_are_of_their_cell_alone(self, backend: Backend) -> None:
         names = _define(backend)
         _take(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
-        found = picture(backend)
-        assert found.used("host0/numa0", _HUGE) == 56  # all but those that are reserved
-        assert [found.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
+        state = picture(backend)
+        assert state.used("host0/numa0", _HUGE) == 56  # all but those that are reserved
+        assert [state.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
         with pytest.raises(exceptions.CapacityException):
             order(backend, ConsumerOrder.claim("more", (Use(names["host0/numa0"], _HUGE, 1),)))
         with pytest.raises(exceptions.CapacityException):  # nor is the host's memory in them
@@ -184,40 +184,40 @@ class TopologyRules(Kit):
     def test_many_cpus_are_taken_in_one_write_or_none(self, backend: Backend) -> None:
         _define(backend, 8)
         located = _view(backend, TOPOLOGY)
-        wanted = located.deltas(located.inventory.fit(numa(8, dedicated=16, memory_mb=8 * 64)))
-        [*_, last] = [delta for delta in wanted if delta.units]
+        uses = located.deltas(located.inventory.fit(numa(8, dedicated=16, memory_mb=8 * 64)))
+        [*_, last] = [delta for delta in uses if delta.units]
         theft = dataclasses.replace(last, amount=1, units=last.units[-1:])
         order(backend, ConsumerOrder.claim("thief", (theft,)))
         before = picture(backend)
         with raises_code("UnitTaken") as refused:
-            order(backend, ConsumerOrder.claim("job", wanted))
+            order(backend, ConsumerOrder.claim("job", uses))
         [reason] = refused.value.reasons
         assert (reason.unit, reason.holders) == (theft.units[0], (("thief", 1),))
         assert picture(backend) == before
         release(backend, "thief")
-        order(backend, ConsumerOrder.claim("job", wanted))
+        order(backend, ConsumerOrder.claim("job", uses))
         assert len(picture(backend).units) == 16
 
     @law(3, 5)
     def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
         _define(backend)
         model: Any = _view(backend, TOPOLOGY).inventory.obj_clone()
-        said: dict[str, Any] = {}
-        for number, asked in enumerate(
+        options: dict[str, Any] = {}
+        for number, request in enumerate(
             [
                 numa(dedicated=1, thread_policy="isolate"),
                 numa(2, shared=2, dedicated=2, memory_mb=64),
                 numa(dedicated=1, memory_mb=64, page_size="any", emulator_policy="isolate"),
             ]
         ):
-            said[f"job-{number}"] = _take(backend, f"job-{number}", TOPOLOGY, asked)
-            assert model.consume(asked) == said[f"job-{number}"]
+            options[f"job-{number}"] = _take(backend, f"job-{number}", TOPOLOGY, request)
+            assert model.consume(request) == options[f"job-{number}"]
             assert _view(backend, TOPOLOGY).inventory == model
         release(backend, "job-1")
-        model.consume(-said.pop("job-1"))
+        model.consume(-options.pop("job-1"))
         located = _view(backend, TOPOLOGY)
         assert located.inventory == model
-        for name, assigned in said.items():
+        for name, assigned in options.items():
             record = backend.held(name)
             assert record is not None
             assert located.assigned_amount(assigned.unassigned(), record.held) == assigned
@@ -244,13 +244,13 @@ class TopologyRules(Kit):
                 pool.submit(claim_topologies, self.backend_class, url, "host0", f"w{n}", 12)
                 for n in range(3)
             ]
-            told = {name: cpus for one in futures for name, cpus in one.result().items()}
-        found = picture(backend)
-        held: dict[str, set[str]] = {}
-        for (_, unit), (_, consumer) in found.units.items():
-            held.setdefault(consumer, set()).add(unit.removeprefix("cpu"))
-        assert held == {name: set(cpus.split(",")) for name, cpus in told.items()}
-        assert found.used("host0", "PCPU") == len(found.units)
+            reported = {name: cpus for future in futures for name, cpus in future.result().items()}
+        state = picture(backend)
+        uses: dict[str, set[str]] = {}
+        for (_, unit), (_, consumer) in state.units.items():
+            uses.setdefault(consumer, set()).add(unit.removeprefix("cpu"))
+        assert uses == {name: set(cpus.split(",")) for name, cpus in reported.items()}
+        assert state.used("host0", "PCPU") == len(state.units)
 
 
 # --- devices: a card or its functions ---
@@ -264,8 +264,8 @@ _SECOND = tuple(f"0000:02:02.{number}" for number in range(3))
 
 
 def _card(bus: int) -> Iterator[Device]:
-    whole = f"0000:{bus:02x}:00.0"
-    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=bus)
+    complete = f"0000:{bus:02x}:00.0"
+    yield Device(complete, "8086", "1572", "type-PF", resource_class=CARD, numa_node=bus)
     for number in range(3):
         yield Device(
             f"0000:{bus:02x}:02.{number}",
@@ -273,7 +273,7 @@ def _card(bus: int) -> Iterator[Device]:
             "154c",
             "type-VF",
             resource_class=FUNCTION,
-            parent=whole,
+            parent=complete,
             numa_node=bus,
             tags={"physnet": "red"},
             facts={"mac_address": f"00:00:00:00:00:0{number}"},
@@ -314,17 +314,19 @@ class DeviceRules(Kit):
         assert _view(backend, DEVICES).inventory == PCIInventory(
             _lab().devices, resource_class=DEVICES
         )
-        gpu = next(one for one in kept(backend, "host0").children if one.name.endswith("03:00.0"))
+        gpu = next(
+            item for item in kept(backend, "host0").children if item.name.endswith("03:00.0")
+        )
         assert gpu.traits == {"CUSTOM_H100"}
 
     @law(1, 4)
     def test_a_card_that_is_taken_takes_its_functions(self, backend: Backend) -> None:
         names = _define_devices(backend)
         _take(backend, "job", DEVICES, devices(CARD))
-        found = picture(backend)
+        state = picture(backend)
         where = f"host0/{_WHOLE}"
-        assert [found.used(where, name) for name in (CARD, FUNCTION)] == [1, 3]
-        assert set(found.units) == {(where, unit) for unit in (_WHOLE, *_PARTS)}
+        assert [state.used(where, name) for name in (CARD, FUNCTION)] == [1, 3]
+        assert set(state.units) == {(where, unit) for unit in (_WHOLE, *_PARTS)}
         for delta in (
             Use(names[where], FUNCTION, 1, _PARTS[:1]),
             Use(names[where], FUNCTION, 1),
@@ -332,7 +334,7 @@ class DeviceRules(Kit):
         ):
             with pytest.raises(exceptions.CapacityException):
                 order(backend, ConsumerOrder.claim("more", (delta,)))
-        assert picture(backend) == found
+        assert picture(backend) == state
 
     @law(1, 4)
     def test_a_function_that_is_taken_keeps_its_card(self, backend: Backend) -> None:
@@ -346,7 +348,7 @@ class DeviceRules(Kit):
         ):
             with pytest.raises(exceptions.CapacityException) as refused:
                 order(backend, ConsumerOrder.claim("more", (delta,)))
-            [reason] = [one for one in refused.value.reasons if one.rule is Rule.CAPACITY]
+            [reason] = [reason for reason in refused.value.reasons if reason.rule is Rule.CAPACITY]
             assert (reason.resource, reason.requested, reason.free) == (FUNCTION, 3, 2)
         assert picture(backend) == before
         assert _take(backend, "other", DEVICES, devices(CARD)) is not None  # the other one
@@ -369,19 +371,19 @@ class DeviceRules(Kit):
         _define_devices(backend)
         model = _lab()
         model.update(resource_class=DEVICES)
-        said = {}
+        options = {}
         amounts = (
             devices(FUNCTION, 2) + devices(CARD),
             devices([FUNCTION, GPU], requester="either"),
             devices(GPU),
         )
-        for number, asked in enumerate(amounts):
-            said[f"job-{number}"] = assigned = _take(backend, f"job-{number}", DEVICES, asked)
-            taken = model.consume(asked)
+        for number, request in enumerate(amounts):
+            options[f"job-{number}"] = assigned = _take(backend, f"job-{number}", DEVICES, request)
+            taken = model.consume(request)
             assert taken == assigned
             model.allocate(taken)
             assert _view(backend, DEVICES).inventory == model
-        for name, assigned in said.items():
+        for name, assigned in options.items():
             record = backend.held(name)
             assert record is not None
             assert (
@@ -392,8 +394,8 @@ class DeviceRules(Kit):
     @law(2)
     def test_devices_change_hands_in_one_write(self, backend: Backend) -> None:
         _define_devices(backend)
-        found = _take_and_exchange(backend, DEVICES, devices(FUNCTION, 3))
-        owners = {unit: who for (_, unit), who in found.items()}
+        result = _take_and_exchange(backend, DEVICES, devices(FUNCTION, 3))
+        owners = {unit: consumer for (_, unit), consumer in result.items()}
         assert owners == {**dict.fromkeys(_SECOND, "a"), **dict.fromkeys(_PARTS, "b")}
 
     @law(2, 4)
@@ -401,14 +403,14 @@ class DeviceRules(Kit):
         """What one gives back in a write, the other has in it, whole or in parts."""
         names = _define_devices(backend)
         where = names[f"host0/{_WHOLE}"]
-        whole = (Use(where, CARD, 1, (_WHOLE, *_PARTS)),)
+        complete = (Use(where, CARD, 1, (_WHOLE, *_PARTS)),)
         part = (Use(where, FUNCTION, 1, _PARTS[:1]),)
-        order(backend, ConsumerOrder.claim("job", whole))
+        order(backend, ConsumerOrder.claim("job", complete))
         order(backend, ConsumerOrder.replace("job", part))
         assert picture(backend).used(f"host0/{_WHOLE}", FUNCTION) == 1
-        order(backend, ConsumerOrder.replace("job", whole))
-        found = picture(backend)
-        assert found.used(f"host0/{_WHOLE}", FUNCTION) == 3 and len(found.units) == 4
+        order(backend, ConsumerOrder.replace("job", complete))
+        state = picture(backend)
+        assert state.used(f"host0/{_WHOLE}", FUNCTION) == 3 and len(state.units) == 4
 
     @law(4)
     def test_threads_never_get_one_device_twice(self, backend: Backend) -> None:
@@ -426,12 +428,12 @@ class DeviceRules(Kit):
             return ledger.claim(f"job-{number}", {"host0": {DEVICES: devices(kind)}})
 
         together(claim, 8)
-        found = picture(backend)
+        state = picture(backend)
         for bus in ("01", "02"):
             where = f"host0/0000:{bus}:00.0"
-            whole, parts = found.used(where, CARD), found.used(where, FUNCTION)
-            assert parts == 3 if whole else parts <= 3
-            assert len([unit for at, unit in found.units if at == where]) == parts + whole
+            complete, parts = state.used(where, CARD), state.used(where, FUNCTION)
+            assert parts == 3 if complete else parts <= 3
+            assert len([unit for at, unit in state.units if at == where]) == parts + complete
 
     @law(4)
     @requires(Requirement.PROCESSES)
@@ -442,11 +444,13 @@ class DeviceRules(Kit):
                 pool.submit(claim_devices, self.backend_class, url, "host0", f"w{n}", 12)
                 for n in range(3)
             ]
-            told = {name: had for one in futures for name, had in one.result().items()}
-        held: dict[str, list[str]] = {}
+            reported = {
+                name: claimed for future in futures for name, claimed in future.result().items()
+            }
+        uses: dict[str, list[str]] = {}
         for (_, unit), (_, consumer) in sorted(picture(backend).units.items()):
-            held.setdefault(consumer, []).append(unit)
-        assert held == {name: sorted(had) for name, had in told.items()}
+            uses.setdefault(consumer, []).append(unit)
+        assert uses == {name: sorted(claimed) for name, claimed in reported.items()}
 
 
 # --- trees that are read once more ---
@@ -464,9 +468,9 @@ def _both(cells: int = 2, *, traits: Iterable[str] = ("CUSTOM_H100",), disk: int
     return host
 
 
-def _edited(backend: Backend, **said: Any) -> None:
+def _edited(backend: Backend, **options: Any) -> None:
     tree = kept(backend, "host0")
-    tree.update(**said)
+    tree.update(**options)
     define(backend, tree)
 
 
@@ -482,7 +486,7 @@ def _back(backend: Backend, uuid: str | None = None) -> None:
 def _below_another(backend: Backend) -> None:
     tree = kept(backend, "host0")
     gpu = tree.find(_GPU_AT)
-    tree.update(children=tuple(one for one in tree.children if one is not gpu))
+    tree.update(children=tuple(item for item in tree.children if item is not gpu))
     gpu.update(children=(tree,))
     backend.define(Operation(), changes_to(backend, gpu))
 
@@ -502,8 +506,8 @@ def _renamed(backend: Backend) -> None:
 
 def _without_cell(backend: Backend) -> None:
     tree = kept(backend, "host0")
-    left = tuple(one for one in tree.children if one.name != "host0/numa1")
-    tree.update(children=left)
+    remaining = tuple(item for item in tree.children if item.name != "host0/numa1")
+    tree.update(children=remaining)
     define(backend, tree)
 
 
@@ -575,11 +579,11 @@ def _changed(backend: Backend, change: str, names: dict[str, str]) -> None:
 
 def _known_of(columns: Columns, like: Columns) -> Columns:
     """Return what is to be told of trees that are read again, ``like`` those that were."""
-    given = like.providers
+    values = like.providers
     return dataclasses.replace(
         columns,
         providers=columns.providers._replace(
-            reported_at=given.reported_at, adopted_at=given.adopted_at
+            reported_at=values.reported_at, adopted_at=values.adopted_at
         ),
         allocations=like.allocations,
         cursor=None,
@@ -599,10 +603,10 @@ class AgainRules(Kit):
         before = backend.read("host0")
         _take(backend, "first", TOPOLOGY, numa(dedicated=1))
         _changed(backend, change, names)
-        again, whole = backend.read_again(before, names["host0"]), backend.read(names["host0"])
-        assert _known_of(again, again) == _known_of(whole, again)
+        again, complete = backend.read_again(before, names["host0"]), backend.read(names["host0"])
+        assert _known_of(again, again) == _known_of(complete, again)
         if again.cursor is not None:
-            assert again == whole
+            assert again == complete
 
     @law(5)
     @_parametrized
@@ -610,7 +614,7 @@ class AgainRules(Kit):
         self, backend: Backend, change: str
     ) -> None:
         names = define(backend, _both())
-        asked = {
+        request = {
             "host0": {
                 TOPOLOGY: numa(dedicated=2, memory_mb=64),
                 DEVICES: devices(GPU, affinity="required"),
@@ -618,21 +622,24 @@ class AgainRules(Kit):
             }
         }
         before = Ledger(backend)
-        before.claim("job", asked)
+        before.claim("job", request)
         before.release("job")
         before.claim("first", {"host0": {TOPOLOGY: numa(dedicated=1), "DISK_GB": 1}})
         _changed(backend, change, names)
-        found = [_outcome(one, asked) for one in (before, Ledger(backend), before)]
-        assert found[0] == found[1] == found[2]
+        result = [_outcome(item, request) for item in (before, Ledger(backend), before)]
+        assert result[0] == result[1] == result[2]
 
 
-def _outcome(ledger: Ledger, asked: Any) -> Any:
+def _outcome(ledger: Ledger, request: Any) -> Any:
     """Return where a claim goes, which is then given back, or why it goes nowhere."""
     try:
-        held = ledger.claim("job", asked)
+        uses = ledger.claim("job", request)
     except exceptions.CapacityException as refusal:
         return refusal.reasons
     except exceptions.ResourceObjectsError as error:
         return type(error), str(error)
     ledger.release("job")
-    return {(one.provider_uuid, one.resource_class): one for one in held.allocations}
+    return {
+        (allocation.provider_uuid, allocation.resource_class): allocation
+        for allocation in uses.allocations
+    }

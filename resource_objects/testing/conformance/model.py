@@ -100,8 +100,8 @@ class Model:
     def capacity(self, key: Key) -> int:
         """Return how much of an inventory may be used."""
         figures = self.places[key[0]][key[1]]
-        left: int = figures["total"] - figures["reserved"]
-        return math.floor(left * Fraction(figures["allocation_ratio"]))
+        remaining: int = figures["total"] - figures["reserved"]
+        return math.floor(remaining * Fraction(figures["allocation_ratio"]))
 
     def held(self, key: Key) -> int:
         """Return what is held of an inventory itself."""
@@ -138,32 +138,32 @@ class Model:
     def define(
         self,
         tree: dict[str, dict[str, dict[str, Any]]],
-        gone: set[str],
+        removed: set[str],
         shares: dict[Key, dict[Key, int]],
     ) -> None:
         """Give the providers of a tree other inventories and shares.
 
         :param gone: providers that go
         """
-        for name in gone & set(self.places):
+        for name in removed & set(self.places):
             if any(self.held((name, kind)) for kind in self.places[name]):
                 raise ExpectedRefusal("ProviderInUse")
         for name, inventories in tree.items():
             for kind in set(self.places.get(name, {})) - set(inventories):
                 if self.held((name, kind)):
                     raise ExpectedRefusal("InventoryInUse")
-        for name in gone:
+        for name in removed:
             self.places.pop(name, None)
             if name in self.disabled and name in self.above:
                 self.away.add(name)
             self.disabled.discard(name)
-        self.away = {name for name in self.away if self.above[name] not in gone}
+        self.away = {name for name in self.away if self.above[name] not in removed}
         self.places.update(tree)
         self.disabled |= self.away & set(tree)
         self.away -= set(tree)
-        here = set(tree) | gone
-        kept = {source: of for source, of in self.shares.items() if source[0] not in here}
-        self.shares = {**kept, **shares}
+        here = set(tree) | removed
+        stored = {source: of for source, of in self.shares.items() if source[0] not in here}
+        self.shares = {**stored, **shares}
 
     def rename(self, old: str, new: str) -> None:
         """Give a resource class another name."""
@@ -172,7 +172,7 @@ class Model:
             return (key[0], new) if key[1] == old else key
 
         for name, inventories in self.places.items():
-            self.places[name] = {to((name, kind))[1]: one for kind, one in inventories.items()}
+            self.places[name] = {to((name, kind))[1]: item for kind, item in inventories.items()}
         self.shares = {
             to(source): {to(target): factor for target, factor in targets.items()}
             for source, targets in self.shares.items()
@@ -239,12 +239,12 @@ class Model:
                 yield step.consumer, key, before.get(key, 0), amount
 
     def _holder(self, step: Step) -> Holder:
-        known = self.consumers.get(step.consumer)
-        if step.what == "claim" and known is not None:
+        stored = self.consumers.get(step.consumer)
+        if step.what == "claim" and stored is not None:
             raise ExpectedRefusal("ConsumerExists")
-        if step.what in ("renew", "release") and known is None:
+        if step.what in ("renew", "release") and stored is None:
             raise ExpectedRefusal("ConsumerNotFound")
-        if step.at == "old" or (step.at == "now" and known is None):
+        if step.at == "old" or (step.at == "now" and stored is None):
             raise ExpectedRefusal("StaleConsumer")
         return self.consumers.setdefault(step.consumer, Holder())
 
@@ -258,24 +258,24 @@ class Model:
         """Check that no more is used of what is disabled, and no free unit of it."""
         out = {key for key in used if self.is_disabled(key[0])}
         taken: set[tuple[Key, str]] = set()
-        given: set[tuple[str, str]] = set()
+        values: set[tuple[str, str]] = set()
         for step in steps:
-            had = before.get(step.consumer, Holder())
+            claimed = before.get(step.consumer, Holder())
             named = {key: set(units) for key, (_, units) in step.amounts.items()}
-            for key in {*had.units, *named} if step.what != "renew" else ():
-                has, said = had.units.get(key, set()), named.get(key, set())
+            for key in {*claimed.units, *named} if step.what != "renew" else ():
+                has, options = claimed.units.get(key, set()), named.get(key, set())
                 amount = step.amounts[key][0] if key in named else 0
                 if step.what != "adjust":
-                    took, gave = said - has, has - said
+                    took, gave = options - has, has - options
                 elif amount > 0:
-                    took, gave = said, set()
+                    took, gave = options, set()
                 else:
-                    is_all = had.holds.get(key, 0) + amount == 0
-                    took, gave = set(), has if is_all else said
+                    is_all = claimed.holds.get(key, 0) + amount == 0
+                    took, gave = set(), has if is_all else options
                 taken |= {(key, unit) for unit in took}
-                given |= {(key[0], unit) for unit in gave}
+                values |= {(key[0], unit) for unit in gave}
         grown = any(self.used(key) > used[key] for key in out)
-        if grown or any(key in out and (key[0], unit) not in given for key, unit in taken):
+        if grown or any(key in out and (key[0], unit) not in values for key, unit in taken):
             raise ExpectedRefusal("ProviderDisabled")
 
     def _check_known(self, changes: list[tuple[str, Key, int, int]]) -> None:
@@ -290,8 +290,8 @@ class Model:
         limits: dict[Key, int],
     ) -> None:
         culprits = set()
-        for _, key, had, has in changes:
-            if has < 0 or (has > had and not self._keeps_unit_rules(key, has)):
+        for _, key, claimed, has in changes:
+            if has < 0 or (has > claimed and not self._keeps_unit_rules(key, has)):
                 culprits.add(key)
         for key, used in before.items():
             if self.used(key) > max(used, min(self.capacity(key), limits.get(key, 1 << 62))):
@@ -317,9 +317,9 @@ class Model:
         for step in steps:
             if step.what != "adjust" or step.consumer not in before:
                 continue
-            had = before[step.consumer].units
+            claimed = before[step.consumer].units
             for key, (amount, named) in step.amounts.items():
-                if amount > 0 and set(named) & had.get(key, set()):
+                if amount > 0 and set(named) & claimed.get(key, set()):
                     raise ExpectedRefusal("UnitTaken")
 
 
@@ -367,22 +367,22 @@ _keys = st.tuples(st.sampled_from(_PROVIDERS), st.sampled_from(_CLASSES))
 
 
 def _amounts(*amounts: int) -> st.SearchStrategy[dict[Key, tuple[int, tuple[str, ...]]]]:
-    said = st.tuples(st.sampled_from(amounts), _units)
-    return st.dictionaries(_keys, said, min_size=1, max_size=2)
+    options = st.tuples(st.sampled_from(amounts), _units)
+    return st.dictionaries(_keys, options, min_size=1, max_size=2)
 
 
 @st.composite
 def _steps(draw: st.DrawFn) -> Step:
-    what = draw(st.sampled_from(["claim", "replace", "replace", "adjust", "renew", "release"]))
+    change = draw(st.sampled_from(["claim", "replace", "replace", "adjust", "renew", "release"]))
     consumer = draw(st.sampled_from(_CONSUMERS))
     amounts: dict[Key, tuple[int, tuple[str, ...]]] = {}
-    if what in ("claim", "replace"):
+    if change in ("claim", "replace"):
         amounts = draw(_amounts(1, 1, 2, 3, 5))
-    elif what == "adjust":
+    elif change == "adjust":
         amounts = draw(_amounts(-2, -1, 1, 2))
-    at = None if what == "claim" else draw(st.sampled_from([*[None] * 8, "now", "old"]))
-    said = draw(st.sampled_from([HELD, CONFIRMED] if what == "renew" else [None, "p", "q"]))
-    return Step(what, consumer, amounts, at, said)
+    at = None if change == "claim" else draw(st.sampled_from([*[None] * 8, "now", "old"]))
+    options = draw(st.sampled_from([HELD, CONFIRMED] if change == "renew" else [None, "p", "q"]))
+    return Step(change, consumer, amounts, at, options)
 
 
 _writes = st.lists(_steps(), min_size=1, max_size=3, unique_by=lambda step: step.consumer)
@@ -441,15 +441,15 @@ class LedgerMachine(RuleBasedStateMachine):
                     for target, factor in targets.items()
                     if target in inventories and kind in cell
                 }
-        wanted = Provider(host, _made(tree[host]))
+        provider = Provider(host, _made(tree[host]))
         if not bare:
-            wanted.add(below, _made(tree[below]), shares=_said(links))
+            provider.add(below, _made(tree[below]), shares=_said(links))
         try:
             self.model.define(tree, {below} if bare else set(), links)
         except ExpectedRefusal as refused:
-            self._expect(refused, lambda: define(self.backend, wanted))
+            self._expect(refused, lambda: define(self.backend, provider))
         else:
-            self.uuids |= define(self.backend, wanted)
+            self.uuids |= define(self.backend, provider)
 
     @rule(name=st.sampled_from(_PROVIDERS))
     def disable_or_enable(self, name: str) -> None:
@@ -503,11 +503,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _likely(self, steps: list[Step]) -> list[Step]:
         """Return steps that ask of consumers what those can do who are there, or are not."""
-        there = [name for name in _CONSUMERS if name in self.model.consumers]
-        others = [name for name in _CONSUMERS if name not in there]
+        destination = [name for name in _CONSUMERS if name in self.model.consumers]
+        other_names = [name for name in _CONSUMERS if name not in destination]
         likely = []
         for step in steps:
-            names = others if step.what == "claim" else there
+            names = other_names if step.what == "claim" else destination
             if step.what == "replace":
                 likely.append(step)
             elif names:
@@ -536,7 +536,9 @@ class LedgerMachine(RuleBasedStateMachine):
         self.timeline.note(time_of_last(self.backend, cursor), self._held())
 
     def _renamed(self, step: Step) -> Step:
-        amounts = {(name, self._named(kind)): said for (name, kind), said in step.amounts.items()}
+        amounts = {
+            (name, self._named(kind)): options for (name, kind), options in step.amounts.items()
+        }
         return dataclasses.replace(step, amounts=amounts)
 
     def _order(self, step: Step) -> ConsumerOrder:
@@ -571,8 +573,8 @@ class LedgerMachine(RuleBasedStateMachine):
         changes = self.backend.changes(cursor, 100)
         assert {change.operation for change in changes} == {write.operation.id}
         assert len({change.shard for change in changes}) == len(changes)
-        told = {name for change in changes for name in change.consumers}
-        assert told <= {order.consumer for order in write.orders}
+        reported = {name for change in changes for name in change.consumers}
+        assert reported <= {order.consumer for order in write.orders}
         assert self.backend.cursor() == cursor.moved(changes)
 
     def _expect(self, refused: ExpectedRefusal, work: Callable[[], object]) -> None:
@@ -619,41 +621,41 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _held(self) -> dict[Whose, int]:
         """Return what the model says is held, by consumer and class; of two names the first."""
-        found: dict[Whose, int] = defaultdict(int)
+        result: dict[Whose, int] = defaultdict(int)
         for consumer, holder in self.model.consumers.items():
             for (_, kind), amount in holder.holds.items():
-                found[Whose(consumer, None, holder.project, _first_name(kind))] += amount
-        return dict(found)
+                result[Whose(consumer, None, holder.project, _first_name(kind))] += amount
+        return dict(result)
 
     def _check_use_over_time(self) -> None:
         """Check that all that was used is the integral of what was held."""
         since = self.timeline.began
         by = (UseBy.CONSUMER,)  # a model's consumer may get another project
         report = self.backend.use_between(since, None, UseFilter(), by)
-        told: dict[Whose, int] = defaultdict(int)
-        for whose, total in told_of(report).items():
-            told[whose._replace(resource_class=_first_name(whose.resource_class))] += total
+        reported: dict[Whose, int] = defaultdict(int)
+        for owners, total in told_of(report).items():
+            reported[owners._replace(resource_class=_first_name(owners.resource_class))] += total
         used = self.timeline.used(max(since, report.complete_since), report.until)
-        assert told == summed_by(used, by)
+        assert reported == summed_by(used, by)
 
     # --- what must hold ---
 
     @invariant()
     def the_ledger_is_as_the_model_says(self) -> None:
-        found = picture(self.backend)
-        assert self.follower.keep_up() == found
-        assert found.allocations == self.model.allocations()
-        assert found.units == self.model.units()
-        assert set(found.providers) == set(self.model.places)
+        state = picture(self.backend)
+        assert self.follower.keep_up() == state
+        assert state.allocations == self.model.allocations()
+        assert state.units == self.model.units()
+        assert set(state.providers) == set(self.model.places)
         for name, inventories in self.model.places.items():
-            records = found.providers[name].inventories
-            is_disabled = found.providers[name].disabled is not None
+            records = state.providers[name].inventories
+            is_disabled = state.providers[name].disabled is not None
             assert is_disabled == (name in self.model.disabled)
             assert set(records) == set(inventories)
             for kind, record in records.items():
                 assert record.used == self.model.used((name, kind))
                 assert record.capacity == self.model.capacity((name, kind))
-            assert found.providers[name].shares == {
+            assert state.providers[name].shares == {
                 (source[1], *target): factor
                 for source, targets in self.model.shares.items()
                 if source[0] == name
@@ -677,11 +679,11 @@ def _first_name(kind: str) -> str:
 
 def _in_one_word(record: ConsumerRecord) -> ConsumerRecord:
     """Return a record that calls the class with two names by the first, and no provider by name."""
-    held = (
+    uses = (
         dataclasses.replace(use, resource_class=_first_name(use.resource_class), provider="")
         for use in record.held
     )
-    return dataclasses.replace(record, held=tuple(held))
+    return dataclasses.replace(record, held=tuple(uses))
 
 
 def _made(inventories: dict[str, dict[str, Any]]) -> dict[str, IntegerInventory]:

@@ -96,22 +96,22 @@ class CatalogueRules(Kit):
             assert "CUSTOM_NEW" in names_of(backend, kind)
 
     def test_names_are_listed_by_their_code_points_in_pages(self, backend: Backend) -> None:
-        made = ["b", "B", "Z", "a", "ä", "大", "_", "~", "aa", "🖥"]
-        change_names(backend, *(_ensure(AGGREGATE, name) for name in made))
+        created = ["b", "B", "Z", "a", "ä", "大", "_", "~", "aa", "🖥"]
+        change_names(backend, *(_ensure(AGGREGATE, name) for name in created))
         for limit in (1, 3, 100):
-            found: list[str] = []
-            while page := backend.list_names(AGGREGATE, limit, found[-1] if found else None):
+            result: list[str] = []
+            while page := backend.list_names(AGGREGATE, limit, result[-1] if result else None):
                 assert len(page) <= limit
-                found += [listed.name for listed in page]
-            assert found == sorted(made)
+                result += [listed.name for listed in page]
+            assert result == sorted(created)
         assert backend.list_names(AGGREGATE, 100, "🖥") == ()
 
     @_each_kind
     def test_a_renamed_name_keeps_its_number(self, backend: Backend, kind: NameKind) -> None:
         change_names(backend, _ensure(kind, "CUSTOM_OLD"))
-        [old] = [one for one in backend.list_names(kind, 1000) if one.name == "CUSTOM_OLD"]
+        [old] = [listed for listed in backend.list_names(kind, 1000) if listed.name == "CUSTOM_OLD"]
         change_names(backend, rename(kind, "CUSTOM_OLD", "CUSTOM_NEW"))
-        listed = {one.name: one for one in backend.list_names(kind, 1000)}
+        listed = {listed.name: listed for listed in backend.list_names(kind, 1000)}
         assert listed["CUSTOM_NEW"].number == old.number and "CUSTOM_OLD" not in listed
 
     # --- other users of the same ledger ---
@@ -169,8 +169,8 @@ class CatalogueRules(Kit):
                 rename(CLASS, "CUSTOM_C", "CUSTOM_B"),
             )
             claim(other, "job-2", {names["user"]: {"CUSTOM_A": 4}})
-            found = picture(backend)
-            assert (found.used("user", "CUSTOM_A"), found.used("user", "CUSTOM_B")) == (6, 1)
+            state = picture(backend)
+            assert (state.used("user", "CUSTOM_A"), state.used("user", "CUSTOM_B")) == (6, 1)
         finally:
             other.close()
 
@@ -220,7 +220,7 @@ class NameRules(Kit):
         for number, name in enumerate(_ALIKE):
             record = backend.held(name)
             assert record is not None and record.consumer == name
-            assert [(held.provider, held.amount) for held in record.held] == [
+            assert [(uses.provider, uses.amount) for uses in record.held] == [
                 (name, 1 + number % 8)
             ]
         release(backend, "Job")
@@ -261,16 +261,16 @@ class NameRules(Kit):
         consumer = data.draw(printable_names(names.MAX_CONSUMER_NAME))
         trait = data.draw(custom_names())
         label = data.draw(printable_names(names.MAX_CONSUMER_NAME))
-        wanted = Provider(provider, {resource_class: 8}, traits=[trait], aggregates=[label])
-        uuids = define(backend, wanted)
+        expected = Provider(provider, {resource_class: 8}, traits=[trait], aggregates=[label])
+        uuids = define(backend, expected)
         unit = Use(uuids[provider], resource_class, 3, (label,))
-        said: Any = {"project": label, "user": label, "consumer_type": label}
-        backend.claim(Operation(), ConsumerOrder.claim(consumer, (unit,), **said))
-        found = picture(backend, provider)
-        assert found.allocations == {(consumer, provider, resource_class): 3}
-        assert found.units == {(provider, label): (resource_class, consumer)}
-        assert found.providers[provider].traits == {trait}
-        assert found.providers[provider].aggregates == {label}
+        options: Any = {"project": label, "user": label, "consumer_type": label}
+        backend.claim(Operation(), ConsumerOrder.claim(consumer, (unit,), **options))
+        state = picture(backend, provider)
+        assert state.allocations == {(consumer, provider, resource_class): 3}
+        assert state.units == {(provider, label): (resource_class, consumer)}
+        assert state.providers[provider].traits == {trait}
+        assert state.providers[provider].aggregates == {label}
         record = backend.held(consumer)
         assert record is not None
         assert (record.project, record.user, record.consumer_type) == (label, label, label)

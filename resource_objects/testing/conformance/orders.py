@@ -43,8 +43,8 @@ from resource_objects.testing.refusals import raises_code
 _LATER = datetime.datetime(2100, 2, 28, 23, 59, 59, 123456, tzinfo=datetime.UTC)
 
 
-def _only(backend: Backend, one: ConsumerOrder) -> ConsumerRecord:
-    [record] = order(backend, one)
+def _only(backend: Backend, item: ConsumerOrder) -> ConsumerRecord:
+    [record] = order(backend, item)
     return record
 
 
@@ -55,7 +55,7 @@ class OrderRules(Kit):
 
     def test_a_consumer_is_told_in_full(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
-        wanted = ConsumerOrder.claim(
+        consumer_order = ConsumerOrder.claim(
             "job",
             deltas({here: "VCPU=1"}),
             project="Größe",
@@ -63,33 +63,41 @@ class OrderRules(Kit):
             consumer_type="INSTANCE",
             expires_at=_LATER,
         )
-        record = backend.claim(Operation(), wanted)
-        said = record.project, record.user, record.consumer_type, record.expires_at
-        assert said == ("Größe", "大", "INSTANCE", _LATER)
+        record = backend.claim(Operation(), consumer_order)
+        options = record.project, record.user, record.consumer_type, record.expires_at
+        assert options == ("Größe", "大", "INSTANCE", _LATER)
         assert backend.held("job") == record
 
     def test_what_is_not_said_is_none(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         record = claim(backend, "job", {here: "VCPU=1"})
-        said = record.project, record.user, record.consumer_type, record.expires_at, record.request
-        assert said == (None,) * 5
+        options = (
+            record.project,
+            record.user,
+            record.consumer_type,
+            record.expires_at,
+            record.request,
+        )
+        assert options == (None,) * 5
         assert backend.held("job") == record
 
     def test_several_consumers_are_read_at_once(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         records = {
-            name: told(claim(backend, name, {here: "VCPU=1", there: "MEMORY_MB=7"}, project=name))
+            name: told(
+                claim(backend, name, {here: "VCPU=1", destination: "MEMORY_MB=7"}, project=name)
+            )
             for name in ("a", "B", "b")
         }
-        held = backend.held_by(["a", "B", "b", "nobody"])
-        assert {name: told(record) for name, record in held.items()} == records
+        uses = backend.held_by(["a", "B", "b", "nobody"])
+        assert {name: told(record) for name, record in uses.items()} == records
         assert backend.held_by([]) == {}
 
     # --- replacing ---
 
     def test_replacing_makes_a_consumer(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
-        wanted = ConsumerOrder.replace(
+        consumer_order = ConsumerOrder.replace(
             "job",
             deltas({here: "VCPU=2"}),
             request=StoredRequest("{}"),
@@ -97,27 +105,31 @@ class OrderRules(Kit):
             user="u",
             consumer_type="t",
         )
-        record = _only(backend, wanted)
+        record = _only(backend, consumer_order)
         assert (record.state, record.expires_at) == (HELD, None)
         assert (record.request, record.project, record.user) == (StoredRequest("{}"), "p", "u")
         assert backend.held("job") == record
 
     def test_a_claim_that_is_replaced_stays_that_claim(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         first = claim(
             backend, "job", {here: "VCPU=2"}, project="p", user="u", request=StoredRequest("[1]")
         )
         order(backend, ConsumerOrder.renew("job", _LATER, CONFIRMED))
-        record = _only(backend, ConsumerOrder.replace("job", deltas({there: "VCPU=1"}), user="v"))
+        record = _only(
+            backend, ConsumerOrder.replace("job", deltas({destination: "VCPU=1"}), user="v")
+        )
         assert (record.uuid, record.state, record.expires_at) == (first.uuid, CONFIRMED, _LATER)
         assert (record.project, record.user, record.request) == ("p", "v", None)
         assert backend.held("job") == record
         other = _only(
             backend,
-            ConsumerOrder.replace("job", deltas({there: "VCPU=1"}), request=StoredRequest("[2]")),
+            ConsumerOrder.replace(
+                "job", deltas({destination: "VCPU=1"}), request=StoredRequest("[2]")
+            ),
         )
         assert (other.request, backend.held("job")) == (StoredRequest("[2]"), other)
-        assert adjust(backend, "job", {there: "VCPU=1"}).state == CONFIRMED
+        assert adjust(backend, "job", {destination: "VCPU=1"}).state == CONFIRMED
 
     # --- renewing ---
 
@@ -141,8 +153,8 @@ class OrderRules(Kit):
 
     def test_each_of_several_keeps_its_request(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
-        one, other = StoredRequest('{"n": 1}'), StoredRequest('{"n": 2}')
-        requests = {"a": one, "b": None, "c": one, "d": other}
+        item, other = StoredRequest('{"n": 1}'), StoredRequest('{"n": 2}')
+        requests = {"a": item, "b": None, "c": item, "d": other}
         operation = Operation()
         gang = [
             ConsumerOrder.claim(name, deltas({here: "VCPU=1"}), request=request)
@@ -150,8 +162,8 @@ class OrderRules(Kit):
         ]
         first = order(backend, *gang, operation=operation)
         again = order(backend, *gang, operation=operation)
-        for told_of in (first, again, backend.held_by(list(requests)).values()):
-            assert {told.consumer: told.request for told in told_of} == requests
+        for records in (first, again, backend.held_by(list(requests)).values()):
+            assert {reported.consumer: reported.request for reported in records} == requests
 
     def test_a_gang_may_be_large(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=8,DISK_GB=9") for n in range(40)))
@@ -161,12 +173,12 @@ class OrderRules(Kit):
             for n in range(240)
         ]
         records = order(backend, *gang)
-        assert [record.consumer for record in records] == [one.consumer for one in gang]
-        found = picture(backend)
-        assert len(found.allocations) == 480 and found.used("host39", "VCPU") == 6
-        held = backend.held_by([one.consumer for one in gang])
-        assert [told(held[one.consumer]) for one in gang] == [told(record) for record in records]
-        order(backend, *(ConsumerOrder.release(one.consumer) for one in gang))
+        assert [record.consumer for record in records] == [item.consumer for item in gang]
+        state = picture(backend)
+        assert len(state.allocations) == 480 and state.used("host39", "VCPU") == 6
+        uses = backend.held_by([item.consumer for item in gang])
+        assert [told(uses[item.consumer]) for item in gang] == [told(record) for record in records]
+        order(backend, *(ConsumerOrder.release(item.consumer) for item in gang))
         assert picture(backend).allocations == {}
 
 
@@ -187,11 +199,11 @@ class OperationRules(Kit):
         here = _host(backend)
         operation = Operation()
         record = backend.claim(operation, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
-        found = backend.outcome(operation)
-        assert found is not None
-        assert (found.kind, found.subject, found.claim) == ("claim", "job", record)
+        result = backend.outcome(operation)
+        assert result is not None
+        assert (result.kind, result.subject, result.claim) == ("claim", "job", record)
         release(backend, "job")
-        assert backend.outcome(operation) == found
+        assert backend.outcome(operation) == result
 
     def test_a_repeated_write_says_what_it_said_whatever_came_after(self, backend: Backend) -> None:
         here = _host(backend)
@@ -215,8 +227,8 @@ class OperationRules(Kit):
         tree.update(name="renamed")
         define(backend, tree)
         again = backend.commit(write)
-        assert [one.consumer for one in again] == ["b", "a", "c"]
-        assert [_without_names(one) for one in again] == [_without_names(one) for one in first]
+        assert [item.consumer for item in again] == ["b", "a", "c"]
+        assert [_without_names(item) for item in again] == [_without_names(item) for item in first]
 
     @requires(Requirement.PERSISTENCE)
     def test_operations_outlive_the_backend(self, backend: Backend, url: str) -> None:
@@ -233,8 +245,8 @@ class OperationRules(Kit):
 
 def _without_names(record: ConsumerRecord) -> ConsumerRecord:
     """Return a record without the names of providers, which may be those of then or of today."""
-    held = tuple(dataclasses.replace(one, provider="") for one in record.held)
-    return dataclasses.replace(record, held=held)
+    uses = tuple(dataclasses.replace(use, provider="") for use in record.held)
+    return dataclasses.replace(record, held=uses)
 
 
 # --- moves of inventories, with what is held of them ---
@@ -306,6 +318,6 @@ class ReshapeRules(Kit):
             for n in range(300)
         ]
         _reshape(backend, changes_to(backend, tree), *moves)
-        found = picture(backend)
-        assert len(found.allocations) == 300
-        assert {found.used(f"cell{n}", "VCPU") for n in range(20)} == {105}
+        state = picture(backend)
+        assert len(state.allocations) == 300
+        assert {state.used(f"cell{n}", "VCPU") for n in range(20)} == {105}

@@ -92,12 +92,12 @@ def define_and_claim(backend_class: type[Backend], url: str, number: int) -> Non
         backend.close()
 
 
-def hammer(backend: Backend, uuid: str, who: str, tries: int) -> Holdings:
+def hammer(backend: Backend, uuid: str, worker: str, tries: int) -> Holdings:
     """Claim, adjust and release at random; return what this worker believes to hold."""
-    chance = random.Random(who)
+    chance = random.Random(worker)
     holds: Holdings = {}
     for number in range(tries):
-        consumer = f"{who}-{number}"
+        consumer = f"{worker}-{number}"
         amounts = {name: chance.randint(1, 3) for name in ("VCPU", "MEMORY_MB")}
         try:
             claim(backend, consumer, {uuid: amounts})
@@ -123,35 +123,35 @@ def _give_back(backend: Backend, uuid: str, holds: Holdings, chance: random.Rand
 
 
 def hammer_elsewhere(
-    backend_class: type[Backend], url: str, uuid: str, who: str, tries: int
+    backend_class: type[Backend], url: str, uuid: str, worker: str, tries: int
 ) -> Holdings:
     """Open a ledger and :func:`hammer` it."""
     backend = backend_class.open(url)
     try:
-        return hammer(backend, uuid, who, tries)
+        return hammer(backend, uuid, worker, tries)
     finally:
         backend.close()
 
 
 def claim_topologies(
-    backend_class: type[Backend], url: str, host: str, who: str, tries: int
+    backend_class: type[Backend], url: str, host: str, worker: str, tries: int
 ) -> dict[str, str]:
     """Claim topologies of a host at random, and release; return who then has which CPUs."""
     ledger = Ledger(backend_class.open(url))
-    chance = random.Random(who)
+    chance = random.Random(worker)
     cpus: dict[str, str] = {}
     with ledger:
         for number in range(tries):
-            name = f"{who}-{number}"
+            name = f"{worker}-{number}"
             cells = chance.choice([1, 1, 2])
             amount = numa(cells, dedicated=cells * chance.randint(1, 2), shared=cells)
             try:
                 ledger.claim(name, {host: {"NUMA_TOPOLOGY": amount}})
                 cpus[name] = _dedicated(ledger, name, host)
             except exceptions.CapacityException:
-                for gone in list(cpus)[:2]:
-                    ledger.release(gone)
-                    del cpus[gone]
+                for cpu in list(cpus)[:2]:
+                    ledger.release(cpu)
+                    del cpus[cpu]
     return cpus
 
 
@@ -161,29 +161,29 @@ def _dedicated(ledger: Ledger, name: str, host: str) -> str:
 
 
 def claim_devices(
-    backend_class: type[Backend], url: str, host: str, who: str, tries: int
+    backend_class: type[Backend], url: str, host: str, worker: str, tries: int
 ) -> dict[str, list[str]]:
     """Claim devices of a host at random, and release; return who then has which units."""
     ledger = Ledger(backend_class.open(url))
-    chance = random.Random(who)
-    had: dict[str, list[str]] = {}
+    chance = random.Random(worker)
+    claimed: dict[str, list[str]] = {}
     with ledger:
         for number in range(tries):
-            name = f"{who}-{number}"
+            name = f"{worker}-{number}"
             amount = devices(chance.choice(["SRIOV_NET_VF", "SRIOV_NET_VF", "CUSTOM_CARD"]))
             try:
                 ledger.claim(name, {host: {"DEVICES": amount}})
                 assigned: Any = ledger.assigned_amounts(name)[host]["DEVICES"]
-                had[name] = [unit for one in assigned.placed for unit in one.units]
+                claimed[name] = [unit for item in assigned.placed for unit in item.units]
             except exceptions.CapacityException:
-                for gone in list(had)[:2]:
-                    ledger.release(gone)
-                    del had[gone]
-    return had
+                for removed in list(claimed)[:2]:
+                    ledger.release(removed)
+                    del claimed[removed]
+    return claimed
 
 
 def claim_until_killed(
-    backend_class: type[Backend], url: str, uuids: Sequence[str], who: str, diary: str
+    backend_class: type[Backend], url: str, uuids: Sequence[str], consumer: str, diary: str
 ) -> None:
     """Claim and release for ever; write into a file what was acknowledged.
 
@@ -193,7 +193,7 @@ def claim_until_killed(
     with open(diary, "ab", buffering=0) as file:
         number = 0
         while True:
-            name = f"{who}-{os.getpid()}-{number}"
+            name = f"{consumer}-{os.getpid()}-{number}"
             number += 1
             try:
                 claim(backend, name, dict.fromkeys(uuids, "VCPU=1,MEMORY_MB=3"))
@@ -311,9 +311,9 @@ class ConcurrencyRules(Kit):
             ]
             here = hammer(backend, uuid, "here", 30)
             holdings = [here, *(future.result() for future in futures)]
-        found = picture(backend)
-        assert found.allocations == _allocations(holdings)
-        assert found.used("hot", "VCPU") <= 20
+        state = picture(backend)
+        assert state.allocations == _allocations(holdings)
+        assert state.used("hot", "VCPU") <= 20
 
     @law(2, 4)
     @requires(Requirement.PROCESSES)
@@ -328,16 +328,16 @@ class ConcurrencyRules(Kit):
         for pair in (diaries[:2], diaries[2:]):
             _kill_at_random(self.backend_class, url, uuids, pair)
         allocations = picture(backend).allocations  # which checks that it agrees with itself
-        held = {consumer for consumer, _, _ in allocations}
+        uses = {consumer for consumer, _, _ in allocations}
         for diary in diaries:
             claimed, unsure = _acknowledged(diary.read_text())
-            assert claimed <= held | unsure
-            assert not held & _released(diary.read_text())
+            assert claimed <= uses | unsure
+            assert not uses & _released(diary.read_text())
             assert claimed, "killed before anything was acknowledged"
-        assert len(allocations) == 4 * len(held)  # each wholly, or not at all
+        assert len(allocations) == 4 * len(uses)  # each wholly, or not at all
         assert all(amount in (1, 3) for amount in allocations.values())
         for provider in ("a", "b"):
-            assert picture(backend).used(provider, "VCPU") == len(held)
+            assert picture(backend).used(provider, "VCPU") == len(uses)
         # whoever comes next finds nothing locked
         claim(backend, "next", {uuids[0]: "VCPU=1"})
 
@@ -394,7 +394,7 @@ class ConcurrencyRules(Kit):
         assert together(work) == [None] * _WORKERS
         record = backend.held("job")
         assert record is not None and len(record.held) == 2 * _WORKERS
-        assert {held.amount for held in record.held} == {3, 8}
+        assert {uses.amount for uses in record.held} == {3, 8}
         picture(backend)
 
     def test_claims_in_opposite_orders_do_not_stop_each_other(self, backend: Backend) -> None:
@@ -404,8 +404,8 @@ class ConcurrencyRules(Kit):
         def work(number: int) -> None:
             ordered = uuids if number % 2 else uuids[::-1]
             for turn in range(8):
-                wanted = tuple(Use(uuid, "VCPU", 1) for uuid in ordered)
-                backend.claim(Operation(), ConsumerOrder.claim(f"job-{number}-{turn}", wanted))
+                expected = tuple(Use(uuid, "VCPU", 1) for uuid in ordered)
+                backend.claim(Operation(), ConsumerOrder.claim(f"job-{number}-{turn}", expected))
                 release(backend, f"job-{number}-{turn}")
 
         assert together(work) == [None] * _WORKERS
@@ -442,9 +442,9 @@ class ConcurrencyRules(Kit):
                     continue
 
         assert together(work) == [None] * _WORKERS
-        found = picture(backend).providers
-        assert len(found) == 1 + _WORKERS
-        assert len(found["host0"].traits) == _WORKERS
+        providers = picture(backend).providers
+        assert len(providers) == 1 + _WORKERS
+        assert len(providers["host0"].traits) == _WORKERS
 
     @law(1, 4)
     def test_definitions_and_claims_do_not_disturb_each_other(self, backend: Backend) -> None:
@@ -458,9 +458,9 @@ class ConcurrencyRules(Kit):
             return {}
 
         holdings = together(work, 4)
-        found = picture(backend)
-        assert found.allocations == _allocations(holdings)
-        assert found.used("hot", "VCPU") <= 20
+        state = picture(backend)
+        assert state.allocations == _allocations(holdings)
+        assert state.used("hot", "VCPU") <= 20
 
 
 # --- races for the same thing ---
@@ -487,11 +487,11 @@ class RaceRules(Kit):
             chance, won = random.Random(number), []
             units = chance.sample(range(10), 10)
             for first, second in zip(units[::2], units[1::2], strict=True):
-                wanted = Use(here, "PCPU", 2, (f"cpu{first}", f"cpu{second}"))
+                use = Use(here, "PCPU", 2, (f"cpu{first}", f"cpu{second}"))
                 consumer = f"job-{number}-{first}"
                 try:
-                    order(backend, ConsumerOrder.claim(consumer, (wanted,)))
-                    won += list(wanted.units)
+                    order(backend, ConsumerOrder.claim(consumer, (use,)))
+                    won += list(use.units)
                 except exceptions.CapacityException as error:
                     if error.code != "UnitTaken":
                         raise
@@ -502,9 +502,9 @@ class RaceRules(Kit):
         _raised(outcomes)
         won = [unit for outcome in outcomes for unit in outcome]  # type: ignore[union-attr]
         assert len(won) == len(set(won)) > 0
-        found = picture(backend)
-        assert {unit for _, unit in found.units} == set(won)
-        assert found.used("host0", "PCPU") == len(won)
+        state = picture(backend)
+        assert {unit for _, unit in state.units} == set(won)
+        assert state.used("host0", "PCPU") == len(won)
 
     @law(1, 4)
     def test_a_shared_target_is_never_over_full(self, backend: Backend) -> None:
@@ -534,9 +534,9 @@ class RaceRules(Kit):
         first = claim(backend, "job", {names["host0"]: "VCPU=1"})
 
         def work(number: int) -> ConsumerRecord:
-            wanted = deltas({names[f"host{number}"]: "VCPU=2"})
+            uses = deltas({names[f"host{number}"]: "VCPU=2"})
             [record] = order(
-                backend, ConsumerOrder.replace("job", wanted, generation=first.generation)
+                backend, ConsumerOrder.replace("job", uses, generation=first.generation)
             )
             return record
 
@@ -555,16 +555,16 @@ class RaceRules(Kit):
         def work(number: int) -> None:
             chance = random.Random(number)
             for _ in range(8):
-                here, there = chance.sample(range(3), 2)
-                pair = [f"job-{here}", f"job-{there}"]
-                held = backend.held_by(pair)
+                here, destination = chance.sample(range(3), 2)
+                pair = [f"job-{here}", f"job-{destination}"]
+                records = backend.held_by(pair)
                 moves = [
                     ConsumerOrder.replace(
-                        one,
-                        tuple(Use(h.provider_uuid, "VCPU", 4) for h in held[other].held),
-                        generation=held[one].generation,
+                        item,
+                        tuple(Use(h.provider_uuid, "VCPU", 4) for h in records[other].held),
+                        generation=records[item].generation,
                     )
-                    for one, other in (pair, pair[::-1])
+                    for item, other in (pair, pair[::-1])
                 ]
                 try:
                     order(backend, *moves)
@@ -574,9 +574,9 @@ class RaceRules(Kit):
                     continue
 
         _raised(together(work))
-        found = picture(backend)
-        assert {key[1] for key in found.allocations} == {"host0", "host1", "host2"}
-        assert {found.used(name, "VCPU") for name in names} == {4}
+        state = picture(backend)
+        assert {key[1] for key in state.allocations} == {"host0", "host1", "host2"}
+        assert {state.used(name, "VCPU") for name in names} == {4}
 
     @law(2)
     def test_writes_of_many_consumers_meet_in_any_order(self, backend: Backend) -> None:
@@ -587,16 +587,16 @@ class RaceRules(Kit):
         def work(number: int) -> None:
             chance = random.Random(number)
             for _ in range(6):
-                some = chance.sample(jobs, 3)
-                wanted = [
+                sample = chance.sample(jobs, 3)
+                expected = [
                     ConsumerOrder.adjust(job, deltas({chance.choice(uuids): "VCPU=1,DISK_GB=1"}))
-                    for job in some
+                    for job in sample
                 ]
-                order(backend, *wanted)
+                order(backend, *expected)
 
         assert together(work) == [None] * _RACERS
-        held = backend.held_by(jobs)
-        counted = sum(one.amount for record in held.values() for one in record.held)
+        records = backend.held_by(jobs)
+        counted = sum(use.amount for record in records.values() for use in record.held)
         assert counted == _RACERS * 6 * 3 * 2
         picture(backend)
 
@@ -630,8 +630,8 @@ class RaceRules(Kit):
             won = 0
             for turn in range(12):
                 try:
-                    wanted = {here: {("CUSTOM_A", "CUSTOM_B")[turn % 2]: 1}}
-                    claim(backend, f"job-{number}-{turn}", wanted)
+                    expected = {here: {("CUSTOM_A", "CUSTOM_B")[turn % 2]: 1}}
+                    claim(backend, f"job-{number}-{turn}", expected)
                     won += 1
                 except exceptions.CapacityException as error:
                     if error.code != "InventoryNotFound":
@@ -641,8 +641,8 @@ class RaceRules(Kit):
 
         outcomes = together(work)
         _raised(outcomes)
-        found = picture(backend)
-        assert found.used("user", "CUSTOM_A") == sum(outcomes)  # type: ignore[arg-type]
+        state = picture(backend)
+        assert state.used("user", "CUSTOM_A") == sum(outcomes)  # type: ignore[arg-type]
 
     def test_a_name_is_deleted_under_those_who_use_it(self, backend: Backend) -> None:
         def work(number: int) -> None:
@@ -711,10 +711,10 @@ class RaceRules(Kit):
 
         outcomes = together(work)
         _raised(outcomes)
-        found = picture(backend)
-        assert len(found.allocations) == sum(outcomes[1:])  # type: ignore[arg-type]
+        state = picture(backend)
+        assert len(state.allocations) == sum(outcomes[1:])  # type: ignore[arg-type]
         assert sum(_move_inventory(backend, places) for _ in range(2)) == 2
-        assert len({key[1] for key in found.allocations}) <= 1
+        assert len({key[1] for key in state.allocations}) <= 1
 
     @law(2)
     def test_forgetting_disturbs_nobody(self, backend: Backend) -> None:
@@ -726,17 +726,17 @@ class RaceRules(Kit):
                 if number == 0:
                     backend.prune(now())
                     continue
-                wanted = ConsumerOrder.claim(
+                consumer_order = ConsumerOrder.claim(
                     f"job-{number}-{turn}", deltas({uuids[number % 3]: "VCPU=1"})
                 )
-                backend.claim(Operation(), wanted)
+                backend.claim(Operation(), consumer_order)
                 if turn % 2:
-                    release(backend, wanted.consumer)
+                    release(backend, consumer_order.consumer)
 
         assert together(work) == [None] * _RACERS
-        found = picture(backend)
-        assert len(found.allocations) == 5 * (_RACERS - 1)
-        for consumer, _, _ in found.allocations:
+        state = picture(backend)
+        assert len(state.allocations) == 5 * (_RACERS - 1)
+        for consumer, _, _ in state.allocations:
             record = backend.held(consumer)
             assert record is not None
             order(backend, ConsumerOrder.release(consumer, generation=record.generation))
@@ -747,16 +747,16 @@ def _move_inventory(backend: Backend, places: list[str]) -> int:
     columns = backend.read("host0")
     tree = kept(backend, "host0")
     cell = tree.children[0]
-    at = [one for one in (tree, cell) if len(one.inventories)]
+    at = [item for item in (tree, cell) if len(item.inventories)]
     if len(at) != 1:
         return 0
-    there = places[1] if at[0] is tree else places[0]
+    destination = places[1] if at[0] is tree else places[0]
     (tree if at[0] is tree else cell).update(inventories=Inventories())
     (cell if at[0] is tree else tree).update(inventories=Inventories("VCPU=99"))
-    held = backend.held_by(set(columns.allocations.consumer))
+    records = backend.held_by(set(columns.allocations.consumer))
     moves = tuple(
-        ConsumerOrder.replace(name, (Use(there, "VCPU", 1),), generation=record.generation)
-        for name, record in held.items()
+        ConsumerOrder.replace(name, (Use(destination, "VCPU", 1),), generation=record.generation)
+        for name, record in records.items()
     )
     try:
         changes = changes_to(backend, tree)

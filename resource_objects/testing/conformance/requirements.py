@@ -63,5 +63,5 @@ def required_by(test: Callable[..., Any]) -> tuple[Requirement, ...]:
 def lacking(test: Callable[..., Any], lacks: Collection[Requirement]) -> tuple[Requirement, ...]:
     """Return what a rule requires that is not there, if a backend ``lacks`` some."""
     return tuple(
-        one for one in required_by(test) if not {one, *_BUILT_ON.get(one, ())}.isdisjoint(lacks)
+        item for item in required_by(test) if not {item, *_BUILT_ON.get(item, ())}.isdisjoint(lacks)
     )

@@ -46,22 +46,22 @@ def make_group(
     change_group(backend, name, ServerGroup(name, policy, (), max_per_host))
 
 
-def change_group(backend: Backend, name: str, wanted: ServerGroup | None) -> None:
+def change_group(backend: Backend, name: str, expected: ServerGroup | None) -> None:
     """Make or remove a server group."""
-    backend.commit(Write(Operation(), "group", name, groups=(GroupChange(name, wanted),)))
+    backend.commit(Write(Operation(), "group", name, groups=(GroupChange(name, expected),)))
 
 
 def group_of(backend: Backend, name: str) -> ServerGroup:
     """Return a server group as it is kept."""
-    [found] = backend.list_server_groups(1, names=[name])
-    return found
+    [result] = backend.list_server_groups(1, names=[name])
+    return result
 
 
 def replace(
-    backend: Backend, consumer: str, amounts: dict[str, Any], **said: Any
+    backend: Backend, consumer: str, amounts: dict[str, Any], **options: Any
 ) -> ConsumerRecord:
     """Let a consumer hold this and nothing else."""
-    [record] = order(backend, ConsumerOrder.replace(consumer, deltas(amounts), **said))
+    [record] = order(backend, ConsumerOrder.replace(consumer, deltas(amounts), **options))
     return record
 
 
@@ -69,16 +69,19 @@ def refusal(work: Callable[[], object]) -> list[tuple[str | None, str | None, li
     """Return what is refused: host, group, and the members in the way."""
     with raises_code("ServerGroupViolated") as refused:
         work()
-    assert {one.rule for one in refused.value.reasons} == {Rule.SERVER_GROUP}
-    return [(one.where, one.group, [n for n, _ in one.holders]) for one in refused.value.reasons]
+    assert {reason.rule for reason in refused.value.reasons} == {Rule.SERVER_GROUP}
+    return [
+        (reason.where, reason.group, [n for n, _ in reason.holders])
+        for reason in refused.value.reasons
+    ]
 
 
-def claim_in_turn(backend: Backend, uuid: str, what: str, who: str, turns: int) -> list[int]:
+def claim_in_turn(backend: Backend, uuid: str, change: str, consumer: str, turns: int) -> list[int]:
     """Claim of a host for a member of one group after the other; return the turns that were won."""
     won: list[int] = []
     for turn in range(turns):
         try:
-            claim(backend, f"{who}-{turn}", {uuid: {what: 1}}, group=f"g{turn}")
+            claim(backend, f"{consumer}-{turn}", {uuid: {change: 1}}, group=f"g{turn}")
         except exceptions.CapacityException as error:
             if error.code != "ServerGroupViolated":
                 raise
@@ -88,12 +91,12 @@ def claim_in_turn(backend: Backend, uuid: str, what: str, who: str, turns: int) 
 
 
 def claim_elsewhere_in_turn(
-    backend_class: type[Backend], url: str, uuid: str, what: str, who: str, turns: int
+    backend_class: type[Backend], url: str, uuid: str, change: str, consumer: str, turns: int
 ) -> list[int]:
     """Claim in a process of its own."""
     backend = backend_class.open(url)
     try:
-        return claim_in_turn(backend, uuid, what, who, turns)
+        return claim_in_turn(backend, uuid, change, consumer, turns)
     finally:
         backend.close()
 
@@ -111,39 +114,39 @@ class ServerGroupRules(Kit):
         for name, policy, most in (("web", "soft-affinity", 1), ("db", "anti-affinity", 2)):
             make_group(backend, name, policy, most)
             make_group(backend, name, policy, most)
-        found = backend.list_server_groups(10)
-        assert [(one.name, one.policy, one.max_per_host) for one in found] == [
+        result = backend.list_server_groups(10)
+        assert [(row.name, row.policy, row.max_per_host) for row in result] == [
             ("db", "anti-affinity", 2),
             ("web", "soft-affinity", 1),
         ]
-        assert all(one.uuid and one.generation for one in found)
-        assert [one.name for one in backend.list_server_groups(1, "db")] == ["web"]
+        assert all(row.uuid and row.generation for row in result)
+        assert [group.name for group in backend.list_server_groups(1, "db")] == ["web"]
         assert backend.list_server_groups(9, names=["nobody"]) == ()
         change_group(backend, "db", None)
-        assert [one.name for one in backend.list_server_groups(10)] == ["web"]
+        assert [group.name for group in backend.list_server_groups(10)] == ["web"]
 
     def test_who_is_in_a_group_is_told_wherever_it_is_read(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         make_group(backend, "db", "affinity")
-        made = claim(backend, "db-1", {here: "VCPU=1"}, group="db")
-        claim(backend, "alone", {there: "VCPU=3"})
-        assert made.group == "db"
+        created = claim(backend, "db-1", {here: "VCPU=1"}, group="db")
+        claim(backend, "alone", {destination: "VCPU=3"})
+        assert created.group == "db"
         for record in (backend.held("db-1"), *backend.list_consumers(_MEMBERS, 9)):
             assert record is not None and (record.consumer, record.group) == ("db-1", "db")
         [nobodys] = backend.list_consumers(ConsumerFilter(groups=frozenset([None])), 9)
         assert (nobodys.consumer, nobodys.group) == ("alone", None)
         assert group_of(backend, "db").members == {"db-1"}
-        totals = {(one.group, one.used) for one in backend.totals(ConsumerFilter(), By.GROUP)}
+        totals = {(total.group, total.used) for total in backend.totals(ConsumerFilter(), By.GROUP)}
         assert totals == {("db", 1), (None, 3)}
-        assert [one.used for one in backend.totals(_MEMBERS, By.RESOURCE_CLASS)] == [1]
+        assert [total.used for total in backend.totals(_MEMBERS, By.RESOURCE_CLASS)] == [1]
 
     def test_a_repetition_tells_the_group(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         make_group(backend, "db")
         doing = Operation()
-        asked = ConsumerOrder.claim("db-1", deltas({here: "VCPU=1"}), group="db")
-        assert backend.claim(doing, asked).group == "db"
-        again = backend.claim(doing, asked)
+        consumer_order = ConsumerOrder.claim("db-1", deltas({here: "VCPU=1"}), group="db")
+        assert backend.claim(doing, consumer_order).group == "db"
+        again = backend.claim(doing, consumer_order)
         assert (again.group, again.consumer) == ("db", "db-1")
         outcome = backend.outcome(doing)
         assert outcome is not None and outcome.claims[0].group == "db"
@@ -152,21 +155,21 @@ class ServerGroupRules(Kit):
 
     @law(6)
     def test_the_refusal_says_it_in_words(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         make_group(backend, "db", "anti-affinity", 4)
         make_group(backend, "web", "affinity")
         for number in (10, 9, 2, 1):
             claim(backend, f"db-{number}", {here: "VCPU=1"}, group="db")
         claim(backend, "web-1", {here: "VCPU=1"}, group="web")
-        told: dict[str, Callable[[], object]] = {
+        reported: dict[str, Callable[[], object]] = {
             "host0: group db: at most 4 of it on a host, db-1, db-2, db-9 and 1 more are there": (
                 lambda: claim(backend, "db-5", {here: "VCPU=1"}, group="db")
             ),
             "host1: group web: all of it on one host, web-1 is on host0": (
-                lambda: claim(backend, "web-2", {there: "VCPU=1"}, group="web")
+                lambda: claim(backend, "web-2", {destination: "VCPU=1"}, group="web")
             ),
         }
-        for words, work in told.items():
+        for words, work in reported.items():
             with raises_code("ServerGroupViolated") as refused:
                 work()
             assert str(refused.value) == words
@@ -199,9 +202,11 @@ class ServerGroupRules(Kit):
                 continue
             into = group or member.get(name)
             stays = places.get(name, set()) if into == member.get(name) else set()
-            others = {one: places[one] for one in places if one != name and member[one] == into}
-            is_allowed = into is None or _allowed(kinds[into], hosts - stays, others)
-            uses = tuple(Use(names[one], "VCPU", 1) for one in sorted(hosts))
+            other_names = {
+                place: places[place] for place in places if place != name and member[place] == into
+            }
+            is_allowed = into is None or _allowed(kinds[into], hosts - stays, other_names)
+            uses = tuple(Use(names[item], "VCPU", 1) for item in sorted(hosts))
             try:
                 order(backend, ConsumerOrder.replace(name, uses, group=group))
             except exceptions.CapacityException as error:
@@ -212,13 +217,17 @@ class ServerGroupRules(Kit):
                 continue
             assert is_allowed
             places[name], member[name] = hosts, into
-            for one in kinds:
-                assert group_of(backend, one).members == {
-                    who for who, its in member.items() if its == one
+            for item in kinds:
+                assert group_of(backend, item).members == {
+                    consumer for consumer, its in member.items() if its == item
                 }
         assert refused > 5
-        holds = {(who, there) for who, there, _ in picture(backend).allocations}
-        assert holds == {(who, there) for who, its in places.items() for there in its}
+        holds = {
+            (consumer, destination) for consumer, destination, _ in picture(backend).allocations
+        }
+        assert holds == {
+            (consumer, destination) for consumer, its in places.items() for destination in its
+        }
 
     # --- at once ---
 
@@ -229,14 +238,14 @@ class ServerGroupRules(Kit):
     ) -> None:
         hosts = define(backend, *(host(f"host{n}") for n in range(3)))
         make_group(backend, "db", policy)
-        apart = policy == "anti-affinity"
+        separate = policy == "anti-affinity"
 
         def work(number: int) -> object:
-            uuid = hosts["host0"] if apart else hosts[f"host{number}"]
+            uuid = hosts["host0"] if separate else hosts[f"host{number}"]
             return claim(backend, f"db-{number}", {uuid: "VCPU=1"}, group="db")
 
         came = together(work, 3)
-        assert sum(is_one_of(one, "ServerGroupViolated") for one in came) == 2
+        assert sum(is_one_of(item, "ServerGroupViolated") for item in came) == 2
         assert len(picture(backend).allocations) == 1
 
     @law(4)
@@ -247,10 +256,10 @@ class ServerGroupRules(Kit):
     ) -> None:
         """They take of nothing that is locked by both, but for the group."""
         names = define(backend, *(host(f"host{n}", "VCPU=64,MEMORY_MB=64") for n in range(2)))
-        here, there = names["host0"], names["host1"]
+        here, destination = names["host0"], names["host1"]
         for turn in range(_TURNS):
             make_group(backend, f"g{turn}", policy)
-        place = here if policy == "anti-affinity" else there
+        place = here if policy == "anti-affinity" else destination
         with ProcessPoolExecutor(1, mp_context=processes()) as pool:
             other = pool.submit(
                 claim_elsewhere_in_turn, self.backend_class, url, place, "VCPU", "other", _TURNS
@@ -265,11 +274,11 @@ _MEMBERS = ConsumerFilter(groups=frozenset(["db"]))
 
 
 def _allowed(
-    kind: tuple[str, int], new: Collection[str], others: Mapping[str, Collection[str]]
+    kind: tuple[str, int], new: Collection[str], other_names: Mapping[str, Collection[str]]
 ) -> bool:
     """Return whether hosts that are new to a member are as the policy wants them, by looking."""
     policy, most = kind
     if policy == "anti-affinity":
-        return all(sum(one in its for its in others.values()) < most for one in new)
-    there = {one for its in others.values() for one in its}
-    return not there or there.issuperset(new)
+        return all(sum(item in its for its in other_names.values()) < most for item in new)
+    destination = {item for its in other_names.values() for item in its}
+    return not destination or destination.issuperset(new)

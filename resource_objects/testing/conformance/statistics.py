@@ -50,10 +50,10 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 
 
 def put(
-    backend: Backend, provider: str, *said: Statistic, source: str = SOURCE, **more: Any
+    backend: Backend, provider: str, *options: Statistic, source: str = SOURCE, **more: Any
 ) -> int:
     """Put what a source says of one provider."""
-    return backend.put_statistics(StatisticsOrder({provider: said}, source, **more))
+    return backend.put_statistics(StatisticsOrder({provider: options}, source, **more))
 
 
 def read(backend: Backend, *providers: str, names: Any = None) -> dict[str, dict[str, Statistic]]:
@@ -65,8 +65,8 @@ def read(backend: Backend, *providers: str, names: Any = None) -> dict[str, dict
 def values(backend: Backend) -> dict[str, dict[str, Any]]:
     """Return the values of all statistics."""
     return {
-        provider: {name: one.value for name, one in some.items()}
-        for provider, some in read(backend).items()
+        provider: {name: item.value for name, item in sample.items()}
+        for provider, sample in read(backend).items()
     }
 
 
@@ -87,11 +87,11 @@ class StatisticRules(Kit):
         assert read(backend) == {}
         statistics = [Statistic(f"n{number}", value) for number, value in enumerate(EXTREMES)]
         put(backend, here, *statistics)
-        found = read(backend)["host0"]
-        for one in statistics:
-            value = found[one.name].value
-            assert (value, type(value)) == (one.value, type(one.value))
-        assert list(found) == sorted(found)
+        result = read(backend)["host0"]
+        for statistic in statistics:
+            value = result[statistic.name].value
+            assert (value, type(value)) == (statistic.value, type(statistic.value))
+        assert list(result) == sorted(result)
 
     def test_a_value_is_since_it_became_that(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
@@ -114,9 +114,9 @@ class StatisticRules(Kit):
         assert read(backend)["host0"]["cpu.percent"].since == _NOON
 
     def test_what_is_not_said_any_more_is_gone(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
-        put(backend, there, LOAD(3))
+        put(backend, destination, LOAD(3))
         assert put(backend, here, BUILDS(2)) == 1
         assert values(backend) == {"host0": {"failed_builds": 2}, "host1": {"cpu.percent": 3}}
         assert put(backend, here) == 1
@@ -126,35 +126,35 @@ class StatisticRules(Kit):
         here, _ = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, here, STATE("on"), source="bmc")
-        found = read(backend)["host0"]
-        assert {name: one.source for name, one in found.items()} == {
+        result = read(backend)["host0"]
+        assert {name: item.source for name, item in result.items()} == {
             "cpu.percent": SOURCE,
             "failed_builds": SOURCE,
             "power.state": "bmc",
         }
         assert put(backend, here, LOAD(1), STATE("on"), source="bmc") == 1
         now = read(backend)["host0"]["cpu.percent"]
-        assert (now.source, now.since) == ("bmc", found["cpu.percent"].since)
+        assert (now.source, now.since) == ("bmc", result["cpu.percent"].since)
         assert put(backend, here) == 1
         assert values(backend) == {"host0": {"cpu.percent": 1, "power.state": "on"}}
 
     def test_many_providers_are_one_write(self, backend: Backend) -> None:
         names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(40)))
-        said = {names[f"host{n}"]: (LOAD(n), BUILDS(n)) for n in range(40)}
-        assert backend.put_statistics(StatisticsOrder(said)) == 80
-        assert backend.put_statistics(StatisticsOrder(said)) == 0
-        changed = {**said, names["host7"]: (LOAD(1), BUILDS(7)), names["host9"]: (LOAD(9),)}
+        options = {names[f"host{n}"]: (LOAD(n), BUILDS(n)) for n in range(40)}
+        assert backend.put_statistics(StatisticsOrder(options)) == 80
+        assert backend.put_statistics(StatisticsOrder(options)) == 0
+        changed = {**options, names["host7"]: (LOAD(1), BUILDS(7)), names["host9"]: (LOAD(9),)}
         assert backend.put_statistics(StatisticsOrder(changed)) == 2
-        found = values(backend)
-        assert list(found) == [f"host{n}" for n in range(40)], "in the order they were created"
-        assert found["host7"] == {"cpu.percent": 1, "failed_builds": 7}
-        assert found["host9"] == {"cpu.percent": 9}
+        result = values(backend)
+        assert list(result) == [f"host{n}" for n in range(40)], "in the order they were created"
+        assert result["host7"] == {"cpu.percent": 1, "failed_builds": 7}
+        assert result["host9"] == {"cpu.percent": 9}
 
     def test_some_are_read_by_provider_and_by_name(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
-        put(backend, there, LOAD(3))
-        assert list(read(backend, there)) == ["host1"]
+        put(backend, destination, LOAD(3))
+        assert list(read(backend, destination)) == ["host1"]
         assert read(backend, here, names=["failed_builds"])["host0"].keys() == {"failed_builds"}
         assert read(backend, names=["failed_builds"]).keys() == {"host0"}
         assert read(backend, names=["nothing"]) == read(backend, names=[]) == {}
@@ -164,20 +164,20 @@ class StatisticRules(Kit):
     # --- forgotten ---
 
     def test_some_are_forgotten(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
-        put(backend, there, LOAD(3), BUILDS(4))
-        some = StatisticFilter(frozenset([here]), frozenset(["cpu.percent", "nothing"]))
-        assert backend.forget_statistics(some) == 1
-        assert backend.forget_statistics(some) == 0
+        put(backend, destination, LOAD(3), BUILDS(4))
+        sample = StatisticFilter(frozenset([here]), frozenset(["cpu.percent", "nothing"]))
+        assert backend.forget_statistics(sample) == 1
+        assert backend.forget_statistics(sample) == 0
         assert values(backend)["host0"] == {"failed_builds": 2}
         assert backend.forget_statistics(StatisticFilter(frozenset([here]))) == 1
         assert values(backend) == {"host1": {"cpu.percent": 3, "failed_builds": 4}}
 
     def test_a_name_is_forgotten_of_all_providers(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
-        put(backend, there, LOAD(3))
+        put(backend, destination, LOAD(3))
         assert backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"]))) == 2
         assert values(backend) == {"host0": {"failed_builds": 2}}
 
@@ -209,9 +209,9 @@ class StatisticRules(Kit):
         assert kept(backend, "host0").reported_at is None
 
     def test_they_are_no_part_of_the_feed_nor_of_a_definition(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         cursor, before, other = backend.cursor(), kept(backend, "host0"), kept(backend, "host1")
-        put(backend, here, LOAD(1), reported=frozenset([there]))
+        put(backend, here, LOAD(1), reported=frozenset([destination]))
         backend.forget_statistics(StatisticFilter(frozenset([here])))
         assert backend.cursor() == cursor
         assert kept(backend, "host0") == before
@@ -220,19 +220,19 @@ class StatisticRules(Kit):
     # --- reported ---
 
     def test_who_reported_is_told(self, backend: Backend) -> None:
-        here, there = two_hosts(backend)
+        here, destination = two_hosts(backend)
         first = backend.now()
         assert put(backend, here, LOAD(1), reported=frozenset([here])) == 1
         at = kept(backend, "host0").reported_at
         assert at is not None and first <= at <= backend.now()
         assert kept(backend, "host1").reported_at is None
         later = until_later(backend)
-        both = StatisticsOrder(reported=frozenset([here, there]))
+        both = StatisticsOrder(reported=frozenset([here, destination]))
         assert backend.put_statistics(both) == 0, "no value is written"
-        again = [one.reported_at for one in backend.list_providers(ProviderFilter(), 10)]
+        again = [listed.reported_at for listed in backend.list_providers(ProviderFilter(), 10)]
         assert again[0] == again[1] and again[0] is not None and again[0] >= later
-        wanted = ProviderFilter(reported_before=later)
-        assert backend.list_providers(wanted, 10) == ()
+        provider_filter = ProviderFilter(reported_before=later)
+        assert backend.list_providers(provider_filter, 10) == ()
 
     # --- together ---
 
@@ -242,14 +242,14 @@ class StatisticRules(Kit):
 
         def tell(worker: int) -> int:
             for turn in range(4):
-                said = {uuid: (LOAD(turn), BUILDS(worker)) for uuid in sorted(everybody)}
+                options = {uuid: (LOAD(turn), BUILDS(worker)) for uuid in sorted(everybody)}
                 heard = everybody if worker % 2 else frozenset()
-                backend.put_statistics(StatisticsOrder(said, reported=heard))
+                backend.put_statistics(StatisticsOrder(options, reported=heard))
             return worker
 
         assert together(tell, workers=4) == [0, 1, 2, 3]
-        found = values(backend)
-        assert all(one["cpu.percent"] == 3 for one in found.values()), found
+        result = values(backend)
+        assert all(value["cpu.percent"] == 3 for value in result.values()), result
 
     def test_those_of_a_provider_that_goes_meanwhile_are_refused(self, backend: Backend) -> None:
         def tell_or_remove(worker: int) -> int:
@@ -277,27 +277,27 @@ class StatisticRules(Kit):
             model: dict[tuple[str, str], tuple[Any, str]] = {}
             for _ in range(data.draw(st.integers(1, 6))):
                 source = data.draw(st.sampled_from(["agent", "bmc"]))
-                some = data.draw(st.sets(st.sampled_from(sorted(hosts)), min_size=1))
-                said: dict[str, tuple[Statistic, ...]] = {}
+                sample = data.draw(st.sets(st.sampled_from(sorted(hosts)), min_size=1))
+                options: dict[str, tuple[Statistic, ...]] = {}
                 expected = 0
-                for host in sorted(some):
+                for host in sorted(sample):
                     names = data.draw(st.sets(st.sampled_from(NAMES)))
-                    found = {name: Statistic(name, data.draw(VALUES)) for name in sorted(names)}
-                    said[host] = tuple(found.values())
-                    for key, (_, who) in list(model.items()):
-                        if key[0] == host and who == source and key[1] not in found:
+                    result = {name: Statistic(name, data.draw(VALUES)) for name in sorted(names)}
+                    options[host] = tuple(result.values())
+                    for key, (_, consumer) in list(model.items()):
+                        if key[0] == host and consumer == source and key[1] not in result:
                             del model[key]
                             expected += 1
-                    for name, one in found.items():
-                        expected += model.get((host, name)) != (one.to_stored(), source)
-                        model[host, name] = one.to_stored(), source
-                assert backend.put_statistics(StatisticsOrder(said, source)) == expected
+                    for name, value in result.items():
+                        expected += model.get((host, name)) != (value.to_stored(), source)
+                        model[host, name] = value.to_stored(), source
+                assert backend.put_statistics(StatisticsOrder(options, source)) == expected
                 now = {
-                    (name, key): (one.to_stored(), one.source)
-                    for name, kept in read(backend).items()
-                    for key, one in kept.items()
+                    (name, key): (item.to_stored(), item.source)
+                    for name, stored in read(backend).items()
+                    for key, item in stored.items()
                 }
-                assert now == {(hosts[host], key): one for (host, key), one in model.items()}
+                assert now == {(hosts[host], key): item for (host, key), item in model.items()}
 
         check()
 
@@ -309,6 +309,6 @@ def _with_gpu(name: str) -> Provider:
 
 
 def _gone(backend: Backend) -> DefinitionChanges:
-    one = kept(backend, "host0")
-    removal = ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
+    provider = kept(backend, "host0")
+    removal = ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
     return DefinitionChanges("host0", removals=(removal,))

@@ -85,8 +85,10 @@ class Kit:
     @pytest.fixture(autouse=True)
     def required(self, request: pytest.FixtureRequest) -> None:
         """Skip a rule that requires what the backend lacks, before anything is opened."""
-        for one in lacking(request.function, self.lacks):
-            pytest.skip(f"{self.backend_name} lacks {one.name.lower()}: {one.value}")
+        for requirement in lacking(request.function, self.lacks):
+            pytest.skip(
+                f"{self.backend_name} lacks {requirement.name.lower()}: {requirement.value}"
+            )
 
 
 def law(*numbers: int) -> Callable[[_F], _F]:
@@ -113,13 +115,13 @@ def host(name: str = "host0", inventories: Any = "VCPU=8,MEMORY_MB=16384") -> Pr
     return Provider(name, inventories)
 
 
-def changes_to(backend: Backend, *wanted: Provider) -> DefinitionChanges:
+def changes_to(backend: Backend, *expected: Provider) -> DefinitionChanges:
     """Return what turns the kept trees of some roots into the wanted ones."""
     parts = []
-    for root in wanted:
-        kept = trees(backend.read(root.uuid or root.name))
-        parts.append(diff(kept[0] if kept else None, root))
-    return parts[0] if len(parts) == 1 else merge_changes(wanted[0].name, parts)
+    for root in expected:
+        stored = trees(backend.read(root.uuid or root.name))
+        parts.append(diff(stored[0] if stored else None, root))
+    return parts[0] if len(parts) == 1 else merge_changes(expected[0].name, parts)
 
 
 def define(backend: Backend, *roots: Provider) -> dict[str, str]:
@@ -129,8 +131,8 @@ def define(backend: Backend, *roots: Provider) -> dict[str, str]:
         if changes:
             backend.define(Operation(), changes)
     names = [provider.name for root in roots for provider in root.walk()]
-    found = backend.uuids(names)
-    return {name: found[name] for name in names}
+    result = backend.uuids(names)
+    return {name: result[name] for name in names}
 
 
 def updated(backend: Backend, name: str, **fields: Any) -> ProviderUpdate:
@@ -143,8 +145,8 @@ def updated(backend: Backend, name: str, **fields: Any) -> ProviderUpdate:
 def remove(backend: Backend, name: str) -> None:
     """Remove the tree of a root, of which nobody holds anything."""
     removals = tuple(
-        ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
-        for one in reversed(list(kept(backend, name).walk()))
+        ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
+        for provider in reversed(list(kept(backend, name).walk()))
     )
     backend.define(Operation(), DefinitionChanges(name, removals=removals))
 
@@ -165,20 +167,24 @@ def deltas(amounts: dict[str, Any]) -> tuple[Use, ...]:
     """Return the deltas of ``{provider uuid: amounts}``."""
     return tuple(
         Use(uuid, record.resource_class, record.amount, record.units)
-        for uuid, given in amounts.items()
-        for kind, amount in Amounts.of(given).by_name()
+        for uuid, values in amounts.items()
+        for kind, amount in Amounts.of(values).by_name()
         for record in amount.to_records(kind)
     )
 
 
-def claim(backend: Backend, consumer: str, amounts: dict[str, Any], **said: Any) -> ConsumerRecord:
+def claim(
+    backend: Backend, consumer: str, amounts: dict[str, Any], **options: Any
+) -> ConsumerRecord:
     """Claim ``{provider uuid: amounts}``."""
-    return backend.claim(Operation(), ConsumerOrder.claim(consumer, deltas(amounts), **said))
+    return backend.claim(Operation(), ConsumerOrder.claim(consumer, deltas(amounts), **options))
 
 
-def adjust(backend: Backend, consumer: str, amounts: dict[str, Any], **said: Any) -> ConsumerRecord:
+def adjust(
+    backend: Backend, consumer: str, amounts: dict[str, Any], **options: Any
+) -> ConsumerRecord:
     """Adjust what a consumer holds by ``{provider uuid: amounts}``."""
-    return backend.adjust(Operation(), ConsumerOrder.adjust(consumer, deltas(amounts), **said))
+    return backend.adjust(Operation(), ConsumerOrder.adjust(consumer, deltas(amounts), **options))
 
 
 def release(backend: Backend, consumer: str) -> ConsumerRecord:
@@ -186,15 +192,15 @@ def release(backend: Backend, consumer: str) -> ConsumerRecord:
     return backend.release(Operation(), consumer)
 
 
-def order(backend: Backend, *orders: ConsumerOrder, **said: Any) -> tuple[ConsumerRecord, ...]:
+def order(backend: Backend, *orders: ConsumerOrder, **options: Any) -> tuple[ConsumerRecord, ...]:
     """Carry out some orders in one write."""
-    return backend.commit(write_of(*orders, **said))
+    return backend.commit(write_of(*orders, **options))
 
 
-def write_of(*orders: ConsumerOrder, operation: Operation | None = None, **said: Any) -> Write:
+def write_of(*orders: ConsumerOrder, operation: Operation | None = None, **options: Any) -> Write:
     """Return a write of some orders, and of whatever else is said."""
-    subject = subject_of(one.consumer for one in orders) if orders else "host0"
-    return Write(operation or Operation(), "orders", subject, orders=orders, **said)
+    subject = subject_of(item.consumer for item in orders) if orders else "host0"
+    return Write(operation or Operation(), "orders", subject, orders=orders, **options)
 
 
 def rename(kind: NameKind, name: str, to: str) -> NameChange:
@@ -209,18 +215,18 @@ def change_names(backend: Backend, *changes: NameChange) -> None:
 
 def names_of(backend: Backend, kind: NameKind) -> list[str]:
     """Return all names of a kind, read page by page."""
-    found: list[str] = []
-    while page := backend.list_names(kind, 100, found[-1] if found else None):
-        found += [listed.name for listed in page]
-    return found
+    result: list[str] = []
+    while page := backend.list_names(kind, 100, result[-1] if result else None):
+        result += [listed.name for listed in page]
+    return result
 
 
 def told(record: ConsumerRecord | None) -> ConsumerRecord | None:
     """Return a record with what is held in one order, to compare."""
     if record is None:
         return None
-    held = sorted(record.held, key=lambda one: one.key)
-    sorted_units = (dataclasses.replace(one, units=tuple(sorted(one.units))) for one in held)
+    uses = sorted(record.held, key=lambda item: item.key)
+    sorted_units = (dataclasses.replace(use, units=tuple(sorted(use.units))) for use in uses)
     return dataclasses.replace(record, held=tuple(sorted_units))
 
 
@@ -318,60 +324,60 @@ def picture_of(columns: Columns) -> Picture:
     )
     assert len(providers) == len(columns.providers.name)
     assert columns.cursor is not None and len(columns.cursor.heads) == SHARDS
-    found = Picture(providers, allocations, units)
-    _check_trees(found)
-    _check_sums(found)
-    return found
+    result = Picture(providers, allocations, units)
+    _check_trees(result)
+    _check_sums(result)
+    return result
 
 
 def _by_name(
     table: Any, name_of: Mapping[int, str], make: Callable[..., _T]
 ) -> defaultdict[str, list[_T]]:
     """Return what is made of the rows of a table, by the name of the provider."""
-    found: defaultdict[str, list[_T]] = defaultdict(list)
+    result: defaultdict[str, list[_T]] = defaultdict(list)
     for provider_id, *values in zip(*table, strict=True):
-        made = make(*values)
-        assert made not in found[name_of[provider_id]], "each row once"
-        found[name_of[provider_id]].append(made)
-    return found
+        created = make(*values)
+        assert created not in result[name_of[provider_id]], "each row once"
+        result[name_of[provider_id]].append(created)
+    return result
 
 
 def _mapping(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, _T]:
-    found: dict[_K, _T] = {}
+    result: dict[_K, _T] = {}
     for key, value in pairs:
-        assert key not in found, f"{key} is there twice"
-        found[key] = value
-    return found
+        assert key not in result, f"{key} is there twice"
+        result[key] = value
+    return result
 
 
-def _check_trees(found: Picture) -> None:
+def _check_trees(result: Picture) -> None:
     """Check that the trees are trees."""
     seen: set[str] = set()
-    for name, provider_kept in found.providers.items():
+    for name, provider_kept in result.providers.items():
         parent = provider_kept.parent
         assert parent is None or parent in seen, "parents come before children"
         seen.add(name)
-        top = name if parent is None else found.providers[parent].root
+        top = name if parent is None else result.providers[parent].root
         assert provider_kept.root == top
 
 
-def _check_sums(found: Picture) -> None:
+def _check_sums(result: Picture) -> None:
     """Check law 1: what is used is the sum of the allocations there and of those that share it."""
     sums: dict[tuple[str, str], int] = defaultdict(int)
-    for (_, provider, resource_class), amount in found.allocations.items():
+    for (_, provider, resource_class), amount in result.allocations.items():
         assert amount > 0
         sums[provider, resource_class] += amount
-        for (of, *target), factor in found.providers[provider].shares.items():
+        for (of, *target), factor in result.providers[provider].shares.items():
             if of == resource_class:
                 sums[target[0], target[1]] += amount * factor
-    for name, provider_kept in found.providers.items():
+    for name, provider_kept in result.providers.items():
         for resource_class, record in provider_kept.inventories.items():
             assert record.used == sums.pop((name, resource_class), 0)
             millionths = (record.total - record.reserved) * record.ratio_millionths
             assert record.capacity == millionths // 1_000_000
     assert not sums, "allocations without an inventory"
-    for (provider, unit), (resource_class, consumer) in found.units.items():
-        assert (consumer, provider, resource_class) in found.allocations, f"{unit} of nobody"
+    for (provider, unit), (resource_class, consumer) in result.units.items():
+        assert (consumer, provider, resource_class) in result.allocations, f"{unit} of nobody"
 
 
 TOPOLOGY = "NUMA_TOPOLOGY"
@@ -396,11 +402,13 @@ def host_of(name: str, inventory: NUMATopologyInventory, **more: int) -> Provide
             "reserved": sum(cell.memory_mb - cell.ordinary_mb for cell in cells),
         },
     }
-    own = {kind: {"total": total, **figures[kind]} for kind, total in totals.items() if total}
-    host = Provider(name, {**_made(own), **more})
+    inventories = {
+        kind: {"total": total, **figures[kind]} for kind, total in totals.items() if total
+    }
+    host = Provider(name, {**_made(inventories), **more})
     host.add_parts(TOPOLOGY, inventory)
     return host
 
 
 def _made(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {kind: IntegerInventory(**said) for kind, said in figures.items()}
+    return {kind: IntegerInventory(**options) for kind, options in figures.items()}

@@ -62,9 +62,9 @@ class Timeline:
     def __init__(self) -> None:
         self._notes: list[tuple[datetime.datetime, Held]] = []
 
-    def note(self, at: datetime.datetime, held: Held) -> None:
+    def note(self, at: datetime.datetime, uses: Held) -> None:
         """Note what is held from a moment on."""
-        self._notes.append((at, dict(held)))
+        self._notes.append((at, dict(uses)))
 
     @property
     def began(self) -> datetime.datetime:
@@ -73,53 +73,53 @@ class Timeline:
 
     def used(self, since: datetime.datetime, upto: datetime.datetime) -> dict[Whose, int]:
         """Return the amounts times the microseconds between two moments."""
-        found: dict[Whose, int] = defaultdict(int)
+        result: dict[Whose, int] = defaultdict(int)
         ends = [*(at for at, _ in self._notes[1:]), upto]
-        for (at, held), end in zip(self._notes, ends, strict=True):
+        for (at, uses), end in zip(self._notes, ends, strict=True):
             length = max(0, (min(end, upto) - max(at, since)) // _MICROSECOND)
-            for whose, amount in held.items():
-                found[whose] += amount * length
-        return {whose: total for whose, total in found.items() if total}
+            for owners, amount in uses.items():
+                result[owners] += amount * length
+        return {owners: total for owners, total in result.items() if total}
 
 
 def summed_by(used: Mapping[Whose, int], by: Collection[UseBy]) -> dict[Whose, int]:
     """Return what was used by groups; what is not summed by is None, or empty."""
-    found: dict[Whose, int] = defaultdict(int)
-    for whose, total in used.items():
-        group = {one.value: getattr(whose, one.value) for one in by}
-        key = Whose(group.get("consumer", ""), group.get("user"), group.get("project"), whose[3])
-        found[key] += total
-    return dict(found)
+    result: dict[Whose, int] = defaultdict(int)
+    for owners, total in used.items():
+        group = {item.value: getattr(owners, item.value) for item in by}
+        key = Whose(group.get("consumer", ""), group.get("user"), group.get("project"), owners[3])
+        result[key] += total
+    return dict(result)
 
 
 def told_of(report: UseReport) -> dict[Whose, int]:
     """Return the rows of a report in the form of the reference."""
-    found = {
-        Whose(one.consumer or "", one.user, one.project, one.resource_class): one.microseconds
-        for one in report
+    result = {
+        Whose(item.consumer or "", item.user, item.project, item.resource_class): item.microseconds
+        for item in report
     }
-    assert len(found) == len(report), "each group and class once"
-    return found
+    assert len(result) == len(report), "each group and class once"
+    return result
 
 
 def held_now(backend: Backend) -> dict[Whose, int]:
     """Return what is held now, by consumer and class."""
     consumers = {consumer for consumer, _, _ in picture(backend).allocations}
-    found: dict[Whose, int] = defaultdict(int)
+    result: dict[Whose, int] = defaultdict(int)
     for record in backend.held_by(consumers).values():
         for use in record.held:
-            whose = record.consumer, record.user, record.project, use.resource_class
-            found[Whose(*whose)] += use.amount
-    return dict(found)
+            owners = record.consumer, record.user, record.project, use.resource_class
+            result[Whose(*owners)] += use.amount
+    return dict(result)
 
 
 def check_open(backend: Backend) -> None:
     """Check that what is held is what counts now: between two moments in which nobody writes."""
     since = backend.now()
-    held = held_now(backend)
+    uses = held_now(backend)
     report = backend.use_between(since, None, UseFilter(), EVERY_BY)
     length = (report.until - since) // _MICROSECOND
-    assert told_of(report) == {whose: amount * length for whose, amount in held.items() if length}
+    assert told_of(report) == {owners: amount * length for owners, amount in uses.items() if length}
 
 
 def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
@@ -195,10 +195,10 @@ class UseOverTimeRules(Kit):
 
     def test_a_repetition_counts_once(self, backend: Backend, here: str) -> None:
         cursor = backend.cursor()
-        wanted = write_of(ConsumerOrder.claim("job", deltas({here: "VCPU=2"})))
-        first = backend.commit(wanted)
+        expected = write_of(ConsumerOrder.claim("job", deltas({here: "VCPU=2"})))
+        first = backend.commit(expected)
         began = time_of_last(backend, cursor)
-        assert backend.commit(wanted) == first
+        assert backend.commit(expected) == first
         report = backend.use_between(began, None, UseFilter(), ())
         [row] = report
         assert row.microseconds == 2 * ((report.until - began) // _MICROSECOND)
@@ -206,8 +206,8 @@ class UseOverTimeRules(Kit):
     def test_all_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
         since = backend.now()
         changes: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"project": "p"}]
-        for said in changes:
-            order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=2"}), **said))
+        for change in changes:
+            order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=2"}), **change))
             a_later_moment()
         [row] = backend.use_between(since, None, UseFilter(), EVERY_BY)
         record = backend.held("job")
@@ -217,7 +217,7 @@ class UseOverTimeRules(Kit):
         claim(backend, "job", {here: "VCPU=1"}, user="cem")
         a_later_moment()
         report = backend.use_between(since, None, UseFilter(), (UseBy.USER,))
-        assert {one.user for one in report} == {record.user, "cem"}
+        assert {item.user for item in report} == {record.user, "cem"}
 
     def test_what_two_hold_at_once_counts_for_both(self, backend: Backend, here: str) -> None:
         cursor = backend.cursor()
@@ -228,7 +228,7 @@ class UseOverTimeRules(Kit):
         )
         began = time_of_last(backend, cursor)
         report = backend.use_between(began, None, UseFilter(), ())
-        assert sum(one.microseconds for one in report) == 4 * (
+        assert sum(item.microseconds for item in report) == 4 * (
             (report.until - began) // _MICROSECOND
         )
 
@@ -251,9 +251,9 @@ class UseOverTimeRules(Kit):
         claim(backend, "c", {here: "VCPU=4"})
         a_later_moment()
 
-        def groups(wanted: UseFilter, *by: UseBy) -> list[tuple[Any, ...]]:
-            found = backend.use_between(since, None, wanted, by)
-            return [(*one.group(by), one.resource_class) for one in found]
+        def groups(expected: UseFilter, *by: UseBy) -> list[tuple[Any, ...]]:
+            result = backend.use_between(since, None, expected, by)
+            return [(*row.group(by), row.resource_class) for row in result]
 
         user, project, consumer = UseBy.USER, UseBy.PROJECT, UseBy.CONSUMER
         everybody = UseFilter()
@@ -292,15 +292,15 @@ class UseOverTimeRules(Kit):
         of_b = UseFilter(consumers=frozenset(["b"]))
         report = backend.use_between(since, None, of_b, ())
         spans = {"CUSTOM_X": renamed - began, "CUSTOM_Y": report.until - renamed}
-        assert {one.resource_class: one.microseconds for one in report} == {
+        assert {item.resource_class: item.microseconds for item in report} == {
             name: 2 * (span // _MICROSECOND) for name, span in spans.items()
         }
         [before] = backend.use_between(since, renamed, of_b, ())
         assert before.microseconds == 2 * (spans["CUSTOM_X"] // _MICROSECOND)
-        wanted = UseFilter(classes=frozenset(["CUSTOM_Y"]))
-        assert len(backend.use_between(since, None, wanted, (UseBy.CONSUMER,))) == 1
-        wanted = UseFilter(classes=frozenset(["CUSTOM_X"]))
-        assert len(backend.use_between(since, None, wanted, (UseBy.CONSUMER,))) == 2
+        expected = UseFilter(classes=frozenset(["CUSTOM_Y"]))
+        assert len(backend.use_between(since, None, expected, (UseBy.CONSUMER,))) == 1
+        expected = UseFilter(classes=frozenset(["CUSTOM_X"]))
+        assert len(backend.use_between(since, None, expected, (UseBy.CONSUMER,))) == 2
         release(backend, "b")
         check_open(backend)
 
@@ -312,9 +312,9 @@ class UseOverTimeRules(Kit):
         define(backend, host("host0", "VCPU=8"))
         change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_X"))
         change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_OTHER"))
-        wanted = UseFilter(classes=frozenset(["CUSTOM_X"]))
-        for asked in (wanted, UseFilter()):
-            [row] = backend.use_between(since, None, asked, (UseBy.CONSUMER,))
+        expected = UseFilter(classes=frozenset(["CUSTOM_X"]))
+        for request in (expected, UseFilter()):
+            [row] = backend.use_between(since, None, request, (UseBy.CONSUMER,))
             assert (row.consumer, row.resource_class) == ("a", "CUSTOM_X")
 
     @law(7)
@@ -364,11 +364,11 @@ class UseOverTimeRules(Kit):
     def test_a_class_that_does_not_exist_is_refused(self, backend: Backend, here: str) -> None:
         since = backend.now()
         change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_UNUSED"))
-        wanted = UseFilter(classes=frozenset(["CUSTOM_UNUSED"]))
-        assert not backend.use_between(since, None, wanted, ())
+        expected = UseFilter(classes=frozenset(["CUSTOM_UNUSED"]))
+        assert not backend.use_between(since, None, expected, ())
         change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_UNUSED"))
         with raises_code("ClassNotFound", match="CUSTOM_UNUSED"):
-            backend.use_between(since, None, wanted, ())
+            backend.use_between(since, None, expected, ())
 
     # --- what cannot be asked ---
 
@@ -396,23 +396,23 @@ def _an_order(
 ) -> ConsumerOrder:
     record = backend.held(consumer)
     here = chance.choice(uuids)
-    said: dict[str, Any] = {
+    options: dict[str, Any] = {
         "user": chance.choice([None, "ann", "bob"]),
         "project": chance.choice([None, None, "p", "q"]),
     }
     amount = chance.randint(1, 5)
     if record is None:
-        return ConsumerOrder.claim(consumer, deltas({here: f"VCPU={amount}"}), **said)
+        return ConsumerOrder.claim(consumer, deltas({here: f"VCPU={amount}"}), **options)
     owner: dict[str, Any] = {"user": record.user, "project": record.project}
-    what = chance.choice(["release", "replace", "add", "add", "move", "renew"])
-    if what == "release":
+    change = chance.choice(["release", "replace", "add", "add", "move", "renew"])
+    if change == "release":
         return ConsumerOrder.release(consumer)
-    if what == "renew":
+    if change == "renew":
         return ConsumerOrder.renew(consumer)
-    if what == "add":
+    if change == "add":
         added = {uuids[0]: f"VCPU={amount},MEMORY_MB={amount}"}
         return ConsumerOrder.adjust(consumer, deltas(added))
-    if what == "replace":
+    if change == "replace":
         return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={amount}"}), **owner)
     total = sum(use.amount for use in record.held if use.resource_class == "VCPU")
     return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={total}"}), **owner)

@@ -41,8 +41,8 @@ def renew(backend: Backend, order: WaitOrder) -> Waiter:
 
 def queue(backend: Backend, *awaits: Awaited) -> list[str]:
     """Return who is in the queue, or who of them waits for something that meets this."""
-    wanted = WaiterFilter(awaits=awaits or None)
-    return [one.consumer for one in backend.list_waiters(wanted, 1000)]
+    expected = WaiterFilter(awaits=awaits or None)
+    return [list_waiter.consumer for list_waiter in backend.list_waiters(expected, 1000)]
 
 
 def until_over(backend: Backend, waiter: Waiter) -> None:
@@ -59,28 +59,28 @@ class WaitingRules(Kit):
         for name in ("c", "a", "b"):
             enter(backend, name)
         assert queue(backend) == ["c", "a", "b"]
-        numbers = [one.number for one in backend.list_waiters(WaiterFilter(), 10)]
+        numbers = [list_waiter.number for list_waiter in backend.list_waiters(WaiterFilter(), 10)]
         assert numbers == sorted(set(numbers))
 
     def test_all_that_is_said_of_a_waiter_is_told(self, backend: Backend) -> None:
         awaits = Awaited("VCPU", 4), Awaited("PGPU", 2, _HERE)
         before = backend.now()
         order = enter(backend, "job", *awaits, actor="ann")
-        [found] = backend.list_waiters(WaiterFilter(), 10)
-        assert (found.consumer, found.awaits, found.actor) == ("job", awaits, "ann")
-        assert before <= found.since <= backend.now()
-        assert found.lease_until - found.since == order.lease
-        assert str(found.amounts) == "VCPU=4,PGPU=2"
+        [result] = backend.list_waiters(WaiterFilter(), 10)
+        assert (result.consumer, result.awaits, result.actor) == ("job", awaits, "ann")
+        assert before <= result.since <= backend.now()
+        assert result.lease_until - result.since == order.lease
+        assert str(result.amounts) == "VCPU=4,PGPU=2"
 
     def test_pages_go_on_after_a_number(self, backend: Backend) -> None:
         for number in range(5):
             enter(backend, f"job-{number}")
         first = backend.list_waiters(WaiterFilter(), 2)
-        rest = backend.list_waiters(WaiterFilter(), 10, first[-1].number)
-        assert [one.consumer for one in first] == ["job-0", "job-1"]
-        assert [one.consumer for one in rest] == ["job-2", "job-3", "job-4"]
-        upto = backend.list_waiters(WaiterFilter(upto=rest[0].number), 10)
-        assert [one.consumer for one in upto] == ["job-0", "job-1", "job-2"]
+        remainder = backend.list_waiters(WaiterFilter(), 10, first[-1].number)
+        assert [item.consumer for item in first] == ["job-0", "job-1"]
+        assert [item.consumer for item in remainder] == ["job-2", "job-3", "job-4"]
+        upto = backend.list_waiters(WaiterFilter(upto=remainder[0].number), 10)
+        assert [item.consumer for item in upto] == ["job-0", "job-1", "job-2"]
 
     def test_of_thousands_of_trees_it_is_found_who_waits(self, backend: Backend) -> None:
         enter(backend, "a", Awaited("PGPU", 1, _HERE))
@@ -143,8 +143,8 @@ class WaitingRules(Kit):
         assert queue(backend, Awaited("PGPU", 1)) == ["gpus", "both"]
         assert queue(backend, Awaited("VCPU", 1)) == ["cpus", "both"]
         assert queue(backend, Awaited("DISK_GB", 1)) == []
-        every = queue(backend, Awaited("DISK_GB", 1), Awaited("VCPU", 1), Awaited("PGPU", 1))
-        assert every == ["gpus", "cpus", "both"]
+        all_names = queue(backend, Awaited("DISK_GB", 1), Awaited("VCPU", 1), Awaited("PGPU", 1))
+        assert all_names == ["gpus", "cpus", "both"]
 
     def test_of_another_tree_nobody_stands_before_you(self, backend: Backend) -> None:
         enter(backend, "here", Awaited("PGPU", 1, _HERE))
@@ -160,13 +160,13 @@ class WaitingRules(Kit):
         assert backend.cursor() == before
 
     def test_many_who_come_at_once_have_a_number_each(self, backend: Backend) -> None:
-        found = together(
+        result = together(
             lambda worker: backend.wait(
                 WaitOrder(f"job-{worker % 3}", (Awaited("PGPU", 1),), _LONG)
             ),
             workers=6,
         )
-        assert len({one.number for one in found if isinstance(one, Waiter)}) == 3, found
+        assert len({row.number for row in result if isinstance(row, Waiter)}) == 3, result
         assert len(queue(backend)) == 3
 
     def test_what_cannot_wait_is_refused(self, backend: Backend) -> None:
@@ -182,8 +182,8 @@ class WaitingRules(Kit):
         @settings(max_examples=10, deadline=None)
         @given(data=st.data())
         def check(data: st.DataObject) -> None:
-            for one in backend.list_waiters(WaiterFilter(), 100):
-                backend.leave(enter(backend, one.consumer, *one.awaits).entry)
+            for list_waiter in backend.list_waiters(WaiterFilter(), 100):
+                backend.leave(enter(backend, list_waiter.consumer, *list_waiter.awaits).entry)
             classes = st.sampled_from(["VCPU", "PGPU", "DISK_GB"])
             roots = st.sampled_from([None, _HERE, _THERE])
             awaited = st.builds(Awaited, classes, st.integers(1, 2), roots)
@@ -202,7 +202,7 @@ class WaitingRules(Kit):
                 expected = [
                     name
                     for name, order in model.items()
-                    if any(one.meets(other) for one in mine for other in order.awaits)
+                    if any(item.meets(other) for item in mine for other in order.awaits)
                 ]
                 assert queue(backend) == list(model)
                 assert queue(backend, *mine) == expected

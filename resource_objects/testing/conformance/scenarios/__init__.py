@@ -271,14 +271,16 @@ class _Runner:
         if check is not None:
             check(statement)
             return
-        outcome = [one for one in statement.below if one.word in ("refused", "because")]
-        feed = [one for one in statement.below if one.word == "feed"]
+        outcome = [part for part in statement.below if part.word in ("refused", "because")]
+        feed = [part for part in statement.below if part.word == "feed"]
         parts = [below for below in statement.below if below not in (*outcome, *feed)]
         steps = parts if statement.word == "write" else [statement._replace(below=parts)]
         if not outcome:
             self._commit(self._write(steps))
             if feed:
-                assert {one.rest for one in feed} == {self._entry_text(one) for one in self.entries}
+                assert {item.rest for item in feed} == {
+                    self._entry_text(entry) for entry in self.entries
+                }
             return
         before, cursor = picture(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
@@ -308,8 +310,10 @@ class _Runner:
         with contextlib.suppress(exceptions.NotSupported):  # of a backend without a feed
             self.entries = self.backend.changes(cursor, 1000)
             operation = (write.operation.id, write.kind, write.subject)
-            assert {(one.operation, one.kind, one.subject) for one in self.entries} == {operation}
-            assert len({one.shard for one in self.entries}) == len(self.entries)
+            assert {(entry.operation, entry.kind, entry.subject) for entry in self.entries} == {
+                operation
+            }
+            assert len({entry.shard for entry in self.entries}) == len(self.entries)
             assert self.backend.cursor() == cursor.moved(self.entries)
 
     def _entry_text(self, entry: FeedEntry) -> str:
@@ -318,7 +322,7 @@ class _Runner:
         parts = {
             "definitions": " ".join(sorted(names[uuid] for uuid in entry.definitions)),
             "reports": " ".join(sorted(names[uuid] for uuid in entry.reports)),
-            "disabled": " ".join(sorted(names[one.provider_uuid] for one in entry.disabled)),
+            "disabled": " ".join(sorted(names[item.provider_uuid] for item in entry.disabled)),
             "consumers": " ".join(sorted(entry.claims)),
             "uses": ", ".join(
                 " ".join(
@@ -425,9 +429,9 @@ class _Runner:
         elif step.word == "define":
             names, _, content = step.rest.partition(":")
             for name in names.split(", "):
-                wanted = self._provider(name, content, step.below)
-                stored = trees(self.backend.read(wanted.uuid or wanted.name))
-                yield diff(stored[0] if stored else None, wanted)
+                expected = self._provider(name, content, step.below)
+                stored = trees(self.backend.read(expected.uuid or expected.name))
+                yield diff(stored[0] if stored else None, expected)
 
     def _provider(self, name: str, content: str, below: list[Statement]) -> Provider:
         inventories, *attributes = (part.strip() for part in content.split(";"))
@@ -457,7 +461,7 @@ class _Runner:
                 names = {kind.__name__ for kind in type(error).__mro__}
                 assert expected in names | {getattr(error, "code", "")}, repr(error)
                 assert not subject or error.name in (subject, self.uuid_of(subject)), repr(error)  # type: ignore[attr-defined]
-        expected_reasons = {one.rest for one in outcome if one.word == "because"}
+        expected_reasons = {item.rest for item in outcome if item.word == "because"}
         if expected_reasons:
             reasons = error.reasons  # type: ignore[attr-defined]
             full = " at " in next(iter(expected_reasons))
@@ -476,7 +480,9 @@ class _Runner:
         stored: dict[str, dict[tuple[str, str], int]] = {}
         for (consumer, *place), amount in picture(self.backend).allocations.items():
             stored.setdefault(consumer, {})[place[0], place[1]] = amount
-        lines = [statement.rest] if ":" in statement.rest else [one.text for one in statement.below]
+        lines = (
+            [statement.rest] if ":" in statement.rest else [part.text for part in statement.below]
+        )
         expected = {}
         for line in lines:
             consumer, _, parts = line.partition(": ")
@@ -565,7 +571,7 @@ class _Runner:
 
     def _check_levels(self, statement: Statement) -> None:
         listed = self.backend.list_names(NameKind.AGGREGATE, 100)
-        assert {f"{one.name}={one.level or ''}" for one in listed} == set(statement.rest.split())
+        assert {f"{item.name}={item.level or ''}" for item in listed} == set(statement.rest.split())
 
     def _repeat(self, statement: Statement) -> None:
         assert self.last is not None, "nothing to repeat"
@@ -576,8 +582,9 @@ def _check_identity(earlier: ConsumerRecord | None, record: ConsumerRecord) -> N
     """Check that a written consumer is the same claim as before, with another generation."""
     if earlier is not None and record.held and earlier.held:
         assert (record.uuid, record.created_at) == (earlier.uuid, earlier.created_at)
-        assert record.generation != earlier.generation
-        if record.state == RELEASED:
+        if record.state != RELEASED:
+            assert record.generation != earlier.generation
+        else:
             assert {use.key: use.amount for use in record.held} == {
                 use.key: use.amount for use in earlier.held
             }
@@ -602,8 +609,8 @@ def _share(text: str) -> Share:
 
 def _name_change(step: Statement) -> NameChange:
     """Return the change of ``rename class A: B`` or ``ensure trait A``."""
-    kind, _, rest = step.rest.partition(" ")
-    name, _, to = rest.partition(": ")
+    kind, _, remainder = step.rest.partition(" ")
+    name, _, to = remainder.partition(": ")
     return NameChange(_NAME_KINDS[kind], _NAME_ACTIONS[step.word], name, to or None)
 
 
