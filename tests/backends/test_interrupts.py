@@ -10,7 +10,7 @@ from resource_objects.backends.sql import backend, claims, feed, operations, pla
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.claims import Work
 from resource_objects.providers.backend import ConsumerOrder, Operation
-from resource_objects.testing.conformance.suite import claim, define, deltas, host, picture
+from resource_objects.testing.conformance.suite import claim, define, deltas, host, ledger_state
 from tests.support.checker import problems
 
 
@@ -39,7 +39,7 @@ def test_an_interrupt_at_any_step_changes_nothing(
 ) -> None:
     names = define(ledger, host())
     claim(ledger, "other", {names["host0"]: "VCPU=1"})
-    before = picture(ledger)
+    before = ledger_state(ledger)
 
     def interrupt(*_: Any, **__: Any) -> None:
         raise kind
@@ -50,6 +50,6 @@ def test_an_interrupt_at_any_step_changes_nothing(
     with pytest.raises(kind):
         ledger.claim(operation, order)
     monkeypatch.undo()
-    assert picture(ledger) == before
+    assert ledger_state(ledger) == before
     assert ledger.claim(operation, order) == ledger.held("job")
     assert problems(ledger_url) == []

@@ -20,9 +20,9 @@ from resource_objects.testing.conformance.suite import (
     changes_to,
     claim,
     define,
-    kept,
-    picture,
+    ledger_state,
     release,
+    stored_tree,
 )
 from resource_objects.testing.refusals import raises_code
 from tests.support.checker import problems
@@ -145,19 +145,19 @@ def plugged_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _check(backend: Backend) -> None:
     tray = TRAY.make_inventory(8, 500, "rot")
     names = define(backend, Provider("shelf", {TRAY: tray, "DISK_GB": 9}))
-    assert kept(backend, "shelf").inventories[TRAY] == tray
+    assert stored_tree(backend, "shelf").inventories[TRAY] == tray
     assert not changes_to(backend, Provider("shelf", {TRAY: tray, "DISK_GB": 9}))
     claim(backend, "job", {names["shelf"]: {TRAY: TRAY.make_amount(2, 90)}})
-    assert picture(backend).holds("job") == {("shelf", _SLOT): 2, ("shelf", _WATT): 90}
+    assert ledger_state(backend).holds("job") == {("shelf", _SLOT): 2, ("shelf", _WATT): 90}
     with pytest.raises(exceptions.CapacityException):
         claim(backend, "job-2", {names["shelf"]: {TRAY: TRAY.make_amount(1, 411)}})
     define(backend, Provider("shelf", {TRAY: TRAY.make_inventory(8, 600, "blau")}))
-    assert kept(backend, "shelf").inventories[TRAY].colour == "blau"
+    assert stored_tree(backend, "shelf").inventories[TRAY].colour == "blau"
     with raises_code("InventoryInUse"):
         define(backend, Provider("shelf", "DISK_GB=9"))
     release(backend, "job")
     define(backend, Provider("shelf", "DISK_GB=9"))
-    found = picture(backend).providers["shelf"]
+    found = ledger_state(backend).providers["shelf"]
     assert set(found.inventories) == {"DISK_GB"} and not found.kinds
 
 

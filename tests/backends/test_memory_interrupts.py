@@ -39,8 +39,8 @@ from resource_objects.testing.conformance.suite import (
     claim,
     define,
     deltas,
-    kept,
-    picture,
+    ledger_state,
+    stored_tree,
 )
 from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import some
@@ -104,7 +104,7 @@ def _change_names(ledger: Backend) -> Any:
 def _changes() -> DefinitionChanges:
     """Return changes that swap names, move one provider below another, add and remove some."""
     ledger = _small_ledger()
-    wanted = kept(ledger, "host0")
+    wanted = stored_tree(ledger, "host0")
     a, b, gone = (wanted.find(name) for name in ("a", "b", "gone"))
     a.update(name="b", inventories=Inventories("PGPU=2"))
     b.update(name="a", children=(a,), shares=[])
@@ -172,9 +172,9 @@ class _Interrupts:
         :param apart: before the commit every so many-th one is tried
         :param near: so many before the commit and after it are tried each
         """
-        before = picture(_small_ledger())
+        before = ledger_state(_small_ledger())
         over = self.first(lambda ledger: ledger is None)
-        commit = self.first(lambda ledger: ledger is None or picture(ledger) != before)
+        commit = self.first(lambda ledger: ledger is None or ledger_state(ledger) != before)
         assert 100 < commit < over
         yield from range(0, commit - near, apart)
         yield from range(commit - near, min(commit + near, over))
@@ -234,8 +234,8 @@ def test_an_interrupted_rollback_is_finished_by_the_next_method(apart: int) -> N
 
 def _picture(ledger: Backend) -> Any:
     """Return a picture where a generation says whether it is new: each write has one of its own."""
-    first = {one.generation for one in picture(_small_ledger()).providers.values()}
-    found = picture(ledger)
+    first = {one.generation for one in ledger_state(_small_ledger()).providers.values()}
+    found = ledger_state(ledger)
     providers = {
         name: dataclasses.replace(one, generation=int(one.generation not in first))
         for name, one in found.providers.items()

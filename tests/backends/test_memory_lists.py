@@ -25,9 +25,9 @@ from resource_objects.testing.conformance.suite import (
     change_names,
     claim,
     define,
-    kept,
     release,
     rename,
+    stored_tree,
 )
 
 VCPU = "VCPU"
@@ -104,14 +104,14 @@ def test_who_has_a_trait_is_known_whatever_becomes_of_it(backend: MemoryBackend)
         [],
         ["tree", "small"],
     )
-    small = kept(backend, "small")
+    small = stored_tree(backend, "small")
     small.update(traits=["CUSTOM_OLD"])
     define(backend, small, Provider("other", "VCPU=1", traits=["CUSTOM_FAST"]))
     assert (listed(backend, required=fast), listed(backend, required=quick)) == (
         ["other"],
         ["tree"],
     )
-    gone = kept(backend, "other")
+    gone = stored_tree(backend, "other")
     removal = ProviderRemoval(gone.uuid or "", gone.name, gone.generation or 0)
     backend.define(Operation(), DefinitionChanges("other", removals=(removal,)))
     assert listed(backend, required=fast) == []
@@ -130,7 +130,7 @@ def test_room_is_also_what_is_left_where_it_shares(backend: MemoryBackend) -> No
 def test_over_capacity_lists_what_was_shrunk_below_its_use(backend: MemoryBackend) -> None:
     names = backend.uuids(ALL)
     claim(backend, "job", {names["tree/a"]: "VCPU=2"})
-    tree = kept(backend, "tree")
+    tree = stored_tree(backend, "tree")
     tree.update(inventories=type(tree.inventories)("VCPU=3"))
     define(backend, tree)
     assert listed(backend, over_capacity=True) == ["tree"]
@@ -164,7 +164,7 @@ def test_pages_of_providers_go_on_by_number_whatever_comes_and_goes(
 ) -> None:
     first = backend.list_providers(ProviderFilter(), 2)
     define(backend, Provider("new", "VCPU=1"))
-    tree = kept(backend, "tree")
+    tree = stored_tree(backend, "tree")
     tree.update(children=[child for child in tree.children if child.name != "tree/b"])
     define(backend, tree)
     second = backend.list_providers(ProviderFilter(), 2, first[-1].number)
@@ -262,7 +262,7 @@ def test_pages_of_consumers_go_on_by_name_whatever_comes_and_goes(
 def test_a_listed_consumer_tells_all_that_it_holds_by_todays_names(
     claimed: MemoryBackend,
 ) -> None:
-    tree = kept(claimed, "tree")
+    tree = stored_tree(claimed, "tree")
     tree.find("tree/a").update(name="cell")
     define(claimed, tree)
     [record] = claimed.list_consumers(ConsumerFilter(provider="plain"), 9)

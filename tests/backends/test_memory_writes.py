@@ -34,9 +34,9 @@ from resource_objects.testing.conformance.suite import (
     claim,
     define,
     deltas,
-    kept,
-    picture,
+    ledger_state,
     release,
+    stored_tree,
     updated,
 )
 from resource_objects.testing.refusals import raises_code
@@ -134,7 +134,7 @@ def test_a_name_that_cannot_be_changed_is_left_with_all_else_of_the_write(
 
 def test_an_aggregate_keeps_its_level_when_it_is_renamed(backend: MemoryBackend) -> None:
     define(backend, sharing())
-    before = kept(backend, "host").generation
+    before = stored_tree(backend, "host").generation
     names(
         backend,
         NameChange(AGGREGATE, NameAction.SET_LEVEL, "rack", "room"),
@@ -143,7 +143,7 @@ def test_an_aggregate_keeps_its_level_when_it_is_renamed(backend: MemoryBackend)
     )
     [listed] = backend.list_names(AGGREGATE, 10)
     assert (listed.name, listed.level) == ("row-1", "room")
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     assert host.aggregates == frozenset({"row-1"}) and host.traits == {"CUSTOM_U"}
     assert host.generation == (before or 0) + 1  # one write, one step
 
@@ -154,16 +154,16 @@ def test_a_renamed_class_is_renamed_wherever_something_is_counted_in_it(
     uuids = define(backend, sharing(), Provider("other", "CUSTOM_SLOT=1,VCPU=1"))
     delta = Use(uuids["host/cell"], SLOT, 2, ("s1", "s2"))
     backend.claim(Operation(), ConsumerOrder.claim("job", (delta, Use(uuids["other"], VCPU, 1))))
-    before = picture(backend)
+    before = ledger_state(backend)
     names(backend, NameChange(CLASS, NameAction.RENAME, SLOT, "CUSTOM_BAY"))
-    found = picture(backend)  # which checks that what is used is what is held
+    found = ledger_state(backend)  # which checks that what is used is what is held
     assert found.used("host", "CUSTOM_BAY") == found.used("host/cell", "CUSTOM_BAY") == 2
     assert found.providers["host/cell"].shares == {("CUSTOM_BAY", "host", "CUSTOM_BAY"): 1}
     assert found.units[("host/cell", "s1")] == ("CUSTOM_BAY", "job")
     held = backend.held("job")
     assert held is not None and {h.resource_class for h in held.held} == {"CUSTOM_BAY", VCPU}
     names(backend, NameChange(CLASS, NameAction.RENAME, "CUSTOM_BAY", SLOT))
-    again = picture(backend)
+    again = ledger_state(backend)
     providers = {
         name: dataclasses.replace(one, generation=before.providers[name].generation)
         for name, one in again.providers.items()
@@ -175,7 +175,7 @@ def test_a_renamed_class_is_renamed_wherever_something_is_counted_in_it(
     assert generations[0].isdisjoint(generations[1]) and len(generations[1]) == 1
     assert generations[2].isdisjoint(generations[0] | generations[1])
     release(backend, "job")
-    assert picture(backend).used("host", SLOT) == 0
+    assert ledger_state(backend).used("host", SLOT) == 0
 
 
 def test_names_are_made_when_a_definition_first_says_them(backend: MemoryBackend) -> None:
@@ -196,14 +196,14 @@ def test_a_level_is_a_label(backend: MemoryBackend) -> None:
 
 def test_what_was_renamed_since_is_not_taken_away(backend: MemoryBackend) -> None:
     define(backend, sharing())
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     host.update(traits=[])
     changes = changes_to(backend, host)
     names(backend, NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U"))
     with raises_code("StaleDefinition", match=r"read at generation \d+, now \d+"):
         backend.define(Operation(), changes)
     names(backend, NameChange(TRAIT, NameAction.RENAME, "CUSTOM_U", "CUSTOM_T"))
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     host.update(traits=[])
     changes = changes_to(backend, host)
     again = NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U")
@@ -220,15 +220,15 @@ def test_what_is_used_follows_shares_that_change_while_something_is_allocated(
 ) -> None:
     uuids = define(backend, sharing(factor=3))
     claim(backend, "job", {uuids["host/cell"]: "CUSTOM_SLOT=2", uuids["host"]: "CUSTOM_SLOT=1"})
-    assert picture(backend).used("host", SLOT) == 7
-    host = kept(backend, "host")
+    assert ledger_state(backend).used("host", SLOT) == 7
+    host = stored_tree(backend, "host")
     host.find("host/cell").update(shares=[])
     define(backend, host)
-    assert picture(backend).used("host", SLOT) == 1
+    assert ledger_state(backend).used("host", SLOT) == 1
     define(backend, sharing(factor=5))
-    assert picture(backend).used("host", SLOT) == 11
+    assert ledger_state(backend).used("host", SLOT) == 11
     release(backend, "job")
-    assert picture(backend).used("host", SLOT) == 0
+    assert ledger_state(backend).used("host", SLOT) == 0
 
 
 def test_a_refusal_names_who_draws_through_shares(backend: MemoryBackend) -> None:
@@ -244,7 +244,7 @@ def test_a_refusal_names_who_draws_through_shares(backend: MemoryBackend) -> Non
 def test_what_is_used_through_shares_cannot_go(backend: MemoryBackend) -> None:
     uuids = define(backend, sharing())
     claim(backend, "job", {uuids["host/cell"]: "CUSTOM_SLOT=2"})
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     host.find("host/cell").update(shares=[])
     host.update(inventories=Inventories("VCPU=1"))
     changes = changes_to(backend, host)
@@ -254,31 +254,31 @@ def test_what_is_used_through_shares_cannot_go(backend: MemoryBackend) -> None:
         backend.define(Operation(), kept_shares)
     assert everything(backend) == before
     backend.define(Operation(), changes)  # without the share nothing uses it
-    assert picture(backend).providers["host"].inventories.keys() == {VCPU}
+    assert ledger_state(backend).providers["host"].inventories.keys() == {VCPU}
 
 
 def test_what_somebody_shares_cannot_go_unless_the_share_does(backend: MemoryBackend) -> None:
     define(backend, sharing())
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     host.find("host/cell").update(shares=[])
     host.update(inventories=Inventories("VCPU=1"))
     updates = tuple(u for u in changes_to(backend, host).updates if u.removed)
     with raises_code("InventoryInUse", match="host"):
         backend.define(Operation(), DefinitionChanges("host", updates=updates))
     backend.define(Operation(), changes_to(backend, host))
-    assert picture(backend).providers["host"].inventories.keys() == {VCPU}
+    assert ledger_state(backend).providers["host"].inventories.keys() == {VCPU}
 
 
 def test_shares_of_more_than_can_be_counted_are_refused(backend: MemoryBackend) -> None:
     uuids = define(backend, sharing())
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     host.find("host/cell").update(
         inventories=Inventories(f"CUSTOM_SLOT={10**9}:allocation_ratio=4000")
     )
     host.find("host/cell").update(shares=[])
     define(backend, host)
     claim(backend, "job", {uuids["host/cell"]: f"CUSTOM_SLOT={10**12}"})
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     share = Share(resource_class=SLOT, of="host", of_class=SLOT, factor=10**9)
     host.find("host/cell").update(shares=[share])
     with raises_code("InvalidAmount", match="used"):
@@ -322,16 +322,16 @@ def test_units_pass_from_one_consumer_to_another_in_one_write(backend: MemoryBac
         ConsumerOrder.replace("b", (Use(uuid, SLOT, 1, ("s0",)),)),
     )
     backend.commit(Write(Operation(), "swap", "a and b", orders=swap))
-    assert picture(backend).units == {("host", "s0"): (SLOT, "b"), ("host", "s1"): (SLOT, "a")}
+    assert ledger_state(backend).units == {("host", "s0"): (SLOT, "b"), ("host", "s1"): (SLOT, "a")}
     before = everything(backend)
     with raises_code("UnitTaken"):
         taking = ConsumerOrder.replace("a", (Use(uuid, SLOT, 1, ("s0",)),))
         backend.commit(Write(Operation(), "replace", "a", orders=(taking,)))
     assert everything(backend) == before
     release(backend, "a")
-    assert picture(backend).units == {("host", "s0"): (SLOT, "b")}
+    assert ledger_state(backend).units == {("host", "s0"): (SLOT, "b")}
     backend.adjust(Operation(), ConsumerOrder.adjust("b", (Use(uuid, SLOT, -1),)))
-    assert picture(backend).units == {} and backend.held("b") is None
+    assert ledger_state(backend).units == {} and backend.held("b") is None
 
 
 def test_the_id_of_a_claim_is_one_claims(backend: MemoryBackend) -> None:
@@ -374,7 +374,7 @@ def test_writes_of_allocations_count_once_at_each_provider(backend: MemoryBacken
     backend.commit(Write(Operation(), "pass", "a and b", orders=swap))
     assert [writes(backend, name) for name in ("host", "host/cell", "other")] == [1, 1, 2]
     release(backend, "b")
-    other = kept(backend, "other")
+    other = stored_tree(backend, "other")
     other.update(inventories=Inventories("VCPU=4"))
     define(backend, other)
     assert writes(backend, "other") == 2  # also those of the inventory that is gone
@@ -383,14 +383,14 @@ def test_writes_of_allocations_count_once_at_each_provider(backend: MemoryBacken
 def test_inventories_and_providers_go_after_the_orders(backend: MemoryBackend) -> None:
     uuids = define(backend, sharing(), Provider("new", "VCPU=1"))
     claim(backend, "job", {uuids["host/cell"]: "CUSTOM_SLOT=2"})
-    host = kept(backend, "host")
+    host = stored_tree(backend, "host")
     host.update(children=[])
     changes = changes_to(backend, host)
     with raises_code("ProviderInUse", match="host/cell"):
         backend.define(Operation(), changes)
     move = ConsumerOrder.replace("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"}))
     backend.commit(Write(Operation(), "reshape", "host", changes, (move,)))
-    found = picture(backend)
+    found = ledger_state(backend)
     assert found.providers.keys() == {"host", "new"} and found.used("host", SLOT) == 2
     assert backend.uuids(["host/cell"]) == {}
 
@@ -398,7 +398,7 @@ def test_inventories_and_providers_go_after_the_orders(backend: MemoryBackend) -
 def test_a_decision_on_a_definition_that_changed_is_refused(backend: MemoryBackend) -> None:
     uuids = define(backend, sharing())
     orders = (ConsumerOrder.claim("job", deltas({uuids["host"]: "CUSTOM_SLOT=2"})),)
-    before, at = everything(backend), kept(backend, "host").generation or 0
+    before, at = everything(backend), stored_tree(backend, "host").generation or 0
     for unchanged in ((uuids["host"], at + 1), ("nobody", 0)):
         with raises_code("StaleDefinition"):
             write = Write(Operation(), "claim", "job", orders=orders, unchanged=(unchanged,))
@@ -427,7 +427,7 @@ def test_what_moves_is_told_in_both_trees_with_all_below_it(backend: MemoryBacke
     assert {change.providers for change in told} == {
         tuple(sorted((uuids["one"], uuids["one/cell"])))
     }
-    assert {one.root for one in picture(backend).providers.values()} == {"two"}
+    assert {one.root for one in ledger_state(backend).providers.values()} == {"two"}
 
 
 def test_a_sharer_does_not_move_away_from_what_it_shares(backend: MemoryBackend) -> None:

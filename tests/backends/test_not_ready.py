@@ -20,7 +20,7 @@ from resource_objects import exceptions
 from resource_objects.backends.retries import Retries
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.orders import ConsumerOrder, Operation
-from resource_objects.testing.conformance.suite import define, deltas, host, picture
+from resource_objects.testing.conformance.suite import define, deltas, host, ledger_state
 from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.backends.conftest import ask_all
@@ -83,7 +83,7 @@ class Lab:
     def check(self, *consumers: str) -> None:
         """Check that these consumers, and nobody else, hold one VCPU each."""
         with contextlib.closing(SQLBackend.open(self.url)) as backend:
-            assert picture(backend).used("host0", "VCPU") == len(consumers)
+            assert ledger_state(backend).used("host0", "VCPU") == len(consumers)
             assert all(backend.held(name) for name in consumers)
         assert problems(self.admin.render_as_string(hide_password=False)) == []
 

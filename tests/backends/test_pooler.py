@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.testing.conformance.suite import claim, define, host, picture, release
+from resource_objects.testing.conformance.suite import claim, define, host, ledger_state, release
 from tests import databases
 from tests.private_servers import Missing, pooler, private_server
 from tests.support.checker import problems
@@ -52,12 +52,12 @@ def test_many_clients_behind_a_pooler_claim_without_an_error(urls: tuple[str, st
         for number in range(CLAIMS):
             claim(backends[client], f"job-{client}-{number}", {names["host0"]: "VCPU=1"})
             claim(backends[client], f"other-{client}", {names["host1"]: "VCPU=1"})
-            assert picture(backends[client]).used("host1", "VCPU") > 0
+            assert ledger_state(backends[client]).used("host1", "VCPU") > 0
             release(backends[client], f"other-{client}")
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(work, range(CLIENTS)))
-    assert picture(backends[0]).used("host0", "VCPU") == CLIENTS * CLAIMS
+    assert ledger_state(backends[0]).used("host0", "VCPU") == CLIENTS * CLAIMS
     for backend in backends:
         backend.close()
     assert problems(direct) == []

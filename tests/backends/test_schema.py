@@ -20,7 +20,7 @@ from resource_objects.backends.sql import migrations, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.statistics import Statistic, StatisticsOrder
 from resource_objects.testing.conformance.races import together
-from resource_objects.testing.conformance.suite import claim, define, host, picture
+from resource_objects.testing.conformance.suite import claim, define, host, ledger_state
 from resource_objects.testing.refusals import raises_code
 from tests.backends.conftest import ask, ask_all
 
@@ -302,7 +302,7 @@ def test_a_newer_database_that_admits_this_library_is_used(database_url: str) ->
     backend = SQLBackend.open(database_url)
     names = define(backend, host())
     claim(backend, "job", {names["host0"]: "VCPU=1"})
-    assert len(picture(backend).allocations) == 1
+    assert len(ledger_state(backend).allocations) == 1
     backend.close()
 
 

@@ -35,9 +35,9 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     host,
-    kept,
-    picture,
+    ledger_state,
     release,
+    stored_tree,
 )
 from resource_objects.testing.refusals import raises_code
 from tests import conftest, databases
@@ -161,14 +161,14 @@ def test_a_connection_lost_while_idle_is_not_noticed(
     assert throw_out(ledger_url) > 0
     claim(ledger, "job-2", {names["host0"]: "VCPU=1"})
     assert throw_out(ledger_url) > 0
-    assert len(picture(ledger).allocations) == 2
+    assert len(ledger_state(ledger).allocations) == 2
 
 
 @pytest.mark.law(2)
 def test_a_connection_lost_before_the_commit_did_nothing(
     ledger: SQLBackend, ledger_url: str, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = picture(ledger)
+    before = ledger_state(ledger)
 
     def lost(*_: Any) -> None:
         assert throw_out(ledger_url) > 0
@@ -179,9 +179,9 @@ def test_a_connection_lost_before_the_commit_did_nothing(
     with pytest.raises(exceptions.LostConnection):
         ledger.claim(operation, order)
     monkeypatch.undo()
-    assert picture(ledger) == before
+    assert ledger_state(ledger) == before
     assert ledger.claim(operation, order) == ledger.held("job")
-    assert picture(ledger).used("host0", "VCPU") == 8
+    assert ledger_state(ledger).used("host0", "VCPU") == 8
 
 
 #: what locks inventories: PostgreSQL finds and locks them in one statement
@@ -214,7 +214,7 @@ def test_a_large_write_that_loses_its_connection_did_nothing(
     names |= define(ledger, tree)
     claim(ledger, "goes", {names["host0"]: "VCPU=8"})
     claim(ledger, "moves", {names["host1"]: "DISK_GB=2"})
-    wanted = kept(ledger, "host1")
+    wanted = stored_tree(ledger, "host1")
     wanted.update(inventories=Inventories("VCPU=8"))
     wanted.children[0].update(inventories=Inventories("DISK_GB=9"))
     unit = Use(names["host0"], "VCPU", 8, ("cpu0",))
@@ -229,7 +229,7 @@ def test_a_large_write_that_loses_its_connection_did_nothing(
             ConsumerOrder.replace("moves", deltas({names["host1/disk"]: "DISK_GB=2"})),
         ),
     )
-    before, cursor = picture(ledger), ledger.cursor()
+    before, cursor = ledger_state(ledger), ledger.cursor()
 
     def lost(*_: Any) -> None:
         assert throw_out(ledger_url) > 0
@@ -240,9 +240,9 @@ def test_a_large_write_that_loses_its_connection_did_nothing(
     with pytest.raises(exceptions.LostConnection):
         ledger.commit(write)
     monkeypatch.undo()
-    assert (picture(ledger), ledger.cursor()) == (before, cursor)
+    assert (ledger_state(ledger), ledger.cursor()) == (before, cursor)
     assert len(ledger.commit(write)) == 3
-    assert picture(ledger).units == {("host0", "cpu0"): ("VCPU", "comes")}
+    assert ledger_state(ledger).units == {("host0", "cpu0"): ("VCPU", "comes")}
 
 
 def _after(first: Callable[..., None], then: Callable[..., Any]) -> Callable[..., Any]:
@@ -272,7 +272,7 @@ def test_a_write_whose_acknowledgement_was_lost_happens_once(
         ledger.claim(operation, order)
     monkeypatch.undo()
     assert ledger.claim(operation, order) == ledger.held("job")
-    assert picture(ledger).used("host0", "VCPU") == 8
+    assert ledger_state(ledger).used("host0", "VCPU") == 8
     release(ledger, "job")
     assert ledger.claim(operation, order).held[0].amount == 8
     assert ledger.held("job") is None
@@ -334,7 +334,7 @@ def test_a_network_that_swallows_packets_ends_a_claim(
         between.mend()
         assert (backend.outcome(operation) is not None) == is_done
         assert backend.claim(operation, order) == backend.held("job")
-        assert picture(backend).used("host0", "VCPU") == 8
+        assert ledger_state(backend).used("host0", "VCPU") == 8
         backend.close()
     assert problems(ledger_url) == []
 

@@ -40,9 +40,9 @@ from resource_objects.testing.conformance.suite import (
     claim,
     define,
     deltas,
-    kept,
-    picture,
+    ledger_state,
     rename,
+    stored_tree,
     updated,
 )
 from resource_objects.testing.refusals import is_one_of, raises_code
@@ -84,14 +84,14 @@ def chain(backend: Backend, providers: int = 3) -> dict[str, str]:
 
 def sharing(backend: Backend, sharer: str, *of: str) -> DefinitionChanges:
     """Return the changes, compared now, by which one provider shares others of its tree."""
-    tree = kept(backend, "root")
+    tree = stored_tree(backend, "root")
     tree.find(sharer).update(shares=[vcpu(name) for name in of])
     return changes_to(backend, tree)
 
 
 def moving(backend: Backend, below: str, *names: str) -> DefinitionChanges:
     """Return the changes by which providers go below another one of another tree."""
-    tree = kept(backend, "root")
+    tree = stored_tree(backend, "root")
     above = backend.uuids([below])[below]
     updates = tuple(
         updated(backend, provider.name, parent_uuid=above)
@@ -144,7 +144,7 @@ def check_sums(backend: Backend) -> None:
     """Check that every tree can be read, and is what a sync would accept."""
     for tree in trees(backend.read()):
         tree.check_shares()
-    picture(backend)  # which checks that ``used`` is what the allocations say
+    ledger_state(backend)  # which checks that ``used`` is what the allocations say
 
 
 # --- shares against moves ---
@@ -168,22 +168,22 @@ def test_who_shares_and_what_is_shared_move_together(backend: Backend) -> None:
     claim(backend, "job", {names["c1"]: "VCPU=2"})
     commit(backend, moving(backend, "other", "c1", "c2"))
     check_sums(backend)
-    assert picture(backend).used("c2", "VCPU") == 2
-    assert {p.name for p in kept(backend, "other").walk()} == {"other", "c1", "c2"}
+    assert ledger_state(backend).used("c2", "VCPU") == 2
+    assert {p.name for p in stored_tree(backend, "other").walk()} == {"other", "c1", "c2"}
 
 
 def test_what_is_shared_may_move_where_its_sharer_goes_in_the_same_write(backend: Backend) -> None:
     names = chain(backend)
     commit(backend, sharing(backend, "c1", "c2"))
     claim(backend, "job", {names["c1"]: "VCPU=2"})
-    gone = kept(backend, "root").find("c1")
+    gone = stored_tree(backend, "root").find("c1")
     removal = ProviderRemoval(gone.uuid or "", gone.name, gone.generation or 0)
     moved = moving(backend, "other", "c2")
     changes = dataclasses.replace(moved, removals=(removal,))
     orders = (ConsumerOrder.replace("job", deltas({names["other"]: "VCPU=2"})),)
     backend.commit(Write(Operation(), "reshape", "c", changes, orders))
     check_sums(backend)
-    assert picture(backend).used("c2", "VCPU") == 0
+    assert ledger_state(backend).used("c2", "VCPU") == 0
 
 
 # --- shares against shares ---
@@ -205,7 +205,7 @@ def test_shares_stay_flat_whoever_states_them(backend: Backend, turn: str | int)
 
 def test_a_share_is_not_taken_away_from_under_another(backend: Backend) -> None:
     chain(backend)
-    tree = kept(backend, "root")
+    tree = stored_tree(backend, "root")
     tree.find("c2").update(shares=[vcpu("c3")])
     tree.find("c1").update(shares=[vcpu("c3")])
     commit(backend, changes_to(backend, tree))
@@ -222,7 +222,7 @@ def _stating(backend: Backend, **of: tuple[str, ...]) -> DefinitionChanges:
     """Return changes by which providers share others, whatever a sync would say."""
     names = backend.uuids(["root", "c1", "c2", "c3", "other"])
     updates = []
-    tree = kept(backend, "root")
+    tree = stored_tree(backend, "root")
     for name, targets in of.items():
         provider = tree.find(name)
         kept_now = diff(None, Provider(name, provider.inventories)).creates[0]
@@ -252,12 +252,12 @@ def test_a_plan_states_no_shares_that_a_sync_would_not(
 ) -> None:
     names = chain(backend)
     claim(backend, "job", {names["c1"]: "VCPU=2"})
-    before = picture(backend)
+    before = ledger_state(backend)
     with raises_code("StaleDefinition"):
         commit(backend, _stating(backend, **shares))
-    assert picture(backend) == before
+    assert ledger_state(backend) == before
     commit(backend, _stating(backend, c1=("c2", "c3"), c2=("c3",)))
-    assert [picture(backend).used(name, "VCPU") for name in ("c1", "c2", "c3")] == [2, 2, 2]
+    assert [ledger_state(backend).used(name, "VCPU") for name in ("c1", "c2", "c3")] == [2, 2, 2]
     check_sums(backend)
 
 
@@ -265,10 +265,10 @@ def test_a_new_tree_states_no_share_of_another(backend: Backend) -> None:
     names = chain(backend)
     [created] = diff(None, Provider("new", "VCPU=1")).creates
     share = ShareRecord("VCPU", names["other"], "VCPU", 1)
-    before = picture(backend)
+    before = ledger_state(backend)
     with raises_code("StaleDefinition", match="new"):
         commit(backend, DefinitionChanges("new", (dataclasses.replace(created, shares=(share,)),)))
-    assert picture(backend) == before
+    assert ledger_state(backend) == before
 
 
 # --- names against definitions ---
@@ -290,12 +290,12 @@ def test_a_definition_compared_before_a_rename_is_stale(
 ) -> None:
     commit(backend, DefinitionChanges("user", (_user(),)))
     define(backend, Provider("free", "VCPU=1"))
-    tree = kept(backend, "user")
+    tree = stored_tree(backend, "user")
     tree.update(inventories=Inventories({"CUSTOM_A": 9}))
     changes = changes_to(backend, tree)
     before = generations(backend)
     change_names(backend, rename(kind, old, new))
-    found = picture(backend)
+    found = ledger_state(backend)
     after = generations(backend)
     assert changed(before, after) == {"user"}
     with raises_code("StaleDefinition"):
@@ -309,7 +309,7 @@ def test_a_definition_compared_before_a_rename_is_stale(
     )
     with raises_code("StaleDefinition"):
         backend.commit(claims)
-    assert picture(backend) == found
+    assert ledger_state(backend) == found
 
 
 def test_who_shares_a_renamed_class_is_at_its_next_generation_too(backend: Backend) -> None:
@@ -345,12 +345,12 @@ def test_who_has_a_kind_record_of_a_renamed_class_is_at_its_next_generation_too(
 
 def test_a_definition_may_come_with_the_names_it_was_compared_without(backend: Backend) -> None:
     commit(backend, DefinitionChanges("user", (_user(),)))
-    tree = kept(backend, "user")
+    tree = stored_tree(backend, "user")
     tree.update(traits=["CUSTOM_A", "CUSTOM_T"])
     changes, before = changes_to(backend, tree), generations(backend)
     names = (rename(CLASS, "CUSTOM_A", "CUSTOM_B"),)
     backend.commit(Write(Operation(), "names", "user", changes, names=names))
-    found = kept(backend, "user")
+    found = stored_tree(backend, "user")
     assert found.traits == {"CUSTOM_A", "CUSTOM_T"}
     assert str(found.inventories) == "CUSTOM_B=8"
     assert changed(before, generations(backend)) == {"user"}
@@ -361,7 +361,7 @@ def test_renames_and_syncs_at_once_leave_one_of_both_orders(backend: Backend) ->
     for turn in range(5):
         old, new, name = f"CUSTOM_O{turn}", f"CUSTOM_N{turn}", f"user{turn}"
         define(backend, Provider(name, {old: 8, "VCPU": 1}))
-        tree = kept(backend, name)
+        tree = stored_tree(backend, name)
         tree.update(inventories=Inventories({old: 9, "VCPU": 1}))
         changes, start = changes_to(backend, tree), backend.cursor()
 
@@ -371,7 +371,7 @@ def test_renames_and_syncs_at_once_leave_one_of_both_orders(backend: Backend) ->
         ]
         raised = races.together(lambda number, work=work: work[number](), 2)  # type: ignore[misc]
         assert raised[1] is None
-        found, first = kept(backend, name), tree.generation
+        found, first = stored_tree(backend, name), tree.generation
         synced = [told.generation for told in backend.changes(start, 10) if told.kind == "define"]
         assert first is not None
         if raised[0] is None:  # it came first, so the rename counted up after it

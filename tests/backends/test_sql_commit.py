@@ -44,9 +44,9 @@ from resource_objects.testing.conformance.suite import (
     define,
     host,
     host_of,
-    kept,
-    picture,
+    ledger_state,
     release,
+    stored_tree,
 )
 from resource_objects.testing.refusals import is_one_of, raises_code
 from tests.ledger.numa_hosts import cells
@@ -368,7 +368,7 @@ def test_the_update_itself_keeps_limits(
         over = {**limits, (names[name], "VCPU"): 2}
         with raises_code("DatabaseBusy", match="1 inventories refused"):
             write(ledger, ConsumerOrder.claim("job", taken), limits=over)
-        assert picture(ledger).allocations == {}
+        assert ledger_state(ledger).allocations == {}
     write(ledger, ConsumerOrder.claim("job", taken), limits=limits)
     write(ledger, ConsumerOrder.release("job"), limits=dict.fromkeys(limits, 0))
 
@@ -487,7 +487,7 @@ def test_writes_in_all_directions_do_not_stop_each_other(
             write(ledger, *map(ConsumerOrder.release, names[::-1]))
 
     assert together(work) == [None] * 6
-    assert picture(ledger).allocations == {}
+    assert ledger_state(ledger).allocations == {}
     changes = ledger.changes(START, 10_000)
     for number in {change.shard for change in changes}:
         told = [change.number for change in changes if change.shard == number]
@@ -566,7 +566,7 @@ def test_shares_that_change_meanwhile_are_seen(
 
     monkeypatch.setattr(places, "_add_shares", find_late)
     claim(ledger, "job", {names["cell0"]: "VCPU=1"})
-    assert picture(ledger).used("host0", "VCPU") == factor
+    assert ledger_state(ledger).used("host0", "VCPU") == factor
     another.close()
     assert checker.problems(ledger_url) == []
 
@@ -621,7 +621,7 @@ def test_a_claim_may_demand_a_definition_and_many_may_at_once(ledger: SQLBackend
     names = define(ledger, host("host0", "VCPU=100"))
     here = names["host0"]
 
-    at = kept(ledger, "host0").generation or 0
+    at = stored_tree(ledger, "host0").generation or 0
 
     def take(number: int) -> ConsumerRecord:
         order = ConsumerOrder.claim(f"job-{number}", (Use(here, "VCPU", 1),))
@@ -796,8 +796,8 @@ def test_pruning_works_in_small_steps(
         release(ledger, f"job-{number}")
     before = datetime.datetime.now(datetime.UTC)
     cursor = ledger.cursor()
-    kept = Operation()
-    ledger.claim(kept, ConsumerOrder.claim("late", (Use(here, "VCPU", 1),)))
+    operation = Operation()
+    ledger.claim(operation, ConsumerOrder.claim("late", (Use(here, "VCPU", 1),)))
     pruned = ledger.prune(before)
     # 2 definitions, 10 claims, 4 releases; one of them is the last of a shard, one came late
     assert (pruned.operations, pruned.changes) == (15, 15)

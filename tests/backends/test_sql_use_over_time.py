@@ -9,10 +9,10 @@ import pytest
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.use_over_time import UseFilter
 from resource_objects.testing.conformance.suite import (
-    a_later_moment,
     claim,
     define,
     host,
+    later_moment,
 )
 from resource_objects.testing.refusals import raises_code
 
@@ -28,7 +28,7 @@ def test_a_filter_of_too_many_names_is_refused(sqlite: SQLBackend) -> None:
     here = define(sqlite, host("host0"))["host0"]
     since = sqlite.now()
     claim(sqlite, "job-1", {here: "VCPU=1"})
-    a_later_moment()
+    later_moment()
     many = [f"job-{number}" for number in range(30_000)]
     assert len(sqlite.use_between(since, None, UseFilter(consumers=frozenset(many)), ())) == 1
     wanted = UseFilter(consumers=frozenset([*many, "another"]))

@@ -24,7 +24,7 @@ from resource_objects.backends.sql import engine
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.testing.conformance import BackendConformance, state_machine
 from resource_objects.testing.conformance.races import define_and_claim, together
-from resource_objects.testing.conformance.suite import claim, define, host, picture, release
+from resource_objects.testing.conformance.suite import claim, define, host, ledger_state, release
 from resource_objects.testing.refusals import raises_code
 from tests.support.checker import problems
 from tests.support.lengths import examples
@@ -186,7 +186,7 @@ def test_a_file_cut_short_is_no_ledger(
         backend = SQLBackend.open(url)
         try:
             define(backend, host())
-            picture(backend)
+            ledger_state(backend)
         finally:
             backend.close()
 
@@ -298,7 +298,7 @@ def test_a_forked_child_makes_its_own_connections(sqlite_url: Callable[[str], st
         pass
     assert [_in_a_fork(child) for _ in range(3)] == [0] * 3
     claim(backend, "parent", {names["host0"]: "VCPU=1"})
-    assert len(picture(backend).allocations) == 4
+    assert len(ledger_state(backend).allocations) == 4
     backend.close()
     assert problems(url) == []
 
@@ -372,7 +372,7 @@ def test_a_log_that_the_last_of_others_removed_is_none_that_went_away(
         backend._database._engine.dispose()
         claim(other, f"other-{number}", {names["host0"]: "VCPU=1"})
         other._database._engine.dispose()
-    assert len(picture(backend).allocations) == 6
+    assert len(ledger_state(backend).allocations) == 6
     backend.close()
     other.close()
 
@@ -507,7 +507,7 @@ def test_a_file_of_a_group_is_used_by_all_its_members(folder: Path, empty_ledger
     again = _as_member(second, group, lambda: claim(SQLBackend.open(url), "4", {uuid: "VCPU=1"}))
     assert again() == 0
     backend = SQLBackend.open(url)
-    assert picture(backend).used("host0", "VCPU") == 4
+    assert ledger_state(backend).used("host0", "VCPU") == 4
     backend.close()
 
 

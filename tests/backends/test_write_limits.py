@@ -25,7 +25,13 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.testing.conformance.suite import define, host, kept, order, picture
+from resource_objects.testing.conformance.suite import (
+    define,
+    host,
+    ledger_state,
+    order,
+    stored_tree,
+)
 from resource_objects.testing.refusals import raises_code
 
 # --- outcomes and the feed ---
@@ -46,7 +52,7 @@ def test_a_gang_whose_requests_alone_are_too_long_for_a_server_is_done(ledger: S
     held = ledger.held("job-999")
     assert held is not None and held.request == other
     order(ledger, *(ConsumerOrder.release(one.consumer) for one in gang))
-    assert picture(ledger).used("host0", "VCPU") == 0
+    assert ledger_state(ledger).used("host0", "VCPU") == 0
 
 
 # --- names that go while they are looked up ---
@@ -69,7 +75,7 @@ def test_a_name_that_goes_while_it_is_looked_up_is_made_again(
 
     monkeypatch.setattr(names.NameNumbers, "_look", once_blind)
     uuids = define(ledger, Provider("host0", {"CUSTOM_A": 1}))
-    assert picture(ledger).providers["host0"].uuid == uuids["host0"]
+    assert ledger_state(ledger).providers["host0"].uuid == uuids["host0"]
     assert len(looks) >= 2 + (looked == 2)
 
 
@@ -83,9 +89,9 @@ def test_a_reshape_locks_providers_and_inventories_once(
         pytest.skip("a writer is alone there")
     names = define(ledger, *(host(f"host{n}", "VCPU=8") for n in range(3)))
     order(ledger, ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),)))
-    tree = kept(ledger, "host1")
+    tree = stored_tree(ledger, "host1")
     tree.update(inventories=Provider("x", "VCPU=9").inventories)
-    changes = diff(kept(ledger, "host1"), tree)
+    changes = diff(stored_tree(ledger, "host1"), tree)
     move = ConsumerOrder.replace("job", (Use(names["host2"], "VCPU", 1),))
     providers, inventories = [], []
     lock_providers, lock_inventories = TreeRows.lock, TreeRows._lock_inventories
@@ -102,12 +108,12 @@ def test_a_reshape_locks_providers_and_inventories_once(
     monkeypatch.setattr(TreeRows, "lock", providers_locked)
     monkeypatch.setattr(TreeRows, "_lock_inventories", inventories_locked)
     monkeypatch.delattr(backend, "_locked")
-    unchanged = ((names["host0"], kept(ledger, "host0").generation),)
+    unchanged = ((names["host0"], stored_tree(ledger, "host0").generation),)
     demands: dict[str, Any] = {"unchanged": unchanged, "reported": (names["host2"],)}
     ledger.commit(Write(Operation(), "reshape", "host1", changes, (move,), **demands))
     assert providers == [set(names.values())]
     assert [len(numbers) for numbers in inventories if numbers] == [3]
-    assert picture(ledger).used("host2", "VCPU") == 1
+    assert ledger_state(ledger).used("host2", "VCPU") == 1
 
 
 def test_reshapes_and_claims_of_the_same_places_get_through(ledger: SQLBackend) -> None:
@@ -132,14 +138,14 @@ def test_reshapes_and_claims_of_the_same_places_get_through(ledger: SQLBackend) 
     for thread in threads:
         thread.join()
     assert raised == []
-    assert picture(ledger).used("host0", "VCPU") >= 0  # which checks the sums
+    assert ledger_state(ledger).used("host0", "VCPU") >= 0  # which checks the sums
 
 
 def _reshape(ledger: SQLBackend, number: int, turn: int, uuids: list[str]) -> None:
     """Change a host, and hold something of all of them, in one write."""
-    tree = kept(ledger, f"host{number % 3}")
+    tree = stored_tree(ledger, f"host{number % 3}")
     wanted = Provider("x", f"VCPU={900 + turn + number}")
-    before = kept(ledger, f"host{number % 3}")
+    before = stored_tree(ledger, f"host{number % 3}")
     tree.update(inventories=wanted.inventories)
     deltas = tuple(Use(uuid, "VCPU", 1 + turn) for uuid in uuids)
     moves = (ConsumerOrder.replace(f"job-{number}", deltas if number % 2 else deltas[::-1]),)

@@ -26,8 +26,8 @@ from resource_objects.testing.conformance.suite import (
     deltas,
     host,
     law,
+    ledger_state,
     order,
-    picture,
     release,
     two_hosts,
 )
@@ -98,11 +98,11 @@ class ClaimRules(Kit):
         names = define(backend, root)
         expected = {uuid: "VCPU=1,MEMORY_MB=2" for name, uuid in names.items() if name != "rack"}
         claim(backend, "gang", expected)
-        state = picture(backend)
+        state = ledger_state(backend)
         assert len(state.allocations) == 300
         assert state.used("host149", "MEMORY_MB") == 2
         release(backend, "gang")
-        assert picture(backend).allocations == {}
+        assert ledger_state(backend).allocations == {}
 
     # --- release ---
 
@@ -128,7 +128,7 @@ class ClaimRules(Kit):
     )
     def test_ratios_are_exact(self, backend: Backend, figures: str, capacity: int) -> None:
         [here] = define(backend, host("host0", figures)).values()
-        assert picture(backend).providers["host0"].inventories["VCPU"].capacity == capacity
+        assert ledger_state(backend).providers["host0"].inventories["VCPU"].capacity == capacity
         if capacity:
             claim(backend, "job", {here: f"VCPU={capacity}"})
         with pytest.raises(exceptions.CapacityException):
@@ -184,7 +184,7 @@ class UnitRules(Kit):
             ConsumerOrder.release("job"),
             *(ConsumerOrder.claim(unit, (Use(here, "PCPU", 1, (unit,)),)) for unit in units),
         )
-        assert picture(backend).units == {("host0", unit): ("PCPU", unit) for unit in units}
+        assert ledger_state(backend).units == {("host0", unit): ("PCPU", unit) for unit in units}
 
 
 def _units(backend: Backend, consumer: str) -> set[str]:

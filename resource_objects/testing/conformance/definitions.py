@@ -33,7 +33,6 @@ from resource_objects.testing.conformance.suite import (
     CLASS,
     TRAIT,
     Kit,
-    a_later_moment,
     adjust,
     change_names,
     changes_to,
@@ -41,15 +40,16 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     host,
-    kept,
+    later_moment,
     law,
+    ledger_state,
     names_of,
     now,
     order,
-    picture,
     release,
     remove,
     rename,
+    stored_tree,
     updated,
 )
 from resource_objects.testing.refusals import raises_code
@@ -76,7 +76,7 @@ class DefinitionRules(Kit):
 
     def test_what_is_defined_reads_back(self, backend: Backend) -> None:
         define(backend, _tree())
-        result = kept(backend, "host0")
+        result = stored_tree(backend, "host0")
         assert [provider.name for provider in result.walk()] == [p.name for p in _tree().walk()]
         for provider, expected in zip(result.walk(), _tree().walk(), strict=True):
             assert provider.inventories == expected.inventories
@@ -92,12 +92,12 @@ class DefinitionRules(Kit):
         names = define(backend, _tree(), host("host1"))
         for name in ("host0", "host0/gpu0/part0"):
             for handle in (name, names[name]):
-                assert set(picture(backend, handle).providers) == set(names) - {"host1"}
+                assert set(ledger_state(backend, handle).providers) == set(names) - {"host1"}
 
     def test_reading_one_tree_leaves_out_what_others_hold(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         claim(backend, "both", {names["host0"]: "VCPU=1", names["host1"]: "VCPU=2"})
-        assert picture(backend, "host1").allocations == {("both", "host1", "VCPU"): 2}
+        assert ledger_state(backend, "host1").allocations == {("both", "host1", "VCPU"): 2}
 
     def test_an_unknown_tree_reads_as_nothing(self, backend: Backend) -> None:
         define(backend, host())
@@ -106,7 +106,7 @@ class DefinitionRules(Kit):
     def test_several_trees_are_read_at_once(self, backend: Backend) -> None:
         names = define(backend, _tree(), host("host1"), host("host2"))
         claim(backend, "job", {names["host1"]: "VCPU=1", names["host2"]: "VCPU=1"})
-        state = picture(backend, "host0/gpu1", names["host1"], "host1", "nobody")
+        state = ledger_state(backend, "host0/gpu1", names["host1"], "host1", "nobody")
         assert set(state.providers) == set(names) - {"host2"}
         assert state.allocations == {("job", "host1", "VCPU"): 1}
         assert backend.read("nobody") == Columns()
@@ -135,13 +135,13 @@ class DefinitionRules(Kit):
     def test_reading_changes_nothing(self, backend: Backend) -> None:
         names = define(backend, _tree())
         claim(backend, "job", {names["host0"]: "VCPU=2"})
-        before = picture(backend)
+        before = ledger_state(backend)
         for _ in range(3):
             backend.read("host0")
             backend.held("job")
             backend.held("nobody")
             backend.uuids(["host0", "nobody"])
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     # --- changing ---
 
@@ -153,11 +153,11 @@ class DefinitionRules(Kit):
         self, backend: Backend
     ) -> None:
         define(backend, _tree())
-        before = picture(backend).providers
-        tree = kept(backend, "host0")
+        before = ledger_state(backend).providers
+        tree = stored_tree(backend, "host0")
         tree.find("host0/gpu1").update(traits={"CUSTOM_H100"})
         define(backend, tree)
-        after = picture(backend).providers
+        after = ledger_state(backend).providers
         assert after["host0/gpu1"].traits == {"CUSTOM_H100"}
         assert after["host0/gpu1"].generation != before["host0/gpu1"].generation
         assert {n: p for n, p in after.items() if n != "host0/gpu1"} == {
@@ -168,10 +168,10 @@ class DefinitionRules(Kit):
 
     def test_a_taken_uuid_is_refused(self, backend: Backend) -> None:
         [taken] = define(backend, host("host0")).values()
-        before = picture(backend)
+        before = ledger_state(backend)
         with raises_code("ProviderExists"):
             backend.define(Operation(), _created(Provider("other", uuid=taken)))
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     def test_what_was_held_of_one_that_goes_is_told_by_its_name_though_another_has_it(
         self, backend: Backend
@@ -179,7 +179,7 @@ class DefinitionRules(Kit):
         claimed = define(backend, host("host0"))["host0"]
         claim(backend, "job", {claimed: "VCPU=1"})
         second = str(uuids.uuid4())
-        goes = ProviderRemoval(claimed, "host0", kept(backend, "host0").generation or 0)
+        goes = ProviderRemoval(claimed, "host0", stored_tree(backend, "host0").generation or 0)
         created = _created(Provider("host0", "VCPU=2", uuid=second))
         changes = dataclasses.replace(created, removals=(goes,))
         (record,) = order(backend, ConsumerOrder.release("job"), definitions=changes)
@@ -195,9 +195,9 @@ class DefinitionRules(Kit):
             for slot in range(20):
                 below = below.add(f"rack{rack}/{slot}", "VCPU=8,DISK_GB=9")
         define(backend, root)
-        assert len(picture(backend, "rack7/7").providers) == 421
+        assert len(ledger_state(backend, "rack7/7").providers) == 421
         define(backend, Provider("row", "VCPU=1"))
-        assert set(picture(backend).providers) == {"row"}
+        assert set(ledger_state(backend).providers) == {"row"}
 
     # --- what is used ---
 
@@ -207,7 +207,7 @@ class DefinitionRules(Kit):
         claim(backend, "job", {names["host0"]: "VCPU=2"})
         tree = Provider("host0", {"VCPU": IntegerInventory(total=16, used=9)})
         define(backend, tree)
-        assert picture(backend).used("host0", "VCPU") == 2
+        assert ledger_state(backend).used("host0", "VCPU") == 2
 
     def test_a_provider_in_use_is_told_before_an_inventory_in_use(self, backend: Backend) -> None:
         """Whatever the order in which either is kept, and whichever of either comes first."""
@@ -222,12 +222,12 @@ class DefinitionRules(Kit):
         )
         claim(backend, "other", {names["host0/b"]: "PGPU=1"})
         narrow = changes_to(backend, host("host0", "DISK_GB=9"))
-        before = picture(backend)
+        before = ledger_state(backend)
 
         def refused(changes: DefinitionChanges) -> tuple[str, str, str]:
             with pytest.raises(exceptions.LedgerError) as error:
                 backend.define(Operation(), changes)
-            assert picture(backend) == before
+            assert ledger_state(backend) == before
             return error.value.code, error.value.name, str(error.value)
 
         backwards = dataclasses.replace(narrow, removals=narrow.removals[::-1])
@@ -235,10 +235,10 @@ class DefinitionRules(Kit):
             first = changes.removals[0].name
             assert refused(changes)[:2] == ("ProviderInUse", first)
         release(backend, "other")
-        before = picture(backend)
+        before = ledger_state(backend)
         assert refused(narrow)[:2] == ("ProviderInUse", "host0/a")
         adjust(backend, "job", {names["host0/a"]: "PGPU=-1"})
-        before = picture(backend)
+        before = ledger_state(backend)
         kind, subject, options = refused(narrow)
         assert (kind, subject) == ("InventoryInUse", "host0")
         assert "MEMORY_MB" in options and "VCPU" not in options
@@ -246,15 +246,15 @@ class DefinitionRules(Kit):
     @law(2)
     def test_one_refused_change_of_many_refuses_all(self, backend: Backend) -> None:
         define(backend, _tree())
-        before = picture(backend)
-        provider = kept(backend, "host0")
+        before = ledger_state(backend)
+        provider = stored_tree(backend, "host0")
         good = ProviderDefinition(str(uuids.uuid4()), "new", provider.uuid, (), frozenset())
         now = updated(backend, "host0", inventories=())
         stale = dataclasses.replace(now, generation=now.generation + 1)
         changes = DefinitionChanges(provider.uuid or "", creates=(good,), updates=(stale,))
         with raises_code("StaleDefinition"):
             backend.define(Operation(), changes)
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     @law(2, 4)
     def test_an_update_may_rely_on_what_is_used(self, backend: Backend) -> None:
@@ -266,13 +266,13 @@ class DefinitionRules(Kit):
             used = ExpectedUse("VCPU", vcpu), ExpectedUse("DISK_GB", 0)
             return dataclasses.replace(expected, expected_use=used)
 
-        before = picture(backend)
+        before = ledger_state(backend)
         for other in (2, 4):
             with raises_code("StaleDefinition", match=f"{other} of VCPU was used"):
                 _update(backend, relying(other))
-            assert picture(backend) == before
+            assert ledger_state(backend) == before
         _update(backend, relying(3))
-        assert picture(backend).providers["host0"].inventories["VCPU"].total == 6
+        assert ledger_state(backend).providers["host0"].inventories["VCPU"].total == 6
 
     # --- opening and closing ---
 
@@ -302,9 +302,9 @@ class DefinitionRules(Kit):
 
     def test_upgrading_what_is_up_to_date_does_nothing(self, backend: Backend, url: str) -> None:
         define(backend, host())
-        before = picture(backend)
+        before = ledger_state(backend)
         assert backend.upgrade() == self.backend_class.upgrade_database(url) == []
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     def test_two_ledgers_never_mix(self, backend: Backend, another_url: str) -> None:
         other = self.backend_class.open(another_url)
@@ -312,8 +312,8 @@ class DefinitionRules(Kit):
             define(other, host("host1", "VCPU=1"), host("host0", "VCPU=99"))
             names = define(backend, host("host0", "VCPU=8"))
             claim(backend, "job", {names["host0"]: "VCPU=8"})
-            assert set(picture(other).providers) == {"host0", "host1"}
-            assert picture(other).allocations == {} and other.held("job") is None
+            assert set(ledger_state(other).providers) == {"host0", "host1"}
+            assert ledger_state(other).allocations == {} and other.held("job") is None
             other_names = other.uuids(["host0"])
             with raises_code("ProviderNotFound"):
                 claim(backend, "job-2", {other_names["host0"]: "VCPU=1"})
@@ -324,11 +324,11 @@ class DefinitionRules(Kit):
     def test_what_is_kept_outlives_the_backend(self, backend: Backend, url: str) -> None:
         names = define(backend, _tree())
         record = claim(backend, "job", {names["host0"]: "VCPU=2"})
-        before = picture(backend)
+        before = ledger_state(backend)
         backend.close()
         again = self.backend_class.open(url)
         try:
-            assert picture(again) == before
+            assert ledger_state(again) == before
             assert again.held("job") == record
         finally:
             again.close()
@@ -339,7 +339,7 @@ class DefinitionRules(Kit):
         try:
             names = define(backend, host("host0", "VCPU=8,CUSTOM_NEW=1"))
             claim(other, "job", {names["host0"]: "VCPU=8,CUSTOM_NEW=1"})
-            assert picture(backend) == picture(other)
+            assert ledger_state(backend) == ledger_state(other)
             with pytest.raises(exceptions.CapacityException):
                 claim(backend, "job-2", {names["host0"]: "CUSTOM_NEW=1"})
         finally:
@@ -388,7 +388,7 @@ class DescriptionRules(Kit):
     def test_aggregates_that_look_alike_differ(self, backend: Backend) -> None:
         alike = ["rack", "Rack", "räck", "ra\u0308ck", "rackß", "rackss", "r" * 255, "r" * 254]
         define(backend, Provider("host0", "VCPU=8", aggregates=alike))
-        assert picture(backend).providers["host0"].aggregates == set(alike)
+        assert ledger_state(backend).providers["host0"].aggregates == set(alike)
         assert names_of(backend, AGGREGATE) == sorted(alike)
 
     # --- kinds ---
@@ -396,11 +396,11 @@ class DescriptionRules(Kit):
     def test_a_kind_of_several_records_is_kept_whole(self, backend: Backend) -> None:
         definition = _tray()
         uuid = _made(backend, definition)
-        provider = picture(backend).providers["tray"]
+        provider = ledger_state(backend).providers["tray"]
         assert set(provider.inventories) == {"CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT", "DISK_GB"}
         assert provider.kinds == set(definition.kinds)
         claim(backend, "job", {uuid: "CUSTOM_TRAY_SLOT=2,CUSTOM_TRAY_WATT=90"})
-        provider = picture(backend, "tray").providers["tray"]
+        provider = ledger_state(backend, "tray").providers["tray"]
         assert provider.inventories["CUSTOM_TRAY_WATT"].used == 90
         [listed] = backend.list_providers(ProviderFilter(), 10)
         assert set(listed.kinds) == provider.kinds
@@ -411,12 +411,12 @@ class DescriptionRules(Kit):
         _made(backend, before)
         after = dataclasses.replace(_tray(16, "blue"), uuid=before.uuid)
         _update(backend, ProviderUpdate(after, _generation(backend), before))
-        provider = picture(backend).providers["tray"]
+        provider = ledger_state(backend).providers["tray"]
         assert provider.kinds == set(after.kinds)
         assert provider.inventories["CUSTOM_TRAY_SLOT"].total == 16
         plain = dataclasses.replace(before, inventories=before.inventories[2:], kinds=())
         _update(backend, ProviderUpdate(plain, provider.generation, after))
-        provider = picture(backend).providers["tray"]
+        provider = ledger_state(backend).providers["tray"]
         assert not provider.kinds and set(provider.inventories) == {"DISK_GB"}
 
     def test_an_update_of_something_else_leaves_kinds(self, backend: Backend) -> None:
@@ -424,13 +424,13 @@ class DescriptionRules(Kit):
         _made(backend, definition)
         more = dataclasses.replace(definition, traits=frozenset({"CUSTOM_A"}))
         _update(backend, ProviderUpdate(more, _generation(backend), definition))
-        assert picture(backend).providers["tray"].kinds == set(definition.kinds)
+        assert ledger_state(backend).providers["tray"].kinds == set(definition.kinds)
 
     def test_a_kind_is_still_whole_when_its_class_is_renamed(self, backend: Backend) -> None:
         uuid = _made(backend, _tray())
         claim(backend, "job", {uuid: "CUSTOM_TRAY_WATT=90"})
         change_names(backend, rename(CLASS, "CUSTOM_TRAY_WATT", "CUSTOM_POWER"))
-        provider = picture(backend).providers["tray"]
+        provider = ledger_state(backend).providers["tray"]
         [kind] = provider.kinds
         assert kind.classes == ("CUSTOM_TRAY_SLOT", "CUSTOM_POWER")
         assert provider.inventories["CUSTOM_POWER"].used == 90
@@ -439,11 +439,11 @@ class DescriptionRules(Kit):
 
     def test_who_reports_is_noted_with_the_time(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
-        before = picture(backend).providers
+        before = ledger_state(backend).providers
         assert before["host0"].reported_at is None
         first = now()
         backend.commit(Write(Operation(), "report", "host0", reported=(names["host0"],)))
-        providers = picture(backend).providers
+        providers = ledger_state(backend).providers
         reported_at = providers["host0"].reported_at
         assert reported_at is not None and first <= reported_at <= now()
         assert providers["host1"] == before["host1"]
@@ -451,11 +451,11 @@ class DescriptionRules(Kit):
         [listed] = backend.list_providers(ProviderFilter(names=frozenset({"host0"})), 1)
         assert listed.reported_at == reported_at
         define(backend, host("host0", "VCPU=1"))
-        assert picture(backend).providers["host0"].reported_at == reported_at
+        assert ledger_state(backend).providers["host0"].reported_at == reported_at
 
     def test_when_a_host_was_adopted_is_noted_once_and_is_no_report(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
-        before = picture(backend).providers
+        before = ledger_state(backend).providers
         assert before["host0"].adopted_at is None
         first, cursor = now(), backend.cursor()
         consumer_order = ConsumerOrder.claim(
@@ -468,7 +468,7 @@ class DescriptionRules(Kit):
         [entry] = backend.changes(cursor, 10)
         assert (entry.reports, entry.definitions) == (adopted, ())
         assert entry.consumers == ("somebody",)
-        providers = picture(backend).providers
+        providers = ledger_state(backend).providers
         at = providers["host0"].adopted_at
         assert at is not None and first <= at <= now()
         assert (providers["host0"].reported_at, providers["host1"]) == (None, before["host1"])
@@ -476,15 +476,15 @@ class DescriptionRules(Kit):
         assert (listed.adopted_at, listed.reported_at) == (at, None)
         backend.commit(Write(Operation(), "report", "host0", reported=adopted))
         backend.commit(Write(Operation(), "adopt", "host0", adopted=adopted))
-        providers = picture(backend).providers
+        providers = ledger_state(backend).providers
         assert providers["host0"].adopted_at == at and providers["host0"].reported_at is not None
         define(backend, host("host0", "VCPU=2"))
-        assert picture(backend).providers["host0"].adopted_at == at
+        assert ledger_state(backend).providers["host0"].adopted_at == at
 
     def test_stale_reports_are_listed(self, backend: Backend) -> None:
         names = define(backend, host("old"), host("new"), host("never"))
         backend.commit(Write(Operation(), "report", "old", reported=(names["old"],)))
-        middle = a_later_moment()
+        middle = later_moment()
         backend.commit(Write(Operation(), "report", "new", reported=(names["new"],)))
 
         def before(moment: datetime.datetime) -> list[str]:
@@ -492,7 +492,7 @@ class DescriptionRules(Kit):
             return [listed.name for listed in backend.list_providers(provider_filter, 10)]
 
         assert before(middle) == ["old"]
-        assert before(a_later_moment()) == ["old", "new"]
+        assert before(later_moment()) == ["old", "new"]
 
     # --- what a write demands ---
 
@@ -503,7 +503,7 @@ class DescriptionRules(Kit):
         job = ConsumerOrder.claim("job", deltas({uuid: "VCPU=1"}))
 
         def note() -> None:
-            generation = picture(backend).providers["host0"].generation
+            generation = ledger_state(backend).providers["host0"].generation
             assert generation not in seen
             for before in seen:
                 with raises_code("StaleDefinition"):
@@ -601,13 +601,13 @@ class ShareRules(Kit):
     def test_a_target_in_use_is_not_removed(self, backend: Backend) -> None:
         names = define(backend, _cells())
         claim(backend, "job", {names["cell0"]: "VCPU=1"})
-        before = picture(backend)
+        before = ledger_state(backend)
         records = updated(backend, "host0").definition.inventories
         inventories = tuple(record for record in records if record.resource_class != "VCPU")
         update = updated(backend, "host0", inventories=inventories)
         with raises_code("InventoryInUse"):
             _update(backend, update)
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     def test_room_is_what_the_targets_have_too(self, backend: Backend) -> None:
         names = define(backend, _card())

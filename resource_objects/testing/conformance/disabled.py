@@ -31,8 +31,8 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     law,
+    ledger_state,
     order,
-    picture,
     release,
 )
 from resource_objects.testing.refusals import is_one_of, raises_code
@@ -85,7 +85,7 @@ def claim_elsewhere(backend_class: type[Backend], url: str, uuid: str, consumer:
 def _of(backend: Backend, name: str) -> Disabled | None:
     """Return why a provider is out of service, as both ways to read it say."""
     [listed] = backend.list_providers(ProviderFilter(names=frozenset([name])), 2)
-    assert picture(backend).providers[name].disabled == listed.disabled
+    assert ledger_state(backend).providers[name].disabled == listed.disabled
     return listed.disabled
 
 
@@ -172,13 +172,13 @@ class DisabledRules(Kit):
     def test_what_is_over_or_not_there_is_refused(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
-        before = picture(backend)
+        before = ledger_state(backend)
         with raises_code("InvalidField", match="until"):
             disable(backend, names["host0"], until=backend.now() - _SHORT)
         removed = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
         with raises_code("ProviderNotFound"):
             disable(backend, removed)
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     def test_the_feed_tells_it(self, backend: Backend, names: dict[str, str]) -> None:
         cursor = backend.cursor()
@@ -198,12 +198,12 @@ class DisabledRules(Kit):
     ) -> None:
         here, fan = names["host0"], ServiceState("fan")
         late = DisableOrder(here, "disk", was=fan), DisableOrder(names["host1"], "fan")
-        before = picture(backend)
+        before = ledger_state(backend)
         with raises_code("StaleDefinition") as refused:
             backend.commit(Write(Operation(), "disable", here, disabling=late))
         assert refused.value.name == "host0"
         assert "was disabled: fan, now in service" in str(refused.value)
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
         disable(backend, here)
         backend.commit(Write(Operation(), "disable", here, disabling=late))
         disabled = _of(backend, "host0")
@@ -282,8 +282,8 @@ class RemovedUnitRules(Kit):
     ) -> None:
         _take_units(backend, "job-2", card, _PARTS[0], _PARTS[2])
         order(backend, ConsumerOrder.renew("job-1"))
-        assert picture(backend).used(_AT, FUNCTION) == 3
-        assert picture(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-1")
+        assert ledger_state(backend).used(_AT, FUNCTION) == 3
+        assert ledger_state(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-1")
 
     @law(4)
     @pytest.mark.parametrize("overrides", [False, True])
@@ -291,7 +291,7 @@ class RemovedUnitRules(Kit):
         self, backend: Backend, card: str, overrides: bool
     ) -> None:
         release(backend, "job-1")
-        before = picture(backend)
+        before = ledger_state(backend)
         for use in (
             Use(card, FUNCTION, 1, _PARTS[1:2]),
             Use(card, FUNCTION, 3, _PARTS),
@@ -307,7 +307,7 @@ class RemovedUnitRules(Kit):
             short, removed = _lacking(backend, use)
             assert (short.requested, short.bound, short.used, short.holders) == (3, 2, 0, ())
             assert removed.unit == _PARTS[1]
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
         enable(backend, card)
         _lacking(backend, Use(card, FUNCTION, 3))
 
@@ -352,7 +352,7 @@ class RemovedUnitRules(Kit):
             ConsumerOrder.replace("job-1", (Use(card, FUNCTION, 1, _PARTS[:1]),)),
             ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[1:2]),)),
         )
-        assert picture(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-2")
+        assert ledger_state(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-2")
         order(backend, ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[2:]),)))
         with raises_code("ProviderDisabled"):
             order(backend, ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[1:2]),)))
@@ -398,10 +398,10 @@ def _take_units(backend: Backend, consumer: str, uuid: str, *units: str) -> None
 
 def _disable_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
     """Disable a host while others claim of it; what they hold when that returned is all."""
-    while picture(backend).used("host0", "VCPU") < 10:
+    while ledger_state(backend).used("host0", "VCPU") < 10:
         assert not any(item.done() for item in claiming)
     disable(backend, uuid)
-    then = picture(backend)
+    then = ledger_state(backend)
     won = sum(item.result() for item in claiming)
     assert then.used("host0", "VCPU") == won
-    assert picture(backend) == then
+    assert ledger_state(backend) == then

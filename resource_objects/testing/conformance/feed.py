@@ -37,8 +37,7 @@ from resource_objects.testing.conformance.suite import (
     CLASS,
     TRAIT,
     Kit,
-    Picture,
-    a_later_moment,
+    LedgerState,
     adjust,
     change_names,
     changes_to,
@@ -46,14 +45,15 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     host,
-    kept,
+    later_moment,
     law,
+    ledger_state,
     now,
     order,
-    picture,
-    picture_of,
     release,
     rename,
+    state_of_columns,
+    stored_tree,
     updated,
 )
 from resource_objects.testing.refusals import raises_code
@@ -126,7 +126,7 @@ class FeedRules(Kit):
         update = updated(backend, "moves", parent_uuid=names["new"])
         cursor = backend.cursor()
         backend.define(Operation(), DefinitionChanges("moves", updates=(update,)))
-        assert picture(backend).providers["moves"].root == "new"
+        assert ledger_state(backend).providers["moves"].root == "new"
         changes = everything(backend, cursor)
         assert len({change.shard for change in changes}) == len(changes) == 2
         assert all(names["moves"] in change.providers for change in changes)
@@ -256,7 +256,7 @@ class FeedRules(Kit):
         claim(backend, "job", {names["host0"]: "VCPU=1"})
         middle = backend.cursor()
         claim(backend, "job-2", {names["host0"]: "VCPU=1"})
-        last, moment = backend.cursor(), a_later_moment()
+        last, moment = backend.cursor(), later_moment()
         pruned = backend.prune(moment)
         assert pruned.changes == 2  # the last one of a shard stays: it tells which history it is
         for cursor in (_ZERO, old, middle):
@@ -270,7 +270,7 @@ class FeedRules(Kit):
     def test_a_cursor_that_needs_nothing_forgotten_is_good(self, backend: Backend) -> None:
         define(backend, host("host0"), host("host1"))
         cursor = backend.cursor()
-        backend.prune(a_later_moment())
+        backend.prune(later_moment())
         assert backend.cursor() == cursor == backend.read().cursor
         assert backend.changes(cursor, 10) == ()
         change_names(backend, NameChange(AGGREGATE, NameAction.ENSURE, "rack"))
@@ -290,10 +290,10 @@ class FeedRules(Kit):
         backend.claim(removed, ConsumerOrder.claim("gone", deltas({here: "VCPU=1"})))
         release(backend, "gone")
         first = backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
-        before = picture(backend)
-        pruned = backend.prune(a_later_moment())
+        before = ledger_state(backend)
+        pruned = backend.prune(later_moment())
         assert pruned.operations == 3  # the definition, a claim, the release; not the last one
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
         assert backend.held("job") == first
         assert backend.outcome(removed) is None and backend.outcome(old) is not None
         release(backend, "job")
@@ -320,7 +320,7 @@ class FeedRules(Kit):
         first = Operation()
         backend.claim(first, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
         backend.retain(datetime.timedelta(0))
-        a_later_moment()
+        later_moment()
         for _ in range(1000):
             adjust(backend, "other", {here: "VCPU=1"})
             if backend.outcome(first) is None:
@@ -337,7 +337,7 @@ class FeedRules(Kit):
         for _ in range(3):
             seen.add(claim(backend, "job", {here: "VCPU=1"}).generation)
             release(backend, "job")
-            backend.prune(a_later_moment())
+            backend.prune(later_moment())
         assert len(seen) == 3
 
     def test_nothing_younger_is_pruned(self, backend: Backend) -> None:
@@ -390,16 +390,16 @@ class Follower:
     def _read(self) -> None:
         columns = self._backend.read()
         assert columns.cursor is not None
-        self.cursor, self.picture = columns.cursor, picture_of(columns)
+        self.cursor, self.state = columns.cursor, state_of_columns(columns)
 
     def _choose(self, touched: Touched) -> Collection[str] | None:
         """Return whose trees to read: of those touched, and of the roots they had."""
-        root_of = {value.uuid: value.root for value in self.picture.providers.values()}
+        root_of = {value.uuid: value.root for value in self.state.providers.values()}
         self._old = {root_of[provider] for provider in touched.providers if provider in root_of}
-        roots = {self.picture.providers[name].uuid for name in self._old}
+        roots = {self.state.providers[name].uuid for name in self._old}
         return None if touched.is_wide else touched.providers | roots
 
-    def keep_up(self) -> Picture:
+    def keep_up(self) -> LedgerState:
         """Return what the ledger holds, read anew only if the feed has forgotten something."""
         try:
             self.follow()
@@ -407,7 +407,7 @@ class Follower:
             if not error.is_about("cursor"):
                 raise
             self._read()
-        return self.picture
+        return self.state
 
     def follow(self) -> Changed:
         """Take over what was changed."""
@@ -417,10 +417,10 @@ class Follower:
             self._read()
             return changed
         assert changed.columns.cursor == changed.cursor
-        result, was = picture_of(changed.columns), self.picture
+        result, was = state_of_columns(changed.columns), self.state
         removed = {name for name, item in was.providers.items() if item.root in self._old}
         removed |= result.providers.keys()
-        self.picture = Picture(
+        self.state = LedgerState(
             {n: item for n, item in was.providers.items() if n not in removed} | result.providers,
             {k: item for k, item in was.allocations.items() if k[1] not in removed}
             | result.allocations,
@@ -466,7 +466,7 @@ class FreshnessRules(Kit):
         assert touched.providers == frozenset((names["host0"], names["host2"]))
         assert (changed.cursor, changed.changes) == (backend.cursor(), 2)
         assert changed.columns is not None
-        assert picture_of(changed.columns) == picture(backend, "host0", "host2")
+        assert state_of_columns(changed.columns) == ledger_state(backend, "host0", "host2")
 
     def test_more_changes_than_asked_for_are_not_read(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
@@ -490,7 +490,9 @@ class FreshnessRules(Kit):
     def test_who_is_gone_gives_nothing(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         cursor = backend.cursor()
-        removal = ProviderRemoval(names["host1"], "host1", kept(backend, "host1").generation or 0)
+        removal = ProviderRemoval(
+            names["host1"], "host1", stored_tree(backend, "host1").generation or 0
+        )
         backend.define(Operation(), DefinitionChanges("host1", removals=(removal,)))
         changed, touched = _ask(backend, cursor)
         assert touched is not None and not touched.is_wide
@@ -591,7 +593,7 @@ class FreshnessRules(Kit):
 
         def check() -> None:
             follower.follow()
-            assert follower.picture == picture(backend)
+            assert follower.state == ledger_state(backend)
             assert follower.cursor == backend.cursor()
 
         def defined(*roots: Provider) -> None:
@@ -606,15 +608,15 @@ class FreshnessRules(Kit):
         check()
         order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=2"})))
         check()
-        tree = kept(backend, "host0")
+        tree = stored_tree(backend, "host0")
         tree.find("cell0").update(traits={"CUSTOM_B"}, aggregates={"rack0"})
         defined(tree)
-        tree = kept(backend, "host0")
+        tree = stored_tree(backend, "host0")
         tree.find("cell1").update(inventories=Inventories({"PCPU": 6, "MEMORY_MB": 7}))
         defined(tree)
         reparent(backend, "cell1", "host2")
         check()
-        assert follower.picture.providers["cell1"].root == "host2"
+        assert follower.state.providers["cell1"].root == "host2"
         claim(backend, "job-2", {names["cell1"]: "PCPU=1"})
         check()
         for change in (
@@ -626,7 +628,7 @@ class FreshnessRules(Kit):
             check()
         backend.commit(Write(Operation(), "report", "host0", reported=(names["host1"],)))
         check()
-        tree = kept(backend, "host0")
+        tree = stored_tree(backend, "host0")
         tree.update(children=())
         defined(tree)
         order(backend, ConsumerOrder.release("job"), ConsumerOrder.release("job-2"))
@@ -652,10 +654,10 @@ class FreshnessRules(Kit):
                 was = backend.cursor()
                 follower.follow()
                 assert all(a <= b for a, b in zip(was.heads, follower.cursor.heads, strict=True))
-                consumers = [consumer for consumer, _, _ in follower.picture.allocations]
+                consumers = [consumer for consumer, _, _ in follower.state.allocations]
                 assert all(consumers.count(consumer) == 2 for consumer in set(consumers))
                 # sums agree within trees, and trees with one another
-                total = sum(follower.picture.used(name, "VCPU") for name in names)
+                total = sum(follower.state.used(name, "VCPU") for name in names)
                 assert total == len(consumers)
 
         with ThreadPoolExecutor(5) as pool:
@@ -667,7 +669,7 @@ class FreshnessRules(Kit):
                 done.set()
             following.result()
         follower.follow()
-        assert follower.picture == picture(backend)
+        assert follower.state == ledger_state(backend)
 
 
 def reparent(backend: Backend, name: str, parent: str) -> None:

@@ -17,8 +17,8 @@ from resource_objects.testing.conformance.suite import (
     define,
     host,
     law,
+    ledger_state,
     order,
-    picture,
 )
 
 
@@ -71,14 +71,14 @@ class LimitRules(Kit):
             order(backend, ConsumerOrder.claim("b", uses), limits=over)
         reported = {reason.where: reason.rule for reason in refused.value.reasons}
         assert reported == dict.fromkeys(("host7", "host149", "host30"), Rule.LIMIT)
-        assert picture(backend, "host31").used("host31", "VCPU") == 3
+        assert ledger_state(backend, "host31").used("host31", "VCPU") == 3
 
     @law(4)
     def test_threads_keep_a_limit(self, backend: Backend) -> None:
         [here] = define(backend, Provider("hot", "VCPU=40")).values()
         claimed = together(lambda n: claim_all_within(backend, here, f"worker{n}", 11))
         assert sum(item for item in claimed if isinstance(item, int)) == 11
-        assert picture(backend).used("hot", "VCPU") == 11
+        assert ledger_state(backend).used("hot", "VCPU") == 11
 
     @law(4)
     @requires(Requirement.PROCESSES)
@@ -90,4 +90,4 @@ class LimitRules(Kit):
             )
             claimed = claim_all_within(backend, here, "here", 13)
             assert claimed + destination.result() == 13
-        assert picture(backend).used("hot", "VCPU") == 13
+        assert ledger_state(backend).used("hot", "VCPU") == 13

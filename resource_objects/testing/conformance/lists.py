@@ -44,10 +44,10 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     host,
+    ledger_state,
     now,
     order,
-    picture,
-    told,
+    sorted_record,
     updated,
 )
 
@@ -441,7 +441,7 @@ class ListRules(Kit):
         assert {record.state for record in records} == {HELD, CONFIRMED}
 
     def test_a_listed_provider_is_told_in_full(self, filled: Backend) -> None:
-        providers = picture(filled).providers
+        providers = ledger_state(filled).providers
         listed = filled.list_providers(ProviderFilter(), 1000)
         assert {row.name for row in listed} == set(providers)
         for row in listed:
@@ -458,7 +458,7 @@ class ListRules(Kit):
             assert (row.reported_at, row.adopted_at) == (stored.reported_at, stored.adopted_at)
 
     def test_providers_are_found_by_uuid(self, filled: Backend) -> None:
-        providers = picture(filled).providers
+        providers = ledger_state(filled).providers
         requested = frozenset({providers["p0"].uuid, providers["p1/0"].uuid, str(uuids.uuid4())})
         listed = filled.list_providers(ProviderFilter(uuids=requested), 10)
         assert {row.name for row in listed} == {"p0", "p1/0"}
@@ -528,8 +528,8 @@ class ListRules(Kit):
         thinned = ConsumerFilter(**{name: getattr(requested, name) for name in conditions})
         listed = filled.list_consumers(thinned, 1000)
         assert [row.consumer for row in listed] == wanted_consumers(rows, records, thinned)
-        by_name = {record.consumer: told(record) for record in records}
-        assert [told(row) for row in listed] == [by_name[row.consumer] for row in listed]
+        by_name = {record.consumer: sorted_record(record) for record in records}
+        assert [sorted_record(row) for row in listed] == [by_name[row.consumer] for row in listed]
 
     @_rarely
     @given(requested=_consumer_filters, conditions=_consumer_conditions, by=st.sampled_from(By))
@@ -579,7 +579,7 @@ class ListRules(Kit):
         assert filled.count_consumers(thinned, by) == counted
 
     def test_handles_may_be_uuids(self, filled: Backend) -> None:
-        providers = picture(filled).providers
+        providers = ledger_state(filled).providers
         for request in ("tree", "provider"):
             by_name = ConsumerFilter(**{request: "p1"})  # type: ignore[arg-type]
             by_uuid = ConsumerFilter(**{request: providers["p1"].uuid})  # type: ignore[arg-type]

@@ -40,14 +40,14 @@ from resource_objects.testing.conformance.suite import (
     changes_to,
     define,
     host_of,
-    kept,
     law,
+    ledger_state,
     now,
     order,
-    picture,
     release,
     remove,
     rename,
+    stored_tree,
 )
 from resource_objects.testing.refusals import raises_code
 
@@ -110,7 +110,7 @@ def _take_and_exchange(backend: Backend, kind: str, amount: Amount) -> dict[tupl
     order(backend, ConsumerOrder.claim("a", first))
     order(backend, ConsumerOrder.claim("b", second))
     order(backend, ConsumerOrder.replace("a", second), ConsumerOrder.replace("b", first))
-    return {key: consumer for key, (_, consumer) in picture(backend).units.items()}
+    return {key: consumer for key, (_, consumer) in ledger_state(backend).units.items()}
 
 
 def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) -> None:
@@ -119,7 +119,7 @@ def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) ->
     request = {"host0": {kind: amount}}
     outcomes = together(lambda n: ledger.claim(f"job-{n}", request), count)
     assert [outcome for outcome in outcomes if isinstance(outcome, BaseException)] == []
-    assert len(picture(backend).units) == count
+    assert len(ledger_state(backend).units) == count
     with pytest.raises(exceptions.CapacityException):
         ledger.claim("more", request)
 
@@ -131,7 +131,7 @@ class TopologyRules(Kit):
         _define(backend)
         inventory = _cells()
         assert not changes_to(backend, host_of("host0", inventory, DISK_GB=9))
-        for number, child in enumerate(kept(backend, "host0").children):
+        for number, child in enumerate(stored_tree(backend, "host0").children):
             (cell,) = child.inventories[TOPOLOGY].cells
             assert cell == inventory.cells[number]
         inventory.update(room={"VCPU": 6, "PCPU": 8, "MEMORY_MB": 2048})
@@ -142,7 +142,7 @@ class TopologyRules(Kit):
         _define(backend)
         request = numa(2, shared=2, dedicated=4, memory_mb=256)
         _take(backend, "job", TOPOLOGY, request)
-        state = picture(backend)
+        state = ledger_state(backend)
         for cell in ("host0/numa0", "host0/numa1"):
             used = [state.used(cell, name) for name in ("VCPU", "PCPU", "MEMORY_MB")]
             assert used == [1, 2, 128]
@@ -158,13 +158,13 @@ class TopologyRules(Kit):
     def test_the_host_as_a_whole_bounds_its_cells(self, backend: Backend) -> None:
         names = _define(backend)
         order(backend, ConsumerOrder.claim("floating", (Use(names["host0"], "PCPU", 7),)))
-        before = picture(backend)
+        before = ledger_state(backend)
         cell = names["host0/numa0"]
         with pytest.raises(exceptions.CapacityException) as refused:
             order(backend, ConsumerOrder.claim("job", (Use(cell, "PCPU", 2, ("cpu2", "cpu3")),)))
         [reason] = refused.value.reasons
         assert (reason.rule, reason.where, reason.free) == (Rule.CAPACITY, "host0", 1)
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
         with pytest.raises(exceptions.CapacityException):
             _view(backend, TOPOLOGY).fit(numa(dedicated=2))
         _take(backend, "job", TOPOLOGY, numa(dedicated=1))
@@ -172,7 +172,7 @@ class TopologyRules(Kit):
     def test_huge_pages_are_of_their_cell_alone(self, backend: Backend) -> None:
         names = _define(backend)
         _take(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
-        state = picture(backend)
+        state = ledger_state(backend)
         assert state.used("host0/numa0", _HUGE) == 56  # all but those that are reserved
         assert [state.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
         with pytest.raises(exceptions.CapacityException):
@@ -188,15 +188,15 @@ class TopologyRules(Kit):
         [*_, last] = [delta for delta in uses if delta.units]
         theft = dataclasses.replace(last, amount=1, units=last.units[-1:])
         order(backend, ConsumerOrder.claim("thief", (theft,)))
-        before = picture(backend)
+        before = ledger_state(backend)
         with raises_code("UnitTaken") as refused:
             order(backend, ConsumerOrder.claim("job", uses))
         [reason] = refused.value.reasons
         assert (reason.unit, reason.holders) == (theft.units[0], (("thief", 1),))
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
         release(backend, "thief")
         order(backend, ConsumerOrder.claim("job", uses))
-        assert len(picture(backend).units) == 16
+        assert len(ledger_state(backend).units) == 16
 
     @law(3, 5)
     def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
@@ -245,7 +245,7 @@ class TopologyRules(Kit):
                 for n in range(3)
             ]
             reported = {name: cpus for future in futures for name, cpus in future.result().items()}
-        state = picture(backend)
+        state = ledger_state(backend)
         uses: dict[str, set[str]] = {}
         for (_, unit), (_, consumer) in state.units.items():
             uses.setdefault(consumer, set()).add(unit.removeprefix("cpu"))
@@ -315,7 +315,7 @@ class DeviceRules(Kit):
             _lab().devices, resource_class=DEVICES
         )
         gpu = next(
-            item for item in kept(backend, "host0").children if item.name.endswith("03:00.0")
+            item for item in stored_tree(backend, "host0").children if item.name.endswith("03:00.0")
         )
         assert gpu.traits == {"CUSTOM_H100"}
 
@@ -323,7 +323,7 @@ class DeviceRules(Kit):
     def test_a_card_that_is_taken_takes_its_functions(self, backend: Backend) -> None:
         names = _define_devices(backend)
         _take(backend, "job", DEVICES, devices(CARD))
-        state = picture(backend)
+        state = ledger_state(backend)
         where = f"host0/{_WHOLE}"
         assert [state.used(where, name) for name in (CARD, FUNCTION)] == [1, 3]
         assert set(state.units) == {(where, unit) for unit in (_WHOLE, *_PARTS)}
@@ -334,14 +334,14 @@ class DeviceRules(Kit):
         ):
             with pytest.raises(exceptions.CapacityException):
                 order(backend, ConsumerOrder.claim("more", (delta,)))
-        assert picture(backend) == state
+        assert ledger_state(backend) == state
 
     @law(1, 4)
     def test_a_function_that_is_taken_keeps_its_card(self, backend: Backend) -> None:
         names = _define_devices(backend)
         _take(backend, "job", DEVICES, devices(FUNCTION))
         where = f"host0/{_WHOLE}"
-        before = picture(backend)
+        before = ledger_state(backend)
         for delta in (
             Use(names[where], CARD, 1, (_WHOLE, *_PARTS)),
             Use(names[where], CARD, 1),
@@ -350,16 +350,16 @@ class DeviceRules(Kit):
                 order(backend, ConsumerOrder.claim("more", (delta,)))
             [reason] = [reason for reason in refused.value.reasons if reason.rule is Rule.CAPACITY]
             assert (reason.resource, reason.requested, reason.free) == (FUNCTION, 3, 2)
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
         assert _take(backend, "other", DEVICES, devices(CARD)) is not None  # the other one
 
     @law(3)
     def test_what_is_given_back_can_be_had_whole_again(self, backend: Backend) -> None:
         _define_devices(backend)
-        before = picture(backend)
+        before = ledger_state(backend)
         _take(backend, "whole", DEVICES, devices(CARD, 2))
         release(backend, "whole")
-        assert picture(backend).units == before.units == {}
+        assert ledger_state(backend).units == before.units == {}
         _take(backend, "parts", DEVICES, devices(FUNCTION, 6))
         with pytest.raises(exceptions.CapacityException):
             _view(backend, DEVICES).fit(devices(CARD))
@@ -407,9 +407,9 @@ class DeviceRules(Kit):
         part = (Use(where, FUNCTION, 1, _PARTS[:1]),)
         order(backend, ConsumerOrder.claim("job", complete))
         order(backend, ConsumerOrder.replace("job", part))
-        assert picture(backend).used(f"host0/{_WHOLE}", FUNCTION) == 1
+        assert ledger_state(backend).used(f"host0/{_WHOLE}", FUNCTION) == 1
         order(backend, ConsumerOrder.replace("job", complete))
-        state = picture(backend)
+        state = ledger_state(backend)
         assert state.used(f"host0/{_WHOLE}", FUNCTION) == 3 and len(state.units) == 4
 
     @law(4)
@@ -428,7 +428,7 @@ class DeviceRules(Kit):
             return ledger.claim(f"job-{number}", {"host0": {DEVICES: devices(kind)}})
 
         together(claim, 8)
-        state = picture(backend)
+        state = ledger_state(backend)
         for bus in ("01", "02"):
             where = f"host0/0000:{bus}:00.0"
             complete, parts = state.used(where, CARD), state.used(where, FUNCTION)
@@ -448,7 +448,7 @@ class DeviceRules(Kit):
                 name: claimed for future in futures for name, claimed in future.result().items()
             }
         uses: dict[str, list[str]] = {}
-        for (_, unit), (_, consumer) in sorted(picture(backend).units.items()):
+        for (_, unit), (_, consumer) in sorted(ledger_state(backend).units.items()):
             uses.setdefault(consumer, []).append(unit)
         assert uses == {name: sorted(claimed) for name, claimed in reported.items()}
 
@@ -469,7 +469,7 @@ def _both(cells: int = 2, *, traits: Iterable[str] = ("CUSTOM_H100",), disk: int
 
 
 def _edited(backend: Backend, **options: Any) -> None:
-    tree = kept(backend, "host0")
+    tree = stored_tree(backend, "host0")
     tree.update(**options)
     define(backend, tree)
 
@@ -484,7 +484,7 @@ def _back(backend: Backend, uuid: str | None = None) -> None:
 
 
 def _below_another(backend: Backend) -> None:
-    tree = kept(backend, "host0")
+    tree = stored_tree(backend, "host0")
     gpu = tree.find(_GPU_AT)
     tree.update(children=tuple(item for item in tree.children if item is not gpu))
     gpu.update(children=(tree,))
@@ -492,7 +492,7 @@ def _below_another(backend: Backend) -> None:
 
 
 def _renamed(backend: Backend) -> None:
-    tree = kept(backend, "host0")
+    tree = stored_tree(backend, "host0")
     for child in tree.children:
         child.update(
             shares=[
@@ -505,7 +505,7 @@ def _renamed(backend: Backend) -> None:
 
 
 def _without_cell(backend: Backend) -> None:
-    tree = kept(backend, "host0")
+    tree = stored_tree(backend, "host0")
     remaining = tuple(item for item in tree.children if item.name != "host0/numa1")
     tree.update(children=remaining)
     define(backend, tree)

@@ -33,10 +33,10 @@ from resource_objects.testing.conformance.suite import (
     change_names,
     changes_to,
     define,
-    kept,
+    ledger_state,
     now,
-    picture,
     rename,
+    stored_tree,
 )
 from resource_objects.testing.conformance.use_over_time import (
     Timeline,
@@ -480,10 +480,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _try_a_stale_change(self) -> None:
         [name, *_] = _TREES
-        tree = kept(self.backend, name)
+        tree = stored_tree(self.backend, name)
         tree.update(traits=tree.traits ^ {"CUSTOM_A"})
         stale = changes_to(self.backend, tree)
-        newer = kept(self.backend, name)
+        newer = stored_tree(self.backend, name)
         newer.update(traits=newer.traits ^ {"CUSTOM_B"})
         define(self.backend, newer)
         try:
@@ -642,7 +642,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_is_as_the_model_says(self) -> None:
-        state = picture(self.backend)
+        state = ledger_state(self.backend)
         assert self.follower.keep_up() == state
         assert state.allocations == self.model.allocations()
         assert state.units == self.model.units()

@@ -30,12 +30,12 @@ from resource_objects.testing.conformance.suite import (
     change_names,
     claim,
     define,
-    kept,
     law,
+    ledger_state,
     names_of,
-    picture,
     release,
     rename,
+    stored_tree,
 )
 from resource_objects.testing.refusals import raises_code
 
@@ -123,15 +123,15 @@ class CatalogueRules(Kit):
         try:
             claim(other, "job", {names["user"]: {"CUSTOM_A": 1}})  # so that it knows the class
             change_names(backend, rename(CLASS, "CUSTOM_A", "CUSTOM_B"))
-            assert picture(other) == picture(backend)
+            assert ledger_state(other) == ledger_state(backend)
             record = other.held("job")
             assert record is not None and record.held[0].resource_class == "CUSTOM_B"
             claim(other, "job-2", {names["user"]: {"CUSTOM_B": 1}})
             with raises_code("InventoryNotFound"):
                 claim(other, "job-3", {names["user"]: {"CUSTOM_A": 1}})
             define(other, Provider("other", {"CUSTOM_A": 3}))
-            assert picture(backend).used("user", "CUSTOM_B") == 2
-            assert set(picture(backend).providers["other"].inventories) == {"CUSTOM_A"}
+            assert ledger_state(backend).used("user", "CUSTOM_B") == 2
+            assert set(ledger_state(backend).providers["other"].inventories) == {"CUSTOM_A"}
         finally:
             other.close()
 
@@ -140,7 +140,7 @@ class CatalogueRules(Kit):
         define(backend, _user("CUSTOM_A"))
         other = self.backend_class.open(url)
         try:
-            picture(other)
+            ledger_state(other)
             define(other, Provider("second", {"CUSTOM_A": 1}, traits=["CUSTOM_A"]))
             define(backend, Provider("user"), Provider("second"))
             define(backend, Provider("user", {"CUSTOM_B": 8}, aggregates=[]))
@@ -151,8 +151,8 @@ class CatalogueRules(Kit):
                 other, Provider("second", {"CUSTOM_A": 2}, traits=["CUSTOM_A"], aggregates=["A"])
             )
             claim(other, "job", {names["second"]: {"CUSTOM_A": 2}})
-            assert picture(backend) == picture(other)
-            assert picture(backend).providers["second"].traits == {"CUSTOM_A"}
+            assert ledger_state(backend) == ledger_state(other)
+            assert ledger_state(backend).providers["second"].traits == {"CUSTOM_A"}
         finally:
             other.close()
 
@@ -169,7 +169,7 @@ class CatalogueRules(Kit):
                 rename(CLASS, "CUSTOM_C", "CUSTOM_B"),
             )
             claim(other, "job-2", {names["user"]: {"CUSTOM_A": 4}})
-            state = picture(backend)
+            state = ledger_state(backend)
             assert (state.used("user", "CUSTOM_A"), state.used("user", "CUSTOM_B")) == (6, 1)
         finally:
             other.close()
@@ -238,11 +238,11 @@ class NameRules(Kit):
         )
         claim(backend, letter * 255, {names[name]: {custom: 1}})
         claim(backend, letter * 254 + "y", {names[twin]: {custom[:-1]: 2}})
-        assert picture(backend).allocations == {
+        assert ledger_state(backend).allocations == {
             (letter * 255, name, custom): 1,
             (letter * 254 + "y", twin, custom[:-1]): 2,
         }
-        assert kept(backend, twin).traits == {custom[:-1]}
+        assert stored_tree(backend, twin).traits == {custom[:-1]}
 
     @law(7)
     @settings(
@@ -266,7 +266,7 @@ class NameRules(Kit):
         unit = Use(uuids[provider], resource_class, 3, (label,))
         options: Any = {"project": label, "user": label, "consumer_type": label}
         backend.claim(Operation(), ConsumerOrder.claim(consumer, (unit,), **options))
-        state = picture(backend, provider)
+        state = ledger_state(backend, provider)
         assert state.allocations == {(consumer, provider, resource_class): 3}
         assert state.units == {(provider, label): (resource_class, consumer)}
         assert state.providers[provider].traits == {trait}

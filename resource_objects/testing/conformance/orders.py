@@ -30,12 +30,12 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     host,
-    kept,
     law,
+    ledger_state,
     order,
-    picture,
     release,
-    told,
+    sorted_record,
+    stored_tree,
     two_hosts,
 )
 from resource_objects.testing.refusals import raises_code
@@ -84,13 +84,13 @@ class OrderRules(Kit):
     def test_several_consumers_are_read_at_once(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         records = {
-            name: told(
+            name: sorted_record(
                 claim(backend, name, {here: "VCPU=1", destination: "MEMORY_MB=7"}, project=name)
             )
             for name in ("a", "B", "b")
         }
         uses = backend.held_by(["a", "B", "b", "nobody"])
-        assert {name: told(record) for name, record in uses.items()} == records
+        assert {name: sorted_record(record) for name, record in uses.items()} == records
         assert backend.held_by([]) == {}
 
     # --- replacing ---
@@ -136,14 +136,14 @@ class OrderRules(Kit):
     def test_a_renewal_changes_expiry_and_state_and_nothing_else(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         first = claim(backend, "job", {here: "VCPU=2"}, project="p")
-        before = picture(backend)
+        before = ledger_state(backend)
         steps = [(_LATER, HELD), (None, CONFIRMED), (_LATER, CONFIRMED), (None, HELD)]
         for expires_at, state in steps:
             record = _only(backend, ConsumerOrder.renew("job", expires_at, state, uuid=first.uuid))
             assert (record.expires_at, record.state) == (expires_at, state)
             assert (record.uuid, record.held, record.project) == (first.uuid, first.held, "p")
             assert backend.held("job") == record
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     def test_a_renewal_releases_nothing(self) -> None:
         with raises_code("InvalidField"):
@@ -174,12 +174,14 @@ class OrderRules(Kit):
         ]
         records = order(backend, *gang)
         assert [record.consumer for record in records] == [item.consumer for item in gang]
-        state = picture(backend)
+        state = ledger_state(backend)
         assert len(state.allocations) == 480 and state.used("host39", "VCPU") == 6
         uses = backend.held_by([item.consumer for item in gang])
-        assert [told(uses[item.consumer]) for item in gang] == [told(record) for record in records]
+        assert [sorted_record(uses[item.consumer]) for item in gang] == [
+            sorted_record(record) for record in records
+        ]
         order(backend, *(ConsumerOrder.release(item.consumer) for item in gang))
-        assert picture(backend).allocations == {}
+        assert ledger_state(backend).allocations == {}
 
 
 # --- operations: a write that is repeated happens once ---
@@ -223,7 +225,7 @@ class OperationRules(Kit):
             ConsumerOrder.release("b"),
             ConsumerOrder.replace("a", deltas({here: "VCPU=2"})),
         )
-        tree = kept(backend, "host0")
+        tree = stored_tree(backend, "host0")
         tree.update(name="renamed")
         define(backend, tree)
         again = backend.commit(write)
@@ -264,7 +266,7 @@ def _with_cells(backend: Backend, cells: int = 2) -> tuple[Provider, dict[str, s
     for number in range(cells):
         root.add(f"cell{number}")
     names = define(backend, root)
-    return kept(backend, "host0"), names
+    return stored_tree(backend, "host0"), names
 
 
 def _to_cells(tree: Provider) -> Provider:
@@ -289,17 +291,17 @@ class ReshapeRules(Kit):
             "job", deltas({names["cell0"]: "VCPU=3"}), generation=old.generation
         )
         order(backend, ConsumerOrder.adjust("job", deltas({names["host0"]: "VCPU=1"})))
-        before = picture(backend)
+        before = ledger_state(backend)
         with raises_code("StaleConsumer"):
             _reshape(backend, changes, move)
-        assert picture(backend) == before
-        other = kept(backend, "host0")
+        assert ledger_state(backend) == before
+        other = stored_tree(backend, "host0")
         other.find("cell1").update(traits={"CUSTOM_A"})
         define(backend, other)
-        before = picture(backend)
+        before = ledger_state(backend)
         with raises_code("StaleDefinition"):
             _reshape(backend, changes, dataclasses.replace(move, expect=Expect.ANY))
-        assert picture(backend) == before
+        assert ledger_state(backend) == before
 
     def test_a_large_reshape_is_one_write(self, backend: Backend) -> None:
         tree, names = _with_cells(backend, cells=20)
@@ -309,7 +311,7 @@ class ReshapeRules(Kit):
             ConsumerOrder.claim(f"job-{n}", deltas({names["host0"]: "VCPU=7"})) for n in range(300)
         ]
         order(backend, *gang)
-        tree = kept(backend, "host0")
+        tree = stored_tree(backend, "host0")
         tree.update(inventories=Inventories({"MEMORY_MB": 64}))
         for child in tree.children:
             child.update(inventories=Inventories({"VCPU": 200}))
@@ -318,6 +320,6 @@ class ReshapeRules(Kit):
             for n in range(300)
         ]
         _reshape(backend, changes_to(backend, tree), *moves)
-        state = picture(backend)
+        state = ledger_state(backend)
         assert len(state.allocations) == 300
         assert {state.used(f"cell{n}", "VCPU") for n in range(20)} == {105}

@@ -44,14 +44,14 @@ from resource_objects.testing.conformance.suite import (
     define,
     deltas,
     host,
-    kept,
     law,
+    ledger_state,
     names_of,
     now,
     order,
-    picture,
     release,
     rename,
+    stored_tree,
 )
 from resource_objects.testing.refusals import is_one_of
 
@@ -287,9 +287,9 @@ class ConcurrencyRules(Kit):
         done = threading.Event()
 
         def look() -> None:
-            # every look is of one moment: picture() checks that what is used is what is held
+            # every look is of one moment: ledger_state() checks that what is used is what is held
             while not done.is_set():
-                assert picture(backend).used("hot", "VCPU") <= 20
+                assert ledger_state(backend).used("hot", "VCPU") <= 20
 
         with ThreadPoolExecutor(1) as pool:
             looking = pool.submit(look)
@@ -298,7 +298,7 @@ class ConcurrencyRules(Kit):
             finally:
                 done.set()
             looking.result()
-        assert picture(backend).allocations == _allocations(holdings)
+        assert ledger_state(backend).allocations == _allocations(holdings)
 
     @law(1, 4)
     @requires(Requirement.PROCESSES)
@@ -311,7 +311,7 @@ class ConcurrencyRules(Kit):
             ]
             here = hammer(backend, uuid, "here", 30)
             holdings = [here, *(future.result() for future in futures)]
-        state = picture(backend)
+        state = ledger_state(backend)
         assert state.allocations == _allocations(holdings)
         assert state.used("hot", "VCPU") <= 20
 
@@ -327,7 +327,7 @@ class ConcurrencyRules(Kit):
         diaries = [tmp_path / f"diary{number}" for number in range(4)]
         for pair in (diaries[:2], diaries[2:]):
             _kill_at_random(self.backend_class, url, uuids, pair)
-        allocations = picture(backend).allocations  # which checks that it agrees with itself
+        allocations = ledger_state(backend).allocations  # which checks that it agrees with itself
         uses = {consumer for consumer, _, _ in allocations}
         for diary in diaries:
             claimed, unsure = _acknowledged(diary.read_text())
@@ -337,7 +337,7 @@ class ConcurrencyRules(Kit):
         assert len(allocations) == 4 * len(uses)  # each wholly, or not at all
         assert all(amount in (1, 3) for amount in allocations.values())
         for provider in ("a", "b"):
-            assert picture(backend).used(provider, "VCPU") == len(uses)
+            assert ledger_state(backend).used(provider, "VCPU") == len(uses)
         # whoever comes next finds nothing locked
         claim(backend, "next", {uuids[0]: "VCPU=1"})
 
@@ -355,7 +355,7 @@ class ConcurrencyRules(Kit):
         assert [process.exitcode for process in started] == [0] * len(started)
         opened = self.backend_class.open(new_url)
         try:
-            assert len(picture(opened).allocations) == len(started)
+            assert len(ledger_state(opened).allocations) == len(started)
         finally:
             opened.close()
 
@@ -368,7 +368,7 @@ class ConcurrencyRules(Kit):
         again, more = Operation(), ConsumerOrder.adjust("job", deltas({uuid: "VCPU=-2"}))
         outcomes = together(lambda _: backend.adjust(again, more))
         assert set(outcomes) == {backend.held("job")}
-        assert picture(backend).used("hot", "VCPU") == 6
+        assert ledger_state(backend).used("hot", "VCPU") == 6
         last = Operation()
         assert len(set(together(lambda _: backend.release(last, "job")))) == 1
 
@@ -380,7 +380,7 @@ class ConcurrencyRules(Kit):
         lost = [outcome for outcome in outcomes if outcome is not won]
         assert all(is_one_of(outcome, "ConsumerExists") for outcome in lost), lost
         assert backend.held("job") == won
-        assert len(picture(backend).allocations) == 1
+        assert len(ledger_state(backend).allocations) == 1
 
     @law(4)
     def test_changes_of_one_consumer_add_up(self, backend: Backend) -> None:
@@ -395,7 +395,7 @@ class ConcurrencyRules(Kit):
         record = backend.held("job")
         assert record is not None and len(record.held) == 2 * _WORKERS
         assert {uses.amount for uses in record.held} == {3, 8}
-        picture(backend)
+        ledger_state(backend)
 
     def test_claims_in_opposite_orders_do_not_stop_each_other(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
@@ -409,7 +409,7 @@ class ConcurrencyRules(Kit):
                 release(backend, f"job-{number}-{turn}")
 
         assert together(work) == [None] * _WORKERS
-        assert picture(backend).allocations == {}
+        assert ledger_state(backend).allocations == {}
 
     def test_one_of_many_makes_a_tree(self, backend: Backend) -> None:
         def work(number: int) -> None:
@@ -423,14 +423,14 @@ class ConcurrencyRules(Kit):
         assert all(outcome is None or is_one_of(outcome, *refused) for outcome in outcomes), (
             outcomes
         )
-        assert set(picture(backend).providers) == {"host0", "host0/gpu0"}
+        assert set(ledger_state(backend).providers) == {"host0", "host0/gpu0"}
 
     def test_who_compares_again_loses_no_change(self, backend: Backend) -> None:
         define(backend, Provider("host0"))
 
         def work(number: int) -> None:
             while True:
-                tree = kept(backend, "host0")
+                tree = stored_tree(backend, "host0")
                 tree.add(f"host0/{number}", {f"CUSTOM_{number % 2}": 1})
                 tree.update(traits={*tree.traits, f"CUSTOM_{number}"})
                 try:
@@ -442,7 +442,7 @@ class ConcurrencyRules(Kit):
                     continue
 
         assert together(work) == [None] * _WORKERS
-        providers = picture(backend).providers
+        providers = ledger_state(backend).providers
         assert len(providers) == 1 + _WORKERS
         assert len(providers["host0"].traits) == _WORKERS
 
@@ -458,7 +458,7 @@ class ConcurrencyRules(Kit):
             return {}
 
         holdings = together(work, 4)
-        state = picture(backend)
+        state = ledger_state(backend)
         assert state.allocations == _allocations(holdings)
         assert state.used("hot", "VCPU") <= 20
 
@@ -502,7 +502,7 @@ class RaceRules(Kit):
         _raised(outcomes)
         won = [unit for outcome in outcomes for unit in outcome]  # type: ignore[union-attr]
         assert len(won) == len(set(won)) > 0
-        state = picture(backend)
+        state = ledger_state(backend)
         assert {unit for _, unit in state.units} == set(won)
         assert state.used("host0", "PCPU") == len(won)
 
@@ -520,13 +520,13 @@ class RaceRules(Kit):
                     claim(backend, f"job-{number}-{turn}", {names[f"cell{number}"]: "VCPU=1"})
                 except exceptions.CapacityException:
                     return turn
-                assert picture(backend).used("host0", "VCPU") <= 30
+                assert ledger_state(backend).used("host0", "VCPU") <= 30
             return 20
 
         outcomes = together(work)
         _raised(outcomes)
         assert sum(outcomes) == 15  # type: ignore[arg-type]
-        assert picture(backend).used("host0", "VCPU") == 30
+        assert ledger_state(backend).used("host0", "VCPU") == 30
 
     @law(4)
     def test_of_those_who_read_the_same_generation_one_writes(self, backend: Backend) -> None:
@@ -574,7 +574,7 @@ class RaceRules(Kit):
                     continue
 
         _raised(together(work))
-        state = picture(backend)
+        state = ledger_state(backend)
         assert {key[1] for key in state.allocations} == {"host0", "host1", "host2"}
         assert {state.used(name, "VCPU") for name in names} == {4}
 
@@ -598,7 +598,7 @@ class RaceRules(Kit):
         records = backend.held_by(jobs)
         counted = sum(use.amount for record in records.values() for use in record.held)
         assert counted == _RACERS * 6 * 3 * 2
-        picture(backend)
+        ledger_state(backend)
 
     def test_one_name_is_made_by_many(self, backend: Backend) -> None:
         def work(number: int) -> None:
@@ -641,7 +641,7 @@ class RaceRules(Kit):
 
         outcomes = together(work)
         _raised(outcomes)
-        state = picture(backend)
+        state = ledger_state(backend)
         assert state.used("user", "CUSTOM_A") == sum(outcomes)  # type: ignore[arg-type]
 
     def test_a_name_is_deleted_under_those_who_use_it(self, backend: Backend) -> None:
@@ -670,7 +670,7 @@ class RaceRules(Kit):
         def work(number: int) -> None:
             if number == 0:
                 for turn in range(12):
-                    tree = kept(backend, "host0")
+                    tree = stored_tree(backend, "host0")
                     share = Share(
                         resource_class="VCPU", of="host0", of_class="VCPU", factor=1 + turn % 3
                     )
@@ -681,10 +681,10 @@ class RaceRules(Kit):
                 claim(backend, f"job-{number}-{turn}", {names["cell0"]: "VCPU=1"})
                 if turn % 3 == 0:
                     release(backend, f"job-{number}-{turn}")
-                picture(backend)  # which checks the sums
+                ledger_state(backend)  # which checks the sums
 
         assert together(work) == [None] * _RACERS
-        assert picture(backend).used("cell0", "VCPU") == 8 * (_RACERS - 1)
+        assert ledger_state(backend).used("cell0", "VCPU") == 8 * (_RACERS - 1)
 
     @law(1, 2)
     def test_an_inventory_moves_under_those_who_claim(self, backend: Backend) -> None:
@@ -711,7 +711,7 @@ class RaceRules(Kit):
 
         outcomes = together(work)
         _raised(outcomes)
-        state = picture(backend)
+        state = ledger_state(backend)
         assert len(state.allocations) == sum(outcomes[1:])  # type: ignore[arg-type]
         assert sum(_move_inventory(backend, places) for _ in range(2)) == 2
         assert len({key[1] for key in state.allocations}) <= 1
@@ -734,7 +734,7 @@ class RaceRules(Kit):
                     release(backend, consumer_order.consumer)
 
         assert together(work) == [None] * _RACERS
-        state = picture(backend)
+        state = ledger_state(backend)
         assert len(state.allocations) == 5 * (_RACERS - 1)
         for consumer, _, _ in state.allocations:
             record = backend.held(consumer)
@@ -745,7 +745,7 @@ class RaceRules(Kit):
 def _move_inventory(backend: Backend, places: list[str]) -> int:
     """Move the CPUs, with all who hold some, from one provider to the other; return 1 if so."""
     columns = backend.read("host0")
-    tree = kept(backend, "host0")
+    tree = stored_tree(backend, "host0")
     cell = tree.children[0]
     at = [item for item in (tree, cell) if len(item.inventories)]
     if len(at) != 1:

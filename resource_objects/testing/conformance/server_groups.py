@@ -31,8 +31,8 @@ from resource_objects.testing.conformance.suite import (
     deltas,
     host,
     law,
+    ledger_state,
     order,
-    picture,
     release,
     two_hosts,
 )
@@ -223,7 +223,8 @@ class ServerGroupRules(Kit):
                 }
         assert refused > 5
         holds = {
-            (consumer, destination) for consumer, destination, _ in picture(backend).allocations
+            (consumer, destination)
+            for consumer, destination, _ in ledger_state(backend).allocations
         }
         assert holds == {
             (consumer, destination) for consumer, its in places.items() for destination in its
@@ -246,7 +247,7 @@ class ServerGroupRules(Kit):
 
         came = together(work, 3)
         assert sum(is_one_of(item, "ServerGroupViolated") for item in came) == 2
-        assert len(picture(backend).allocations) == 1
+        assert len(ledger_state(backend).allocations) == 1
 
     @law(4)
     @requires(Requirement.PROCESSES)

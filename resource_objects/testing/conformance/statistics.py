@@ -26,7 +26,7 @@ from resource_objects.providers.statistics import (
     StatisticsOrder,
 )
 from resource_objects.testing.conformance.races import together
-from resource_objects.testing.conformance.suite import Kit, define, kept, law, two_hosts
+from resource_objects.testing.conformance.suite import Kit, define, law, stored_tree, two_hosts
 from resource_objects.testing.refusals import raises_code
 
 LOAD = functools.partial(Statistic, "cpu.percent")
@@ -206,16 +206,20 @@ class StatisticRules(Kit):
             with raises_code("ProviderNotFound", match=nobody):
                 backend.put_statistics(order)
         assert values(backend) == {}
-        assert kept(backend, "host0").reported_at is None
+        assert stored_tree(backend, "host0").reported_at is None
 
     def test_they_are_no_part_of_the_feed_nor_of_a_definition(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
-        cursor, before, other = backend.cursor(), kept(backend, "host0"), kept(backend, "host1")
+        cursor, before, other = (
+            backend.cursor(),
+            stored_tree(backend, "host0"),
+            stored_tree(backend, "host1"),
+        )
         put(backend, here, LOAD(1), reported=frozenset([destination]))
         backend.forget_statistics(StatisticFilter(frozenset([here])))
         assert backend.cursor() == cursor
-        assert kept(backend, "host0") == before
-        assert kept(backend, "host1").generation == other.generation
+        assert stored_tree(backend, "host0") == before
+        assert stored_tree(backend, "host1").generation == other.generation
 
     # --- reported ---
 
@@ -223,9 +227,9 @@ class StatisticRules(Kit):
         here, destination = two_hosts(backend)
         first = backend.now()
         assert put(backend, here, LOAD(1), reported=frozenset([here])) == 1
-        at = kept(backend, "host0").reported_at
+        at = stored_tree(backend, "host0").reported_at
         assert at is not None and first <= at <= backend.now()
-        assert kept(backend, "host1").reported_at is None
+        assert stored_tree(backend, "host1").reported_at is None
         later = until_later(backend)
         both = StatisticsOrder(reported=frozenset([here, destination]))
         assert backend.put_statistics(both) == 0, "no value is written"
@@ -309,6 +313,6 @@ def _with_gpu(name: str) -> Provider:
 
 
 def _gone(backend: Backend) -> DefinitionChanges:
-    provider = kept(backend, "host0")
+    provider = stored_tree(backend, "host0")
     removal = ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
     return DefinitionChanges("host0", removals=(removal,))

@@ -146,7 +146,7 @@ def remove(backend: Backend, name: str) -> None:
     """Remove the tree of a root, of which nobody holds anything."""
     removals = tuple(
         ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
-        for provider in reversed(list(kept(backend, name).walk()))
+        for provider in reversed(list(stored_tree(backend, name).walk()))
     )
     backend.define(Operation(), DefinitionChanges(name, removals=removals))
 
@@ -157,7 +157,7 @@ def two_hosts(backend: Backend) -> tuple[str, str]:
     return names["host0"], names["host1"]
 
 
-def kept(backend: Backend, name: str) -> Provider:
+def stored_tree(backend: Backend, name: str) -> Provider:
     """Return the tree that a provider belongs to, as kept."""
     [root] = trees(backend.read(name))
     return root
@@ -221,7 +221,7 @@ def names_of(backend: Backend, kind: NameKind) -> list[str]:
     return result
 
 
-def told(record: ConsumerRecord | None) -> ConsumerRecord | None:
+def sorted_record(record: ConsumerRecord | None) -> ConsumerRecord | None:
     """Return a record with what is held in one order, to compare."""
     if record is None:
         return None
@@ -235,7 +235,7 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def a_later_moment() -> datetime.datetime:
+def later_moment() -> datetime.datetime:
     """Return a moment after everything that was written, also on a clock of coarse ticks."""
     began = now()
     while (moment := now()) <= began:
@@ -247,7 +247,7 @@ def a_later_moment() -> datetime.datetime:
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptProvider:
+class ProviderState:
     """One provider of a :class:`Picture`."""
 
     uuid: str
@@ -265,10 +265,10 @@ class KeptProvider:
 
 
 @dataclasses.dataclass(frozen=True)
-class Picture:
+class LedgerState:
     """Everything a ledger holds, by name: equal for logically identical states."""
 
-    providers: dict[str, KeptProvider]
+    providers: dict[str, ProviderState]
     allocations: dict[tuple[str, str, str], int]  #: (consumer, provider, class): amount
     units: dict[tuple[str, str], tuple[str, str]]  #: (provider, unit): (class, consumer)
 
@@ -281,12 +281,12 @@ class Picture:
         return {key[1:]: amount for key, amount in self.allocations.items() if key[0] == consumer}
 
 
-def picture(backend: Backend, *trees: str) -> Picture:
+def ledger_state(backend: Backend, *trees: str) -> LedgerState:
     """Return what a ledger holds, having checked that it agrees with itself."""
-    return picture_of(backend.read(*trees))
+    return state_of_columns(backend.read(*trees))
 
 
-def picture_of(columns: Columns) -> Picture:
+def state_of_columns(columns: Columns) -> LedgerState:
     """Return columns as a picture, having checked that they agree with themselves."""
     name_of = columns.index.names
     inventories = _by_name(columns.inventories, name_of, InventoryRecord)
@@ -297,7 +297,7 @@ def picture_of(columns: Columns) -> Picture:
         columns.shares, name_of, lambda *row: ((row[0], name_of[row[1]], row[2]), row[3])
     )
     providers = {
-        name: KeptProvider(
+        name: ProviderState(
             uuid,
             None if parent_id is None else name_of[parent_id],
             name_of[root_id],
@@ -324,7 +324,7 @@ def picture_of(columns: Columns) -> Picture:
     )
     assert len(providers) == len(columns.providers.name)
     assert columns.cursor is not None and len(columns.cursor.heads) == SHARDS
-    result = Picture(providers, allocations, units)
+    result = LedgerState(providers, allocations, units)
     _check_trees(result)
     _check_sums(result)
     return result
@@ -350,7 +350,7 @@ def _mapping(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, _T]:
     return result
 
 
-def _check_trees(result: Picture) -> None:
+def _check_trees(result: LedgerState) -> None:
     """Check that the trees are trees."""
     seen: set[str] = set()
     for name, provider_kept in result.providers.items():
@@ -361,7 +361,7 @@ def _check_trees(result: Picture) -> None:
         assert provider_kept.root == top
 
 
-def _check_sums(result: Picture) -> None:
+def _check_sums(result: LedgerState) -> None:
     """Check law 1: what is used is the sum of the allocations there and of those that share it."""
     sums: dict[tuple[str, str], int] = defaultdict(int)
     for (_, provider, resource_class), amount in result.allocations.items():

@@ -23,15 +23,15 @@ from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.testing.conformance.suite import (
     CLASS,
     Kit,
-    a_later_moment,
     change_names,
     claim,
     define,
     deltas,
     host,
+    later_moment,
     law,
+    ledger_state,
     order,
-    picture,
     release,
     rename,
     write_of,
@@ -104,7 +104,7 @@ def told_of(report: UseReport) -> dict[Whose, int]:
 
 def held_now(backend: Backend) -> dict[Whose, int]:
     """Return what is held now, by consumer and class."""
-    consumers = {consumer for consumer, _, _ in picture(backend).allocations}
+    consumers = {consumer for consumer, _, _ in ledger_state(backend).allocations}
     result: dict[Whose, int] = defaultdict(int)
     for record in backend.held_by(consumers).values():
         for use in record.held:
@@ -130,7 +130,7 @@ def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
 def use_for_a_moment(backend: Backend, host: str) -> None:
     """Let consumer ``a`` hold one CUSTOM_X of a host, and release it."""
     claim(backend, "a", {host: "CUSTOM_X=1"})
-    a_later_moment()
+    later_moment()
     release(backend, "a")
 
 
@@ -176,7 +176,7 @@ class UseOverTimeRules(Kit):
         cursor = backend.cursor()
         release(backend, "job")
         ended = time_of_last(backend, cursor)
-        a_later_moment()
+        later_moment()
         [row] = backend.use_between(before, None, UseFilter(), EVERY_BY)
         length = (ended - began) // _MICROSECOND
         assert row.microseconds == 3 * length and row.resource_class == "VCPU"
@@ -208,14 +208,14 @@ class UseOverTimeRules(Kit):
         changes: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"project": "p"}]
         for change in changes:
             order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=2"}), **change))
-            a_later_moment()
+            later_moment()
         [row] = backend.use_between(since, None, UseFilter(), EVERY_BY)
         record = backend.held("job")
         assert record is not None
         assert (row.user, row.project) == (record.user, record.project) != (None, None)
         release(backend, "job")  # another one of the name has a user of its own
         claim(backend, "job", {here: "VCPU=1"}, user="cem")
-        a_later_moment()
+        later_moment()
         report = backend.use_between(since, None, UseFilter(), (UseBy.USER,))
         assert {item.user for item in report} == {record.user, "cem"}
 
@@ -249,7 +249,7 @@ class UseOverTimeRules(Kit):
         claim(backend, "a", {here: "VCPU=1,MEMORY_MB=5"}, user="ann", project="p")
         claim(backend, "b", {here: "VCPU=2"}, user="bob", project="p")
         claim(backend, "c", {here: "VCPU=4"})
-        a_later_moment()
+        later_moment()
 
         def groups(expected: UseFilter, *by: UseBy) -> list[tuple[Any, ...]]:
             result = backend.use_between(since, None, expected, by)
@@ -285,10 +285,10 @@ class UseOverTimeRules(Kit):
         claim(backend, "b", {here: "CUSTOM_X=2"})
         began = time_of_last(backend, cursor)
         cursor = backend.cursor()
-        a_later_moment()
+        later_moment()
         change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
         renamed = time_of_last(backend, cursor)
-        a_later_moment()
+        later_moment()
         of_b = UseFilter(consumers=frozenset(["b"]))
         report = backend.use_between(since, None, of_b, ())
         spans = {"CUSTOM_X": renamed - began, "CUSTOM_Y": report.until - renamed}
@@ -338,9 +338,9 @@ class UseOverTimeRules(Kit):
         claim(backend, "job", {here: "VCPU=2"}, user="ann")
         use_for_a_moment(backend, here)
         assert backend.use_between(since, None, UseFilter(), ()).is_complete
-        pruned = a_later_moment()
+        pruned = later_moment()
         backend.prune(pruned)
-        a_later_moment()
+        later_moment()
         report = backend.use_between(since, None, UseFilter(), EVERY_BY)
         assert not report.is_complete and report.complete_since == pruned
         [row] = report
@@ -354,9 +354,9 @@ class UseOverTimeRules(Kit):
     ) -> None:
         since = backend.now()
         backend.retain(datetime.timedelta(seconds=0))
-        forgotten = a_later_moment()
+        forgotten = later_moment()
         backend.retain(LONG)
-        a_later_moment()
+        later_moment()
         report = backend.use_between(since, None, UseFilter(), ())
         assert report.complete_since >= forgotten and not report.is_complete
         assert backend.use_between(report.complete_since, None, UseFilter(), ()).is_complete
@@ -376,7 +376,7 @@ class UseOverTimeRules(Kit):
         later = backend.now() + datetime.timedelta(hours=1)
         with raises_code("InvalidField", match="since"):
             backend.use_between(later, None, UseFilter(), ())
-        a_later_moment()
+        later_moment()
         report = backend.use_between(later - 2 * (later - backend.now()), later, UseFilter(), ())
         assert report.until <= backend.now()
 

@@ -105,7 +105,13 @@ from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.requirements import Requirement, requires
-from resource_objects.testing.conformance.suite import Kit, law, names_of, picture, told
+from resource_objects.testing.conformance.suite import (
+    Kit,
+    law,
+    ledger_state,
+    names_of,
+    sorted_record,
+)
 
 _ORDERS: dict[str, Callable[..., ConsumerOrder]] = {
     "claim": ConsumerOrder.claim,
@@ -282,29 +288,29 @@ class _Runner:
                     self._entry_text(entry) for entry in self.entries
                 }
             return
-        before, cursor = picture(self.backend), self.backend.cursor()
+        before, cursor = ledger_state(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
             self.backend.commit(self._write(steps))
         self._check_refusal(refused.value, outcome)
-        assert picture(self.backend) == before, "a refused step changed the ledger"
+        assert ledger_state(self.backend) == before, "a refused step changed the ledger"
         assert self.backend.cursor() == cursor, "the feed has a refused step"
 
     def _commit(self, write: Write) -> None:
         """Carry out a write; one of a known operation has its first outcome and changes nothing."""
-        before, cursor = picture(self.backend), self.backend.cursor()
+        before, cursor = ledger_state(self.backend), self.backend.cursor()
         consumers = [order.consumer for order in write.orders]
         earlier = self.backend.held_by(consumers)
         outcome = self.backend.commit(write)
         assert [record.consumer for record in outcome] == consumers
         if write.operation.id in self.outcomes:
             assert outcome == self.outcomes[write.operation.id]
-            assert (picture(self.backend), self.backend.cursor()) == (before, cursor)
+            assert (ledger_state(self.backend), self.backend.cursor()) == (before, cursor)
             return
         self.last, self.outcomes[write.operation.id] = write, outcome
         stored = self.backend.held_by([record.consumer for record in outcome])
         for record in outcome:
             if record.state != RELEASED:
-                assert told(stored[record.consumer]) == told(record)
+                assert sorted_record(stored[record.consumer]) == sorted_record(record)
             _check_identity(earlier.get(record.consumer), record)
         assert len({record.generation for record in outcome}) <= 1
         with contextlib.suppress(exceptions.NotSupported):  # of a backend without a feed
@@ -470,7 +476,7 @@ class _Runner:
     # --- statements on the state ---
 
     def _check_figures(self, statement: Statement) -> None:
-        providers = picture(self.backend).providers
+        providers = ledger_state(self.backend).providers
         for part in statement.rest.split("; "):
             provider, resource_class, figure = part.split()
             record = providers[provider].inventories[resource_class]
@@ -478,7 +484,7 @@ class _Runner:
 
     def _check_allocations(self, statement: Statement) -> None:
         stored: dict[str, dict[tuple[str, str], int]] = {}
-        for (consumer, *place), amount in picture(self.backend).allocations.items():
+        for (consumer, *place), amount in ledger_state(self.backend).allocations.items():
             stored.setdefault(consumer, {})[place[0], place[1]] = amount
         lines = (
             [statement.rest] if ":" in statement.rest else [part.text for part in statement.below]
@@ -506,16 +512,18 @@ class _Runner:
         """Compare all units of the ledger with lines of ``host0 cpu0: PCPU of job``."""
         stored = {
             f"{provider} {unit}: {resource_class} of {consumer}"
-            for (provider, unit), (resource_class, consumer) in picture(self.backend).units.items()
+            for (provider, unit), (resource_class, consumer) in ledger_state(
+                self.backend
+            ).units.items()
         }
         assert stored == {below.text for below in statement.below}
 
     def _check_providers(self, statement: Statement) -> None:
-        assert set(picture(self.backend).providers) == set(statement.rest.split())
+        assert set(ledger_state(self.backend).providers) == set(statement.rest.split())
 
     def _check_attribute(self, statement: Statement) -> None:
         name, _, values = statement.rest.partition(":")
-        stored = getattr(picture(self.backend).providers[name], statement.word)
+        stored = getattr(ledger_state(self.backend).providers[name], statement.word)
         if stored is None or isinstance(stored, str):
             assert stored == (values.strip() or None)
         else:
@@ -534,16 +542,16 @@ class _Runner:
         assert group.members == set(members.split())
 
     def _mark(self, statement: Statement) -> None:
-        self.marked = picture(self.backend)
+        self.marked = ledger_state(self.backend)
 
     def _check_marked(self, statement: Statement) -> None:
-        assert picture(self.backend) == self.marked
+        assert ledger_state(self.backend) == self.marked
 
     def _note(self, statement: Statement) -> None:
         name, _, of = statement.rest.partition(": ")
         record = self.backend.held(of)
         if record is None:
-            self.noted[name] = picture(self.backend).providers[of].generation
+            self.noted[name] = ledger_state(self.backend).providers[of].generation
         else:
             self.noted[name] = record.generation
 
@@ -564,7 +572,7 @@ class _Runner:
     def _check_times(self, statement: Statement) -> None:
         name, _, expected = statement.rest.partition(":")
         [listed] = self.backend.list_providers(ProviderFilter(names=frozenset({name})), 1)
-        record = picture(self.backend).providers[name]
+        record = ledger_state(self.backend).providers[name]
         times = {"reported": record.reported_at, "adopted": record.adopted_at}
         assert times == {"reported": listed.reported_at, "adopted": listed.adopted_at}
         assert {word for word, time in times.items() if time is not None} == set(expected.split())
