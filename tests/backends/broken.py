@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.sql import backend, operations, places, tables
+from resource_objects.backends.sql import backend, orders, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import SQL
 from resource_objects.providers.orders import ConsumerRecord, Key, Write
@@ -28,9 +28,9 @@ def _look_away() -> None:
     time.sleep(0.01)
 
 
-def _only_look(connection: Connection, at: places.Places, keys: Collection[Key]) -> None:
-    """Find inventories as ``places.find_places`` does, and lock none of them."""
-    places._look(connection, at, keys)
+def _only_look(connection: Connection, rows: orders.StoredRows, keys: Collection[Key]) -> None:
+    """Find inventories as ``orders.lock_inventories`` does, and lock none of them."""
+    orders._find(connection, rows, keys)
     _look_away()
 
 
@@ -50,8 +50,8 @@ class Blind(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        _replace(places, "_CHANGE_USED", _BLIND_UPDATE)
-        _replace(places, "find_places", _only_look)
+        _replace(orders, "_CHANGE_USED", _BLIND_UPDATE)
+        _replace(orders, "lock_inventories", _only_look)
         return super().open(url, **options)
 
 
@@ -60,8 +60,8 @@ class Absolute(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        _replace(places, "find_places", _only_look)
-        _replace(places, "change_used", _set_used)
+        _replace(orders, "lock_inventories", _only_look)
+        _replace(orders, "change_used", _set_used)
         return super().open(url, **options)
 
 
@@ -85,7 +85,7 @@ class Careless(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        _replace(places, "takers", lambda *_: {})
+        _replace(orders, "unit_consumers", lambda *_: {})
         self = super().open(url, **options)
         drop = "ALTER TABLE allocation_units DROP CONSTRAINT IF EXISTS pk_allocation_units"
         self._writing(lambda connection: connection.execute(sa.text(drop)))
@@ -97,7 +97,7 @@ class Late(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        _replace(operations, "record_operation", _record_later)
+        _replace(orders, "record_operation", _record_later)
         _replace(backend, "pipeline", _one_by_one)
         return super().open(url, **options)
 
@@ -116,7 +116,7 @@ def _one_by_one(connection: Connection) -> contextlib.AbstractContextManager[Non
     return contextlib.nullcontext()
 
 
-_record = operations.record_operation
+_record = orders.record_operation
 _PENDING: dict[str, Callable[[Connection], None]] = {}
 
 

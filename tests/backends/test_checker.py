@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend, statistics
-from resource_objects.backends.sql import claims, places, tables
+from resource_objects.backends.sql import orders, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import SQL
 from resource_objects.providers import Backend, decision
@@ -411,9 +411,13 @@ def test_the_kit_finds_a_part_that_is_broken(
 @pytest.mark.parametrize(
     ("module", "name", "found_by"),
     [
-        (places, "change_used", "test_the_last_unit_can_be_allocated_and_no_more"),
-        (places, "_add_shares", "test_an_allocation_is_used_at_the_target_of_a_share_too"),
-        (claims.Work, "take", "test_an_adjustment_releases_and_allocates_single_units"),
+        (orders, "change_used", "test_the_last_unit_can_be_allocated_and_no_more"),
+        (orders, "_add_shares", "test_an_allocation_is_used_at_the_target_of_a_share_too"),
+        (
+            orders.AllocationChanges,
+            "allocate",
+            "test_an_adjustment_releases_and_allocates_single_units",
+        ),
         (decision, "refusals", "test_a_claim_may_be_large"),
     ],
 )
@@ -425,7 +429,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if module is decision:
-        monkeypatch.setattr(places, "_CHANGE_USED", _UNGUARDED)
+        monkeypatch.setattr(orders, "_CHANGE_USED", _UNGUARDED)
         found_by = "test_a_refused_claim_changes_nothing"
     numbers = itertools.count()
 

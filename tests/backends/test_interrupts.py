@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from resource_objects.backends.sql import backend, claims, feed, operations, places
+from resource_objects.backends.sql import backend, feed, orders
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.backends.sql.claims import Work
 from resource_objects.providers.backend import ConsumerOrder, Operation
 from resource_objects.testing.conformance.suite import claim, define, deltas, host, ledger_state
 from tests.support.checker import problems
@@ -20,11 +19,11 @@ from tests.support.checker import problems
     ("module", "step"),
     [
         (backend, "decide"),
-        (operations, "record_operation"),
-        (places, "change_used"),
-        (claims, "make_consumers"),
-        (claims, "put"),
-        (Work, "take"),
+        (orders, "record_operation"),
+        (orders, "change_used"),
+        (orders, "make_consumers"),
+        (orders, "write_consumers"),
+        (orders.AllocationChanges, "allocate"),
         (feed, "tell"),
     ],
     ids=["decide", "record", "change", "make", "put", "take", "tell"],

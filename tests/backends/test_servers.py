@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
 from resource_objects.backends.retries import Retries
-from resource_objects.backends.sql import claims, feed, migrations, operations, places
+from resource_objects.backends.sql import feed, migrations, orders
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.orders import (
     ConsumerOrder,
@@ -173,7 +173,7 @@ def test_a_connection_lost_before_the_commit_did_nothing(
     def lost(*_: Any) -> None:
         assert throw_out(ledger_url) > 0
 
-    monkeypatch.setattr(claims, "make_consumers", _after(lost, claims.make_consumers))
+    monkeypatch.setattr(orders, "make_consumers", _after(lost, orders.make_consumers))
     operation = Operation()
     order = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=8"}))
     with pytest.raises(exceptions.LostConnection):
@@ -185,15 +185,15 @@ def test_a_connection_lost_before_the_commit_did_nothing(
 
 
 #: what locks inventories: PostgreSQL finds and locks them in one statement
-_LOCKS = {"postgresql": "_take", "mysql": "lock_places"}
+_LOCKS = {"postgresql": "_find_and_lock", "mysql": "_lock"}
 _PARTS = [
-    (places, "find_places"),
-    (places, "locks"),
-    (places, "change_used"),
-    (operations, "record_operation"),
-    (claims, "make_consumers"),
-    (claims, "forget_consumers"),
-    (claims, "put"),
+    (orders, "lock_inventories"),
+    (orders, "locks"),
+    (orders, "change_used"),
+    (orders, "record_operation"),
+    (orders, "make_consumers"),
+    (orders, "forget_consumers"),
+    (orders, "write_consumers"),
     (feed, "tell"),
 ]
 

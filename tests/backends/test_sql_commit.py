@@ -18,7 +18,7 @@ from sqlalchemy import event
 
 from resource_objects import exceptions
 from resource_objects.backends.retries import Retries
-from resource_objects.backends.sql import backend, feed, places, tables
+from resource_objects.backends.sql import backend, feed, orders, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
@@ -379,11 +379,11 @@ def test_orders_beside_a_definition_are_looked_for_only_where_somebody_may_write
     ledger = counted
     names = define(ledger, host())
     found = []
-    for orders in ((), (ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),)),)):
+    for some_orders in ((), (ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),)),)):
         [wanted] = trees(ledger.read("host0"))
-        wanted.update(traits=[f"CUSTOM_OF_{len(orders)}"])
+        wanted.update(traits=[f"CUSTOM_OF_{len(some_orders)}"])
         changes = changes_to(ledger, wanted)
-        one = Write(Operation(), "step", "host0", changes, orders=orders)
+        one = Write(Operation(), "step", "host0", changes, orders=some_orders)
         found.append(count.of(lambda one=one: ledger.commit(one)))
     statements = {"sqlite": [11, 17], "mysql": [13, 23], "postgresql": [13, 22]}
     assert found == statements[database_kind], count.texts
@@ -528,14 +528,14 @@ def test_a_refusal_is_about_what_a_consumer_holds_now(
     names = define(ledger, host("host0"), host("host1"))
     here, there = names["host0"], names["host1"]
     claim(ledger, "job", {there: "VCPU=1"})
-    find = places.find_places
+    find = orders.lock_inventories
 
     def find_late(*args: Any) -> None:
         monkeypatch.undo()
         write(another, ConsumerOrder.adjust("job", (Use(here, "VCPU", 8),)))  # now it is full
         find(*args)
 
-    monkeypatch.setattr(places, "find_places", find_late)
+    monkeypatch.setattr(orders, "lock_inventories", find_late)
     moved = write(
         ledger, ConsumerOrder.release("job"), ConsumerOrder.claim("new", (Use(here, "VCPU", 8),))
     )  # without what the first one holds by now there would be no room
@@ -557,14 +557,14 @@ def test_shares_that_change_meanwhile_are_seen(
         pytest.skip("it reads shares under the lock, where nobody can change them")
     ledger, another = server_ledger, SQLBackend.open(ledger_url)
     names = define(ledger, _shared(2))
-    find = places._add_shares
+    find = orders._add_shares
 
     def find_late(*args: Any) -> None:
         monkeypatch.undo()
         find(*args)
         define(another, _shared(factor))
 
-    monkeypatch.setattr(places, "_add_shares", find_late)
+    monkeypatch.setattr(orders, "_add_shares", find_late)
     claim(ledger, "job", {names["cell0"]: "VCPU=1"})
     assert ledger_state(ledger).used("host0", "VCPU") == factor
     another.close()

@@ -191,7 +191,7 @@ def test_a_file_cut_short_is_no_ledger(
             backend.close()
 
     refusals = ("DatabaseDamaged", "DatabaseUnavailable")
-    with raises_code(refusals, match=r"malformed|not a database"):
+    with raises_code(*refusals, match=r"malformed|not a database"):
         use()
 
 

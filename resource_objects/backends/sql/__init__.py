@@ -7,8 +7,7 @@
 ``errors``          errors of drivers as exceptions of this library
 ``tables``          the schema; ``migrations``: its revisions, and which databases are accepted
 ``statements``      SQL as text with named marks; many rows in one statement; pipelines
-``claims``          orders; ``places``: inventories locked and changed; ``consumers``: allocations
-``operations``      recorded operations and their outcomes
+``orders``          consumers and inventories: read, locked and written; recorded operations
 ``rows``            provider trees: locked and loaded for a write, and the differences written back
 ``disabled``        disabled providers, and the inventories that are disabled with them
 ``waiters``         the queue; ``statistics``: figures that agents report

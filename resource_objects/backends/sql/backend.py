@@ -14,15 +14,12 @@ from sqlalchemy import Connection
 from resource_objects import clock, exceptions
 from resource_objects.backends.retries import LOG, Retries, Transient
 from resource_objects.backends.sql import (
-    claims,
-    consumers,
     engine,
     feed,
     listing,
     migrations,
     names,
-    operations,
-    places,
+    orders,
     read,
     server_groups,
     statistics,
@@ -30,12 +27,11 @@ from resource_objects.backends.sql import (
     use_over_time,
     waiters,
 )
-from resource_objects.backends.sql.consumers import ConsumerRow, held_by
 from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.errors import duplicated
 from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.places import Places
+from resource_objects.backends.sql.orders import StoredRows
 from resource_objects.backends.sql.rows import TreeRows
 from resource_objects.backends.sql.statements import (
     SQL,
@@ -61,8 +57,8 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import (
     FRESH,
-    ConsumerOrder,
     ConsumerRecord,
+    Key,
     NameKind,
     Operation,
     Outcome,
@@ -81,7 +77,7 @@ from resource_objects.providers.use_over_time import (
     UseReport,
 )
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
-from resource_objects.store.decide import ConsumerEffect, Effects, decide, keys_of
+from resource_objects.store.decide import Effects, decide, keys_of
 
 T = TypeVar("T")
 
@@ -301,11 +297,11 @@ class SQLBackend(Backend):
 
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return what several consumers hold, by name, at one moment. Cost: three queries."""
-        return self._reading(lambda connection: held_by(connection, consumers))
+        return self._reading(lambda connection: orders.consumer_records(connection, consumers))
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return what an operation did, None if none of that id is recorded."""
-        return self._reading(lambda connection: operations.find_outcome(connection, operation.id))
+        return self._reading(lambda connection: orders.find_outcome(connection, operation.id))
 
     def cursor(self) -> Cursor:
         """Return where the change feed is now. Cost: one small statement."""
@@ -487,10 +483,10 @@ def _furnish(connection: Connection) -> None:
 # 2. Names and server groups are changed (``names``, ``server_groups``). The inventories that change
 #    are locked, with those of the orders. Definitions and the service of providers are changed by
 #    the rules of ``store``, and flushed (``rows``).
-# 3. The consumers of the orders are read (``consumers``), their inventories locked (``places``),
+# 3. The consumers of the orders are read and their inventories locked,
 #    and the server groups of members that go to another host. The rules decide (``store.decide``).
-#    The operation is recorded; a repeated one ends here (``operations``). ``used`` is changed by
-#    guarded net amounts, then consumers, allocations and units are written (``claims``).
+#    The operation is recorded; a repeated one ends here . ``used`` is changed by
+#    guarded net amounts, then consumers, allocations and units are written (``orders``).
 # 4. Inventories and providers are removed (``rows``).
 # 5. The change feed is written (``feed``).
 #
@@ -503,12 +499,12 @@ def commit_write(
     connection: Connection, catalogue: Catalogue, write: Write
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out a write, whole or not at all; return a record per order (see the contract)."""
-    told = feed.FeedRows()
+    feed_rows = feed.FeedRows()
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with pipeline(connection):
-            records = _carry_out(connection, write, number, told)
-            feed.tell(connection, number, told)
+            records = _carry_out(connection, write, number, feed_rows)
+            feed.tell(connection, number, feed_rows)
         return records
     now = now_of(connection)
     _check_age(connection, write, now)
@@ -526,17 +522,17 @@ def commit_write(
         rows.apply(_inventories_of_orders(connection, write))
     records = ()
     if write.orders:
-        records = _carry_out(connection, write, number, told, now)
+        records = _carry_out(connection, write, number, feed_rows, now)
     else:
-        operations.record_operation(connection, write, number, now)
+        orders.record_operation(connection, write, number, now)
     if rows is not None:
         if write.orders:
             rows.remove()
-        rows.feed(told)
-    if renamed and told:  # alone it names nobody, however many there are
+        rows.feed(feed_rows)
+    if renamed and feed_rows:  # alone it names nobody, however many there are
         for uuid, root in read.roots(connection, renamed).items():
-            told.provider(uuid, [root])
-    feed.tell(connection, number, told, class_renames(write.names))
+            feed_rows.provider(uuid, [root])
+    feed.tell(connection, number, feed_rows, class_renames(write.names))
     return records
 
 
@@ -551,69 +547,67 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
     made = write.operation.made_at
     if made is None or now - made < FRESH:
         return
-    if operations.find_outcome(connection, write.operation.id) is not None:
-        raise operations.DoneBefore(write.operation.id)
+    if orders.find_outcome(connection, write.operation.id) is not None:
+        raise orders.DoneBefore(write.operation.id)
     keeps = datetime.timedelta(seconds=feed.retention(connection))
     write.operation.require_known(now, keeps)
 
 
 def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
-    """Return the numbers of the inventories that orders are about, to be locked with others.
+    """Return the numbers of the inventories of orders, to be locked with those of definitions.
 
-    They are looked at again when the orders are carried out. Cost: two to four statements.
+    They are read again when the orders are carried out. Cost: two to four statements.
     """
     if not write.orders or connection.dialect.name == "sqlite":
         return set()
-    kept = consumers.find_consumers(
-        connection, [order.consumer for order in write.orders], Places()
-    )
-    records = {name: one.record for name, one in kept.items()}
-    return places.numbers_of_places(connection, keys_of(write.orders, records))
+    rows = StoredRows(connection)
+    orders.read_consumers(connection, [order.consumer for order in write.orders], rows)
+    return orders.inventory_numbers(connection, _keys(write, rows))
+
+
+def _keys(write: Write, rows: StoredRows) -> dict[Key, None]:
+    """Return the inventories that the orders of a write name."""
+    records = {name: consumer.record for name, consumer in rows.consumers.items()}
+    return keys_of(write.orders, records)
 
 
 def _carry_out(
     connection: Connection,
     write: Write,
     number: int,
-    told: feed.FeedRows,
+    feed_rows: feed.FeedRows,
     now: datetime.datetime | None = None,
 ) -> tuple[ConsumerRecord, ...]:
-    """Carry out the orders of a write; return what became of each consumer.
+    """Carry out the orders of a write; return the record of each consumer.
 
-    :param now: the time of the database, where the age of the operation was judged by it already
+    :param now: the time of the database, if the age of the operation is checked already
     """
-    at = Places()
-    kept: dict[str, ConsumerRow] = {}
+    rows = StoredRows(connection, number)
     if not _is_one_claim(write):
-        kept = consumers.find_consumers(connection, [order.consumer for order in write.orders], at)
-    effects = _effects(connection, write, kept, at, now, number)
-    assert at.now is not None, "it is read with the places"
-    operations.record_operation(connection, write, number, at.now)
-    nets = {at.by_key[key].inventory_id: net for key, net in effects.nets.items()}
-    locked = claims.LockedRows(connection, {}, at)
-    counted = {at.by_key[key].inventory_id for key in effects.counted(locked)}
+        orders.read_consumers(connection, [order.consumer for order in write.orders], rows)
+    effects = _effects(connection, write, rows, now)
+    assert rows.now is not None, "it is read with the inventories"
+    orders.record_operation(connection, write, number, rows.now)
+    inventories = rows.inventories
+    nets = {inventories[key].inventory_id: net for key, net in effects.nets.items()}
+    counted = {inventories[key].inventory_id for key in effects.counted(rows)}
     if nets and any(order.adopts for order in write.orders):
-        places.change_used(connection, nets, counted, adopts=True)
+        orders.change_used(connection, nets, counted, adopts=True)
     elif nets:
-        bounds = _bounds(write, nets, at) if write.limits else None
-        places.change_used(connection, nets, counted, bounds=bounds)
-    numbers = claims.put(connection, effects.consumers, kept, at, number)
+        bounds = _bounds(write, nets, rows) if write.limits else None
+        orders.change_used(connection, nets, counted, bounds=bounds)
+    numbers = orders.write_consumers(connection, effects.consumers, rows, number)
+    roots = rows.roots
     for uuid in effects.overridden:
-        told.override(uuid, at.roots[uuid])
-    for order, settled in zip(write.orders, effects.consumers, strict=True):
-        _tell(order, settled, numbers[settled.claim.consumer], at, told)
-    return tuple([one.claim.written(number) for one in effects.consumers])
-
-
-def _tell(
-    order: ConsumerOrder, settled: ConsumerEffect, number: int, at: Places, told: feed.FeedRows
-) -> None:
-    """Tell the trees of what a consumer holds what changed for it."""
-    for change in settled.changes:
-        told.use(at.roots[change.key[0]], order.mode, number, change)
-    if not settled.changes:
-        roots = {at.roots[held.provider_uuid] for held in settled.claim.held}
-        told.claim(roots, order.mode, number)
+        feed_rows.override(uuid, roots[uuid])
+    for order, effect in zip(write.orders, effects.consumers, strict=True):
+        consumer = numbers[effect.claim.consumer]
+        for change in effect.changes:
+            feed_rows.use(roots[change.key[0]], order.mode, consumer, change)
+        if not effect.changes:
+            trees = {roots[use.provider_uuid] for use in effect.claim.held}
+            feed_rows.claim(trees, order.mode, consumer)
+    return tuple([effect.claim.written(number) for effect in effects.consumers])
 
 
 def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | None:
@@ -624,7 +618,7 @@ def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | No
     :param refused: ``table.column`` of the constraint that refused it, if it was one
     """
     if refused == "operations.uuid":
-        return operations.DoneBefore(write.operation.id)
+        return orders.DoneBefore(write.operation.id)
     if refused == "consumers.uuid" and write.orders:
         first = write.orders[0]
         claim = first.uuid if len(write.orders) == 1 and first.uuid else write.operation.id
@@ -647,55 +641,49 @@ def _is_alone(write: Write) -> bool:
     return not any(others) and not write.disabling and not write.groups
 
 
-# --- what it comes to ---
+# --- effects ---
 
 
 def _effects(
-    connection: Connection,
-    write: Write,
-    kept: Mapping[str, ConsumerRow],
-    at: Places,
-    now: datetime.datetime | None,
-    number: int,
+    connection: Connection, write: Write, rows: StoredRows, now: datetime.datetime | None
 ) -> Effects:
-    """Lock the inventories concerned and decide."""
-    records = {name: one.record for name, one in kept.items()}
-    keys = keys_of(write.orders, records)
-    for consumer in kept.values():
-        for key, holding in consumer.holdings.items():
+    """Lock the inventories of the orders and decide."""
+    keys = _keys(write, rows)
+    for consumer in rows.consumers.values():
+        for key, allocation in consumer.allocations.items():
             if key in keys:
-                at.by_key.setdefault(key, holding.at)
-    places.find_places(connection, at, keys)
-    if at.now is None:
-        at.now = now_of(connection)
-    if now is None:  # else it was looked at before definitions were
-        _check_age(connection, write, at.now)
+                rows.inventories.setdefault(key, allocation.inventory)
+    orders.lock_inventories(connection, rows, keys)
+    if rows.now is None:
+        rows.now = now_of(connection)
+    if now is None:  # else it was checked before the definitions were locked
+        _check_age(connection, write, rows.now)
     try:
-        rows = claims.LockedRows(connection, records, at, number)
-        return decide(rows, write.orders, at.now, limits=write.limits)
+        return decide(rows, write.orders, rows.now, limits=write.limits)
     except exceptions.ResourceObjectsError:
-        _check_consumers(connection, write, kept)
+        _check_consumers(connection, write, rows)
         raise
 
 
-def _check_consumers(connection: Connection, write: Write, kept: Mapping[str, ConsumerRow]) -> None:
-    """Look at consumers again before a refusal: it must be about what they hold now."""
+def _check_consumers(connection: Connection, write: Write, rows: StoredRows) -> None:
+    """Read consumers again before a refusal: it must be about their present allocations."""
     names = [order.consumer for order in write.orders]
     if _is_one_claim(write):
-        if consumers.is_there(connection, names[0]):
+        if orders.exists(connection, names[0]):
             raise exceptions.AlreadyExists("consumer", names[0]) from None
         return
     is_alone = connection.dialect.name == "sqlite"
-    if not is_alone and not consumers.are_unchanged(connection, names, kept):
-        raise Transient(
-            exceptions.DatabaseError("busy", names[0], "somebody else changes it all the time")
-        )
+    if not is_alone and not orders.are_unchanged(connection, names, rows):
+        raise orders.changed_since(names[0])
 
 
-def _bounds(write: Write, nets: Mapping[int, int], at: Places) -> dict[int, int]:
+def _bounds(write: Write, nets: Mapping[int, int], rows: StoredRows) -> dict[int, int]:
     """Return the limits of the inventories that are written, by number."""
-    found = {place.inventory_id: write.limits.get(key) for key, place in at.by_key.items()}
-    return {n: total for n, total in found.items() if total is not None and n in nets}
+    return {
+        inventory.inventory_id: write.limits[key]
+        for key, inventory in rows.inventories.items()
+        if write.limits.get(key) is not None and inventory.inventory_id in nets
+    }
 
 
 # --- providers that must be unchanged, and those that report ---

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects.backends.sql import consumers, disabled, names, tables
+from resource_objects.backends.sql import disabled, names, orders, tables
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import (
     SQL,
@@ -174,8 +174,8 @@ def list_consumers(
         query = query.where(_consumers.name > after)
     query = query.where(*of_consumers(wanted), *holders(wanted))
     names = list(connection.scalars(query))
-    found = consumers.held_by(connection, names)
-    return tuple(found[name] for name in names)
+    records = orders.consumer_records(connection, names)
+    return tuple(records[name] for name in names)
 
 
 # --- filters --------------------------------------------------------------------------------------

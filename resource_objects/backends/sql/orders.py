@@ -1,0 +1,872 @@
+"""Orders of consumers as rows: the inventories and consumers that they read, and their effects.
+
+All writes lock in the same order: inventory rows by number, in one statement, before anything is
+written. A write with definitions locks the inventories of its orders together with theirs
+(``rows``). So two writes do not deadlock, and a row that was read under its lock is unchanged when
+it is written.
+
+Consumers are read without a lock. They are written only if they are still at the generations that
+were read: every write changes the generation, and a consumer that is created again never repeats
+one.
+
+The rules are in ``store.decide``. The number of statements of a function does not depend on the
+number of consumers or inventories.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from resource_objects import exceptions
+from resource_objects.backends.retries import Transient
+from resource_objects.backends.sql import disabled, server_groups, statements, tables
+from resource_objects.backends.sql.statements import (
+    MOST,
+    SQL,
+    Insert,
+    chunks,
+    draw_number,
+    from_moment,
+    moment,
+)
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.providers import decision
+from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.disabled import Disabled, RemovedUnit
+from resource_objects.providers.orders import (
+    ConsumerRecord,
+    Key,
+    Mode,
+    Outcome,
+    StoredRequest,
+    Use,
+    Write,
+)
+from resource_objects.resources.records import InventoryRecord
+from resource_objects.store.decide import (
+    ConsumerEffect,
+    GroupMembers,
+    OrderRows,
+    Service,
+    Unit,
+)
+
+# --- inventories ----------------------------------------------------------------------------------
+
+_FIGURES = """i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.ratio_millionths,
+ i.capacity, i.used"""
+#: The columns that :meth:`StoredRows.add` reads: of a provider, a class and an inventory.
+_INVENTORY = f"""p.id, p.uuid, p.name, p.root_id, c.name, i.id, i.class_id, i.shares,
+ i.disabled_until, i.removed_units, {_FIGURES}"""
+
+# A provider without the inventory is returned too. Classes are searched by name, because another
+# class can get the name at any time.
+_FIND = SQL(f"""
+    SELECT {{now}}, {_INVENTORY} FROM resource_providers p
+    LEFT JOIN resource_classes c ON c.name IN :classes*
+    LEFT JOIN inventories i ON i.provider_id = p.id AND i.class_id = c.id
+    WHERE p.uuid IN :uuids*""")
+# PostgreSQL finds and locks in one statement the inventories requested and those that they share,
+# by number. An inventory requested twice is locked once; one that does not exist is looked for
+# afterwards. A plain FOR UPDATE would wait for transactions that insert allocations of it.
+_FIND_AND_LOCK = SQL(f"""
+    WITH claimed AS (
+        SELECT i.id, i.provider_id, i.class_id FROM resource_providers p
+        JOIN inventories i ON i.provider_id = p.id JOIN resource_classes c ON c.id = i.class_id
+        WHERE (p.uuid, c.name) IN :uuids,classes*)
+    SELECT {{now}}, {_INVENTORY} FROM inventories i
+    JOIN resource_providers p ON p.id = i.provider_id
+    JOIN resource_classes c ON c.id = i.class_id
+    WHERE i.id IN (
+        SELECT id FROM claimed UNION ALL SELECT target.id FROM claimed
+        JOIN shares s ON s.provider_id = claimed.provider_id AND s.class_id = claimed.class_id
+        JOIN inventories target
+        ON target.provider_id = s.of_provider_id AND target.class_id = s.of_class_id)
+    ORDER BY i.id FOR NO KEY UPDATE OF i""")
+_SHARES = SQL(f"""
+    SELECT s.provider_id, s.class_id, s.factor, {_INVENTORY} FROM shares s
+    JOIN inventories i ON i.provider_id = s.of_provider_id AND i.class_id = s.of_class_id
+    JOIN resource_providers p ON p.id = i.provider_id
+    JOIN resource_classes c ON c.id = i.class_id
+    WHERE s.provider_id IN :providers* AND s.class_id IN :classes* ORDER BY i.id""")
+# by primary key: InnoDB locks rows in the order in which it reads them
+_LOCK = SQL(f"""
+    SELECT i.id, i.shares, i.disabled_until, i.removed_units, {_FIGURES} FROM inventories i
+    WHERE i.id IN :ids* ORDER BY i.id FOR UPDATE""")
+
+_NET = "CASE id WHEN :ids THEN :nets* END"
+_CHANGE = f"""
+    UPDATE inventories SET writes = writes + CASE id WHEN :ids THEN :counts* END,
+    used = used + {_NET} WHERE id IN :ids* AND used + {_NET} >= 0"""
+_FITS = f"{_CHANGE} AND (used + {_NET} <= capacity OR {_NET} <= 0)"
+_ADOPT_USED = SQL(_CHANGE)
+_CHANGE_USED = SQL(_FITS)
+# and no inventory above the limit that came with the claim
+_CHANGE_WITHIN = SQL(f"""{_FITS}
+    AND (used + {_NET} <= CASE id WHEN :ids THEN :bounds* END OR used + {_NET} <= used)""")
+#: The most inventories that one statement changes: it looks through its CASE for each of them.
+MOST_CHANGES = 128
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class StoredInventory:
+    """A stored inventory, with the numbers of its row, provider and class."""
+
+    provider: str  #: its name
+    record: InventoryRecord
+    shares: tuple[tuple[Key, int], ...] = ()
+    disabled_until: datetime.datetime | None
+    removed_units: int
+    key: Key
+    inventory_id: int
+    provider_id: int
+    class_id: int
+    share_count: int
+
+
+class StoredRows(OrderRows):
+    """The rows that orders concern; rows for a refusal are read if a rule asks for them.
+
+    ``now`` is the time of the database, once it was read with the inventories; ``names`` and
+    ``roots`` are those of providers by uuid.
+
+    :param number: of the operation
+    """
+
+    def __init__(self, connection: Connection, number: int = 0) -> None:
+        self._connection = connection
+        self._number = number
+        self._service: dict[str, Service] | None = None
+        self.inventories: dict[Key, StoredInventory] = {}
+        self.consumers: dict[str, StoredConsumer] = {}
+        self.names: dict[str, str] = {}
+        self.roots: dict[str, int] = {}
+        self.now: datetime.datetime | None = None
+
+    def add(self, row: Sequence[Any]) -> StoredInventory | None:
+        """Add the provider of a row of inventory columns; return the inventory, None without."""
+        provider_id, uuid, name, root, resource_class, number, class_id, shares, *more = row
+        name = self.names[uuid] = tables.called(name)
+        self.roots[uuid] = root
+        if number is None:
+            return None
+        return StoredInventory(
+            provider=name,
+            record=InventoryRecord(resource_class, *more[2:]),
+            disabled_until=None if more[0] is None else from_moment(more[0]),
+            removed_units=more[1],
+            key=(uuid, resource_class),
+            inventory_id=number,
+            provider_id=provider_id,
+            class_id=class_id,
+            share_count=shares,
+        )
+
+    # --- the rows that the rules read ---
+
+    def consumer(self, name: str) -> ConsumerRecord | None:
+        """Return a consumer."""
+        consumer = self.consumers.get(name)
+        return None if consumer is None else consumer.record
+
+    def inventory(self, key: Key) -> StoredInventory | None:
+        """Return a locked inventory."""
+        return self.inventories.get(key)
+
+    def provider_name(self, uuid: str) -> str | None:
+        """Return the name of a provider."""
+        return self.names.get(uuid)
+
+    def service(self, uuid: str) -> Service | None:
+        """Return until when a provider is disabled, and how many of its units were removed."""
+        if self._service is None:
+            self._service = {
+                key[0]: Service(inventory.disabled_until, inventory.removed_units)
+                for key, inventory in self.inventories.items()
+                if inventory.disabled_until is not None or inventory.removed_units
+            }
+        return self._service.get(uuid)
+
+    def users_of(self, keys: Collection[Key]) -> dict[Key, list[tuple[str, int]]]:
+        """Return the largest consumers of inventories, also those through shares."""
+        return largest_consumers(self._connection, [self.inventories[key] for key in keys])
+
+    def unit_consumers(self, units: Collection[Unit]) -> dict[Unit, str]:
+        """Return the consumers of those units that are allocated."""
+        return unit_consumers(self._connection, units)
+
+    def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
+        """Return why providers or their ancestors are disabled, by name."""
+        return disabled.out_of_service(self._connection, uuids, now)
+
+    def removed_units_of(self, uuids: Collection[str]) -> dict[str, tuple[RemovedUnit, ...]]:
+        """Return the units that were removed while allocated, by provider."""
+        return disabled.removed_units_of(self._connection, uuids)
+
+    def group_members(self, names: Collection[str], uuids: Collection[str]) -> GroupMembers:
+        """Lock server groups, give them the generation of the write, and return their members."""
+        return server_groups.members_of(self._connection, names, uuids, self._number)
+
+
+def lock_inventories(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> None:
+    """Lock the inventories of ``keys`` and those that they share, and add them to ``rows``.
+
+    Cost: a statement to find and, on MariaDB, one to lock; one or two more where there are shares.
+    """
+    if connection.dialect.name == "postgresql":
+        _find_and_lock(connection, rows, keys)
+        return
+    sharers = _find(connection, rows, keys)
+    if rows.inventories and connection.dialect.name != "sqlite":  # which locks the file
+        _lock(connection, rows.inventories.values())
+        if sharers:
+            _check_shares(connection, sharers)
+
+
+def inventory_numbers(connection: Connection, keys: Collection[Key]) -> set[int]:
+    """Return the numbers of the inventories at ``keys`` and of all that they share; lock nothing.
+
+    Cost: a statement, one more where there are shares.
+    """
+    rows = StoredRows(connection)
+    _find(connection, rows, keys)
+    return {inventory.inventory_id for inventory in rows.inventories.values()}
+
+
+def _find_and_lock(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> None:
+    """Read and lock inventories and those that they share in one statement of PostgreSQL."""
+    rows.inventories.clear()  # those read with consumers were not locked
+    locked: set[int] = set()
+    for part in chunks(list(keys), MOST // 2):
+        uuids, classes = [uuid for uuid, _ in part], [name for _, name in part]
+        for now, *row in _FIND_AND_LOCK.rows(connection, uuids=uuids, classes=classes):
+            inventory = rows.add(row)
+            assert inventory is not None  # the join is an inner one
+            rows.now = from_moment(now)
+            rows.inventories[inventory.key] = inventory
+            locked.add(inventory.inventory_id)
+    missing_keys = [key for key in keys if key not in rows.inventories]
+    if missing_keys:
+        missing = StoredRows(connection)
+        _find(connection, missing, missing_keys)
+        if missing.inventories:
+            raise _busy("inventory", "it was made in between")
+        rows.names |= missing.names
+        rows.roots |= missing.roots
+        rows.now = rows.now or missing.now
+    sharers = [inventory for inventory in rows.inventories.values() if inventory.share_count]
+    for sharer, factor, target in _shares_of(connection, rows, sharers):
+        if target.inventory_id not in locked:
+            raise _busy(sharer.provider, "its shares were changed")
+        sharer.shares = (*sharer.shares, (target.key, factor))
+
+
+def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> list[StoredInventory]:
+    """Add the missing inventories and those that they share; return the sharers."""
+    missing = {key: None for key in keys if key not in rows.inventories}
+    classes = list({name: None for _, name in missing})
+    for part in chunks(list({uuid: None for uuid, _ in missing})):
+        for now, *row in _FIND.rows(connection, uuids=part, classes=classes):
+            rows.now = None if now is None else from_moment(now)
+            inventory = rows.add(row)
+            if inventory is not None and inventory.key in missing:
+                rows.inventories[inventory.key] = inventory
+    sharers = [inventory for inventory in rows.inventories.values() if inventory.share_count]
+    if sharers:
+        _add_shares(connection, rows, sharers)
+    return sharers
+
+
+def _add_shares(
+    connection: Connection, rows: StoredRows, sharers: Collection[StoredInventory]
+) -> None:
+    """Add the shares of inventories to these, and the inventories that they share to ``rows``."""
+    shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+    for sharer, factor, target in _shares_of(connection, rows, sharers):
+        rows.inventories.setdefault(target.key, target)
+        shares[sharer.key].append((target.key, factor))
+    for sharer in sharers:
+        sharer.shares = tuple(shares[sharer.key])
+
+
+def _shares_of(
+    connection: Connection, rows: StoredRows, sharers: Collection[StoredInventory]
+) -> list[tuple[StoredInventory, int, StoredInventory]]:
+    """Return ``(sharer, factor, target)`` of each share; add the providers to ``rows``."""
+    by_numbers = {(sharer.provider_id, sharer.class_id): sharer for sharer in sharers}
+    classes = list({class_id for _, class_id in by_numbers})
+    shares: list[tuple[StoredInventory, int, StoredInventory]] = []
+    for part in chunks(list({provider_id for provider_id, _ in by_numbers})):
+        for provider, class_, factor, *row in _SHARES.rows(
+            connection, providers=part, classes=classes
+        ):
+            sharer = by_numbers.get((provider, class_))
+            if sharer is not None:
+                target = rows.add(row)
+                assert target is not None  # the join is an inner one
+                shares.append((sharer, factor, target))
+    return shares
+
+
+def _lock(connection: Connection, inventories: Iterable[StoredInventory]) -> None:
+    """Lock inventories and read their figures again: they may have changed since."""
+    by_number = {inventory.inventory_id: inventory for inventory in inventories}
+    locked = [row for part in chunks(sorted(by_number)) for row in _LOCK.rows(connection, ids=part)]
+    if len(locked) != len(by_number):
+        raise _busy("inventory", "it was removed in between")
+    for number, share_count, disabled_until, units, *figures in locked:
+        inventory = by_number[number]
+        inventory.removed_units = units
+        inventory.disabled_until = None if disabled_until is None else from_moment(disabled_until)
+        inventory.record = InventoryRecord(inventory.record.resource_class, *figures)
+        if share_count != inventory.share_count:
+            raise _busy(inventory.provider, "its shares were changed")
+
+
+def _check_shares(connection: Connection, sharers: Collection[StoredInventory]) -> None:
+    """Compare the shares with those read before the lock, under which they cannot change."""
+    present: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+    for sharer, factor, target in _shares_of(connection, StoredRows(connection), sharers):
+        present[sharer.key].append((target.key, factor))
+    for sharer in sharers:
+        if sharer.shares != tuple(present[sharer.key]):
+            raise _busy(sharer.provider, "its shares were changed")
+
+
+def _busy(subject: str, reason: str) -> Transient:
+    return Transient(exceptions.DatabaseError("busy", subject, reason))
+
+
+def change_used(
+    connection: Connection,
+    nets: Mapping[int, int],
+    counted: Collection[int],
+    *,
+    adopts: bool = False,
+    bounds: Mapping[int, int] | None = None,
+) -> None:
+    """Add the net change to ``used`` of each inventory, by number, and count the write.
+
+    The guard of the statement repeats the rules that no defect elsewhere may break: the usage is
+    never below zero, and never rises above the capacity or the limit of the write. A write that
+    ``adopts`` may exceed the capacity.
+
+    :param counted: the inventories at which the write is counted
+    :param bounds: limits by number, of some of the inventories
+    """
+    query = _ADOPT_USED if adopts else _CHANGE_WITHIN if bounds else _CHANGE_USED
+    for part in chunks(sorted(nets), MOST_CHANGES):
+        values = {
+            "ids": part,
+            "nets": [nets[number] for number in part],
+            "counts": [int(number in counted) for number in part],
+        }
+        if bounds:
+            values["bounds"] = [bounds.get(number, MAX_AMOUNT) for number in part]
+        query.must_match(connection, len(part), functools.partial(_refused, len(part)), **values)
+
+
+def _refused(expected: int, matched: int) -> Transient:
+    return _busy("used", f"{expected - matched} inventories refused a change")
+
+
+# --- consumers of inventories and units, read only for a refusal ----------------------------------
+
+#: The most inventories of one query for consumers.
+_MOST_INVENTORIES = 64
+
+
+# The few largest consumers of each inventory, in one statement for all of them.
+_USERS = f"""SELECT * FROM (
+    SELECT a.provider_id, a.class_id, c.name, a.used
+    FROM allocations a JOIN consumers c ON c.id = a.consumer_id
+    WHERE a.provider_id = :provider{{0}} AND a.class_id = :class{{0}}
+    ORDER BY a.used DESC, c.name LIMIT {decision.MOST_HOLDERS}) holders{{0}}"""
+# The same of an inventory that others share: all that one consumer uses of it.
+_USERS_OF_SHARED = f"""SELECT * FROM (
+    SELECT :provider{{0}} AS provider, :class{{0}} AS class, c.name, SUM(drawn.used) AS used FROM (
+        SELECT consumer_id, used FROM allocations
+        WHERE provider_id = :provider{{0}} AND class_id = :class{{0}}
+        UNION ALL SELECT a.consumer_id, a.used * s.factor FROM shares s
+        JOIN allocations a ON a.provider_id = s.provider_id AND a.class_id = s.class_id
+        WHERE s.of_provider_id = :provider{{0}} AND s.of_class_id = :class{{0}}) drawn
+    JOIN consumers c ON c.id = drawn.consumer_id
+    GROUP BY c.name ORDER BY SUM(drawn.used) DESC, c.name
+    LIMIT {decision.MOST_HOLDERS}) drawers{{0}}"""
+_SHARED = SQL("""
+    SELECT DISTINCT of_provider_id, of_class_id FROM shares
+    WHERE of_provider_id IN :providers* AND of_class_id IN :classes*""")
+_UNIT_CONSUMERS = SQL("""
+    SELECT p.uuid, u.unit, c.name FROM allocation_units u
+    JOIN resource_providers p ON p.id = u.provider_id JOIN consumers c ON c.id = u.consumer_id
+    WHERE p.uuid IN :uuids* AND u.unit IN :units*""")
+
+
+@functools.cache
+def _of_each(query: str, count: int) -> SQL:
+    """Return the query of several inventories."""
+    return SQL(" UNION ALL ".join(query.format(position) for position in range(count)))
+
+
+def largest_consumers(
+    connection: Connection, inventories: Iterable[StoredInventory]
+) -> dict[Key, list[tuple[str, int]]]:
+    """Return the largest consumers of some inventories, also those through shares."""
+    keys = {(each.provider_id, each.class_id): each.key for each in inventories}
+    shared: set[tuple[int, int]] = set()
+    classes = list({class_ for _, class_ in keys})
+    for part in chunks(list({provider for provider, _ in keys})):
+        for provider, class_ in _SHARED.rows(connection, providers=part, classes=classes):
+            shared.add((provider, class_))
+    users: dict[Key, set[tuple[str, int]]] = {key: set() for key in keys.values()}
+    for query, numbers in (
+        (_USERS, [pair for pair in keys if pair not in shared]),
+        (_USERS_OF_SHARED, [pair for pair in keys if pair in shared]),
+    ):
+        for pairs in chunks(numbers, _MOST_INVENTORIES):
+            values = {
+                f"{name}{position}": number
+                for position, pair in enumerate(pairs)
+                for name, number in zip(("provider", "class"), pair, strict=True)
+            }
+            statement = _of_each(query, len(pairs))
+            for provider, class_, name, used in statement.rows(connection, **values):
+                users[keys[provider, class_]].add((name, int(used)))
+    return {key: list(consumers) for key, consumers in users.items()}
+
+
+def unit_consumers(connection: Connection, units: Collection[Unit]) -> dict[Unit, str]:
+    """Return the consumers of those units that are allocated."""
+    consumers: dict[Unit, str] = {}
+    for part in chunks(sorted(units), MOST // 2):
+        uuids, names = list({uuid for uuid, _ in part}), list({name for _, name in part})
+        for uuid, unit, consumer in _UNIT_CONSUMERS.rows(connection, uuids=uuids, units=names):
+            if (uuid, unit) in units:
+                consumers[uuid, unit] = consumer
+    return consumers
+
+
+# --- consumers, read ------------------------------------------------------------------------------
+
+_CONSUMER = """id, generation, gone, uuid, name, created_at, state, request, project_id, user_id,
+ consumer_type, expires_at, writes, server_group"""
+
+_CONSUMERS = SQL(f"SELECT {_CONSUMER} FROM consumers WHERE name IN :names* AND gone = 0")
+_CONSUMERS_BY_NUMBER = SQL(f"SELECT {_CONSUMER} FROM consumers WHERE id IN :ids*")
+# One row for each allocation, and one more for each further unit of it.
+_ALLOCATIONS = SQL("""
+    SELECT a.consumer_id, a.provider_id, a.class_id, a.used, u.unit, a.position FROM allocations a
+    LEFT JOIN allocation_units u ON u.consumer_id = a.consumer_id
+        AND u.provider_id = a.provider_id AND u.class_id = a.class_id
+    WHERE a.consumer_id IN :ids*
+    ORDER BY a.consumer_id, a.position, a.provider_id, a.class_id, u.unit""")
+# Each inventory once, whatever the number of its consumers: joined to all their allocations, a
+# planner may read every inventory. By old statistics MySQL would read all those of the classes.
+_INVENTORIES = SQL(f"""
+    SELECT {{mysql: STRAIGHT_JOIN}} i.provider_id, i.class_id, {_INVENTORY} FROM inventories i
+    {{mysql: FORCE INDEX (uniq_inventories0provider_id0class_id)}}
+    JOIN resource_providers p ON p.id = i.provider_id
+    JOIN resource_classes c ON c.id = i.class_id
+    WHERE i.provider_id IN :providers* AND i.class_id IN :classes*""")
+_GENERATIONS = SQL("SELECT name, generation FROM consumers WHERE name IN :names* AND gone = 0")
+
+
+class StoredAllocation(NamedTuple):
+    """A stored allocation, with its position among those of the consumer."""
+
+    inventory: StoredInventory
+    use: Use
+    position: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredConsumer:
+    """A stored consumer with its allocations; ``part`` numbers the query that read it."""
+
+    number: int
+    record: ConsumerRecord
+    allocations: dict[Key, StoredAllocation]
+    part: int
+
+
+def read_consumers(connection: Connection, names: Collection[str], rows: StoredRows) -> None:
+    """Add the stored consumers of some names, and the providers of their allocations, to ``rows``.
+
+    Cost: three queries.
+    """
+    # two such lists are in the statement that writes them
+    for part, some_names in enumerate(chunks(list(names), MOST // 2)):
+        stored = _CONSUMERS.rows(connection, names=some_names)
+        allocations = _read_allocations(connection, [row[0] for row in stored], rows)
+        for number, generation, _, *columns in stored:
+            record = _record_of(generation, columns, _uses(allocations[number]))
+            consumer = StoredConsumer(number, record, allocations[number], part)
+            rows.consumers[record.consumer] = consumer
+
+
+def consumer_records(connection: Connection, names: Collection[str]) -> dict[str, ConsumerRecord]:
+    """Return the stored consumers of some names. Cost: three queries."""
+    rows = StoredRows(connection)
+    read_consumers(connection, names, rows)
+    return {name: consumer.record for name, consumer in rows.consumers.items()}
+
+
+def _uses(allocations: Mapping[Key, StoredAllocation]) -> tuple[Use, ...]:
+    return tuple([allocation.use for allocation in allocations.values()])
+
+
+def _read_allocations(
+    connection: Connection, numbers: Sequence[int], rows: StoredRows
+) -> dict[int, dict[Key, StoredAllocation]]:
+    """Return the allocations of consumers, by the numbers of these."""
+    allocations: dict[int, dict[Key, StoredAllocation]] = defaultdict(dict)
+    units: dict[tuple[int, int, int], list[str]] = {}
+    amounts: dict[tuple[int, int, int], tuple[int, int]] = {}
+    for part in chunks(numbers):
+        for consumer, provider, class_, amount, unit, at in _ALLOCATIONS.rows(connection, ids=part):
+            row = consumer, provider, class_
+            amounts[row] = amount, at
+            if unit is not None:
+                units.setdefault(row, []).append(unit)
+    inventories: dict[tuple[int, int], StoredInventory] = {}
+    classes = sorted({class_ for _, _, class_ in amounts})
+    for part in chunks(sorted({provider for _, provider, _ in amounts})):
+        for provider, class_, *columns in _INVENTORIES.rows(
+            connection, providers=part, classes=classes
+        ):
+            stored = rows.add(columns)
+            assert stored is not None  # the join is an inner one
+            inventories[provider, class_] = stored
+    for (consumer, provider, class_), (amount, position) in amounts.items():
+        inventory = inventories.get((provider, class_))
+        if inventory is None:  # released since, and then removed
+            raise _busy("inventory", "it was removed in between")
+        names = tuple(units.get((consumer, provider, class_), ()))
+        use = Use(*inventory.key, amount, names, inventory.provider)
+        allocations[consumer][inventory.key] = StoredAllocation(inventory, use, position)
+    return allocations
+
+
+def _record_of(generation: int, columns: Sequence[Any], uses: tuple[Use, ...]) -> ConsumerRecord:
+    uuid, name, created_at, state, request, project, user, kind, expires_at, writes, group = columns
+    return ConsumerRecord(
+        uuid,
+        name,
+        from_moment(created_at),
+        uses,
+        state,
+        None if request is None else StoredRequest(request),
+        generation,
+        project,
+        user,
+        kind,
+        None if expires_at is None else from_moment(expires_at),
+        writes,
+        group,
+    )
+
+
+def exists(connection: Connection, name: str) -> bool:
+    """Return True if a consumer of that name is stored."""
+    return bool(_GENERATIONS.rows(connection, names=[name]))
+
+
+def are_unchanged(connection: Connection, names: Collection[str], rows: StoredRows) -> bool:
+    """Return True if consumers are still as they were read, the missing ones included."""
+    generations: dict[str, int] = {}
+    for part in chunks(list(names)):
+        generations.update(_GENERATIONS.rows(connection, names=part))
+    stored = rows.consumers
+    return generations == {name: stored[name].record.generation for name in stored}
+
+
+# --- consumers, written ---------------------------------------------------------------------------
+
+_AS_READ = "WHERE id IN :ids* AND generation IN :generations*"
+_PASS_ON = SQL(f"UPDATE consumers SET generation = :now, writes = writes + 1 {_AS_READ}")
+_FORGET = SQL(
+    f"UPDATE consumers SET generation = :now, writes = writes + 1, gone = :now {_AS_READ}"
+)
+_EMPTY = SQL("DELETE FROM allocations WHERE consumer_id IN :ids*")
+_MAKE_CONSUMERS = Insert(
+    tables.consumers,
+    *("id", "uuid", "name", "gone", "state", "generation", "request", "project_id", "user_id"),
+    *("consumer_type", "created_at", "expires_at", "writes", "server_group"),
+)
+
+
+def write_consumers(
+    connection: Connection, effects: Sequence[ConsumerEffect], rows: StoredRows, number: int
+) -> dict[str, int]:
+    """Write consumers with their allocations: first the released amounts, then the allocated ones.
+
+    Return the numbers of the consumers, by name.
+    """
+    changes = AllocationChanges(rows)
+    removed: list[StoredConsumer] = []
+    changed: list[tuple[StoredConsumer, ConsumerRecord]] = []
+    new: list[ConsumerEffect] = []
+    for effect in effects:
+        consumer = rows.consumers.get(effect.claim.consumer)
+        if consumer is None:
+            new.append(effect)
+        elif effect.is_gone:
+            removed.append(consumer)
+        else:
+            changed.append((consumer, effect.claim))
+            changes.add(effect, consumer.number, consumer.allocations)
+    if changed:
+        _write_generation(connection, [consumer for consumer, _ in changed], number, _PASS_ON)
+    if removed:
+        forget_consumers(connection, removed, number)
+    if changed:
+        changes.release(connection)
+        change_consumers(connection, changed)
+    numbers = {name: consumer.number for name, consumer in rows.consumers.items()}
+    if new:
+        numbers |= make_consumers(connection, [effect.claim for effect in new], number)
+        for effect in new:
+            changes.add(effect, numbers[effect.claim.consumer], {})
+    changes.allocate(connection)
+    return numbers
+
+
+def _write_generation(
+    connection: Connection, consumers: Iterable[StoredConsumer], number: int, query: SQL
+) -> None:
+    """Store consumers at the next generation if they are still as they were read; lock them.
+
+    The generations of all consumers of one query are compared as a set. That is enough: a query
+    reads one moment, so no consumer can have reached a generation that another one had then.
+    """
+    parts: dict[int, list[StoredConsumer]] = defaultdict(list)
+    for consumer in consumers:
+        parts[consumer.part].append(consumer)
+    for part in parts.values():
+        ids = sorted(consumer.number for consumer in part)
+        generations = list({consumer.record.generation for consumer in part})
+        refused = functools.partial(changed_since, part[0].record.consumer)
+        query.must_match(
+            connection, len(ids), refused, now=number, ids=ids, generations=generations
+        )
+
+
+def changed_since(consumer: str, _matched: int = 0) -> Transient:
+    """Return the error that a consumer was written since it was read."""
+    return _busy(consumer, "other writes change it all the time")
+
+
+def make_consumers(
+    connection: Connection, records: Sequence[ConsumerRecord], generation: int
+) -> dict[str, int]:
+    """Insert consumers; return their numbers by name. Cost: one statement."""
+    numbers: dict[str, int] = {}
+    values: list[tuple[Any, ...]] = []
+    for record in records:
+        number = numbers[record.consumer] = draw_number()
+        created, request = moment(connection, record.created_at), _text(record.request)
+        until = None if record.expires_at is None else moment(connection, record.expires_at)
+        values.append(
+            (
+                *(number, record.uuid, record.consumer, 0, record.state, generation, request),
+                *(record.project, record.user, record.consumer_type, created, until),
+                *(1, record.group),
+            )
+        )
+    _MAKE_CONSUMERS.many(connection, values)
+    return numbers
+
+
+def _text(request: StoredRequest | None) -> str | None:
+    return None if request is None else request.text
+
+
+def change_consumers(
+    connection: Connection, changed: Iterable[tuple[StoredConsumer, ConsumerRecord]]
+) -> None:
+    """Update the changed columns of consumers and of their claims."""
+    descriptions: list[dict[str, Any]] = []
+    claims: list[dict[str, Any]] = []
+    for consumer, now in changed:
+        before = consumer.record
+        description = _description(now)
+        if description != _description(before):
+            descriptions.append({"id": consumer.number, **description})
+        if (now.state, now.expires_at) != (before.state, before.expires_at):
+            until = None if now.expires_at is None else moment(connection, now.expires_at)
+            claims.append({"id": consumer.number, "state": now.state, "expires_at": until})
+    statements.update(connection, tables.consumers, ["id"], descriptions)
+    statements.update(connection, tables.consumers, ["id"], claims)
+
+
+def _description(record: ConsumerRecord) -> dict[str, str | None]:
+    return {
+        "request": _text(record.request),
+        "project_id": record.project,
+        "user_id": record.user,
+        "consumer_type": record.consumer_type,
+        "server_group": record.group,
+    }
+
+
+def forget_consumers(
+    connection: Connection, consumers: Sequence[StoredConsumer], number: int
+) -> None:
+    """Mark consumers as removed, and delete their allocations."""
+    for part in chunks(sorted(consumer.number for consumer in consumers)):
+        _EMPTY.run(connection, ids=part)
+    _write_generation(connection, consumers, number, _FORGET)
+
+
+# --- allocations and units ------------------------------------------------------------------------
+#
+# Releases are written before allocations, so that consumers can exchange inventories and units.
+# The primary key (provider, unit) guarantees that a unit is allocated once: of two writers the
+# second is refused as a duplicate, and its next try finds the consumer of the unit.
+
+_KEYS = ("consumer_id", "provider_id", "class_id")
+_MAKE_ALLOCATIONS = Insert(tables.allocations, *_KEYS, "used", "position")
+_ALLOCATE_UNITS = Insert(tables.allocation_units, "provider_id", "unit", "consumer_id", "class_id")
+
+
+class AllocationChanges:
+    """Changes of allocations and units, collected and then written by a few statements."""
+
+    def __init__(self, rows: StoredRows) -> None:
+        self._rows = rows
+        self._inserts: list[tuple[int, int, int, int, int]] = []
+        self._updates: list[dict[str, int]] = []
+        self._deletes: list[dict[str, int]] = []
+        self._released_units: list[dict[str, Any]] = []
+        self._allocated_units: list[tuple[int, str, int, int]] = []
+
+    def add(
+        self, effect: ConsumerEffect, consumer: int, stored: Mapping[Key, StoredAllocation]
+    ) -> None:
+        """Add the changes of a consumer, by its number and its stored allocations."""
+        last = max([allocation.position for allocation in stored.values()], default=0)
+        for change in effect.changes:
+            inventory = self._rows.inventories[change.key]
+            provider, class_ = inventory.provider_id, inventory.class_id
+            row = (consumer, provider, class_)
+            if change.key not in stored:
+                last += 1
+                self._inserts.append((*row, change.after, last))
+            elif not change.after:
+                self._deletes.append(dict(zip(_KEYS, row, strict=True)))
+            elif change.after != change.before:
+                self._updates.append(dict(zip(_KEYS, row, strict=True), used=change.after))
+            if change.given and change.after:  # units of a deleted allocation are deleted with it
+                self._released_units += [
+                    {"provider_id": provider, "unit": unit} for unit in change.given
+                ]
+            if change.taken:
+                self._allocated_units += [
+                    (provider, unit, consumer, class_) for unit in change.taken
+                ]
+
+    def release(self, connection: Connection) -> None:
+        """Write the releases, and the changed amounts."""
+        statements.delete(connection, tables.allocation_units, self._released_units)
+        statements.delete(connection, tables.allocations, self._deletes)
+        statements.update(connection, tables.allocations, _KEYS, self._updates)
+
+    def allocate(self, connection: Connection) -> None:
+        """Insert the new allocations and units."""
+        _MAKE_ALLOCATIONS.many(connection, self._inserts)
+        _ALLOCATE_UNITS.many(connection, sorted(self._allocated_units))
+
+
+# --- operations -----------------------------------------------------------------------------------
+#
+# Every write records its operation under the operation's id, in its own transaction: both are
+# stored or neither is. So a write can be repeated. Of two writers of one operation the second waits
+# at the unique id, fails, and returns the outcome of the first.
+#
+# An outcome is not stored. It is the present state of the consumers, unless another operation has
+# written them since; then it is computed from the rows of the change feed.
+
+
+class DoneBefore(exceptions.LedgerError):
+    """The operation is recorded already: this write has changed nothing."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__("recorded operation", operation)
+        self.args = (operation,)
+
+
+_RECORD = Insert(tables.operations, "id", "uuid", "kind", "subject", "actor", "created_at")
+_OPERATION = SQL("SELECT id, kind, subject FROM operations WHERE uuid = :uuid")
+_CHANGES_OF = SQL("""
+    SELECT part, what, consumer_id, provider_uuid, resource_class, used_before, used_after, taken,
+    given FROM changes WHERE operation_id = :operation AND consumer_id IS NOT NULL ORDER BY part""")
+_PROVIDER_NAMES = SQL("SELECT uuid, name FROM resource_providers WHERE uuid IN :uuids*")
+
+
+def record_operation(
+    connection: Connection, write: Write, number: int, now: datetime.datetime
+) -> None:
+    """Record an operation by its number."""
+    operation, at = write.operation, moment(connection, now)
+    values = (number, operation.id, write.kind, write.subject, operation.actor, at)
+    _RECORD.many(connection, [values])
+
+
+def find_outcome(connection: Connection, operation: str) -> Outcome | None:
+    """Return the outcome of a recorded operation. Cost: one query, four more for its consumers."""
+    for number, kind, subject in _OPERATION.rows(connection, uuid=operation):
+        return Outcome(kind, subject, tuple(_outcomes(connection, number)))
+    return None
+
+
+def _outcomes(connection: Connection, operation: int) -> Iterator[ConsumerRecord]:
+    """Yield the record of each consumer of an operation, in the order of its orders."""
+    changes: dict[int, list[Sequence[Any]]] = {}
+    for row in _CHANGES_OF.rows(connection, operation=operation):
+        changes.setdefault(row[2], []).append(row)
+    stored = {
+        row[0]: row
+        for part in chunks(sorted(changes))
+        for row in _CONSUMERS_BY_NUMBER.rows(connection, ids=part)
+    }
+    unchanged = [n for n, row in stored.items() if row[1] == operation and not row[2]]
+    allocations = _read_allocations(connection, unchanged, StoredRows(connection))
+    uuids = {row[3] for rows in changes.values() for row in rows if row[3] is not None}
+    names: dict[str, str] = {}
+    for uuids_part in chunks(sorted(uuids)):
+        names.update(_PROVIDER_NAMES.rows(connection, uuids=uuids_part))
+    for number, rows in changes.items():
+        _, generation, removed_by, *columns = stored[number]
+        is_removed = removed_by == operation
+        if generation == operation and not removed_by:
+            uses = _uses(allocations[number])
+        else:
+            uses = _uses_of_changes(rows, names, is_removed=is_removed)
+        record = _record_of(operation, columns, uses)
+        yield dataclasses.replace(record, state=RELEASED) if is_removed else record
+
+
+def _uses_of_changes(
+    changes: Iterable[Sequence[Any]], names: Mapping[str, str], *, is_removed: bool
+) -> tuple[Use, ...]:
+    """Return the allocations after an operation of a consumer that was written since.
+
+    They are those that the operation allocated; if it released the consumer, those it released.
+    """
+    uses: list[Use] = []
+    for _, mode, _, uuid, resource_class, before, after, allocated, released in changes:
+        if uuid is None or (is_removed and mode != Mode.SET):
+            continue
+        amount, text = (before, released) if is_removed else (after, allocated)
+        if amount:
+            units = tuple(sorted(json.loads(text))) if text else ()
+            uses.append(Use(uuid, resource_class, amount, units, names.get(uuid, uuid)))
+    return tuple(uses)
