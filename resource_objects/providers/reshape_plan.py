@@ -596,23 +596,8 @@ class UseLedger:
             self._used[target] += amount * factor
 
     def fits(self, consumer: str, key: Key, amount: int) -> bool:
-        """Return True if a consumer may allocate an amount, by the rules of a claim."""
-        record = self._state.after.get(key)
-        if record is None:
-            return False
-        allocated = self._amounts[consumer, key]
-        if decision.refusals(record.using(self._used[key]), amount, "", allocated):
-            return False
-        return all(
-            not decision.refusals(
-                self._state.after[target].using(self._used[target]),
-                amount * factor,
-                "",
-                aggregate=True,
-            )
-            for target, factor in self._state.shares.get(key, ())
-            if target in self._state.after
-        )
+        """Return True if a consumer may allocate an amount."""
+        return self.largest_fit(consumer, key, amount) == amount
 
     def largest_fit(self, consumer: str, key: Key, amount: int) -> int:
         """Return the largest amount up to ``amount`` that fits, 0 if none does."""
@@ -620,17 +605,14 @@ class UseLedger:
         if key not in after:
             return 0
         record, allocated = after[key], self._amounts[consumer, key]
-        bounds = [amount, record.capacity - self._used[key]]
-        bounds += [
-            (after[target].capacity - self._used[target]) // factor
-            for target, factor in self._state.shares.get(key, ())
-            if target in after
-        ]
+        largest = min(amount, record.capacity - self._used[key])
+        for target, factor in self._state.shares.get(key, ()):
+            if target in after:
+                largest = min(largest, (after[target].capacity - self._used[target]) // factor)
         if record.max_unit is not None:
-            bounds.append(record.max_unit - allocated)
-        step = record.step_size
-        largest = (allocated + min(bounds)) // step * step - allocated
-        return largest if largest > 0 and self.fits(consumer, key, largest) else 0
+            largest = min(largest, record.max_unit - allocated)
+        largest = (allocated + largest) // record.step_size * record.step_size - allocated
+        return largest if largest > 0 and _meets_unit_rules(record, allocated + largest) else 0
 
     def check_capacity(self, keys: Collection[Key], errors: Errors) -> None:
         """Add inventories that shrink below their usage.
@@ -646,6 +628,12 @@ class UseLedger:
             used = self._used[key]
             if used - after.capacity > max(0, before.used - before.capacity):
                 errors.add(f"{self._state.label(key)} would have {used} used of {after.capacity}")
+
+
+def _meets_unit_rules(record: InventoryRecord, amount: int) -> bool:
+    """Return True if one consumer may have an amount of an inventory, whatever is used of it."""
+    refusals = decision.refusals(record.using(0), amount, "")
+    return all(reason.rule is Rule.CAPACITY for reason in refusals)
 
 
 def _assign(
@@ -916,9 +904,7 @@ def _orders(
 
     @functools.cache  # most consumers have the same amounts as others
     def meets_unit_rules(key: Key, amount: int) -> bool:
-        """Return True if one consumer may have an amount of an empty inventory."""
-        refusals = decision.refusals(state.before[key].using(0), amount, "")
-        return all(reason.rule is Rule.CAPACITY for reason in refusals)
+        return _meets_unit_rules(state.before[key], amount)
 
     transfers_of: dict[str, list[_Transfer]] = defaultdict(list)
     for transfer in transfers:
@@ -985,8 +971,8 @@ def _units(uses: Iterable[Use]) -> Counter[str]:
     return Counter(unit for use in uses for unit in use.units)
 
 
-def _sums(uses: Iterable[Use], group_of: Mapping[str, str]) -> Counter[str]:
-    sums: Counter[str] = Counter()
+def _sums(uses: Iterable[Use], group_of: Mapping[str, str]) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
     for use in uses:
         sums[group_of.get(use.resource_class, use.resource_class)] += use.amount
     return sums
