@@ -167,5 +167,5 @@ class RetainUsage(ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Set the retention time, and print it."""
         with self.open_ledger() as ledger:
-            ledger.feed.set_retention(parsed_args.set_retention)
+            ledger.feed.set_retention(parsed_args.keep)
         return self.columns, (age_text(parsed_args.keep),)
