@@ -1,7 +1,7 @@
-"""Declaring: what providers are there, and what they have.
+"""Writes of definitions: providers, inventories, traits, aggregates and shares.
 
-Every write of definitions is done in one way: compare what is wanted with the trees as they are
-kept, write the difference at the generations that were read, and again if somebody was faster.
+Every write compares the wanted trees with the stored ones and writes the difference at the
+generations that were read. It is repeated if another process wrote in between.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from resource_objects.providers.orders import (
     ConsumerRecord,
     Key,
     Operation,
+    Use,
     Write,
 )
 from resource_objects.providers.pools import SHARES, newly_counted
@@ -56,16 +57,11 @@ from resource_objects.providers.reshape import Move, Reshape, merge_moves
 from resource_objects.providers.reshape_plan import ReshapePlanner
 from resource_objects.providers.row_diff import stored_definitions
 
-#: A parent that is not given, as None makes a provider a root.
+#: A parent; ``...`` leaves the parent unchanged, None makes the provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None
 
-#: What tells that somebody was faster, so that what moves allocations is worked out again.
-FASTER = (
-    "StaleDefinition",
-    "StaleConsumer",
-    "InventoryInUse",
-    "ProviderInUse",
-)
+#: Codes of the errors by which a write reports that another process wrote in between.
+CONCURRENT_ERRORS = ("StaleDefinition", "StaleConsumer", "InventoryInUse", "ProviderInUse")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ class SyncResult:
     updated: int
     removed: int
     changes: tuple[DefinitionChanges, ...] = dataclasses.field(default=(), repr=False)
-    disabled: int = 0  #: put out of service by it
+    disabled: int = 0  #: providers disabled by the write
     enabled: int = 0
     moved_consumers: tuple[str, ...] = ()
 
@@ -92,45 +88,41 @@ class SyncResult:
         orders: Iterable[ConsumerOrder] = (),
     ) -> SyncResult:
         """Return the result of some changes, one per tree."""
-        done = tuple(changes)
-        out = [one.reason is None for one in disabling]
+        trees, disabling = tuple(changes), tuple(disabling)
+        enabled = sum(order.reason is None for order in disabling)
         return cls(
-            created=sum(len(one.creates) for one in done),
-            updated=sum(not update.children_changed for one in done for update in one.updates),
-            removed=sum(len(one.removals) for one in done),
-            changes=done,
-            disabled=len(out) - out.count(True),
-            enabled=out.count(True),
+            created=sum(len(tree.creates) for tree in trees),
+            updated=sum(not update.children_changed for tree in trees for update in tree.updates),
+            removed=sum(len(tree.removals) for tree in trees),
+            changes=trees,
+            disabled=len(disabling) - enabled,
+            enabled=enabled,
             moved_consumers=tuple(order.consumer for order in orders),
         )
 
     def __bool__(self) -> bool:
-        counts = self.created, self.updated, self.removed, self.disabled, self.enabled
-        return any(counts)
+        return any((self.created, self.updated, self.removed, self.disabled, self.enabled))
 
     def __str__(self) -> str:
-        said = [str(change) for change in self.changes if change]
+        lines = [str(change) for change in self.changes if change]
         counts = ((self.disabled, "disabled"), (self.enabled, "enabled"))
-        said += [f"{count} {word}" for count, word in counts if count]
+        lines += [f"{count} {word}" for count, word in counts if count]
         if self.moved_consumers:
-            said.append(f"allocations of {len(self.moved_consumers)} moved")
-        return "\n".join(said) or "nothing changed"
-
-
-#: What a repetition did.
-_NOTHING = SyncResult(0, 0, 0)
+            lines.append(f"allocations of {len(self.moved_consumers)} moved")
+        return "\n".join(lines) or "nothing changed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """What a write of definitions would change, found by comparing with trees as they are kept.
+    """The changes of a write of definitions, compared with the stored trees.
 
-    ``unchanged``, ``reported``, ``disabling`` and ``orders`` are those of the write. ``moves`` are
-    those that the orders come of, also where none does: whoever claims meanwhile is to be moved
-    too. ``names`` are those of providers by uuid that orders mention and ``kept`` has not.
+    ``unchanged``, ``reported``, ``disabling`` and ``orders`` are those of the write. ``orders``
+    follow from ``moves``, which are set even if there are no orders yet: consumers that claim
+    before the write are moved too. ``names`` maps the uuids of providers in orders to names, for
+    providers that ``stored`` lacks.
     """
 
-    kept: StoredDefinitions
+    stored: StoredDefinitions
     changes: tuple[DefinitionChanges, ...]
     unchanged: tuple[tuple[str, int], ...] = ()
     reported: tuple[str, ...] = ()
@@ -140,24 +132,11 @@ class Difference:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def _renamed(found: Difference) -> dict[str, str]:
-    """Return who holds what nobody in particular uses of hosts that are renamed, by who held it.
-
-    Who is moved by the same write is left out: that order says what becomes of it.
-    """
-    taken = {order.consumer for order in found.orders}
-    pairs: dict[str, str] = {}
-    for update in (one for change in found.changes for one in change.updates):
-        now, before = update.definition, found.kept[update.definition.uuid].definition
-        if now.parent_uuid is None and before.parent_uuid is None and now.name != before.name:
-            old, new = unattributed(before.name), unattributed(now.name)
-            if taken.isdisjoint((old, new)):
-                pairs[old] = new
-    return pairs
-
-
 class Definitions:
-    """The definitions of a ledger; :class:`~resource_objects.ledger.Ledger` says what each does."""
+    """The definitions of a ledger; :class:`~resource_objects.ledger.Ledger` documents each method.
+
+    The stored trees are compared and written in one step, also for code that builds on a ledger.
+    """
 
     def __init__(self, store: Store, reader: Reader) -> None:
         self._store = store
@@ -169,35 +148,35 @@ class Definitions:
         check_roots(roots)
         subject = subject_of_roots([root.name for root in roots])
         kind = "reshape" if moves else "define"
-        doing, done = self._store.begin(operation, kind, subject)
-        if done is not None or not roots:
+        started, recorded = self._store.begin(operation, kind, subject)
+        if recorded is not None or not roots:
             return SyncResult.of(DefinitionChanges(root.name) for root in roots)
-        return self._define(doing, kind, subject, lambda: self.compared(roots, moves))
+        return self._define(started, kind, subject, lambda: self.compare(roots, moves))
 
-    def compared(self, roots: Sequence[Provider], moves: Iterable[Move] = ()) -> Difference:
-        """Compare trees with what is kept of them, and say which allocations go where.
+    def compare(self, roots: Sequence[Provider], moves: Iterable[Move] = ()) -> Difference:
+        """Compare trees with the stored ones, and move allocations as requested.
 
-        Cost: one read, without allocations. Where moves are given and definitions change, another
-        one, with allocations, and one of the consumers that moves concern.
+        Cost: one read, without allocations. If there are moves and definitions change, also one
+        read with allocations and one of the consumers concerned.
 
-        :param moves: what of these trees is counted elsewhere from now on, as
-            :func:`~resource_objects.providers.reshape_plan.inventory_moves` reads it
+        :param moves: inventories of these trees that are counted elsewhere from now on, as
+            :func:`~resource_objects.providers.reshape_plan.inventory_moves` reads them
         :raises InvalidPlan: as :func:`~resource_objects.providers.reshape_plan.ReshapePlanner.plan`
         """
         keys = [root.uuid or root.name for root in roots]
         read = self._store.backend.read
-        found = compared(read(*keys, allocations=False) if keys else Columns(), roots)
-        asked = merge_moves(moves)
-        if not asked or not any(found.changes):
-            return found
-        return self.moving(roots, asked)
+        difference = compare_trees(read(*keys, allocations=False) if keys else Columns(), roots)
+        merged = merge_moves(moves)
+        if not merged or not any(difference.changes):
+            return difference
+        return self.compare_moving(roots, merged)
 
-    def moving(self, roots: Sequence[Provider], moves: tuple[Move, ...]) -> Difference:
-        """Compare trees with what is kept of them and of allocations; say which of these go where.
+    def compare_moving(self, roots: Sequence[Provider], moves: tuple[Move, ...]) -> Difference:
+        """Compare trees with the stored ones and return the orders that move allocations.
 
         Cost: one read of the trees, with allocations, and one of the consumers concerned.
 
-        :param moves: at most one from each place: see
+        :param moves: at most one from each inventory: see
             :func:`~resource_objects.providers.reshape.merge_moves`
         :raises Stale: if a tree was read and has changed since
         """
@@ -206,16 +185,19 @@ class Definitions:
 
         def attempt() -> Difference:
             columns = self._store.backend.read(*keys)
-            found = compared(columns, roots)
-            changes = merge_changes("", found.changes)
+            difference = compare_trees(columns, roots)
+            changes = merge_changes("", difference.changes)
             planner = ReshapePlanner(reshape, columns, changes)
             plan = planner.plan(self._store.backend.held_by(planner.consumers))
-            held_to = _as_planned(found.changes, plan.definitions)
             return dataclasses.replace(
-                found, changes=held_to, orders=plan.orders, moves=moves, names=plan.names
+                difference,
+                changes=_with_planned_updates(difference.changes, plan.definitions),
+                orders=plan.orders,
+                moves=moves,
+                names=plan.names,
             )
 
-        # who changed what it holds between the two reads; who does so later, the write sees
+        # an allocation that changes between the two reads; the write detects later changes
         return self._store.retries.retry(attempt, "StaleConsumer")
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
@@ -238,23 +220,23 @@ class Definitions:
         operation: str | None,
     ) -> SyncResult:
         key, read_at = names.provider_key(provider), any_generation(generation)
-        above = parent if parent is None or parent is ... else names.provider_key(parent)
-        keys = [key] if above is None or above is ... else [key, above]
+        new_parent = parent if parent is None or parent is ... else names.provider_key(parent)
+        keys = [key] if new_parent is None or new_parent is ... else [key, new_parent]
 
         def compare() -> Difference:
             stored = self.read(*keys)
             uuid = find_stored(stored, key, read_at)
             tree = tree_of(stored, uuid)
             changes = with_changes(tree, {uuid: fields})
-            if above is ...:
+            if new_parent is ...:
                 return Difference(tree, (changes,))
-            move = reparented(stored, uuid, above and find_stored(stored, above))
+            move = reparented(stored, uuid, new_parent and find_stored(stored, new_parent))
             return Difference(stored, (with_reparenting(changes, move),), move.unchanged)
 
-        kind = "define" if above is ... else "reparent"
+        kind = "define" if new_parent is ... else "reparent"
         return self.write("rename" if set(fields) == {"name"} else kind, key, operation, compare)
 
-    # --- how all of them are done ---
+    # --- steps of each write ---
 
     def read(self, *keys: str) -> StoredDefinitions:
         """Return the stored definitions of the trees of some providers. Cost: one read."""
@@ -263,118 +245,138 @@ class Definitions:
     def write(
         self, kind: str, subject: str, operation: str | None, compare: Callable[[], Difference]
     ) -> SyncResult:
-        """Compare and write, again if somebody changed the trees in between."""
-        doing, done = self._store.begin(operation, kind, subject)
-        return _NOTHING if done is not None else self._define(doing, kind, subject, compare)
-
-    def following(self, found: Difference) -> tuple[ConsumerOrder, ...]:
-        """Return orders by which what nobody in particular uses of a host goes by its new name.
-
-        Cost: nothing where no host is renamed; else one read of consumers.
-        """
-        renamed = _renamed(found)
-        if not renamed:
-            return ()
-        kept = self._store.backend.held_by({*renamed, *renamed.values()})
-        held = {name: list(one.held) for name, one in kept.items() if name not in renamed}
-        for before, now in renamed.items():
-            if before in kept:
-                held.setdefault(now, []).extend(kept[before].held)
-        orders: list[ConsumerOrder] = []
-        for name in sorted({*renamed, *renamed.values()}):
-            uses, at = tuple(held.get(name, ())), kept[name].generation if name in kept else None
-            said: dict[str, Any] = {"aggregate": True, "adopts": True}
-            if name in kept and uses == kept[name].held:
-                continue
-            if at is None and uses:
-                orders.append(ConsumerOrder.claim(name, uses, **said))
-            elif uses:
-                orders.append(ConsumerOrder.replace(name, uses, generation=at, **said))
-            elif at is not None:
-                orders.append(ConsumerOrder.release(name, at))
-        return tuple(orders)
+        """Compare and write; repeat both if the trees changed in between."""
+        started, recorded = self._store.begin(operation, kind, subject)
+        if recorded is not None:
+            return SyncResult(0, 0, 0)
+        return self._define(started, kind, subject, compare)
 
     def _define(
-        self, doing: Operation, kind: str, subject: str, compare: Callable[[], Difference]
+        self, started: Operation, kind: str, subject: str, compare: Callable[[], Difference]
     ) -> SyncResult:
         retries = self._store.retries
         tries = None
         while True:
-            found = compare()
-            if tries is None:  # who claims of what moves is faster, too, and may do so all the time
-                tries = max(retries.definitions, retries.assignments if found.moves else 0)
-            changes = merge_changes(subject, found.changes)
-            if not changes and not found.reported and not found.disabling:
-                return SyncResult.of(found.changes)
-            # somebody changed a tree, or made it at the same moment, or took something of what
-            # moves: look again. What the comparison itself raises is about what was asked, and is
-            # not tried again
-            followed = self.renumbered(found.kept, changes, found.orders)
-            orders = (*self.following(found), *followed)
-            faster = (*(FASTER if found.moves or orders else FASTER[:1]), "ProviderExists")
+            difference = compare()  # its errors concern the request: they are not tried again
+            if tries is None:  # claims of moved inventories conflict too, and may be frequent
+                tries = max(retries.definitions, retries.assignments if difference.moves else 0)
+            changes = merge_changes(subject, difference.changes)
+            if not changes and not difference.reported and not difference.disabling:
+                return SyncResult.of(difference.changes)
+            followed = self.renumbered(difference.stored, changes, difference.orders)
+            orders = (*difference.orders, *self.rename_orders(difference), *followed)
+            has_orders = difference.moves or orders
+            concurrent = CONCURRENT_ERRORS if has_orders else CONCURRENT_ERRORS[:1]
             try:
-                write = self._write_of(doing, kind, subject, found, changes, orders)
-                self.commit(write)
+                relied_on = self.check_allowed(difference.stored, changes, orders)
+                self.commit(
+                    Write(
+                        started,
+                        "reshape" if difference.orders else kind,
+                        subject,
+                        changes if changes else None,
+                        orders,
+                        unchanged=tuple(dict.fromkeys((*difference.unchanged, *relied_on))),
+                        reported=difference.reported,
+                        disabling=difference.disabling,
+                    )
+                )
             except exceptions.LedgerError as error:
-                if error.matches(*faster) and tries > 0:
+                if error.matches(*concurrent, "ProviderExists") and tries > 0:
                     tries -= 1
                 elif error.code == "ProviderInUse" and (
-                    said := self._device_holders(found.kept, error.name)
+                    holders := self._device_holders(difference.stored, error.name)
                 ):
-                    raise exceptions.InUse("provider", error.name, said) from error
+                    raise exceptions.InUse("provider", error.name, holders) from error
                 else:
                     raise
             else:
-                moved = (*found.orders, *followed)
-                return SyncResult.of(found.changes, found.disabling, moved)
+                moved = (*difference.orders, *followed)
+                return SyncResult.of(difference.changes, difference.disabling, moved)
+
+    def rename_orders(self, difference: Difference) -> tuple[ConsumerOrder, ...]:
+        """Return the orders that rename the consumers of unattributed usage of renamed hosts.
+
+        Cost: nothing if no host is renamed; else one read of consumers.
+        """
+        renamed = _renamed_consumers(difference)
+        if not renamed:
+            return ()
+        consumers = sorted({*renamed, *renamed.values()})
+        stored = self._store.backend.held_by(consumers)
+        uses_after = {
+            name: list(record.held) for name, record in stored.items() if name not in renamed
+        }
+        for before, after in renamed.items():
+            if before in stored:
+                uses_after.setdefault(after, []).extend(stored[before].held)
+        orders: list[ConsumerOrder] = []
+        for name in consumers:
+            uses, record = tuple(uses_after.get(name, ())), stored.get(name)
+            if record is None:
+                if uses:
+                    orders.append(ConsumerOrder.claim(name, uses, aggregate=True, adopts=True))
+            elif uses == record.held:
+                continue
+            elif not uses:
+                orders.append(ConsumerOrder.release(name, record.generation))
+            else:
+                orders.append(
+                    ConsumerOrder.replace(
+                        name, uses, generation=record.generation, aggregate=True, adopts=True
+                    )
+                )
+        return tuple(orders)
 
     def renumbered(
         self,
-        kept: StoredDefinitions,
+        stored: StoredDefinitions,
         changes: DefinitionChanges,
         orders: Iterable[ConsumerOrder] = (),
     ) -> tuple[ConsumerOrder, ...]:
-        """Return orders by which allocations follow the CPUs of cells that are numbered anew.
+        """Return the orders by which allocations follow the CPUs of renumbered cells.
 
-        Cost: nothing where no unit is of another part than before; else a read of those trees with
-        allocations, and one of the consumers.
+        Cost: nothing if each unit stays in its part; else one read of those trees with allocations,
+        and one of the consumers.
 
-        :param orders: what the same write says of consumers already, which is left to it
+        :param orders: the other orders of the same write, whose consumers are left out
         """
-        found: list[ConsumerOrder] = []
-        said = {order.consumer for order in orders}
-        for parts in renumbered(kept, changes):
+        follow: list[ConsumerOrder] = []
+        ordered = {order.consumer for order in orders}
+        for parts in renumbered(stored, changes):
             columns = self._store.backend.read(parts.root)
             uuids = columns.index.uuids
-            concerned_parts = parts.successors.keys() | parts.classes.keys()
-            holders = {
+            changed_parts = parts.successors.keys() | parts.classes.keys()
+            consumers = {
                 consumer
                 for number, _, consumer, _ in zip(*columns.allocations, strict=True)
-                if uuids[number] in concerned_parts and consumer not in said
+                if uuids[number] in changed_parts and consumer not in ordered
             }
-            claims = self._store.backend.held_by(holders) if holders else {}
-            # the amounts of consumers with units go where these are; others go where room is left
-            free = capacities_after(kept, changes, parts.classes)
-            for name in sorted(claims, key=lambda one: (not _has_units(claims[one]), one)):
-                claim = claims[name]
+            claims = self._store.backend.held_by(consumers) if consumers else {}
+            free = capacities_after(stored, changes, parts.classes)
+            # consumers with units come first: their units decide the part; others fill the rest
+            for claim in sorted(
+                claims.values(),
+                key=lambda record: (not any(use.units for use in record.held), record.consumer),
+            ):
                 uses = parts.held_after(claim.held, free)
-                before = {(*use.key, use.amount, frozenset(use.units)) for use in claim.held}
-                if {(*use.key, use.amount, frozenset(use.units)) for use in uses} != before:
-                    order = ConsumerOrder.replace(
-                        name,
-                        uses,
-                        request=claim.request,
-                        generation=claim.generation,
-                        aggregate=True,
-                        adopts=True,
+                if _comparable(uses) != _comparable(claim.held):
+                    follow.append(
+                        ConsumerOrder.replace(
+                            claim.consumer,
+                            uses,
+                            request=claim.request,
+                            generation=claim.generation,
+                            aggregate=True,
+                            adopts=True,
+                        )
                     )
-                    found.append(order)
-        return tuple(found)
+        return tuple(follow)
 
     def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
-        """Commit a write; a refusal to remove what is in use names the consumers.
+        """Commit a write; a refusal to remove a used provider or inventory names the consumers.
 
-        Cost: where it is refused, the consumers of a provider are read.
+        Cost: one read of the consumers of the provider if the write is refused.
         """
         try:
             return self._store.backend.commit(write)
@@ -393,128 +395,122 @@ class Definitions:
             ]
             raise exceptions.InUse(error.subject, subject, detail, consumers) from error
 
-    def _write_of(
-        self,
-        doing: Operation,
-        kind: str,
-        subject: str,
-        found: Difference,
-        changes: DefinitionChanges,
-        following: Sequence[ConsumerOrder],
-    ) -> Write:
-        """Return the write of what a comparison found."""
-        orders = (*found.orders, *following)
-        guarded = (*found.unchanged, *self.allowed(found.kept, changes, orders))
-        return Write(
-            doing,
-            "reshape" if found.orders else kind,
-            subject,
-            changes if changes else None,
-            orders,
-            unchanged=tuple(dict.fromkeys(guarded)),
-            reported=found.reported,
-            disabling=found.disabling,
-        )
+    def _device_holders(self, stored: StoredDefinitions, name: str) -> str:
+        """Return the consumers of the devices of a provider, as text; empty without devices.
 
-    def _device_holders(self, kept: StoredDefinitions, name: str) -> str:
-        """Return who holds the devices of a provider, as text; nothing if it keeps none.
-
-        Cost: a read if it does.
+        Cost: one read if the provider has devices.
         """
-        found = (one.definition for one in kept.values())
-        if any(one.name == name and has_devices(one) for one in found):
-            return "; ".join(describe_holders(self._store.backend.read(name), name))
+        for entry in stored.values():
+            if entry.definition.name == name and has_devices(entry.definition):
+                return "; ".join(describe_holders(self._store.backend.read(name), name))
         return ""
 
-    def allowed(
+    def check_allowed(
         self,
-        kept: StoredDefinitions,
+        stored: StoredDefinitions,
         changes: DefinitionChanges,
         orders: Sequence[ConsumerOrder] = (),
     ) -> tuple[tuple[str, int], ...]:
-        """Return the providers, ``(uuid, generation)``, that changes rely on, or refuse them.
+        """Return the providers, ``(uuid, generation)``, that changes rely on, or raise.
 
-        What consumers hold is read only where a unit would be given out in another way. Who takes
-        it by name at the same moment may be missed: an audit lists what comes of it.
+        Allocations are read only if a unit would be allocated in another form. A concurrent claim
+        of that unit by name may be missed: an audit lists the result.
 
         :raises InvalidTree: if the parts of an inventory would contradict each other
-        :raises InUse: if a unit that is held by name would be given out in another way
-        :raises Conflict: as :meth:`_counted_once`
+        :raises InUse: if a unit that is allocated by name would be allocated in another form
+        :raises Conflict: as :meth:`_check_counted_once`
         """
-        for changed in check_consistent(kept, changes):
-            for held in conflicting_holders(
-                changed, self._store.backend.read(changed.root), orders
-            ):
-                where, name, unit, consumer = held
-                said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
-                raise exceptions.InUse("inventory", where, said)
-        return self._counted_once(kept, changes)
+        for changed in check_consistent(stored, changes):
+            columns = self._store.backend.read(changed.root)
+            for inventory, name, unit, consumer in conflicting_holders(changed, columns, orders):
+                detail = (
+                    f"{consumer} holds {unit} of {name}, which would be given out in another way"
+                )
+                raise exceptions.InUse("inventory", inventory, detail)
+        return self._check_counted_once(stored, changes)
 
-    def _counted_once(
-        self, kept: StoredDefinitions, changes: DefinitionChanges
+    def _check_counted_once(
+        self, stored: StoredDefinitions, changes: DefinitionChanges
     ) -> tuple[tuple[str, int], ...]:
         """Return the pools and hosts, ``(uuid, generation)``, that changes rely on.
 
-        Nothing is asked where nobody counts more, or has more links, than before. Of two writes
-        at the same moment, one of which makes a pool give more, or a tree count more, while the
-        other links that tree to the pool, each may miss the other: an audit lists what comes of it.
+        Nothing is read if no provider counts more classes, or has more links, than before. Two
+        concurrent writes may miss each other if one adds a class to a pool or tree and the other
+        links that tree to the pool: an audit lists the result.
 
-        :raises Conflict: if a class would be counted at a pool and in a tree that has it there
+        :raises Conflict: if a class would be counted at a pool and in a tree linked to it
         """
-        counted = newly_counted(kept, changes)
+        counted = newly_counted(stored, changes)
         of_hosts = counted.aggregates(of_pools=False)
         of_pools = counted.aggregates(of_pools=True)
-        found: list[ListedProvider] = []
+        linked: list[ListedProvider] = []
         if of_hosts:
-            pools = ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
-            found += self.listed(pools)
+            linked += self.listed(
+                ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
+            )
         if of_pools:
             hosts = ProviderFilter(aggregates=(of_pools,), forbidden=frozenset({SHARES}))
-            found += self._whole_trees({one.root_uuid for one in self.listed(hosts)})
-        return counted.unchanged(found)
+            roots = sorted({host.root_uuid for host in self.listed(hosts)})
+            for start in range(0, len(roots), _TREES_PER_QUERY):
+                trees = frozenset(roots[start : start + _TREES_PER_QUERY])
+                linked += self.listed(ProviderFilter(trees=trees))
+        return counted.unchanged(linked)
 
-    def _whole_trees(self, roots: Iterable[str]) -> Iterator[ListedProvider]:
-        """Yield all providers of some trees. Cost: a few statements for each thousand trees."""
-        left = sorted(roots)
-        for start in range(0, len(left), 1000):
-            yield from self.listed(ProviderFilter(trees=frozenset(left[start : start + 1000])))
-
-    def listed(self, wanted: ProviderFilter) -> Iterator[ListedProvider]:
-        """Yield the providers of a filter, in as few statements as can be."""
-        for page in self._reader.pages(wanted, page=MOST_ROWS):
+    def listed(self, condition: ProviderFilter) -> Iterator[ListedProvider]:
+        """Yield the providers of a filter, in pages of the maximum size."""
+        for page in self._reader.pages(condition, page=MOST_ROWS):
             yield from page
 
 
+#: How many trees one query of providers names.
+_TREES_PER_QUERY = 1000
+
+
+def _renamed_consumers(difference: Difference) -> dict[str, str]:
+    """Return the consumers of unattributed usage of renamed hosts: ``{old name: new name}``.
+
+    Consumers with an order in the same write are left out: that order decides.
+    """
+    ordered = {order.consumer for order in difference.orders}
+    renamed: dict[str, str] = {}
+    for update in (update for tree in difference.changes for update in tree.updates):
+        after, before = update.definition, difference.stored[update.definition.uuid].definition
+        if after.parent_uuid is None and before.parent_uuid is None and after.name != before.name:
+            pair = unattributed(before.name), unattributed(after.name)
+            if ordered.isdisjoint(pair):
+                renamed[pair[0]] = pair[1]
+    return renamed
+
+
 def capacities_after(
-    kept: StoredDefinitions, changes: DefinitionChanges, parts: Collection[str]
+    stored: StoredDefinitions, changes: DefinitionChanges, uuids: Collection[str]
 ) -> Counter[Key]:
-    """Return the capacity of each inventory of some providers once changes are written."""
-    after = {uuid: kept[uuid].definition for uuid in parts if uuid in kept}
-    stated = (*changes.creates, *(update.definition for update in changes.updates))
-    after |= {one.uuid: one for one in stated if one.uuid in parts}
+    """Return the capacity of each inventory of some providers after the changes."""
+    after = {uuid: stored[uuid].definition for uuid in uuids if uuid in stored}
+    after |= {changed.uuid: changed for changed in changes.definitions if changed.uuid in uuids}
     return Counter(
         {
             (uuid, record.resource_class): record.capacity
-            for uuid, one in after.items()
-            for record in one.inventories
+            for uuid, definition in after.items()
+            for record in definition.inventories
         }
     )
 
 
-def _has_units(claim: ConsumerRecord) -> bool:
-    return any(use.units for use in claim.held)
+def _comparable(uses: Iterable[Use]) -> set[tuple[object, ...]]:
+    return {(*use.key, use.amount, frozenset(use.units)) for use in uses}
 
 
-def _as_planned(
+def _with_planned_updates(
     changes: tuple[DefinitionChanges, ...], planned: DefinitionChanges | None
 ) -> tuple[DefinitionChanges, ...]:
-    """Return the changes of some trees with what a plan of them all says the updates rely on."""
-    updates = {} if planned is None else {one.definition.uuid: one for one in planned.updates}
+    """Return the changes of some trees with the updates of a plan, which state the expected use."""
+    updates = {} if planned is None else {up.definition.uuid: up for up in planned.updates}
     return tuple(
         dataclasses.replace(
-            one, updates=tuple(updates.get(u.definition.uuid, u) for u in one.updates)
+            tree, updates=tuple(updates.get(up.definition.uuid, up) for up in tree.updates)
         )
-        for one in changes
+        for tree in changes
     )
 
 
@@ -522,22 +518,22 @@ def find_stored(stored: StoredDefinitions, key: str, generation: int | None = No
     """Return the uuid of a provider, by name or uuid.
 
     :param generation: the generation at which it was read, None if it does not matter
-    :raises NotFound: if it is not there
+    :raises NotFound: if the provider is not stored
     :raises Stale: if it has another generation
     """
-    for uuid, one in stored.items():
-        if key in (uuid, one.definition.name):
-            if generation is not None and generation != one.generation:
+    for uuid, entry in stored.items():
+        if key in (uuid, entry.definition.name):
+            if generation is not None and generation != entry.generation:
                 raise exceptions.Stale(
                     "provider",
-                    one.definition.name,
-                    f"read at generation {generation}, now {one.generation}",
+                    entry.definition.name,
+                    f"read at generation {generation}, now {entry.generation}",
                 )
             return uuid
     raise exceptions.NotFound("provider", key)
 
 
-def compared(columns: Columns, roots: Sequence[Provider]) -> Difference:
+def compare_trees(columns: Columns, roots: Sequence[Provider]) -> Difference:
     """Compare trees, which :func:`check_roots` accepted, with the stored rows. Cost: linear.
 
     :raises AlreadyExists: if the name or uuid of a root is that of a provider below another root
@@ -546,46 +542,46 @@ def compared(columns: Columns, roots: Sequence[Provider]) -> Difference:
     stored = stored_definitions(columns)
     trees: dict[str, dict[str, StoredDefinition]] = defaultdict(dict)
     root_of: dict[str, str] = {}
-    for uuid, one in stored.items():
-        trees[one.root_uuid][uuid] = one
-        root_of[uuid] = one.root_uuid
-    root_of.update((one.definition.name, one.root_uuid) for one in stored.values())
+    for uuid, entry in stored.items():
+        trees[entry.root_uuid][uuid] = entry
+        root_of[uuid] = entry.root_uuid
+    root_of.update((entry.definition.name, entry.root_uuid) for entry in stored.values())
     changes: list[DefinitionChanges] = []
     matched: dict[str, str] = {}
-    for wanted in roots:
-        root = root_of.get(wanted.uuid or wanted.name)
+    for target in roots:
+        root = root_of.get(target.uuid or target.name)
         if root is not None:
             before = stored[root].definition
-            if before.name != wanted.name and root != wanted.uuid:
+            if before.name != target.name and root != target.uuid:
                 raise exceptions.AlreadyExists(
-                    "provider", wanted.name, f"in the tree of {before.name}"
+                    "provider", target.name, f"in the tree of {before.name}"
                 )
-            other = matched.setdefault(root, wanted.name)
-            if other != wanted.name:
-                raise exceptions.InvalidTree("sync", [other, wanted.name], "each tree once")
-        changes.append(compare_tree({} if root is None else trees[root], wanted))
+            other = matched.setdefault(root, target.name)
+            if other != target.name:
+                raise exceptions.InvalidTree("sync", [other, target.name], "each tree once")
+        changes.append(compare_tree({} if root is None else trees[root], target))
     return Difference(stored, tuple(changes))
 
 
 def check_roots(roots: Sequence[Provider]) -> None:
-    """Raise ``InvalidTree`` unless these are providers, none of them in two trees."""
+    """Raise ``InvalidTree`` unless these are providers, each of them in one tree only."""
     for root in roots:
         if not isinstance(root, Provider):
             raise exceptions.InvalidTree("sync", root, "providers, each the root of a tree")
-    seen = [root.name for root in roots]
-    if len(set(seen)) != len(seen):
-        raise exceptions.InvalidTree("sync", seen, "each root once")
+    root_names = [root.name for root in roots]
+    if len(set(root_names)) != len(root_names):
+        raise exceptions.InvalidTree("sync", root_names, "each root once")
     if len(roots) > 1:
-        places: dict[str, str] = {}
+        root_of: dict[str, str] = {}
         for root in roots:
             for provider in root.walk():
                 for key in {provider.name, provider.uuid or provider.name}:
-                    if places.setdefault(key, root.name) != root.name:
+                    if root_of.setdefault(key, root.name) != root.name:
                         raise exceptions.InvalidTree("sync", key, "each provider in one tree")
 
 
 def subject_of_roots(roots: Sequence[str]) -> str:
-    """Return what a sync is about, in at most 255 characters."""
+    """Return the subject of a sync of some roots, by name, in at most 255 characters."""
     if len(roots) == 1:
         return roots[0]
     digest = hashlib.sha256("\0".join(sorted(roots)).encode()).hexdigest()

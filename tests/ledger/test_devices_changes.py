@@ -275,7 +275,7 @@ def test_a_function_that_is_withheld_is_not_given_out(ledger: ro.Ledger) -> None
 def unguarded(ledger: ro.Ledger, monkeypatch: pytest.MonkeyPatch) -> ro.Ledger:
     """A ledger that somebody changed while somebody else took devices: nobody looked."""
     claimed(ledger)
-    monkeypatch.setattr(Definitions, "allowed", lambda *given: ())
+    monkeypatch.setattr(Definitions, "check_allowed", lambda *given: ())
     return ledger
 
 

@@ -49,7 +49,7 @@ def test_what_nobody_in_particular_uses_goes_by_the_new_name(
     elif by == "sync":
         everywhere.sync(ro.Provider("new", "VCPU=8", uuid=UUIDS["a"]))
     else:
-        assert "- old/unattributed gives back" in str(tracker.dry_run("new"))
+        assert "- old/unattributed releases everything" in str(tracker.dry_run("new"))
         assert str(tracker.update_available_resource()) == "~ new: name or parent"
     assert not tracker.update_available_resource()
     assert holdings(everywhere) == {unattributed("new"): "VCPU=3 of new"}
@@ -122,7 +122,7 @@ def test_who_gives_back_at_the_same_moment_is_not_overtaken(
     everywhere: ro.Ledger, tracker: ResourceTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definitions, done = type(everywhere.definitions), []
-    following = definitions.following
+    following = definitions.rename_orders
 
     def meddled(self: object, found: object) -> object:
         orders = following(self, found)  # type: ignore[arg-type]
@@ -130,6 +130,6 @@ def test_who_gives_back_at_the_same_moment_is_not_overtaken(
             done.append(tracker.update_usage("old", "VCPU=-2"))
         return orders
 
-    monkeypatch.setattr(definitions, "following", meddled)
+    monkeypatch.setattr(definitions, "rename_orders", meddled)
     everywhere.change("old", name="new")
     assert holdings(everywhere) == {unattributed("new"): "VCPU=1 of new"}

@@ -20,7 +20,7 @@ from resource_objects.ledger.definitions import (
     Difference,
     SyncResult,
     check_roots,
-    compared,
+    compare_trees,
     subject_of_roots,
 )
 from resource_objects.providers import Provider
@@ -316,7 +316,7 @@ class _Comparer:
                 roots.append(tree_of(entry, kept.get(key), self._had, self._prune))
         check_roots(roots)
         try:
-            return compared(columns, roots).changes
+            return compare_trees(columns, roots).changes
         except exceptions.InvalidTree:
             for (entry, _), root in zip(some, roots, strict=True):
                 with self._naming(entry):

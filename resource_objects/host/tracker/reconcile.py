@@ -241,12 +241,12 @@ class Reconciler:
             look = _Look(host, wrong, None)
             found = self._compared([look])
             if look.finding is None:
-                known = {uuid: one.definition.name for uuid, one in found.kept.items()}
+                known = {uuid: one.definition.name for uuid, one in found.stored.items()}
                 if look.reshaped is not None:
                     known.update(look.reshaped.names)
                 changes, definitions = merge_changes(host, found.changes), self._ledger.definitions
-                orders = (*found.orders, *definitions.following(found))
-                orders += definitions.renumbered(found.kept, changes, orders)
+                orders = (*found.orders, *definitions.rename_orders(found))
+                orders += definitions.renumbered(found.stored, changes, orders)
                 plan = Plan(changes or None, orders)
                 self._ledger.apply(plan, dry_run=True)
                 names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
@@ -588,7 +588,7 @@ class Reconciler:
         if changes and look.moves:
             # if somebody changed the tree meanwhile, the write sees it too, and all is done again
             with contextlib.suppress(exceptions.Stale):
-                look.reshaped = self._ledger.definitions.moving([look.tree], look.moves)
+                look.reshaped = self._ledger.definitions.compare_moving([look.tree], look.moves)
                 [look.changes] = look.reshaped.changes
 
 
