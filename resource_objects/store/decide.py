@@ -555,12 +555,12 @@ def _maintenance(
         for change in entry.changes if not entry.order.adopts else ():
             uuid = change.key[0]
             for key in _increased(change, nets, rows):
-                if key[0] in disabled:
+                if key[0] in disabled and rows.inventory(key) is not None:
                     affected[key[0]] = None
                 if key in free_after:
                     free[key] = free_after[key]
             allocated = [(uuid, unit) for unit in change.taken if (uuid, unit) not in released]
-            if allocated and uuid in disabled:
+            if allocated and uuid in disabled and rows.inventory(change.key) is not None:
                 affected[uuid] = None
             units.update((unit, None) for unit in allocated if unit in removed)
     return _Maintenance(refused, sorted(units), free, tuple(overridden))

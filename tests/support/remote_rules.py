@@ -212,6 +212,7 @@ CANNOT: dict[Capability | Difference, tuple[str, ...]] = {
         "test_an_unknown_provider_cannot_be_disabled",
         "test_each_disabled_ancestor_is_a_reason",
         "test_a_removed_tree_is_forgotten_with_what_was_disabled_in_it",
+        "test_a_missing_inventory_of_a_disabled_provider_is_missing_not_disabled",
         "test_a_provider_is_disabled_with_its_new_parent",
         "test_a_disabled_child_leaves_its_parent_and_its_siblings_enabled",
         "test_what_is_expected_of_its_service_is_so_or_nothing_is_done",
