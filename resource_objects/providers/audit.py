@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
 from resource_objects.providers.arguments import ago
-from resource_objects.providers.columns import Columns, TreeIndex
+from resource_objects.providers.columns import Columns
+from resource_objects.providers.definition import roots_of
 from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.pools import SHARES
 from resource_objects.resources import Amount, resource
@@ -80,8 +81,12 @@ def consumers_of_several_trees(columns: Columns) -> tuple[str, ...]:
     The audit needs their claims: an allocation outside the host is from a pool if a search chose
     it.
     """
-    by_consumer = _Rows(columns).by_consumer()
-    return tuple(consumer for consumer, by_tree in by_consumer.items() if len(by_tree) > 1)
+    roots = roots_of(columns.index.parents)
+    trees_of: dict[str, set[int]] = defaultdict(set)
+    for number, allocations in columns.index.allocations.items():
+        for _, consumer, _ in allocations if number in roots else ():
+            trees_of[consumer].add(roots[number])
+    return tuple(sorted(name for name, trees in trees_of.items() if len(trees) > 1))
 
 
 # --- findings -------------------------------------------------------------------------------------
@@ -233,8 +238,12 @@ class _Rows:
 
     def __init__(self, columns: Columns) -> None:
         index = self.index = columns.index
-        self.orphans: list[Finding] = []
-        self.roots = self._roots(index)
+        self.roots = roots_of(index.parents)
+        self.orphans = [
+            _orphan("child", index.names[number])
+            for number, parent in index.parents.items()
+            if parent is not None and parent not in index.parents
+        ]
         self.inventories = {
             (number, record.resource_class): record
             for number, record in self._of_known("inventory", index.inventories)
@@ -288,20 +297,6 @@ class _Rows:
             return True
         self.orphans.append(_orphan(table, self.name(number), resource_class, consumer))
         return False
-
-    def _roots(self, index: TreeIndex) -> dict[int, int]:
-        """Return the root of each provider by following parents, up to a missing parent."""
-        roots: dict[int, int] = {}
-        for number, parent in index.parents.items():
-            if parent is not None and parent not in index.parents:
-                self.orphans.append(_orphan("child", index.names[number]))
-            top, visited = number, {number}
-            while (above := index.parents[top]) in index.parents and above not in visited:
-                assert above is not None
-                top = above
-                visited.add(above)
-            roots[number] = top
-        return roots
 
     def _shares(self) -> dict[_Key, list[tuple[_Key, int]]]:
         shares: dict[_Key, list[tuple[_Key, int]]] = defaultdict(list)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import uuid as uuids
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.providers.disabled import refuse_trait
@@ -23,6 +23,9 @@ from resource_objects.providers.provider import (
 from resource_objects.resources import Inventories, Inventory, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.resources.traits import known_traits
+
+#: The uuid or the number of a provider.
+_Id = TypeVar("_Id", str, int)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -552,20 +555,20 @@ def subtree(stored: StoredDefinitions, uuid: str) -> set[str]:
     return below
 
 
-def roots_of(parents: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the root of each provider, by uuid; for providers that form a ring, one of them.
+def roots_of(parents: Mapping[_Id, _Id | None]) -> dict[_Id, _Id]:
+    """Return the root of each provider, by uuid or by number.
 
-    A parent that is no key is no provider. Cost: linear.
+    The root of providers that form a ring is one of them. A parent that is no key is no provider. Cost: linear.
 
     >>> roots_of({"host": None, "cell": "host", "cpu": "cell"})
     {'host': 'host', 'cell': 'host', 'cpu': 'host'}
     """
-    roots: dict[str, str] = {}
+    roots: dict[_Id, _Id] = {}
     for uuid, parent in parents.items():
         if parent in roots:  # parents come first, nearly always
             roots[uuid] = roots[parent]
             continue
-        top, path = uuid, dict[str, None]()
+        top, path = uuid, dict[_Id, None]()
         while top not in roots and top not in path:
             path[top] = None
             above = parents[top]
