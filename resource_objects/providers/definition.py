@@ -558,7 +558,8 @@ def subtree(stored: StoredDefinitions, uuid: str) -> set[str]:
 def roots_of(parents: Mapping[_Id, _Id | None]) -> dict[_Id, _Id]:
     """Return the root of each provider, by uuid or by number.
 
-    The root of providers that form a ring is one of them. A parent that is no key is no provider. Cost: linear.
+    The root of providers that form a ring is one of them. A parent that is no key is no provider.
+    Cost: linear.
 
     >>> roots_of({"host": None, "cell": "host", "cpu": "cell"})
     {'host': 'host', 'cell': 'host', 'cpu': 'host'}
