@@ -13,7 +13,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.backends.placement.absent import LACKS, WHY
+from resource_objects.backends.placement.unsupported import REASONS, UNSUPPORTED
 from resource_objects.providers.allocation import HELD
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import (
@@ -132,7 +132,7 @@ def test_what_cannot_be_kept_is_refused_by_name_and_nothing_is_sent(
 
 def test_all_that_it_lacks_is_refused_but_the_request_of_a_claim(ledger: ro.Ledger) -> None:
     """Each claim of a search has a request, so that one is told as absent, and nothing refused."""
-    assert ledger.backend.unsupported == LACKS == REFUSED.keys() | {Capability.REQUESTS}
+    assert ledger.backend.unsupported == UNSUPPORTED == REFUSED.keys() | {Capability.REQUESTS}
     claim = ledger.claim(JOB, ledger.snapshot().candidates("VCPU=1"))
     assert claim.request is None and ledger.get_claim(JOB).request is None
 
@@ -142,7 +142,7 @@ def test_an_older_placement_moves_nobody_who_has_a_parent(transport: WSGITranspo
     with ledger_on(transport, "workers=1&microversion=1.36") as ledger:
         ledger.sync(ro.Provider("host1", "VCPU=8"))
         ledger.change("host1", parent="host0")  # who had none
-        assert ledger.backend.unsupported == LACKS | {Capability.REPARENTING}
+        assert ledger.backend.unsupported == UNSUPPORTED | {Capability.REPARENTING}
         [tree] = ledger.trees()
         child = tree.find("host1")
         moved = ro.Provider("new", children=[ro.Provider("host1", "VCPU=8", uuid=child.uuid)])
@@ -311,8 +311,8 @@ def test_every_change_of_a_name_is_made_or_refused(
 
 
 def test_the_page_tells_what_is_absent_and_why() -> None:
-    width = max(len(one.value) for one in WHY)
-    table = "".join(f"{one.value:<{width}}  {why}\n" for one, why in WHY.items())
+    width = max(len(one.value) for one in REASONS)
+    table = "".join(f"{one.value:<{width}}  {why}\n" for one, why in REASONS.items())
     assert (PAGES / "remote_placement_absent.txt").read_text(encoding="utf-8") == table
 
 

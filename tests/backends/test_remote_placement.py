@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import json
 import pathlib
 import threading
@@ -19,7 +20,12 @@ from keystoneauth1 import session as ksa_session
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.placement.backend import PlacementBackend
-from resource_objects.providers.listing import By, ConsumerFilter
+from resource_objects.providers.definition import (
+    DefinitionChanges,
+    ProviderDefinition,
+    ProviderUpdate,
+)
+from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.rest import application
@@ -330,6 +336,38 @@ def test_who_gets_a_type_beside_one_that_has_none_is_refused(
     assert writes(transport) == []
 
 
+def _renames(ledger: ro.Ledger, names: dict[str, str]) -> Write:
+    """Return a write that renames providers, in this order."""
+    rows = {row.name: row for row in ledger.backend.list_providers(ProviderFilter(), 10)}
+    updates = []
+    for name, new in names.items():
+        row = rows[name]
+        before = ProviderDefinition(row.uuid, name, None, row.records, row.traits)
+        after = dataclasses.replace(before, name=new)
+        updates.append(ProviderUpdate(after, row.generation, before))
+    changes = DefinitionChanges("names", updates=tuple(updates))
+    return Write(Operation(), "change", "names", changes)
+
+
+def test_a_provider_can_get_the_name_that_another_one_leaves(ledger: ro.Ledger) -> None:
+    for name in ("a", "b"):
+        ledger.sync(ro.Provider(name, "VCPU=8"))
+    ledger.backend.commit(_renames(ledger, {"a": "b", "b": "c"}))
+    assert sorted(row.name for row in ledger.providers()) == ["b", "c"]
+
+
+def test_providers_that_exchange_their_names_are_refused_before_a_request(
+    ledger: ro.Ledger, transport: WSGITransport
+) -> None:
+    for name in ("a", "b"):
+        ledger.sync(ro.Provider(name, "VCPU=8"))
+    write = _renames(ledger, {"a": "b", "b": "a"})
+    del transport.asked[:]
+    with raises_code("ProviderExists", match="exchange their names"):
+        ledger.backend.commit(write)
+    assert writes(transport) == []
+
+
 # --- answers that are lost ---
 
 
@@ -478,7 +516,7 @@ def test_of_two_who_lost_their_answers_the_other_is_not_taken_for_this_one(
             raise requests.ConnectionError("it broke")
 
     transport.before = before
-    with pytest.raises(exceptions.LostConnection, match="whether by this is not known"):
+    with pytest.raises(exceptions.LostConnection, match="whether by this write is not known"):
         ledger.claim(job, {"host0": "VCPU=1"}, project="mine")
     assert ledger.get_claim(job).project == "other"
 
@@ -628,7 +666,7 @@ def test_a_url_over_a_socket_is_enough(transport: WSGITransport) -> None:
             assert ledger.snapshot().candidates("VCPU=2")
         told = PlacementBackend.database_status(url)
         assert told["database"] == url.partition("?")[0].removeprefix("placement+")
-        assert told["status"] == "Placement, asked by microversion 1.39"
+        assert told["status"] == "Placement, by microversion 1.39"
     finally:
         server.shutdown()
         thread.join()
@@ -679,7 +717,7 @@ def test_a_url_says_nothing_that_an_adapter_says(transport: WSGITransport, url: 
 def test_a_session_says_who_asks(transport: WSGITransport, said: str) -> None:
     host, _, query = said.partition("?")
     url = f"placement+https://{host or 'host'}?{query}"
-    with pytest.raises(exceptions.InvalidURL, match="the session says who asks"):
+    with pytest.raises(exceptions.InvalidURL, match="the session authenticates"):
         ro.connect(url, session=session_for(transport).session)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.backends.placement import absent
+from resource_objects.backends.placement import unsupported
 from resource_objects.backends.placement.backend import PlacementBackend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.testing.conformance import BackendConformance, Requirement
@@ -71,13 +71,13 @@ class RemoteConformance(BackendConformance):
         if function in NOT_RUN:
             pytest.skip(f"{self.backend_name} lacks {NOT_RUN[function].value}")
         refused: set[Capability] = set()
-        refusal = absent.refusal
+        refusal = unsupported.refusal
 
         def noted(ability: Capability, what: str = "") -> exceptions.NotSupported:
             refused.add(ability)
             return refusal(ability, what)
 
-        monkeypatch.setattr(absent, "refusal", noted)
+        monkeypatch.setattr(unsupported, "refusal", noted)
         yield
         why = self.why(request.node)
         if isinstance(why, Capability) and why not in {*refused, Capability.REQUESTS}:

@@ -1,13 +1,14 @@
-"""Orders of consumers as Placement's requests: ``PUT /allocations`` for one, ``POST`` for several.
+"""Orders of consumers as requests: ``PUT /allocations`` for one, ``POST`` for several.
 
-What orders come to is settled as everywhere (:func:`~resource_objects.store.decide.decide`),
-with the inventories taken on trust: Placement decides whether they give it, in its one transaction.
-If it refuses, the inventories are read and the same function says why, with who holds what.
+The effects of orders are decided as in every backend
+(:func:`~resource_objects.store.decide.decide`), but without a check of capacities and unit rules:
+Placement checks those in its one transaction. If it refuses, the inventories are read, and the same
+function finds the reasons, with the consumers of the inventories.
 
-A request names the generation of each consumer, so it happens once however often it is sent. One
-that was sent and not answered is looked for: if the consumers hold what was asked, at the
-generation after theirs, it was done; if they are as before, it is sent again. How often, and for
-how long, is said by :class:`~resource_objects.backends.retries.Retries`.
+A request names the generation of each consumer, so it is carried out at most once. After a lost
+answer the consumers are read. If their allocations and generations are those after the write, it
+was carried out; if they are unchanged, it is sent again. The limits of the repetitions are those of
+:class:`~resource_objects.backends.retries.Retries`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import dataclasses
 import datetime
 import re
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.placement import absent, words
+from resource_objects.backends.placement import codec, unsupported
+from resource_objects.backends.placement.cache import ProviderCache, ProviderState
 from resource_objects.backends.placement.client import CONSUMER_TYPES, Answer, Client
-from resource_objects.backends.placement.picture import Picture, Read
 from resource_objects.backends.retries import Transient
 from resource_objects.exceptions import CapacityException
 from resource_objects.fields import FrozenDict
@@ -32,416 +33,386 @@ from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Key, Use
+from resource_objects.ratio import MILLION
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.decide import ConsumerEffect, Effects, OrderRows, decide, keys_of
 from resource_objects.store.rows import InventoryRow
 
-_NO_TYPE = CONSUMER_TYPES - 1
 _TYPE = re.compile("[A-Z0-9_]{1,255}")
 
-#: So many consumers are remembered by when they were made.
-_REMEMBERED = 100_000
+#: The maximum number of consumers of which the time of creation is remembered.
+_MAX_CREATED = 100_000
 
-_TRUSTED = 2**62
+#: The figures of an inventory without limits, after its class.
+_UNLIMITED_FIGURES = (2**62, 0, 1, None, 1, MILLION, 2**62)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Settling:
-    """Some orders, what their consumers hold, and what the orders come to.
+class PendingWrite:
+    """Orders with their effects, before they are sent.
 
-    ``bodies`` is what a request says of each consumer, by uuid, by microversion 1.``minor``;
-    ``defined`` are providers as the same write defines them, by uuid.
+    ``consumers`` are the records before the write, by name. ``bodies`` are the parts of the request
+    by the uuid of the consumer, in microversion 1.``minor``. ``definitions`` are the providers that
+    the same write defines, by uuid.
     """
 
     orders: tuple[ConsumerOrder, ...]
-    kept: Mapping[str, ConsumerRecord]
+    consumers: Mapping[str, ConsumerRecord]
     effects: Effects
     bodies: Mapping[str, dict[str, Any]]
     minor: int
-    defined: Mapping[str, ProviderDefinition] = FrozenDict()
+    definitions: Mapping[str, ProviderDefinition] = FrozenDict()
 
     @property
     def records(self) -> tuple[ConsumerRecord, ...]:
-        """What the consumers are once it is written."""
-        return tuple(
-            one.claim
-            if one.is_gone
-            else dataclasses.replace(
-                one.claim,
-                held=words.in_order(one.claim.held),
-                generation=(0 if one.kept is None else one.kept.generation) + 1,
-                writes=(0 if one.kept is None else one.kept.generation) + 1,
-                request=None,
-            )
-            for one in self.effects.consumers
-        )
+        """The consumers after the write."""
+        return tuple(map(_after, self.effects.consumers))
 
     @property
-    def touched(self) -> set[str]:
-        """The uuids of all providers that are concerned."""
-        return {key[0] for key in keys_of(self.orders, self.kept)}
+    def providers(self) -> set[str]:
+        """The uuids of the providers that the orders are about."""
+        return {key[0] for key in keys_of(self.orders, self.consumers)}
 
 
 class Allocations:
-    """What consumers of a Placement hold: read, and written."""
+    """The consumers of a Placement: read and written."""
 
-    def __init__(
-        self,
-        client: Client,
-        picture: Picture,
-        consumers: words.Names,
-    ) -> None:
-        self._client = client
-        self._picture = picture
-        self._consumers = consumers
-        #: when consumers were made that this process made, and at which generation it left them
-        self._made: OrderedDict[str, tuple[datetime.datetime, int]] = OrderedDict()
+    def __init__(self, client: Client, cache: ProviderCache, consumers: codec.UuidNames) -> None:
+        self.client = client
+        self.cache = cache
+        self.consumers = consumers
+        #: (time of creation, generation after the last write) of consumers that this process
+        #: created, by uuid
+        self._created: OrderedDict[str, tuple[datetime.datetime, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     # --- reading ---
 
     def held(self, consumer: str) -> ConsumerRecord | None:
-        """Return what a consumer holds, None if nothing. A request, and one per unknown name."""
-        uuid = self._consumers.uuid(consumer)
+        """Return a consumer, None if it has no allocations.
+
+        Cost: one request, and one for each provider that is not cached.
+        """
+        uuid = self.consumers.uuid(consumer)
         path = f"/allocations/{uuid}"
-        answer = self._client.read(path)
-        found = self._client.parsed(path, answer, _heard_in)
-        if found is None:
+        answer = self.client.read(path)
+        parsed = self.client.parsed(path, answer, _parse_consumer)
+        if parsed is None:
             with self._lock:
-                self._made.pop(uuid, None)
+                self._created.pop(uuid, None)
             return None
-        held, generation, project, user, kind = found
+        amounts, generation, project, user, consumer_type = parsed
         return ConsumerRecord(
             uuid,
             consumer,
-            self._made_at(uuid, generation, answer),
-            words.in_order(
-                Use(place, name, amount, (), self._picture.name(place) or place)
-                for place, name, amount in held
+            self._created_at(uuid, generation, answer),
+            codec.sorted_uses(
+                Use(provider, name, amount, (), self.cache.name_of(provider) or provider)
+                for provider, name, amount in amounts
             ),
             generation=generation,
             project=project,
             user=user,
-            consumer_type=kind,
+            consumer_type=consumer_type,
             writes=generation,
         )
 
-    def _made_at(self, uuid: str, generation: int, answer: Answer) -> datetime.datetime:
-        """Return when a consumer was made: of another process's, when it was written last."""
+    def _created_at(self, uuid: str, generation: int, answer: Answer) -> datetime.datetime:
+        """Return when a consumer was created; the time of its last write if others created it."""
         with self._lock:
-            known = self._made.get(uuid)
-        if known is not None and known[1] <= generation:
-            return known[0]
-        return words.moment_of(answer.modified, clock.now())
+            created_at, last = self._created.get(uuid, (codec.EPOCH, generation + 1))
+        if last <= generation:
+            return created_at
+        return codec.time_from_header(answer.modified, clock.now())
 
-    def _remember(self, settling: Settling) -> None:
+    def _remember(self, records: Iterable[ConsumerRecord]) -> None:
         with self._lock:
-            for record in settling.records:
+            for record in records:
                 if record.state == RELEASED:
-                    self._made.pop(record.uuid, None)
-                elif record.generation == 1 or record.uuid in self._made:
-                    self._made[record.uuid] = record.created_at, record.generation
-            while len(self._made) > _REMEMBERED:
-                self._made.popitem(last=False)
+                    self._created.pop(record.uuid, None)
+                elif record.generation == 1 or record.uuid in self._created:
+                    self._created[record.uuid] = record.created_at, record.generation
+            while len(self._created) > _MAX_CREATED:
+                self._created.popitem(last=False)
 
     def held_by(self, consumers: Iterable[str]) -> dict[str, ConsumerRecord]:
-        """Return what several consumers hold, by name, in their order. A request for each."""
-        some = list(dict.fromkeys(consumers))
-        found = zip(some, self._client.each(self.held, some), strict=True)
-        return {name: record for name, record in found if record is not None}
+        """Return those of some consumers that have allocations, by name. One request for each."""
+        names = list(dict.fromkeys(consumers))
+        records = zip(names, self.client.read_each(self.held, names), strict=True)
+        return {name: record for name, record in records if record is not None}
 
     # --- writing ---
 
     def check(self, orders: Iterable[ConsumerOrder]) -> None:
-        """Raise for what orders say of consumers that cannot be kept. No request.
+        """Raise for attributes of consumers that Placement cannot store. No request.
 
         :raises NotSupported: for the id of a claim, or a type
         """
+        has_types = self.client.minor >= CONSUMER_TYPES
         for order in orders:
-            if order.uuid not in (None, self._consumers.uuid(order.consumer)):
-                raise absent.refusal(Capability.CLAIM_IDS, order.consumer)
-            kind = order.consumer_type
-            if kind is not None and (
-                not _TYPE.fullmatch(kind) or self._client.minor < CONSUMER_TYPES
-            ):
-                raise absent.refusal(Capability.CONSUMER_TYPES, kind)
+            if order.uuid not in (None, self.consumers.uuid(order.consumer)):
+                raise unsupported.refusal(Capability.CLAIM_IDS, order.consumer)
+            name = order.consumer_type
+            if name is not None and not (has_types and _TYPE.fullmatch(name)):
+                raise unsupported.refusal(Capability.CONSUMER_TYPES, name)
 
-    def settle(
+    def prepare(
         self,
         orders: Sequence[ConsumerOrder],
-        defined: Mapping[str, ProviderDefinition] = FrozenDict(),
-    ) -> Settling:
-        """Return what orders come to, if there is room. A request for each that is no claim.
+        definitions: Mapping[str, ProviderDefinition] = FrozenDict(),
+    ) -> PendingWrite:
+        """Return the effects of orders if capacities allow them.
 
-        :param defined: providers as the same write defines them, by uuid
-        :raises NotSupported: if one gets a type where another one has none
+        Cost: one request for each order that is no claim.
+
+        :param definitions: the providers that the same write defines, by uuid
+        :raises NotSupported: if one consumer gets a type and another has none
         :raises InvalidInput: for an amount of more than 31 bits
-        :raises ResourceObjectsError: as ``decide``, for what is not about room
+        :raises ResourceObjectsError: as ``decide``, except for capacities and unit rules
         """
-        named = tuple(
-            dataclasses.replace(order, uuid=self._consumers.uuid(order.consumer))
-            for order in orders
+        orders = tuple(
+            dataclasses.replace(order, uuid=self.consumers.uuid(order.consumer)) for order in orders
         )
-        kept = self.held_by(one.consumer for one in named if not one.is_claim)
-        keys = keys_of(named, kept)
-        names = self._names({key[0] for key in keys} - defined.keys())
-        names |= {uuid: one.name for uuid, one in defined.items()}
-        trusted = {
-            key: InventoryRow(InventoryRecord(key[1], *_TRUSTED_FIGURES))
+        consumers = self.held_by(order.consumer for order in orders if not order.is_claim)
+        keys = keys_of(orders, consumers)
+        names = {uuid: definition.name for uuid, definition in definitions.items()}
+        for uuid in sorted({key[0] for key in keys} - names.keys()):
+            name = self.cache.name_of(uuid)
+            if name is not None:
+                names[uuid] = name
+        unlimited = {
+            key: InventoryRow(InventoryRecord(key[1], *_UNLIMITED_FIGURES))
             for key in keys
             if key[0] in names
         }
-        effects = decide(_Rows(kept, trusted, names), named, clock.now())
-        for use in (use for one in effects.consumers for use in one.claim.held):
-            if use.amount > words.MOST:
-                expected = f"at most {words.MOST}, for Placement"
-                raise exceptions.InvalidInput(
-                    "amount", f"use of {use.resource_class}", use.amount, expected
-                )
-        return Settling(named, kept, effects, *self._bodies(effects.consumers), defined)
+        effects = decide(_Rows(consumers, unlimited, names), orders, clock.now())
+        for use in (use for effect in effects.consumers for use in effect.claim.held):
+            if use.amount > codec.MAX_INTEGER:
+                subject = f"use of {use.resource_class}"
+                expected = f"at most {codec.MAX_INTEGER}, in Placement"
+                raise exceptions.InvalidInput("amount", subject, use.amount, expected)
+        return PendingWrite(
+            orders, consumers, effects, *self._bodies(effects.consumers), definitions
+        )
 
-    def carry_out(self, orders: Sequence[ConsumerOrder]) -> Settling:
-        """Settle orders and write what they come to; again, if somebody wrote their consumers.
+    def carry_out(self, orders: Sequence[ConsumerOrder]) -> PendingWrite:
+        """Prepare and write orders; repeat both if others wrote their consumers meanwhile.
 
-        Only an order that demands no generation is settled again. Errors are those of
-        :meth:`settle` and :meth:`write`.
+        An order that expects a generation or a new consumer is not repeated. Errors are those of
+        :meth:`prepare` and :meth:`write`.
         """
-        demands = {
+        expecting = {
             order.consumer
             for order in orders
             if order.expect is Expect.ABSENT or order.generation is not None
         }
 
-        def attempt() -> Settling:
-            settling = self.settle(orders)
+        def attempt() -> PendingWrite:
+            pending = self.prepare(orders)
             try:
-                self.write(settling)
+                self.write(pending)
             except (exceptions.Stale, exceptions.AlreadyExists) as error:
-                if error.name in demands or not error.is_about("consumer"):
+                if error.name in expecting or not error.is_about("consumer"):
                     raise
-                said = f"{error.name} is written all the time"
-                raise Transient(
-                    exceptions.DatabaseError("busy", self._client.where, said)
-                ) from error
-            return settling
+                detail = f"others write the consumer {error.name} all the time"
+                busy = exceptions.DatabaseError("busy", self.client.service, detail)
+                raise Transient(busy) from error
+            return pending
 
-        return self._client.retries.run(attempt)
+        return self.client.retries.run(attempt)
 
-    def write(self, settling: Settling) -> None:
-        """Write what orders come to: all of it, or nothing.
+    def write(self, pending: PendingWrite) -> None:
+        """Write all effects of orders, or none.
 
-        :raises CapacityException: if it does not fit, with who holds what
-        :raises AlreadyExists: if a consumer that must hold nothing holds something
-        :raises Stale: if one was written meanwhile
+        :raises CapacityException: if capacities do not allow them, with the consumers
+        :raises AlreadyExists: if a consumer that must be new has allocations
+        :raises Stale: if a consumer was written meanwhile
         :raises DatabaseError: if others write the same providers all the time
-        :raises LostConnection: if no answer came and none could be found
+        :raises LostConnection: if the outcome is not known
         """
-        if len(settling.bodies) == 1:
-            [(uuid, body)] = settling.bodies.items()
-            self.send(settling, "PUT", f"/allocations/{uuid}", body)
+        if len(pending.bodies) == 1:
+            [(uuid, body)] = pending.bodies.items()
+            self.send(pending, "PUT", f"/allocations/{uuid}", body)
         else:
-            self.send(settling, "POST", "/allocations", settling.bodies)
+            self.send(pending, "POST", "/allocations", pending.bodies)
 
-    def _bodies(self, consumers: Sequence[ConsumerEffect]) -> tuple[dict[str, dict[str, Any]], int]:
-        """Return what is said of each consumer, by uuid, and by which microversion.
+    def _bodies(self, effects: Sequence[ConsumerEffect]) -> tuple[dict[str, dict[str, Any]], int]:
+        """Return the parts of a request by the uuid of the consumer, and its microversion.
 
-        From 1.38 on a type has to be said of each, and none is no type; before, each keeps the one
-        that it has.
+        From 1.38 on a request names a type for each consumer, and there is no value for none.
+        Before, each consumer keeps its type.
 
-        :raises NotSupported: if one gets a type and another one has none
+        :raises NotSupported: if one consumer gets a type and another has none
         """
-        found: dict[str, dict[str, Any]] = {}
-        for one in consumers:
-            claim, held = one.claim, {} if one.is_gone else _by_provider(one.claim.held)
-            found[claim.uuid] = {
-                "allocations": {uuid: {"resources": some} for uuid, some in held.items()},
-                "consumer_generation": None if one.kept is None else one.kept.generation,
-                "project_id": words.said(claim.project),
-                "user_id": words.said(claim.user),
+        bodies: dict[str, dict[str, Any]] = {}
+        for effect in effects:
+            claim = effect.claim  # which lists the released allocations if it is released
+            amounts = {} if effect.is_gone else _by_provider(claim.held)
+            bodies[claim.uuid] = {
+                "allocations": {uuid: {"resources": amounts[uuid]} for uuid in amounts},
+                "consumer_generation": _generation(effect.kept),
+                "project_id": codec.to_placement(claim.project),
+                "user_id": codec.to_placement(claim.user),
             }
-        if all(
-            one.claim.consumer_type == (one.kept and one.kept.consumer_type) for one in consumers
-        ):
-            return found, min(self._client.minor, _NO_TYPE)
-        if any(one.claim.consumer_type is None for one in consumers):
-            raise absent.refusal(Capability.CONSUMER_TYPES, "one gets a type, another one has none")
-        for one in consumers:
-            found[one.claim.uuid]["consumer_type"] = one.claim.consumer_type
-        return found, self._client.minor
+        types = [effect.claim.consumer_type for effect in effects]
+        if types == [effect.kept and effect.kept.consumer_type for effect in effects]:
+            return bodies, min(self.client.minor, CONSUMER_TYPES - 1)
+        if None in types:
+            detail = "one consumer gets a type, another has none"
+            raise unsupported.refusal(Capability.CONSUMER_TYPES, detail)
+        for effect in effects:
+            bodies[effect.claim.uuid]["consumer_type"] = effect.claim.consumer_type
+        return bodies, self.client.minor
 
-    def send(self, settling: Settling, method: str, path: str, body: Any) -> None:
-        """Send a request about some consumers until it is known what became of it."""
+    def send(self, pending: PendingWrite, method: str, path: str, body: Any) -> None:
+        """Send a request about some consumers until its outcome is known."""
+        sending = _Sending(self, pending, method, path, body)
         try:
-            self._send(settling, method, path, body)
+            self.client.retries.run(sending.attempt)
         finally:
-            self._picture.doubt(settling.touched)
-        self._remember(settling)
+            self.cache.invalidate(pending.providers)
+        self._remember(pending.records)
 
-    def _send(self, settling: Settling, method: str, path: str, body: Any) -> None:
-        lost: exceptions.LostConnection | None = None
-        is_revived = False
 
-        def attempt() -> None:
-            nonlocal lost, is_revived
-            try:
-                answer = self._client.write(method, path, body, settling.minor)
-            except exceptions.LostConnection as error:
-                lost = error
-                if self._is_written(settling, error):
-                    return
-                said = f"nothing was done: {error.detail}"
-                raise Transient(exceptions.LostConnection(error.name, said)) from error
-            if answer.is_done or (lost is not None and self._is_written(settling, lost)):
-                return
-            if _is_about_consumers(answer) and not is_revived:
-                is_revived = True
-                if self._revive(settling):
-                    raise Transient(self._stale(settling, answer))
-            if _is_overtaken(answer):
-                said = f"others write the same providers: {answer.detail}"
-                busy = exceptions.DatabaseError("busy", self._client.where, said)
-                # a generation that was said is not another one later
-                raise busy if "generation conflict" in answer.detail else Transient(busy)
-            self._refuse(settling, answer)
+@dataclasses.dataclass(slots=True)
+class _Sending:
+    """A request that is sent until its outcome is known."""
 
-        self._client.retries.run(attempt)
+    allocations: Allocations
+    pending: PendingWrite
+    method: str
+    path: str
+    body: Any
+    lost: exceptions.LostConnection | None = None  #: after which the outcome was not known
+    has_reused: bool = False
 
-    def _is_written(self, settling: Settling, lost: exceptions.LostConnection) -> bool:
-        """Return whether a write that was not answered was done.
+    def attempt(self) -> None:
+        """Send the request once.
 
-        It is whole or not at all: where one of its consumers is as before, nothing was done.
-
-        :raises LostConnection: if somebody else wrote all of them since, or that is not answered
-            either: it may have been done, and must not be done again
+        :raises Transient: if it was not carried out and may be sent again
         """
+        client, pending = self.allocations.client, self.pending
         try:
-            now = self.held_by(one.claim.consumer for one in settling.effects.consumers)
+            answer = client.write(self.method, self.path, self.body, pending.minor)
+        except exceptions.LostConnection as error:
+            self.lost = error
+            if self._is_written(error):
+                return
+            detail = f"nothing was written: {error.detail}"
+            raise Transient(exceptions.LostConnection(error.name, detail)) from error
+        if answer.is_done or (self.lost is not None and self._is_written(self.lost)):
+            return
+        if _is_about_consumers(answer) and not self.has_reused:
+            self.has_reused = True
+            if self._reuse_empty_consumers():
+                raise Transient(self._stale(answer))
+        if _is_overtaken(answer):
+            detail = f"others write the same providers: {answer.detail}"
+            busy = exceptions.DatabaseError("busy", client.service, detail)
+            # the generation of a provider in a body never becomes right again
+            raise busy if "generation conflict" in answer.detail else Transient(busy)
+        self._refuse(answer)
+
+    def _is_written(self, lost: exceptions.LostConnection) -> bool:
+        """Return True if a write with a lost answer was carried out.
+
+        All of it or nothing was written. So nothing was, if one of its consumers is unchanged.
+
+        :raises LostConnection: if others wrote all of them since, or no answer came again: the
+            write may have been carried out, and must not be repeated
+        """
+        service, effects = self.allocations.client.service, self.pending.effects.consumers
+        try:
+            present = self.allocations.held_by(effect.claim.consumer for effect in effects)
         except exceptions.LedgerError as error:
-            said = f"whether it was written is not known: {lost.detail}"
-            raise exceptions.LostConnection(self._client.where, said) from error
-        done = [_same(now.get(record.consumer), record) for record in settling.records]
-        if all(done):
+            detail = f"it is not known whether it was written: {lost.detail}"
+            raise exceptions.LostConnection(service, detail) from error
+        if all(_is_same(present.get(after.consumer), after) for after in self.pending.records):
             return True
-        for one in settling.effects.consumers:
-            before, is_now = one.kept, now.get(one.claim.consumer)
-            if (before and before.generation) == (is_now and is_now.generation):
-                return False
-        said = f"{', '.join(now)} was written since; whether by this is not known"
-        raise exceptions.LostConnection(self._client.where, said) from lost
+        if any(not _is_changed(effect, present) for effect in effects):
+            return False
+        detail = f"{', '.join(present)} was written since; whether by this write is not known"
+        raise exceptions.LostConnection(service, detail) from lost
 
-    def _revive(self, settling: Settling) -> bool:
-        """Let the bodies say 0 for consumers that are there though nobody holds anything.
+    def _reuse_empty_consumers(self) -> bool:
+        """Expect generation 0 for new consumers that exist without allocations; True if any do.
 
-        Whoever wrote nothing for a consumer that held nothing leaves one behind at generation 0,
-        which no reading shows and at which every claim is refused.
+        A request that writes no allocations for a new consumer leaves such a consumer behind.
+        Placement does not show it, and refuses every claim that does not expect generation 0.
         """
-        new = [one.claim for one in settling.effects.consumers if one.kept is None]
-        now = self.held_by(one.consumer for one in new)
-        left = [one.uuid for one in new if one.consumer not in now]
-        for uuid in left:
-            settling.bodies[uuid]["consumer_generation"] = 0  # in what is sent, too
-        return bool(left)
+        new = [e.claim for e in self.pending.effects.consumers if e.kept is None]
+        present = self.allocations.held_by(claim.consumer for claim in new)
+        empty = [claim.uuid for claim in new if claim.consumer not in present]
+        for uuid in empty:
+            self.pending.bodies[uuid]["consumer_generation"] = 0  # also in the body of the request
+        return bool(empty)
 
-    # --- why it is refused ---
+    # --- reasons of a refusal ---
 
-    def _refuse(self, settling: Settling, answer: Answer) -> NoReturn:
-        """Raise for what a write is refused.
+    def _refuse(self, answer: Answer) -> NoReturn:
+        """Raise the reasons of a refusal.
 
-        The places are read, and the function that decides everywhere says why. Where it finds no
-        reason, somebody may have given back what was missing, or named a class anew: it may be
-        asked once more. Then Placement's words are told.
+        The inventories are read, and ``decide`` finds the reasons. If it finds none, others may
+        have released the missing amount or created a class again, so the request may be sent again.
+        After the last try the error has Placement's text.
 
-        :raises Transient: if it may be asked once more
+        :raises Transient: if it may be sent again
         """
-        orders, kept = settling.orders, settling.kept
         if _is_about_consumers(answer):
-            self._refuse_consumers(settling, answer)
-        touched = settling.touched
-        rows = self._picture.read_each(
-            [one for one in self._picture.told_of(touched) if one.uuid in touched]
+            self._refuse_consumers(answer)
+        pending, cache, uuids = self.pending, self.allocations.cache, self.pending.providers
+        states = cache.read_states(
+            entry for entry in cache.entries_of_trees(uuids) if entry.uuid in uuids
         )
-        names = {one.told.uuid: one.told.name for one in rows}
-        places = _places(rows, settling.defined)
-        holders = {
-            (one.told.uuid, name): [
-                (self._consumers.name(uuid), held[name])
-                for uuid, held in one.held.items()
-                if name in held
-            ]
-            for one in rows
-            for name in {name for held in one.held.values() for name in held}
-        }
-        decide(_Rows(kept, places, names, holders), orders, clock.now())
-        if "constraints" in answer.detail:  # which bind there what does not grow, too
-            reasons = [
-                reason
-                for one in settling.effects.consumers
-                for use in one.claim.held
-                if use.key in places and not one.is_gone
-                for reason in _against_rules(places[use.key], use.amount, use.provider)
-            ]
-            if reasons:
-                raise CapacityException(reasons)
-        elif "capacity" in answer.detail and (over := list(_over_floats(settling, places, names))):
-            raise CapacityException(over)
-        refused = exceptions.LedgerError(
-            "request", self._client.where, f"{answer.status}: {answer.detail}"
-        )
-        raise Transient(refused) if _may_pass(answer) else refused
+        names = {state.entry.uuid: state.entry.name for state in states}
+        inventories = _inventories(states, pending.definitions)
+        users: dict[Key, list[tuple[str, int]]] = defaultdict(list)
+        for state in states:
+            for consumer, amounts in state.allocations.items():
+                for resource_class, amount in amounts.items():
+                    key = state.entry.uuid, resource_class
+                    users[key].append((self.allocations.consumers.name(consumer), amount))
+        rows = _Rows(pending.consumers, inventories, names, users)
+        decide(rows, pending.orders, clock.now())
+        reasons: list[Reason] = []
+        if "constraints" in answer.detail:
+            reasons = list(_unit_reasons(pending, inventories))
+        elif "capacity" in answer.detail:
+            reasons = list(_capacity_reasons(pending, inventories, names))
+        if reasons:
+            raise CapacityException(reasons)
+        detail = f"{answer.status}: {answer.detail}"
+        refused = exceptions.LedgerError("request", self.allocations.client.service, detail)
+        passing = ("capacity", "resource class", "invalid")
+        raise Transient(refused) if any(text in answer.detail for text in passing) else refused
 
-    def _refuse_consumers(self, settling: Settling, answer: Answer) -> NoReturn:
-        now = self.held_by(order.consumer for order in settling.orders)
-        for one in settling.effects.consumers:
-            name, is_now = one.claim.consumer, now.get(one.claim.consumer)
-            if one.kept is None and is_now is not None:
+    def _refuse_consumers(self, answer: Answer) -> NoReturn:
+        present = self.allocations.held_by(order.consumer for order in self.pending.orders)
+        for effect in self.pending.effects.consumers:
+            name = effect.claim.consumer
+            if effect.kept is None and name in present:
                 raise exceptions.AlreadyExists("consumer", name)
-            if (one.kept and one.kept.generation) != (is_now and is_now.generation):
+            if _is_changed(effect, present):
                 raise exceptions.Stale("consumer", name, answer.detail)
-        raise self._stale(settling, answer)
+        raise self._stale(answer)
 
-    @staticmethod
-    def _stale(settling: Settling, answer: Answer) -> exceptions.Stale:
-        return exceptions.Stale("consumer", settling.orders[0].consumer, answer.detail)
-
-    def _names(self, uuids: Collection[str]) -> dict[str, str]:
-        found = ((uuid, self._picture.name(uuid)) for uuid in sorted(uuids))
-        return {uuid: name for uuid, name in found if name is not None}
-
-
-#: Figures of an inventory after its class: room for anything, and no rules.
-_TRUSTED_FIGURES = (_TRUSTED, 0, 1, None, 1, 1_000_000, _TRUSTED)
-
-
-def _places(
-    rows: Iterable[Read], defined: Mapping[str, ProviderDefinition]
-) -> dict[Key, InventoryRow]:
-    """Return the inventories of providers, as the same write defines them where it does.
-
-    What it takes away is there until the orders are carried out.
-    """
-    found: dict[Key, InventoryRow] = {}
-    for one in rows:
-        told, own = one.told, defined.get(one.told.uuid)
-        used = {record.resource_class: record.used for record in one.records}
-        for record in (*one.records, *(() if own is None else own.inventories)):
-            kept = record.using(used.get(record.resource_class, 0))
-            found[told.uuid, record.resource_class] = InventoryRow(kept)
-    return found
+    def _stale(self, answer: Answer) -> exceptions.Stale:
+        return exceptions.Stale("consumer", self.pending.orders[0].consumer, answer.detail)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rows(OrderRows):
     """The rows that orders are about; Placement has no units and no server groups."""
 
-    kept: Mapping[str, ConsumerRecord]
+    consumers: Mapping[str, ConsumerRecord]
     inventories: Mapping[Key, InventoryRow]
     names: Mapping[str, str]
     users: Mapping[Key, Iterable[tuple[str, int]]] = FrozenDict()
 
     def consumer(self, name: str) -> ConsumerRecord | None:
         """Return a consumer."""
-        return self.kept.get(name)
+        return self.consumers.get(name)
 
     def inventory(self, key: Key) -> InventoryRow | None:
         """Return an inventory."""
@@ -456,90 +427,130 @@ class _Rows(OrderRows):
         return self.users
 
 
-#: What a consumer holds of which provider, its generation, project, user and type.
-_Heard: TypeAlias = tuple[list[tuple[str, str, int]], int, str | None, str | None, str | None]
+def _inventories(
+    states: Iterable[ProviderState], definitions: Mapping[str, ProviderDefinition]
+) -> dict[Key, InventoryRow]:
+    """Return the inventories of providers, with the figures that the same write defines.
 
-
-def _heard_in(body: Any) -> _Heard | None:
-    """Return what is told of a consumer, None if it holds nothing."""
-    held = [
-        (uuid, name, amount)
-        for uuid, one in body["allocations"].items()
-        for name, amount in one["resources"].items()
-    ]
-    if not held:
-        return None
-    kind = body.get("consumer_type", words.UNKNOWN_TYPE)
-    return (
-        held,
-        int(body["consumer_generation"]),
-        words.heard(body["project_id"]),
-        words.heard(body["user_id"]),
-        None if kind == words.UNKNOWN_TYPE else kind,
-    )
-
-
-def _by_provider(held: Iterable[Use]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for use in held:
-        found.setdefault(use.provider_uuid, {})[use.resource_class] = use.amount
-    return found
-
-
-def _same(now: ConsumerRecord | None, wanted: ConsumerRecord) -> bool:
-    """Return whether a consumer is as a write would leave it."""
-    if now is None or wanted.state == RELEASED:
-        return now is None and wanted.state == RELEASED
-    return _known_by(now) == _known_by(wanted)
-
-
-def _known_by(record: ConsumerRecord) -> tuple[Any, ...]:
-    said = words.said(record.project), words.said(record.user), record.consumer_type
-    return record.generation, _by_provider(record.held), *said
-
-
-def _against_rules(row: InventoryRow, amount: int, where: str) -> Iterator[Reason]:
-    for reason in decision.refusals(row.record.using(0), amount, where):
-        if reason.rule in UNIT_RULES:
-            yield reason
-
-
-def _over_floats(
-    settling: Settling, places: Mapping[Key, InventoryRow], names: Mapping[str, str]
-) -> Iterator[Reason]:
-    """Yield what is above a capacity as Placement counts it: as a product of floats.
-
-    100 * 1.15 is 114.99999999999999 there, so the 115th is not to be had.
+    The inventories that it removes exist until the orders are carried out.
     """
-    for key, net in settling.effects.nets.items():
-        if key in places and net > 0:
-            record = places[key].record
-            ratio = record.ratio_millionths / 1_000_000
-            capacity = int((record.total - record.reserved) * ratio)
+    inventories: dict[Key, InventoryRow] = {}
+    for state in states:
+        uuid = state.entry.uuid
+        used = {record.resource_class: record.used for record in state.records}
+        defined = definitions[uuid].inventories if uuid in definitions else ()
+        for record in (*state.records, *defined):
+            name = record.resource_class
+            inventories[uuid, name] = InventoryRow(record.using(used.get(name, 0)))
+    return inventories
+
+
+def _unit_reasons(
+    pending: PendingWrite, inventories: Mapping[Key, InventoryRow]
+) -> Iterator[Reason]:
+    """Yield the violated unit rules: Placement applies them also to amounts that do not grow."""
+    for effect in pending.effects.consumers:
+        for use in effect.claim.held:
+            if use.key in inventories and not effect.is_gone:
+                record = inventories[use.key].record.using(0)
+                for reason in decision.refusals(record, use.amount, use.provider):
+                    if reason.rule in UNIT_RULES:
+                        yield reason
+
+
+def _capacity_reasons(
+    pending: PendingWrite, inventories: Mapping[Key, InventoryRow], names: Mapping[str, str]
+) -> Iterator[Reason]:
+    """Yield the exceeded capacities in Placement's arithmetic, which is a product of floats.
+
+    100 * 1.15 is 114.99999999999999 there, so a 115th unit cannot be allocated.
+    """
+    for key, net in pending.effects.nets.items():
+        if key in inventories and net > 0:
+            record = inventories[key].record
+            factor = record.ratio_millionths / MILLION
+            capacity = int((record.total - record.reserved) * factor)
             if record.used + net > capacity:
                 yield Reason(
-                    Rule.CAPACITY,
-                    net,
-                    capacity,
-                    record.used,
+                    *(Rule.CAPACITY, net, capacity, record.used),
                     resource=key[1],
                     where=names[key[0]],
                 )
 
 
-def _may_pass(answer: Answer) -> bool:
-    """Return whether a refusal is about what others may have changed since."""
-    return any(said in answer.detail for said in ("capacity", "resource class", "invalid"))
+#: (provider's uuid, class, amount) of each allocation; generation, project, user and type.
+_Consumer: TypeAlias = tuple[list[tuple[str, str, int]], int, str | None, str | None, str | None]
+
+
+def _parse_consumer(body: Any) -> _Consumer | None:
+    """Return a consumer, None if it has no allocations."""
+    amounts = [
+        (uuid, name, amount)
+        for uuid, allocation in body["allocations"].items()
+        for name, amount in allocation["resources"].items()
+    ]
+    if not amounts:
+        return None
+    consumer_type = body.get("consumer_type", codec.UNKNOWN_TYPE)
+    return (
+        amounts,
+        int(body["consumer_generation"]),
+        codec.from_placement(body["project_id"]),
+        codec.from_placement(body["user_id"]),
+        None if consumer_type == codec.UNKNOWN_TYPE else consumer_type,
+    )
+
+
+def _after(effect: ConsumerEffect) -> ConsumerRecord:
+    """Return a consumer after a write."""
+    claim, generation = effect.claim, (_generation(effect.kept) or 0) + 1
+    if effect.is_gone:
+        return claim
+    return dataclasses.replace(
+        claim,
+        held=codec.sorted_uses(claim.held),
+        generation=generation,
+        writes=generation,
+        request=None,
+    )
+
+
+def _generation(record: ConsumerRecord | None) -> int | None:
+    return None if record is None else record.generation
+
+
+def _is_changed(effect: ConsumerEffect, present: Mapping[str, ConsumerRecord]) -> bool:
+    """Return True if a consumer is not at its generation before the write."""
+    return _generation(effect.kept) != _generation(present.get(effect.claim.consumer))
+
+
+def _is_same(present: ConsumerRecord | None, after: ConsumerRecord) -> bool:
+    """Return True if a consumer is as it would be after a write."""
+    if present is None or after.state == RELEASED:
+        return present is None and after.state == RELEASED
+    return _attributes(present) == _attributes(after)
+
+
+def _attributes(record: ConsumerRecord) -> tuple[Any, ...]:
+    owner = codec.to_placement(record.project), codec.to_placement(record.user)
+    return record.generation, _by_provider(record.held), owner, record.consumer_type
+
+
+def _by_provider(uses: Iterable[Use]) -> dict[str, dict[str, int]]:
+    amounts: dict[str, dict[str, int]] = {}
+    for use in uses:
+        amounts.setdefault(use.provider_uuid, {})[use.resource_class] = use.amount
+    return amounts
 
 
 def _is_about_consumers(answer: Answer) -> bool:
-    # both conflicts have one code; the words are what there is to tell them by. A consumer that
-    # is forgotten between two steps of Placement's own is a 404
+    # Conflicts of consumers and of providers have one code and differ in their texts only. A
+    # consumer that Placement deletes between two steps of its own is a 404.
     is_conflict = answer.status == 409 and "consumer generation conflict" in answer.detail
     return is_conflict or (answer.status == 404 and "consumer" in answer.detail)
 
 
 def _is_overtaken(answer: Answer) -> bool:
-    """Return whether Placement gave up, as others wrote the same providers."""
+    """Return True if Placement gave up because others wrote the same providers."""
     is_conflict = answer.status == 409 and answer.code == "placement.concurrent_update"
     return is_conflict and not _is_about_consumers(answer)

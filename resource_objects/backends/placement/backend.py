@@ -1,4 +1,4 @@
-"""The backend that is a remote Placement: the contract, in its requests."""
+"""The backend that stores a ledger in a remote Placement."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import datetime
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.placement import absent, words
-from resource_objects.backends.placement.allocations import Allocations, Settling
-from resource_objects.backends.placement.client import REPARENTING, client_of
-from resource_objects.backends.placement.client import Client as Client
+from resource_objects.backends.placement import codec, unsupported
+from resource_objects.backends.placement.allocations import Allocations, PendingWrite
+from resource_objects.backends.placement.cache import FEW_TREES, ProviderCache, ProviderState
+from resource_objects.backends.placement.client import REPARENTING, Client, client_of
 from resource_objects.backends.placement.definitions import Definitions, Steps
-from resource_objects.backends.placement.picture import FEW_TREES, Picture, Read
 from resource_objects.backends.retries import Retries
 from resource_objects.providers.backend import RETENTION, Backend
 from resource_objects.providers.capabilities import Capability
@@ -49,48 +48,48 @@ from resource_objects.providers.statistics import (
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
-#: So many outcomes of operations are remembered, by this process alone.
-_REMEMBERED = 10_000
+#: The maximum number of operations of which this process remembers the outcome.
+_MAX_OUTCOMES = 10_000
 
 
 class PlacementBackend(Backend):
-    """Keeps a ledger in a remote Placement, by its HTTP API. Safe for use by several threads.
+    """A ledger in a remote Placement, by its HTTP API. Safe for use by several threads.
 
-    What it lacks is refused by name. What it keeps it keeps as Placement does: a claim raises the
-    generation of its providers, and a definition takes several requests.
+    It refuses unsupported capabilities by name. Otherwise it behaves like Placement: a claim raises
+    the generation of its providers, and a definition takes several requests.
     """
 
-    unsupported: ClassVar[frozenset[Capability]] = absent.LACKS
+    unsupported: ClassVar[frozenset[Capability]] = unsupported.UNSUPPORTED
 
     def __init__(self, client: Client) -> None:
         if client.minor < REPARENTING:
-            self.unsupported = absent.LACKS | {Capability.REPARENTING}  # type: ignore[misc]
+            self.unsupported = unsupported.UNSUPPORTED | {Capability.REPARENTING}  # type: ignore[misc]
         self._client = client
-        consumers, aggregates = words.Names(words.CONSUMERS), words.Names(words.AGGREGATES)
-        self._aggregates = aggregates
-        self._picture = Picture(client, consumers, aggregates)
-        self._allocations = Allocations(client, self._picture, consumers)
-        self._definitions = Definitions(client, self._picture, self._allocations, aggregates)
-        self._done: OrderedDict[str, Outcome] = OrderedDict()
-        #: of operations that are under way
-        self._doing: weakref.WeakValueDictionary[str, threading.Lock]
-        self._doing = weakref.WeakValueDictionary()
+        consumers = codec.UuidNames(codec.CONSUMERS)
+        self._aggregates = codec.UuidNames(codec.AGGREGATES)
+        self._cache = ProviderCache(client, consumers, self._aggregates)
+        self._allocations = Allocations(client, self._cache, consumers)
+        self._definitions = Definitions(client, self._cache, self._allocations, self._aggregates)
+        self._outcomes: OrderedDict[str, Outcome] = OrderedDict()
+        #: locks of the operations that are being carried out
+        self._running: weakref.WeakValueDictionary[str, threading.Lock]
+        self._running = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        self._looked = threading.local()
+        #: ``is_fresh`` is set in a thread whose last call was :meth:`cursor`
+        self._thread = threading.local()
         self._closed = False
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Open what ``placement+https://`` names; it is asked for its versions. One request."""
+        """Open a ``placement+https://`` URL. One request, for the microversions."""
         return cls.open_with(url, None)
 
     @classmethod
     def open_with(cls, url: str, session: Any, *, retries: Retries | None = None) -> Self:
-        """Open what a URL names by a session or an adapter of keystoneauth1 (None: one of its own).
+        """Open a URL with a session or an adapter of keystoneauth1 (None: a new session).
 
-        :param retries: how often something is sent again that was not answered, or that Placement
-            gave up
-        :raises InvalidInput: if it is neither
+        :param retries: the policy for requests without an answer, or that Placement gave up
+        :raises InvalidInput: for a session of another type
         """
         client = client_of(url, session, retries)
         try:
@@ -101,268 +100,270 @@ class PlacementBackend(Backend):
 
     @classmethod
     def database_status(cls, url: str) -> dict[str, str]:
-        """Return what a URL names, without the password or token in it. One request."""
-        opened = cls.open(url)
-        said = f"Placement, asked by microversion 1.{opened._client.minor}"
-        return {"database": opened._client.where, "status": said}
+        """Return the URL without its password or token, and the microversion. One request."""
+        client = cls.open(url)._client
+        status = f"Placement, by microversion 1.{client.minor}"
+        return {"database": client.service, "status": status}
 
     def close(self) -> None:
-        """Forget what was read; the session is whose it was."""
+        """Close the backend. The session stays open for its owner."""
         self._closed = True
-        self._picture.forget()
+        self._cache.invalidate_all()
 
     def reread(self) -> None:
-        """Let the next snapshot read everything: also what no generation tells of."""
-        self._picture.forget()
+        """Let the next snapshot read everything, including changes that raised no generation."""
+        self._cache.invalidate_all()
 
     # --- reading ---
 
     def now(self) -> datetime.datetime:
-        """Return this moment by the clock of this machine: Placement tells none."""
+        """Return the time of this machine: Placement does not report its own."""
         self._open()
         return clock.now()
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
-        """Return everything kept, or some trees (see the contract).
+        """Return everything, or some trees (see the contract).
 
-        Cost: of everything a look; of trees one or two requests for each, and four for each of
-        their providers. What is held is read in any case: figures of use are made of it.
+        Allocations are always read, because the used amounts are their sums.
+
+        Cost: for everything a refresh; for trees one or two requests each, and four for each of
+        their providers
         """
-        picture = self._open()
+        cache = self._open()
         if trees:
-            return picture.columns(*picture.read_trees(trees))
-        picture.look()
-        return picture.columns(*picture.all())
+            return cache.columns(*cache.read_trees(trees))
+        cache.refresh()
+        return cache.columns(*cache.states())
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
-        """Return ``{name: uuid}`` of the providers of these names; a request each, or one list."""
-        picture = self._open()
+        """Return ``{name: uuid}`` of the providers of names; a request each, or one list."""
+        cache = self._open()
         if len(names) > FEW_TREES:
-            return {one.name: one.uuid for one in picture.told() if one.name in names}
-        found = {name: picture.named(name) for name in names}
-        return {name: uuid for name, uuid in found.items() if uuid is not None}
+            return {entry.name: entry.uuid for entry in cache.entries() if entry.name in names}
+        uuids = {name: cache.uuid_of(name) for name in names}
+        return {name: uuid for name, uuid in uuids.items() if uuid is not None}
 
     def list_providers(
         self, wanted: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
-        """Return a page of providers, in the order in which this process saw them first.
+        """Return a page of providers, in the order in which this process first read them.
 
-        Cost: a look, or where few are named, what reading their trees costs.
+        Cost: a refresh; for a filter by few names, that of reading their trees
         """
-        picture = self._open()
+        cache = self._open()
         for name in wanted.forbidden_aggregates.union(*wanted.aggregates):
-            self._aggregates.uuid(name)  # so that it is known by its name
+            self._aggregates.uuid(name)  # which remembers the name
         keys = wanted.uuids or wanted.names or wanted.trees
-        rows = picture.rows(self._found(keys if keys and len(keys) <= FEW_TREES else None))
-        records = {(row.uuid, one.resource_class): (one, ()) for row in rows for one in row.records}
-        found = (one for one in select_providers(rows, wanted, records.get) if one.number > after)
-        return tuple(sorted(found, key=lambda one: one.number)[:limit])
+        rows = cache.rows(self._states(keys if keys and len(keys) <= FEW_TREES else None))
+        records = {(row.uuid, r.resource_class): (r, ()) for row in rows for r in row.records}
+        page = [row for row in select_providers(rows, wanted, records.get) if row.number > after]
+        return tuple(sorted(page, key=lambda row: row.number)[:limit])
 
     def list_consumers(
         self, wanted: ConsumerFilter, limit: int, after: str | None = None
     ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers by name.
 
-        Cost: a look, and a request for each consumer looked at.
+        Cost: a refresh, and a request for each consumer that may be in the page
         """
-        found = self._where(wanted)
-        root_of, claims = self._root_of(found), self._claims(wanted, found)
-        order = sorted(name for name in claims if after is None or name > after)
+        states = self._states_of(wanted)
+        root_of, uses = self._root_of(states), self._uses(wanted, states)
+        names = sorted(name for name in uses if after is None or name > after)
         page: list[ConsumerRecord] = []
-        for first in range(0, len(order), limit):
-            some = order[first : first + limit]
-            records = self._allocations.held_by(some)
+        for first in range(0, len(names), limit):
+            batch = names[first : first + limit]
+            records = self._allocations.held_by(batch)
             page += select_consumers(records.values(), wanted, root_of)
-            for name in set(some) - records.keys():  # given back, which raised no generation
-                self._picture.doubt(use.provider_uuid for use in claims[name])
+            for name in set(batch) - records.keys():  # released, which raised no generation
+                self._cache.invalidate(use.provider_uuid for use in uses[name])
             if len(page) >= limit:
                 break
         return tuple(page[:limit])
 
-    def _where(self, wanted: ConsumerFilter) -> Sequence[Read]:
+    def _states_of(self, query: ConsumerFilter) -> Sequence[ProviderState]:
         """Return the providers that a filter of consumers is about."""
-        place = wanted.provider or wanted.tree
-        if place is None and wanted.names is not None:
+        key = query.provider or query.tree
+        if key is None and query.names is not None:
             return ()
-        return self._found(None if place is None else [place])
+        return self._states(None if key is None else [key])
 
-    def _claims(self, wanted: ConsumerFilter, found: Sequence[Read]) -> dict[str, tuple[Use, ...]]:
-        """Return whom a filter may want, and what they hold of some providers as far as known."""
-        if wanted.names is not None:
-            return dict.fromkeys(wanted.names, ())
-        places = ConsumerFilter(tree=wanted.tree, provider=wanted.provider)
-        claims = self._picture.claims(found)
-        return {
-            one.consumer: one.held for one in select_consumers(claims, places, self._root_of(found))
-        }
-
-    def _root_of(self, found: Sequence[Read]) -> Callable[[str], str | None]:
-        rows = self._picture.rows(found)
-        return {key: row.root_uuid for row in rows for key in (row.uuid, row.name)}.get
-
-    def _found(self, trees: Collection[str] | None) -> Sequence[Read]:
-        """Return the providers of some trees as they are now; None: all of them, by a look."""
-        picture = self._open()
+    def _states(self, trees: Collection[str] | None) -> Sequence[ProviderState]:
+        """Return the present providers of some trees; None: of all, by a refresh."""
+        cache = self._open()
         if trees is not None:
-            return picture.read_trees(trees)[0]
-        picture.look()
-        return picture.all()[0]
+            return cache.read_trees(trees)[0]
+        cache.refresh()
+        return cache.states()[0]
+
+    def _uses(
+        self, query: ConsumerFilter, states: Sequence[ProviderState]
+    ) -> Mapping[str, tuple[Use, ...]]:
+        """Return the consumers that a filter may select, with their allocations in ``states``."""
+        if query.names is not None:
+            return dict.fromkeys(query.names, ())
+        by_provider = ConsumerFilter(tree=query.tree, provider=query.provider)
+        consumers = self._cache.consumers(states)
+        selected = select_consumers(consumers, by_provider, self._root_of(states))
+        return {record.consumer: record.held for record in selected}
+
+    def _root_of(self, states: Sequence[ProviderState]) -> Callable[[str], str | None]:
+        rows = self._cache.rows(states)
+        return {key: row.root_uuid for row in rows for key in (row.uuid, row.name)}.get
 
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None
     ) -> tuple[ListedName, ...]:
-        """Return a page of names. One request for all of them; for aggregates a look."""
+        """Return a page of names. One request for all of them; for aggregates a refresh."""
         self._open()
-        every = enumerate(self._definitions.names(kind), 1)
-        found = [ListedName(n, name) for n, name in every if after is None or name > after]
-        return tuple(found[:limit])
+        names = enumerate(self._definitions.names(kind), 1)
+        page = [ListedName(number, name) for number, name in names if not after or name > after]
+        return tuple(page[:limit])
 
     def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
-        """Return what the consumers of a filter use. Cost: a look; a request for each consumer
-        where it is asked who they are."""
-        found = self._where(wanted)
-        places = ConsumerFilter(tree=wanted.tree, provider=wanted.provider)
-        if wanted == places and by in (By.RESOURCE_CLASS, By.PROVIDER):
-            claims: Iterable[ConsumerRecord] = self._picture.claims(found)
+        """Return the amounts allocated to the consumers of a filter.
+
+        Cost: a refresh, and a request for each consumer if the filter or the grouping depends on
+        attributes of consumers
+        """
+        states = self._states_of(wanted)
+        by_provider = ConsumerFilter(tree=wanted.tree, provider=wanted.provider)
+        if wanted == by_provider and by in (By.RESOURCE_CLASS, By.PROVIDER):
+            consumers: Iterable[ConsumerRecord] = self._cache.consumers(states)
         else:
-            claims = self._allocations.held_by(self._claims(wanted, found)).values()
-        return totals_of(claims, wanted, by, self._root_of(found))
+            consumers = self._allocations.held_by(self._uses(wanted, states)).values()
+        return totals_of(consumers, wanted, by, self._root_of(states))
 
     def held(self, consumer: str) -> ConsumerRecord | None:
-        """Return what a consumer holds, None if nothing. A request, or two."""
+        """Return a consumer, None if it has no allocations. Usually one request."""
         self._open()
         return self._allocations.held(consumer)
 
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
-        """Return what several consumers hold, by name: a request each, not of one moment."""
+        """Return consumers by name: a request each, so not at one moment."""
         self._open()
         return self._allocations.held_by(consumers)
 
     def outcome(self, operation: Operation) -> Outcome | None:
-        """Return what an operation did that this backend carried out itself; no other is known."""
+        """Return the outcome of an operation of this backend; those of others are not known."""
         self._open()
         with self._lock:
-            return self._done.get(operation.id)
+            return self._outcomes.get(operation.id)
 
     def cursor(self) -> Cursor:
-        """Look, and return the version of what was seen: a number of this process. A look.
+        """Refresh the cache and return its version, which is counted in this process.
 
-        It is where snapshots go on from, and no place in a feed: it does not tell what others
-        wrote where no generation does.
+        It is no position in a feed: snapshots are refreshed from it, and changes of others that
+        raise no generation are missed.
         """
-        picture = self._open()
-        picture.look()
-        self._looked.is_so = True
-        return picture.cursor
+        cache = self._open()
+        cache.refresh()
+        self._thread.is_fresh = True
+        return cache.cursor
 
     def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
-        """Refuse: there is no feed."""
-        return self._absent(Capability.FEED)
+        """Refuse: Placement has no feed."""
+        return self._refuse(Capability.FEED)
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
-        """Return the trees that are others than at a version.
+        """Return the trees that changed after a version.
 
-        Cost: a look, but for a thread whose last one was by :meth:`cursor`: it has just seen all.
+        Cost: a refresh, except directly after :meth:`cursor` in the same thread
         """
-        picture = self._open()
-        if not getattr(self._looked, "is_so", False):
-            picture.look()
-        self._looked.is_so = False
-        return picture.changed(after, most, choose)
+        cache = self._open()
+        if not getattr(self._thread, "is_fresh", False):
+            cache.refresh()
+        self._thread.is_fresh = False
+        return cache.changed(after, most, choose)
 
     # --- writing ---
 
     def check(self, write: Write) -> None:
-        """Raise for what a Placement cannot keep of a write (see the contract)."""
-        absent.check(write)
+        """Raise if a write needs an unsupported capability (see the contract)."""
+        unsupported.check(write)
         self._allocations.check(write.orders)
 
     def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write.
 
-        Orders alone are one request, and so whole or not at all; with inventories that change they
-        are one too (``/reshaper``). Definitions and names are several.
+        Orders are one request, so they are carried out completely or not at all; with changes of
+        inventories they are one too (``/reshaper``). Definitions and names are several requests.
 
-        :raises NotSupported: for what cannot be kept, before anything is sent
-        :raises LedgerError: if some requests were carried out, and one was refused
+        :raises NotSupported: for an unsupported capability, before the first request
+        :raises LedgerError: if one of several requests was refused after others were carried out
         """
         self._open()
-        self._looked.is_so = False
+        self._thread.is_fresh = False
         self.check(write)
         with self._lock:
-            doing = self._doing.setdefault(write.operation.id, threading.Lock())
-        with doing:  # whoever repeats it at the same moment waits for its outcome
-            return self._commit(write)
+            running = self._running.setdefault(write.operation.id, threading.Lock())
+        with running:  # a concurrent repetition waits for the outcome
+            outcome = self.outcome(write.operation)
+            if outcome is not None:
+                outcome.require(write.operation.id, write.kind, write.subject)
+                return outcome.claims
+            write.operation.require_known(clock.now(), RETENTION)
+            pending = self._carry_out(write)
+            records = () if pending is None else pending.records
+            with self._lock:
+                self._outcomes[write.operation.id] = Outcome(write.kind, write.subject, records)
+                while len(self._outcomes) > _MAX_OUTCOMES:
+                    self._outcomes.popitem(last=False)
+            return records
 
-    def _commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
-        done = self.outcome(write.operation)
-        if done is not None:
-            done.require(write.operation.id, write.kind, write.subject)
-            return done.claims
-        write.operation.require_known(clock.now(), RETENTION)
-        changes = write.definitions
-        settling: Settling | None = None
+    def _carry_out(self, write: Write) -> PendingWrite | None:
+        changes, pending = write.definitions, None
         steps = Steps(write.subject)
-        with steps.told():
+        with steps.named_in_errors():
             for change in write.names:
                 self._definitions.change_name(change, steps)
-            if changes is not None:
-                if write.orders:
-                    updated = (one.definition for one in changes.updates)
-                    defined = {one.uuid: one for one in (*changes.creates, *updated)}
-                    settling = self._allocations.settle(write.orders, defined)
-                self._definitions.write(changes, write.unchanged, settling, steps)
-            elif write.orders:
-                settling = self._allocations.carry_out(write.orders)
-        claims = () if settling is None else settling.records
-        self._remember(write, claims)
-        return claims
+            if changes is None:
+                return self._allocations.carry_out(write.orders) if write.orders else None
+            if write.orders:
+                updated = (update.definition for update in changes.updates)
+                defined = {provider.uuid: provider for provider in (*changes.creates, *updated)}
+                pending = self._allocations.prepare(write.orders, defined)
+            self._definitions.write(write, changes, pending, steps)
+        return pending
 
-    def _remember(self, write: Write, claims: tuple[ConsumerRecord, ...]) -> None:
-        with self._lock:
-            self._done[write.operation.id] = Outcome(write.kind, write.subject, claims)
-            while len(self._done) > _REMEMBERED:
-                self._done.popitem(last=False)
+    # --- unsupported capabilities ---
 
     def retain(self, age: datetime.timedelta) -> None:
-        """Refuse: nothing is kept of what was done."""
-        self._absent(Capability.FEED)
+        """Refuse: Placement has no feed."""
+        self._refuse(Capability.FEED)
 
     def prune(self, before: datetime.datetime) -> Pruned:
-        """Refuse: nothing is kept of what was done."""
-        return self._absent(Capability.FEED)
-
-    # --- what it cannot keep ---
+        """Refuse: Placement has no feed."""
+        return self._refuse(Capability.FEED)
 
     def list_server_groups(
         self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
     ) -> tuple[ServerGroup, ...]:
-        """Refuse: there are none."""
-        return self._absent(Capability.SERVER_GROUPS)
+        """Refuse: Placement has no server groups."""
+        return self._refuse(Capability.SERVER_GROUPS)
 
     def wait(self, order: WaitOrder) -> Waiter:
-        """Refuse: there is no queue."""
-        return self._absent(Capability.WAITING)
+        """Refuse: Placement has no queue."""
+        return self._refuse(Capability.WAITING)
 
     def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
-        """Refuse: there is no queue."""
-        return self._absent(Capability.WAITING)
+        """Refuse: Placement has no queue."""
+        return self._refuse(Capability.WAITING)
 
     def leave(self, entry: str) -> None:
-        """Refuse: there is no queue."""
-        self._absent(Capability.WAITING)
+        """Refuse: Placement has no queue."""
+        self._refuse(Capability.WAITING)
 
     def put_statistics(self, order: StatisticsOrder) -> int:
-        """Refuse: there are none."""
-        return self._absent(Capability.STATISTICS)
+        """Refuse: Placement has no statistics."""
+        return self._refuse(Capability.STATISTICS)
 
     def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
-        """Refuse: there are none."""
-        return self._absent(Capability.STATISTICS)
+        """Refuse: Placement has no statistics."""
+        return self._refuse(Capability.STATISTICS)
 
     def forget_statistics(self, wanted: StatisticFilter) -> int:
-        """Refuse: there are none."""
-        return self._absent(Capability.STATISTICS)
+        """Refuse: Placement has no statistics."""
+        return self._refuse(Capability.STATISTICS)
 
     def use_between(
         self,
@@ -371,14 +372,15 @@ class PlacementBackend(Backend):
         wanted: UseFilter,
         by: Sequence[UseBy],
     ) -> UseReport:
-        """Refuse: nothing is kept of the past."""
-        return self._absent(Capability.USE_OVER_TIME)
+        """Refuse: Placement stores no past use."""
+        return self._refuse(Capability.USE_OVER_TIME)
 
-    def _absent(self, ability: Capability) -> NoReturn:
+    def _refuse(self, capability: Capability) -> NoReturn:
         self._open()
-        raise absent.refusal(ability)
+        raise unsupported.refusal(capability)
 
-    def _open(self) -> Picture:
+    def _open(self) -> ProviderCache:
+        """Return the cache, or raise if the backend is closed."""
         if self._closed:
-            raise exceptions.DatabaseError("closed", self._client.where)
-        return self._picture
+            raise exceptions.DatabaseError("closed", self._client.service)
+        return self._cache

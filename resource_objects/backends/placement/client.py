@@ -1,8 +1,8 @@
-"""One request to a Placement and its answer: sessions, URLs, microversions, and what fails.
+"""One request to a Placement and its answer: sessions, URLs, microversions and errors.
 
-keystoneauth1 finds the endpoint, authenticates and speaks HTTP; its session may be shared by any
-number of threads. What an answer means is for the caller to say, but for what is wrong with the
-service itself.
+keystoneauth1 finds the endpoint, authenticates and speaks HTTP; any number of threads may share its
+session. The client raises errors of the service itself; every other answer is interpreted by the
+caller.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ EXPECTED = (
     "placement+https://host/path, with user:password@ or ?token=, or placement:// and a session"
 )
 
-#: The newest microversion that is spoken, and the oldest: inventories and allocations are written
-#: at once from 1.30 on (``/reshaper``), which was released in 2018 as the newest of Rocky.
+#: The newest microversion that the client speaks, and the oldest. From 1.30 on one request writes
+#: inventories and allocations (``/reshaper``); it is the newest of the release Rocky (2018).
 NEWEST, OLDEST = 39, 30
-#: From which on a consumer has a type, and a provider that has a parent may be moved.
+#: The first microversions in which a consumer has a type, and a provider with a parent can move.
 CONSUMER_TYPES, REPARENTING = 38, 37
-#: How often something is sent again: as a transaction, and longer where others write the same, for
-#: each time is some requests to a service that may be far away.
+#: The policy for repeated requests. Pauses are longer than between transactions, because each try
+#: is several requests to a service that may be far away.
 RETRIES = Retries(first_sleep=0.02, longest_sleep=1.0)
-#: Seconds that a request may take where neither the URL nor the session says any.
+#: Seconds that a request may take if neither the URL nor the session has a timeout.
 TIMEOUT, _LONGEST_TIMEOUT = 60.0, 3600
 
-#: Nobody knows what these did of a write, and a read may be asked again.
+#: Statuses after which the outcome of a write is not known and a read can be repeated.
 _NO_ANSWER = frozenset({408, 429, 500, 502, 503, 504})
+_CATALOG_OPTIONS = "region_name", "interface"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request was answered: ``body`` is JSON, ``detail`` and ``code`` tell an error."""
+    """An answer: ``body`` is JSON, ``detail`` and ``code`` are those of an error."""
 
     status: int
     body: Any = None
@@ -56,21 +57,22 @@ class Answer:
 
     @property
     def is_done(self) -> bool:
-        """Whether what was asked for happened."""
+        """True if the request was carried out."""
         return self.status < 300
 
     @property
     def is_missing(self) -> bool:
-        """Whether what it was about is not there."""
+        """True if the subject of the request does not exist."""
         return self.status == 404
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """What a URL says beside where the service is.
+    """The options of a URL.
 
-    ``workers`` is how many requests of a read are under way at once, ``timeout`` seconds for each
-    (None: as the session says, or :data:`TIMEOUT`), ``minor`` of the newest microversion to speak.
+    ``workers`` is the maximum number of concurrent requests of a read. ``timeout`` is in seconds,
+    for each request (None: that of the session, or :data:`TIMEOUT`). ``minor`` is that of the
+    newest microversion to speak.
     """
 
     workers: int = 8
@@ -79,75 +81,75 @@ class Options:
 
 
 class Client:
-    """Asks one Placement. Any number of threads may use it at once.
+    """A client of one Placement. Safe for use by several threads.
 
     :param adapter: of keystoneauth1, with the endpoint
-    :param where: what errors call the service, without passwords
-    :param retries: how often a read is asked again that got no answer
+    :param service: the name of the service in errors, without passwords
+    :param retries: the policy for reads without an answer
     """
 
     def __init__(
-        self, adapter: adapters.Adapter, where: str, options: Options, retries: Retries
+        self, adapter: adapters.Adapter, service: str, options: Options, retries: Retries
     ) -> None:
         self._adapter = adapter
-        self.where = where
+        self.service = service
         self.minor = options.minor
         self.retries = retries
         self._workers = options.workers
         self._timeout = options.timeout or adapter.session.timeout or TIMEOUT
 
     def negotiate(self) -> None:
-        """Find the newest microversion that both speak. One request.
+        """Find the newest microversion of both sides. One request.
 
-        :raises DatabaseError: if there is no Placement, or an older one than 1.30
+        :raises DatabaseError: if the service is no Placement, or older than 1.30
         """
-        answer = self._ask("GET", "/", minor=None)
+        answer = self._request("GET", "/", minor=None)
         try:
-            most = str(answer.body["versions"][0]["max_version"])
-            major, minor = map(int, most.split("."))
+            newest = str(answer.body["versions"][0]["max_version"])
+            major, minor = map(int, newest.split("."))
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise self._is_none("/", answer) from error
+            raise self._no_placement("/", answer) from error
         self.minor = min(self.minor, minor)
         if major != 1 or self.minor < OLDEST:
-            said = f"it speaks microversions up to {most}, one from 1.{OLDEST} on is needed"
-            raise exceptions.DatabaseError("unavailable", self.where, said)
+            raise self._unavailable(
+                f"it speaks microversions up to {newest}, one from 1.{OLDEST} on is needed"
+            )
 
     # --- reading ---
 
     def read(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        """Return the answer to a GET; one that does not come is asked for again a few times.
+        """Return the answer to a GET request, which is repeated if no answer comes.
 
-        :raises LostConnection: if none came
-        :raises DatabaseError: if it does not know who asks, or is no Placement
+        :raises LostConnection: if no answer came
+        :raises DatabaseError: if access is refused, or the service is no Placement
         """
-        where = f"{path}?{urllib.parse.urlencode(query)}" if query else path
-        return self._again("GET", where)
+        return self._repeat("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path)
 
     def get(
         self, path: str, parse: Callable[[Any], _T], query: Mapping[str, str] | None = None
     ) -> _T:
-        """Return what is read in the answer to a GET of what is always there.
+        """Return the parsed answer to a GET request for something that always exists.
 
         :raises LedgerError: if it is refused
         """
         return self.parsed(path, self.read(path, query), parse)
 
     def parsed(self, path: str, answer: Answer, parse: Callable[[Any], _T]) -> _T:
-        """Return what is read in an answer by which something was done.
+        """Return the parsed body of an answer.
 
-        :param parse: of the body; it may raise what a body of another form does
-        :raises LedgerError: with what was answered, if it was refused
-        :raises DatabaseError: if no Placement answers so
+        :param parse: of the body; it may raise any error of a body in another form
+        :raises LedgerError: with Placement's text, if the request was refused
+        :raises DatabaseError: if no Placement answers in this form
         """
         try:
             return parse(self.required(answer).body)
         except exceptions.ResourceObjectsError:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise self._is_none(path, answer) from error
+            raise self._no_placement(path, answer) from error
 
-    def each(self, read: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
-        """Return what is read of each item, several at once. Errors are those of the first."""
+    def read_each(self, read: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
+        """Return the results for several items, read concurrently; raise the first error."""
         if len(items) < 2 or self._workers == 1:
             return [read(item) for item in items]
         with concurrent.futures.ThreadPoolExecutor(min(self._workers, len(items))) as pool:
@@ -156,129 +158,127 @@ class Client:
     # --- writing ---
 
     def ensure(self, path: str) -> Answer:
-        """Return the answer to a PUT that says nothing but that something is there, as of a read.
+        """Return the answer to a PUT request without a body, which is repeated like a read.
 
-        :raises DatabaseError: if who asks may not do this
+        :raises DatabaseError: if the user may not do this
         """
-        return self._allowed("PUT", path, self._again("PUT", path))
+        return self._permitted("PUT", path, self._repeat("PUT", path))
 
     def write(self, method: str, path: str, body: Any = None, minor: int | None = None) -> Answer:
-        """Return the answer to a request that changes something, asked once.
+        """Return the answer to a request that changes something, sent once.
 
         :param minor: of an older microversion
-        :raises LostConnection: if no answer came: whether it was done is not known
-        :raises DatabaseError: if who asks may not do this
+        :raises LostConnection: if no answer came: the outcome is not known
+        :raises DatabaseError: if the user may not do this
         """
-        answer = self._ask(method, path, body, minor=self.minor if minor is None else minor)
-        return self._allowed(method, path, answer)
+        return self._permitted(method, path, self._request(method, path, body, minor or self.minor))
 
-    def _allowed(self, method: str, path: str, answer: Answer) -> Answer:
+    def _permitted(self, method: str, path: str, answer: Answer) -> Answer:
         if answer.status == 403:
-            raise exceptions.DatabaseError(
-                "read-only", self.where, f"{method} {path}: 403: {answer.detail}"
-            )
+            detail = f"{method} {path}: 403: {answer.detail}"
+            raise exceptions.DatabaseError("read-only", self.service, detail)
         return answer
 
     def required(self, answer: Answer) -> Answer:
-        """Return an answer by which something was done.
+        """Return an answer to a request that was carried out.
 
-        :raises LedgerError: with what was answered, if it was refused
+        :raises LedgerError: with Placement's text, if it was refused
         """
         if not answer.is_done:
-            raise exceptions.LedgerError("request", self.where, f"{answer.status}: {answer.detail}")
+            raise exceptions.LedgerError(
+                "request", self.service, f"{answer.status}: {answer.detail}"
+            )
         return answer
 
-    # --- asking ---
+    # --- requests ---
 
-    def _again(self, method: str, path: str) -> Answer:
+    def _repeat(self, method: str, path: str) -> Answer:
         def attempt() -> Answer:
             try:
-                return self._ask(method, path)
+                return self._request(method, path, minor=self.minor)
             except exceptions.LostConnection as lost:
                 raise Transient(lost) from lost.__cause__
 
         return self.retries.run(attempt)
 
-    def _ask(self, method: str, path: str, body: Any = None, minor: int | None = 0) -> Answer:
-        """Return an answer.
-
-        :param minor: 0: the newest that both speak; None: no microversion is said
-        """
-        said: dict[str, Any] = {"timeout": self._timeout}
+    def _request(
+        self, method: str, path: str, body: Any = None, minor: int | None = None
+    ) -> Answer:
+        """Return an answer; without ``minor`` the request names no microversion."""
+        options: dict[str, Any] = {"timeout": self._timeout}
         if body is not None:
-            said["json"] = body
+            options["json"] = body
         if minor is not None:
-            said["microversion"] = f"1.{minor or self.minor}"
+            options["microversion"] = f"1.{minor}"
         try:
             response = self._adapter.request(
-                path, method, raise_exc=False, headers={"Accept": "application/json"}, **said
+                path, method, raise_exc=False, headers={"Accept": "application/json"}, **options
             )
         except failures.ConnectionError as error:
-            raise exceptions.LostConnection(self.where, _told(error)) from error
-        except failures.ClientException as error:  # no endpoint, no token, no such user
-            raise exceptions.DatabaseError("unavailable", self.where, _told(error)) from error
+            raise exceptions.LostConnection(self.service, _one_line(error)) from error
+        except failures.ClientException as error:  # no endpoint, no token, an unknown user
+            raise self._unavailable(_one_line(error)) from error
         return self._answer(method, path, response)
 
     def _answer(self, method: str, path: str, response: Any) -> Answer:
         status = int(response.status_code)
-        found = _json_of(response)
-        detail, code = _error_of(found, response) if status >= 300 else ("", "")
+        body = _json_of(response)
+        detail, code = _error_of(body, response) if status >= 300 else ("", "")
+        text = f"{method} {path}: {status}: {detail}"
         if status in _NO_ANSWER:
-            raise exceptions.LostConnection(self.where, f"{method} {path}: {status}: {detail}")
+            raise exceptions.LostConnection(self.service, text)
         if status == 401 or (status == 403 and method == "GET"):
-            said = f"{method} {path}: {status}: {detail}"
-            raise exceptions.DatabaseError("unavailable", self.where, said)
-        answer = Answer(status, found, detail, code, response.headers.get("last-modified"))
-        if status == 404 and not _is_error(found):  # what stands before it, and knows no such path
-            raise self._is_none(path, answer)
-        if status < 300 and response.content and found is None:
-            said = f"{method} {path}: {status}, and what it says is cut off or no JSON"
-            raise exceptions.LostConnection(self.where, said)
+            raise self._unavailable(text)
+        answer = Answer(status, body, detail, code, response.headers.get("last-modified"))
+        if status == 404 and not _is_error(body):  # of a proxy that does not know the path
+            raise self._no_placement(path, answer)
+        if status < 300 and response.content and body is None:
+            text = f"{method} {path}: {status}, and the answer is cut off or no JSON"
+            raise exceptions.LostConnection(self.service, text)
         return answer
 
-    def _is_none(self, path: str, answer: Answer) -> exceptions.DatabaseError:
-        said = f"{path} is answered {answer.status}, and not as by a Placement"
-        return exceptions.DatabaseError("unavailable", self.where, said)
+    def _no_placement(self, path: str, answer: Answer) -> exceptions.DatabaseError:
+        return self._unavailable(f"{path} is answered {answer.status}, and not as by a Placement")
+
+    def _unavailable(self, detail: str) -> exceptions.DatabaseError:
+        return exceptions.DatabaseError("unavailable", self.service, detail)
 
 
-def _told(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
 
 
 def _json_of(response: Any) -> Any:
-    if not response.content:
-        return None
     try:
-        return response.json()
+        return response.json() if response.content else None
     except ValueError:
         return None
 
 
 def _is_error(body: Any) -> bool:
-    """Return whether a body tells an error as Placement does."""
-    told = body.get("errors") if isinstance(body, dict) else None
-    return isinstance(told, list) and bool(told) and isinstance(told[0], dict)
+    """Return True if a body is an error in Placement's form."""
+    errors = body.get("errors") if isinstance(body, dict) else None
+    return isinstance(errors, list) and bool(errors) and isinstance(errors[0], dict)
 
 
 def _error_of(body: Any, response: Any) -> tuple[str, str]:
-    """Return the text and the code of an error, whoever told it."""
+    """Return the text and the code of an error of Placement, or of a proxy before it."""
     if not _is_error(body):
-        return _told(response.text[:200]), ""
-    told = body["errors"][0]
-    detail = str(told.get("detail", ""))
-    # the first paragraph is HTTP's own words for the status
-    words = [part for part in detail.split("\n") if part.strip()] or [""]
-    return " ".join(words[-1].split()), str(told.get("code", ""))
+        return _one_line(response.text[:200]), ""
+    error = body["errors"][0]
+    # the first paragraph is HTTP's description of the status
+    paragraphs = [text for text in str(error.get("detail", "")).split("\n") if text.strip()]
+    return _one_line(paragraphs[-1] if paragraphs else ""), str(error.get("code", ""))
 
 
-# --- who opens it ---------------------------------------------------------------------------------
+# --- URLs and sessions ----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """A URL in parts: ``endpoint`` None is asked of the catalog of a session.
+    """The parts of a URL.
 
-    ``catalog`` says which of its endpoints.
+    Without an ``endpoint`` the catalog of a session has it; ``catalog`` selects one of several.
     """
 
     endpoint: str | None
@@ -290,103 +290,103 @@ class Target:
 
     @classmethod
     def of(cls, url: str) -> Target:
-        """Return a URL in parts.
+        """Return the parts of a URL.
 
-        :raises InvalidURL: if it is none
+        :raises InvalidURL: if it is not the URL of a Placement
         """
         try:
             parts = urllib.parse.urlsplit(url)
             host, port = parts.hostname, parts.port
             pairs = urllib.parse.parse_qsl(parts.query, strict_parsing=bool(parts.query))
         except ValueError as error:
-            raise exceptions.InvalidURL("ledger URL", url, EXPECTED) from error
+            raise _invalid(url) from error
         name, _, scheme = parts.scheme.partition("+")
         is_known = name == "placement" and scheme in ("", "http", "https")
         if not is_known or bool(scheme) != bool(host) or parts.fragment:
-            raise exceptions.InvalidURL("ledger URL", url, EXPECTED)
+            raise _invalid(url)
         if not scheme and parts.path not in ("", "/"):
-            raise exceptions.InvalidURL("ledger URL", url, EXPECTED)
-        said = dict(pairs)
-        if len(said) != len(pairs):
-            raise exceptions.InvalidURL("ledger URL", url, "each of its options once")
+            raise _invalid(url)
+        values = dict(pairs)
+        if len(values) != len(pairs):
+            raise _invalid(url, "each of its options once")
         endpoint = None
         if host:
-            place = f"[{host}]" if ":" in host else host
-            place = place if port is None else f"{place}:{port}"
-            endpoint = f"{scheme}://{place}{parts.path.rstrip('/')}"
-        token = said.pop("token", None)
-        places = ["region_name", "interface"]
-        catalog = {key: said.pop(key) for key in places if key in said}
-        options = _options_of(said, url)
-        if said:
-            known = "token, region_name, interface, workers, timeout, microversion"
-            raise exceptions.InvalidURL("ledger URL", url, f"of its options only {known}")
+            address = f"[{host}]" if ":" in host else host
+            address = address if port is None else f"{address}:{port}"
+            endpoint = f"{scheme}://{address}{parts.path.rstrip('/')}"
+        token = values.pop("token", None)
+        catalog = {key: values.pop(key) for key in _CATALOG_OPTIONS if key in values}
+        options = _options_of(values, url)
+        if values:
+            allowed = "token, region_name, interface, workers, timeout, microversion"
+            raise _invalid(url, f"of its options only {allowed}")
         user, password = (
-            None if one is None else urllib.parse.unquote(one)
-            for one in (parts.username, parts.password)
+            None if part is None else urllib.parse.unquote(part)
+            for part in (parts.username, parts.password)
         )
         if user is not None and token is not None:
-            raise exceptions.InvalidURL("ledger URL", url, "a user or a token, not both")
+            raise _invalid(url, "a user or a token, not both")
         return cls(endpoint, user, password, token, catalog, options)
 
 
-def _options_of(said: dict[str, str], url: str) -> Options:
-    found: dict[str, Any] = {}
+def _invalid(url: str, expected: str = EXPECTED) -> exceptions.InvalidURL:
+    return exceptions.InvalidURL("ledger URL", url, expected)
+
+
+def _options_of(values: dict[str, str], url: str) -> Options:
+    """Return the options of a URL, and remove them from the values of its query."""
+    options = Options()
     try:
-        if "workers" in said:
-            found["workers"] = int(said.pop("workers"))
-        if "timeout" in said:
-            found["timeout"] = float(said.pop("timeout"))
-        if "microversion" in said:
-            major, _, minor = said.pop("microversion").partition(".")
-            found["minor"] = int(minor)
-            if major != "1":
-                raise ValueError(major)
+        major, _, minor = values.pop("microversion", f"1.{NEWEST}").partition(".")
+        options = Options(
+            int(values.pop("workers", options.workers)),
+            float(values.pop("timeout")) if "timeout" in values else None,
+            int(minor),
+        )
+        if major != "1":
+            raise ValueError(major)
     except ValueError as error:
-        raise exceptions.InvalidURL("ledger URL", url, "numbers in its options") from error
-    options = Options(**found)
+        raise _invalid(url, "numbers in its options") from error
     is_bounded = options.timeout is None or 0 < options.timeout <= _LONGEST_TIMEOUT
     if not 1 <= options.workers <= 64 or not is_bounded or options.minor < OLDEST:
-        expected = (
+        raise _invalid(
+            url,
             f"workers from 1 to 64, a timeout above 0 of at most {_LONGEST_TIMEOUT}, "
-            f"a microversion from 1.{OLDEST} on"
+            f"a microversion from 1.{OLDEST} on",
         )
-        raise exceptions.InvalidURL("ledger URL", url, expected)
     return options
 
 
 def client_of(url: str, session: Any = None, retries: Retries | None = None) -> Client:
-    """Return what asks the service that a URL names.
+    """Return a client of the service of a URL.
 
-    :param session: a session or an adapter of keystoneauth1; None: one is made, which authenticates
-        as the URL says
-    :raises InvalidURL: if it is none, names no endpoint and there is no session, or says what an
-        adapter or a session says
-    :raises InvalidInput: if the session is none
+    :param session: a session or an adapter of keystoneauth1; None: a new session, which
+        authenticates as the URL specifies
+    :raises InvalidURL: if it is not the URL of a Placement, there is neither an endpoint nor a
+        session, or the URL repeats what the adapter or the session specifies
+    :raises InvalidInput: if the session is of another type
     """
     target = Target.of(url)
     if session is not None and (target.user, target.token) != (None, None):
-        expected = "no user and no token: the session says who asks"
-        raise exceptions.InvalidURL("ledger URL", url, expected)
+        raise _invalid(url, "no user and no token: the session authenticates")
     if target.catalog and (target.endpoint or isinstance(session, adapters.Adapter)):
-        expected = "no region_name and no interface, which choose an endpoint: it is known"
-        raise exceptions.InvalidURL("ledger URL", url, expected)
+        raise _invalid(
+            url, "no region_name and no interface, which select an endpoint: it is known"
+        )
     if isinstance(session, adapters.Adapter):
         adapter = session
         if target.endpoint is not None:
-            expected = "placement:// with an adapter, which knows its endpoint"
-            raise exceptions.InvalidURL("ledger URL", url, expected)
+            raise _invalid(url, "placement:// with an adapter, which has an endpoint")
     elif session is None:
         if target.endpoint is None:
-            raise exceptions.InvalidURL("ledger URL", url, EXPECTED)
+            raise _invalid(url)
         adapter = _adapter(_session_of(target), target)
     elif isinstance(session, sessions.Session):
         adapter = _adapter(session, target)
     else:
         expected = "a Session or an Adapter of keystoneauth1"
         raise exceptions.InvalidInput("field", "session", session, expected)
-    where = target.endpoint or "placement"
-    return Client(adapter, where, target.options, retries or RETRIES)
+    return Client(adapter, target.endpoint or "placement", target.options, retries or RETRIES)
 
 
 def _adapter(session: sessions.Session, target: Target) -> adapters.Adapter:
@@ -400,11 +400,11 @@ def _adapter(session: sessions.Session, target: Target) -> adapters.Adapter:
 
 
 def _session_of(target: Target) -> sessions.Session:
-    made = sessions.Session(auth=_auth_of(target))
-    kept = sessions.TCPKeepAliveAdapter(pool_maxsize=target.options.workers)
-    for scheme in ("http://", "https://"):  # as many connections as are in use at once
-        made.session.mount(scheme, kept)
-    return made
+    session = sessions.Session(auth=_auth_of(target))
+    pool = sessions.TCPKeepAliveAdapter(pool_maxsize=target.options.workers)
+    for scheme in ("http://", "https://"):  # one connection for each concurrent request
+        session.session.mount(scheme, pool)
+    return session
 
 
 def _auth_of(target: Target) -> Any:

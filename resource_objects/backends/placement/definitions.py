@@ -1,27 +1,29 @@
-"""Changes of providers as Placement's requests, in an order that can be repeated.
+"""Changes of providers as a sequence of requests that can be repeated.
 
-A provider takes a request for each of what it has: itself, inventories, traits, aggregates. So a
-tree is not defined at once, and others see it half made. What can be looked at before is: that
-every provider is at the generation that was compared with, that names are free, that what goes is
-not used. Each request then demands the generation that the one before it left. What fails on the
-way is told with what was written (:class:`Steps`); who compares again and writes the rest, as
-``ledger.sync`` does, ends where it wanted to.
+A provider takes one request each for itself, its inventories, traits and aggregates. So a tree is
+not defined at once, and others see it incomplete. Before the first request the changes are carried
+out on rows of the present trees, by the rules of every backend: providers are at the generations
+at which they were read, names are free, and removed inventories are unused. Each request then
+expects the generation after the one before. An error names the completed requests
+(:class:`Steps`). A caller that compares again and writes the difference, as ``ledger.sync`` does,
+completes the change.
 
-Traits and aggregates are put before inventories, so that nobody is given something of a provider
-that does not say yet what it is.
+Traits and aggregates are written before inventories, so that nothing is allocated of a provider
+with an incomplete definition.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from resource_objects import exceptions
-from resource_objects.backends.placement import absent, words
-from resource_objects.backends.placement.allocations import Allocations, Settling
+from resource_objects import clock, exceptions
+from resource_objects.backends.placement import codec, unsupported
+from resource_objects.backends.placement.allocations import Allocations, PendingWrite
+from resource_objects.backends.placement.cache import ListedEntry, ProviderCache, ProviderState
 from resource_objects.backends.placement.client import REPARENTING, Answer, Client
-from resource_objects.backends.placement.picture import Picture, Read, Told
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -31,515 +33,494 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.name_rules import NAME_RULES
-from resource_objects.providers.orders import NameAction, NameChange, NameKind
-from resource_objects.resources.records import InventoryRecord
+from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
+from resource_objects.store.names import ensure_name
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
+from resource_objects.store.transaction import Transaction
+from resource_objects.store.write import begin
 
 CLASS, TRAITS = NameKind.RESOURCE_CLASS, NameKind.TRAIT
 PATHS = {CLASS: "/resource_classes", TRAITS: "/traits"}
 
-#: Errors that tell that somebody was faster: who compares again does the rest.
-_FASTER = ("StaleDefinition", "ProviderExists", "LostConnection")
+#: Codes of the errors after which a caller that compares again completes the change.
+_REPEATABLE = ("StaleDefinition", "ProviderExists", "LostConnection")
 
 
 class Steps:
-    """The requests of a write that were carried out, so that none goes untold."""
+    """The completed requests of a write, which every later error names.
+
+    :param subject: of the write
+    """
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
-        self._done: list[tuple[str, str]] = []
+        self._steps: list[tuple[str, str]] = []
 
-    def done(self, what: str, of: str = "") -> None:
-        """Note what was written, and of which provider."""
-        self._done.append((what, of))
+    def add(self, step: str, provider: str = "") -> None:
+        """Add a completed request, with the provider that it is about."""
+        self._steps.append((step, provider))
 
-    def undone(self, of: str) -> None:
-        """Note that nothing is left of what was written of a provider."""
-        self._done = [one for one in self._done if one[1] != of]
+    def rolled_back(self, provider: str) -> None:
+        """Remove the requests about a provider, which was removed again."""
+        self._steps = [step for step in self._steps if step[1] != provider]
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """Tell with an error what was written before it.
+    def named_in_errors(self) -> Iterator[None]:
+        """Add the completed requests to an error.
 
-        :raises LedgerError: for an error after some steps; one that the caller meets by comparing
-            again stays what it is, and says them too
+        :raises LedgerError: in place of an error after some requests, unless the caller completes
+            the change by comparing again
         """
         try:
             yield
         except exceptions.ResourceObjectsError as error:
-            if not self._done:
+            if not self._steps:
                 raise
-            done = f"written before: {', '.join(what for what, _ in self._done)}"
-            if isinstance(error, exceptions.LedgerError) and error.matches(*_FASTER):
-                detail = f"{error.detail}; {done}" if error.detail else done
+            steps = f"written before: {', '.join(step for step, _ in self._steps)}"
+            if isinstance(error, exceptions.LedgerError) and error.matches(*_REPEATABLE):
+                detail = f"{error.detail}; {steps}" if error.detail else steps
                 raise error.detailed(detail) from error
-            raise exceptions.LedgerError(
-                "write", self._subject, f"{done}; then: {error}"
-            ) from error
+            detail = f"{steps}; then: {error}"
+            raise exceptions.LedgerError("write", self._subject, detail) from error
 
 
 class Definitions:
-    """The definitions of a Placement, written."""
+    """The resource classes, traits and providers of a Placement, written."""
 
     def __init__(
         self,
         client: Client,
-        picture: Picture,
+        cache: ProviderCache,
         allocations: Allocations,
-        aggregates: words.Names,
+        aggregates: codec.UuidNames,
     ) -> None:
-        self._client = client
-        self._aggregates = aggregates
-        self._picture = picture
-        self._allocations = allocations
-        #: names that are there, as far as this process knows
-        self._known: dict[NameKind, set[str]] = {CLASS: set(), TRAITS: set()}
-
-    # --- names ---
+        self.client = client
+        self.cache = cache
+        self.allocations = allocations
+        self.aggregates = aggregates
+        #: names that exist as far as this process knows
+        self._names: dict[NameKind, set[str]] = {CLASS: set(), TRAITS: set()}
 
     def names(self, kind: NameKind) -> list[str]:
-        """Return the names of a kind, sorted. One request; for aggregates a look."""
+        """Return the names of a kind, sorted. One request; for aggregates a refresh."""
         if kind is CLASS:
-            return self._client.get(PATHS[kind], _classes_in)
+            return self.client.get(PATHS[kind], _parse_classes)
         if kind is TRAITS:
-            return self._client.get(PATHS[kind], _traits_in)
-        self._picture.look()
-        found, _ = self._picture.all()
-        return sorted({self._aggregates.name(uuid) for one in found for uuid in one.aggregates})
+            return self.client.get(PATHS[kind], _parse_traits)
+        self.cache.refresh()
+        uuids = {uuid for state in self.cache.states()[0] for uuid in state.aggregates}
+        return sorted(map(self.aggregates.name, uuids))
 
     def change_name(self, change: NameChange, steps: Steps) -> None:
         """Carry out a change of a resource class or trait. One request.
 
-        :raises NotFound: if it is not there
-        :raises InUse: if it is used and shall go
-        :raises AlreadyExists: if the new name of a class is there
-        :raises NotSupported: if a standard name shall go, or get another name
+        :raises NotFound: if the name does not exist
+        :raises InUse: if a name to delete is used
+        :raises AlreadyExists: if the new name of a class exists
+        :raises NotSupported: if a standard name would be renamed or deleted
         """
         rule, path = NAME_RULES[change.kind], f"{PATHS[change.kind]}/{change.name}"
         if change.action is NameAction.ENSURE:
             rule.check(change.name)
-            self._ensure(change.kind, [change.name], steps)
+            self.ensure(change.kind, [change.name], steps)
             return
         rule.refuse_standard(change)
-        self._known[change.kind].discard(change.name)
+        self._names[change.kind].discard(change.name)
         if change.action is NameAction.DELETE:
-            answer = self._client.write("DELETE", path)
+            answer = self.client.write("DELETE", path)
             if answer.status == 409:
                 raise exceptions.InUse(rule.subject, change.name)
         else:
             answer = self._rename_class(change, path)
         if answer.is_missing:
             raise exceptions.NotFound(rule.subject, change.name)
-        self._client.required(answer)
-        steps.done(f"{change.action} of {change.name}")
+        self.client.required(answer)
+        steps.add(f"{change.action} of {change.name}")
         if change.action is NameAction.RENAME:
-            self._picture.forget()  # it raises no generation
+            self.cache.invalidate_all()  # a rename raises no generation
 
     def _rename_class(self, change: NameChange, path: str) -> Answer:
-        to = change.to or ""
-        NAME_RULES[CLASS].check(to)
-        if to == change.name:
-            return self._client.read(path)
-        # microversions 1.2 to 1.6: later ones cannot
-        answer = self._client.write("PUT", path, {"name": to}, minor=6)
+        name = change.to or ""
+        NAME_RULES[CLASS].check(name)
+        if name == change.name:
+            return self.client.read(path)
+        # only the microversions 1.2 to 1.6 can rename a class
+        answer = self.client.write("PUT", path, {"name": name}, minor=6)
         if answer.status == 409:
-            raise exceptions.AlreadyExists("name", to)
+            raise exceptions.AlreadyExists("name", name)
         return answer
 
-    def _ensure(self, kind: NameKind, wanted: Iterable[str], steps: Steps) -> None:
-        """Make names that are not there; standard ones are."""
-        there = self._known[kind].union(NAME_RULES[kind].standard())
-        for name in sorted(set(wanted) - there):
-            answer = self._client.required(self._client.ensure(f"{PATHS[kind]}/{name}"))
-            self._known[kind].add(name)
+    def ensure(self, kind: NameKind, names: Iterable[str], steps: Steps) -> None:
+        """Create the names that do not exist; standard names do."""
+        existing = self._names[kind].union(NAME_RULES[kind].standard())
+        for name in sorted(set(names) - existing):
+            answer = self.client.required(self.client.ensure(f"{PATHS[kind]}/{name}"))
+            self._names[kind].add(name)
             if answer.status == 201:
-                steps.done(f"{name} made")
+                steps.add(f"{name} made")
 
-    def _ensure_names(self, wanted: Iterable[ProviderDefinition], steps: Steps) -> None:
-        some = list(wanted)
-        self._ensure(CLASS, (r.resource_class for one in some for r in one.inventories), steps)
-        self._ensure(TRAITS, (name for one in some for name in one.traits), steps)
-
-    # --- providers ---
+    def forget_names(self) -> None:
+        """Forget which names exist, because others removed one."""
+        self._names = {CLASS: set(), TRAITS: set()}
 
     def write(
-        self,
-        changes: DefinitionChanges,
-        unchanged: Sequence[tuple[str, int]],
-        settling: Settling | None,
-        steps: Steps,
+        self, write: Write, changes: DefinitionChanges, pending: PendingWrite | None, steps: Steps
     ) -> None:
-        """Write changes of providers, with what consumers then hold.
+        """Write the changes of providers of a write, and its orders.
 
         :raises Stale: if a provider is not at its generation, or has another child
-        :raises AlreadyExists: if a name or uuid is taken
-        :raises InUse: if what goes is used
+        :raises AlreadyExists: if a name or uuid exists
+        :raises InUse: if a removed provider or inventory is used
         """
-        touched = {one.definition.uuid for one in changes.updates}
-        touched |= {one.uuid for one in changes.creates}
-        touched |= {one.uuid for one in changes.removals}
-        at = self._look(changes, unchanged, settling)
+        entries = self._check(write, changes, pending)
+        order = _order_of_renames(changes.updates, entries)
         try:
-            self._write(changes, at, settling, steps)
+            _ProviderRequests(self, changes, pending, entries, steps).send(order)
         finally:
-            self._picture.doubt(touched)
+            self.cache.invalidate(_stored(changes))
+            self.cache.invalidate(definition.uuid for definition in changes.creates)
 
-    def _write(
+    def _check(
+        self, write: Write, changes: DefinitionChanges, pending: PendingWrite | None
+    ) -> dict[str, ListedEntry]:
+        """Carry out changes on rows of the present trees; return their entries by uuid.
+
+        Cost: a request for each tree, or one for all; one for each new name; and four for each
+        provider of which something is removed.
+        """
+        definitions = [*changes.creates, *(update.definition for update in changes.updates)]
+        for definition in definitions:
+            codec.inventories_to_placement(definition.inventories, definition.name)
+        parents = (definition.parent_uuid for definition in definitions)
+        uuids = {*_stored(changes), *dict(write.unchanged), *filter(None, parents)}
+        uuids.difference_update(definition.uuid for definition in changes.creates)
+        entries = {entry.uuid: entry for entry in self.cache.entries_of_trees(uuids)}
+        shrinking = [update for update in changes.updates if update.removed or update.expected_use]
+        read = {removal.uuid for removal in changes.removals}
+        read.update(update.definition.uuid for update in shrinking)
+        states = self.cache.read_states(entries[uuid] for uuid in read if uuid in entries)
+        rows = _rows_of(changes, entries, {state.entry.uuid: state for state in states})
+        for definition in definitions:
+            if definition.name not in rows.provider_named.key:
+                self._add_owner(rows, definition.name)
+        transaction = Transaction(rows, clock.now(), 0)
+        work = begin(transaction, dataclasses.replace(write, names=()))
+        self._check_moves(changes, entries)
+        for key, net in {} if pending is None else pending.effects.nets.items():
+            row = rows.inventories.get(key)
+            if row is not None and key[0] in read:
+                record = row.record.using(row.record.used + net)
+                rows.inventories.put(key, dataclasses.replace(row, record=record))
+        if work is not None:
+            work.remove()
+        return entries
+
+    def _add_owner(self, rows: Rows, name: str) -> None:
+        """Add the provider of a name, which may be in another tree."""
+        uuid = self.cache.uuid_of(name)
+        if uuid is not None and uuid not in rows.providers:
+            number = next(rows.provider_numbers)
+            row = ProviderRow(number, uuid, name, None, frozenset(), frozenset())
+            rows.providers.change(uuid, None, row)
+
+    def _check_moves(self, changes: DefinitionChanges, entries: Mapping[str, ListedEntry]) -> None:
+        """Refuse to move a provider with a parent, which an older Placement cannot do."""
+        for update in changes.updates:
+            definition, parent = update.definition, entries[update.definition.uuid].parent_uuid
+            is_moved = parent != definition.parent_uuid and not update.children_changed
+            if is_moved and parent is not None and self.client.minor < REPARENTING:
+                raise unsupported.refusal(Capability.REPARENTING, definition.name)
+
+
+class _ProviderRequests:
+    """The requests of one write about providers. Each expects the generation after the one before.
+
+    :param entries: the providers before the write, by uuid
+    """
+
+    def __init__(
         self,
+        definitions: Definitions,
         changes: DefinitionChanges,
-        at: dict[str, int],
-        settling: Settling | None,
+        pending: PendingWrite | None,
+        entries: Mapping[str, ListedEntry],
         steps: Steps,
     ) -> None:
-        wanted = [*changes.creates, *(one.definition for one in changes.updates)]
-        self._ensure_names(wanted, steps)
-        names = {one.name for one in wanted}
+        self._definitions = definitions
+        self._client = definitions.client
+        self._changes = changes
+        self._pending = pending
+        self._entries = dict(entries)
+        self._generations = {uuid: entry.generation for uuid, entry in entries.items()}
+        self._steps = steps
+
+    def send(self, renames: Iterable[ProviderUpdate]) -> None:
+        """Send all requests.
+
+        :param renames: the updates of names, in an order in which each name is free
+        """
+        changes = self._changes
+        definitions = [*changes.creates, *(update.definition for update in changes.updates)]
+        self._ensure_names(definitions)
+        names = {definition.name for definition in definitions}
         for removal in changes.removals:
             if removal.name in names:
-                self._give_up_name(removal, steps)
-        for update in _in_turn(changes.updates):
-            self._place(update, steps, is_named_only=True)
-        for created in changes.creates:
-            at[created.uuid] = self._create(created, steps)
+                self._free_name(removal)
+        for update in renames:
+            self._place(update, is_moving=False)  # its new parent may not exist yet
+        for definition in changes.creates:
+            self._create(definition)
         for update in changes.updates:
-            self._place(update, steps)
-        self._put_qualities(changes, at, steps)
-        counted = [one for one in changes.creates if one.inventories]
-        counted += [one.definition for one in changes.updates if one.changed or one.removed]
-        if settling is not None and counted:
-            with self._undoing(changes.creates, steps):
-                self._reshape(counted, at, settling, steps)
+            self._place(update)
+        self._replace_names()
+        counted = [definition for definition in changes.creates if definition.inventories]
+        counted += [u.definition for u in changes.updates if u.changed or u.removed]
+        if self._pending is not None and counted:
+            with self._rolling_back():
+                self._reshape(counted, self._pending)
         else:
-            self._put_figures(counted, at, settling, steps)
+            for definition in counted:
+                self._replace(definition, "inventories", _inventories_of(definition))
+            if self._pending is not None:
+                self._definitions.allocations.write(self._pending)
+                self._steps.add("allocations")
         for removal in changes.removals:
-            self._remove(removal, steps)
+            self._remove(removal)
 
-    def _put_qualities(self, changes: DefinitionChanges, at: dict[str, int], steps: Steps) -> None:
-        """Give providers their traits and aggregates, where these are others."""
-        for one in changes.creates:
-            if one.traits:
-                self._put(one, "traits", sorted(one.traits), at, steps)
-            if one.aggregates:
-                self._put_aggregates(one, at, steps)
-        for one, update in ((update.definition, update) for update in changes.updates):
+    def _ensure_names(self, definitions: Sequence[ProviderDefinition]) -> None:
+        records = (record for definition in definitions for record in definition.inventories)
+        classes = (record.resource_class for record in records)
+        traits = (trait for definition in definitions for trait in definition.traits)
+        self._definitions.ensure(CLASS, classes, self._steps)
+        self._definitions.ensure(TRAITS, traits, self._steps)
+
+    def _replace_names(self) -> None:
+        """Replace the traits and aggregates of providers where they differ."""
+        for definition in self._changes.creates:
+            if definition.traits:
+                self._replace(definition, "traits", sorted(definition.traits))
+            if definition.aggregates:
+                self._replace_aggregates(definition)
+        for update in self._changes.updates:
+            definition = update.definition
             if update.traits_added or update.traits_removed:
-                self._put(one, "traits", sorted(one.traits | self._lasting(one)), at, steps)
+                path = f"/resource_providers/{definition.uuid}/traits"
+                # a provider that is disabled by its trait stays disabled
+                disabling = {TRAIT}.intersection(self._client.get(path, _parse_traits))
+                self._replace(definition, "traits", sorted(definition.traits | disabling))
             if update.aggregates_added or update.aggregates_removed:
-                self._put_aggregates(one, at, steps)
+                self._replace_aggregates(definition)
 
-    def _put_aggregates(self, one: ProviderDefinition, at: dict[str, int], steps: Steps) -> None:
-        uuids = sorted(map(self._aggregates.uuid, one.aggregates or ()))
-        self._put(one, "aggregates", uuids, at, steps)
-
-    def _put_figures(
-        self,
-        counted: Sequence[ProviderDefinition],
-        at: dict[str, int],
-        settling: Settling | None,
-        steps: Steps,
-    ) -> None:
-        """Give providers their inventories, and consumers what they then hold."""
-        for one in counted:
-            self._put(one, "inventories", _told_records(one.inventories, one.name), at, steps)
-        if settling is not None:
-            self._allocations.write(settling)
-            steps.done("allocations")
+    def _replace_aggregates(self, definition: ProviderDefinition) -> None:
+        names = definition.aggregates or ()
+        self._replace(
+            definition, "aggregates", sorted(map(self._definitions.aggregates.uuid, names))
+        )
 
     @contextlib.contextmanager
-    def _undoing(self, created: Sequence[ProviderDefinition], steps: Steps) -> Iterator[None]:
-        """Remove providers that were made for a reshape which was refused: they have nothing yet.
+    def _rolling_back(self) -> Iterator[None]:
+        """Remove created providers, which are still empty, if a reshape is refused.
 
-        So it is whole or not at all, and can be worked out again.
+        So the reshape is written completely or not at all, and can be worked out again.
         """
         try:
             yield
-        except exceptions.LostConnection:  # it may have been done
+        except exceptions.LostConnection:  # it may have been written
             raise
         except exceptions.ResourceObjectsError:
-            for one in reversed(created):
-                with contextlib.suppress(exceptions.LedgerError):  # what was refused is told
-                    if self._client.write("DELETE", f"/resource_providers/{one.uuid}").is_done:
-                        steps.undone(one.name)
+            for definition in reversed(self._changes.creates):
+                path = f"/resource_providers/{definition.uuid}"
+                with contextlib.suppress(exceptions.LedgerError):  # the refusal is raised
+                    if self._client.write("DELETE", path).is_done:
+                        self._steps.rolled_back(definition.name)
             raise
 
-    # --- before anything is written ---
+    # --- single requests ---
 
-    def _look(
+    def _write(
         self,
-        changes: DefinitionChanges,
-        unchanged: Sequence[tuple[str, int]],
-        settling: Settling | None,
-    ) -> dict[str, int]:
-        """Return the generations of providers, having looked whether all is as it was compared.
+        method: str,
+        provider: ProviderDefinition | ProviderRemoval,
+        body: Any = None,
+        part: str = "",
+    ) -> Answer:
+        """Return the answer to a request about a provider, or a part of it.
 
-        Cost: a request for each tree, or one for all; and four for each provider of which something
-        goes.
+        :raises Stale: if the provider does not exist
         """
-        parents = [one.parent_uuid for one in changes.creates if one.parent_uuid is not None]
-        expected: dict[str, tuple[str, int]] = {
-            **{uuid: (uuid, generation) for uuid, generation in unchanged},
-            **{
-                one.definition.uuid: (one.definition.name, one.generation)
-                for one in changes.updates
-            },
-            **{one.uuid: (one.name, one.generation) for one in changes.removals},
-        }
-        new = {one.uuid: one for one in changes.creates}
-        keys = set(expected).union(parents).difference(new)
-        told = {one.uuid: one for one in self._picture.told_of(keys)}
-        for uuid, (name, generation) in expected.items():
-            if uuid not in told:
-                raise exceptions.Stale("provider", name, "it is gone")
-            if told[uuid].generation != generation:
-                said = f"read at generation {generation}, now {told[uuid].generation}"
-                raise exceptions.Stale("provider", told[uuid].name, said)
-        for one in changes.creates:
-            if one.parent_uuid is not None and one.parent_uuid not in {*told, *new}:
-                raise exceptions.Stale("provider", one.name, "its parent is gone")
-        self._check_figures(changes)
-        self._check_moves(changes, told)
-        self._check_children(changes, told)
-        self._check_names(changes, told)
-        self._check_used(changes, told, settling)
-        return {uuid: one.generation for uuid, one in told.items()}
+        path = f"/resource_providers/{provider.uuid}/{part}".rstrip("/")
+        answer = self._client.write(method, path, body)
+        if answer.is_missing:
+            raise exceptions.Stale("provider", provider.name, "it is gone")
+        return answer
 
-    @staticmethod
-    def _check_figures(changes: DefinitionChanges) -> None:
-        for created in changes.creates:
-            _told_records(created.inventories, created.name)
-        for update in changes.updates:
-            if update.changed or update.removed:
-                _told_records(update.definition.inventories, update.definition.name)
-
-    def _check_moves(self, changes: DefinitionChanges, told: Mapping[str, Told]) -> None:
-        """Refuse what an older Placement cannot move: who has a parent keeps it."""
-        for update in changes.updates:
-            one, parent = update.definition, told[update.definition.uuid].parent_uuid
-            is_moved = parent != one.parent_uuid and not update.children_changed
-            if is_moved and parent is not None and self._client.minor < REPARENTING:
-                raise absent.refusal(Capability.REPARENTING, one.name)
-
-    @staticmethod
-    def _check_children(changes: DefinitionChanges, told: Mapping[str, Told]) -> None:
-        gone = {one.uuid for one in changes.removals}
-        moved = {one.definition.uuid: one.definition.parent_uuid for one in changes.updates}
-        for one in told.values():
-            parent = moved.get(one.uuid, one.parent_uuid)
-            if parent in gone and one.uuid not in gone:
-                raise exceptions.Stale(
-                    "provider", told[parent].name, "it has a child that was not known"
-                )
-
-    def _check_names(self, changes: DefinitionChanges, told: Mapping[str, Told]) -> None:
-        """Refuse names that are another's; what is renamed or goes gives its name free."""
-        leaving = {one.name for one in changes.removals}
-        leaving |= {
-            told[one.definition.uuid].name
-            for one in changes.updates
-            if told[one.definition.uuid].name != one.definition.name
-        }
-        wanted = [one.name for one in changes.creates]
-        wanted += [
-            one.definition.name
-            for one in changes.updates
-            if one.definition.name != told[one.definition.uuid].name
-        ]
-        for name in wanted:
-            if wanted.count(name) > 1 or (name not in leaving and self._picture.named(name)):
-                raise exceptions.AlreadyExists("provider", name)
-        _in_turn(changes.updates, {uuid: one.name for uuid, one in told.items()})
-
-    def _check_used(
-        self, changes: DefinitionChanges, told: Mapping[str, Told], settling: Settling | None
-    ) -> None:
-        """Refuse to take away what is used, where nobody gives it back in the same write."""
-        nets = {} if settling is None else settling.effects.nets
-        going = [one.uuid for one in changes.removals]
-        fewer = {
-            one.definition.uuid: one for one in changes.updates if one.removed or one.expected_use
-        }
-        found = {
-            one.told.uuid: one
-            for one in self._picture.read_each([told[uuid] for uuid in (*going, *fewer)])
-        }
-
-        def used(one: Read, name: str) -> int:
-            here = sum(held.get(name, 0) for held in one.held.values())
-            return here + nets.get((one.told.uuid, name), 0)
-
-        for removal in changes.removals:
-            one = found.get(removal.uuid)
-            if one is not None and any(used(one, r.resource_class) for r in one.records):
-                raise exceptions.InUse("provider", removal.name)
-        for uuid, update in fewer.items():
-            if uuid not in found:
-                continue
-            for before in update.expected_use:
-                is_now = sum(
-                    held.get(before.resource_class, 0) for held in found[uuid].held.values()
-                )
-                update.check_expected_use(before.resource_class, is_now)
-            for name in update.removed:
-                if used(found[uuid], name):
-                    raise exceptions.InUse("inventory", update.definition.name, name)
-
-    # --- one request each ---
-
-    def _create(self, one: ProviderDefinition, steps: Steps) -> int:
-        said: dict[str, Any] = {"name": one.name, "uuid": one.uuid}
-        if one.parent_uuid is not None:
-            said["parent_provider_uuid"] = one.parent_uuid
+    def _create(self, definition: ProviderDefinition) -> None:
+        body: dict[str, Any] = {"name": definition.name, "uuid": definition.uuid}
+        if definition.parent_uuid is not None:
+            body["parent_provider_uuid"] = definition.parent_uuid
         path = "/resource_providers"
-        answer = self._client.write("POST", path, said)
+        answer = self._client.write("POST", path, body)
         if answer.status == 409:
-            raise exceptions.AlreadyExists("provider", one.name)
+            raise exceptions.AlreadyExists("provider", definition.name)
         if answer.status == 400 and "parent" in answer.detail:
-            raise exceptions.Stale("provider", one.name, answer.detail)
+            raise exceptions.Stale("provider", definition.name, answer.detail)
         generation = self._client.parsed(path, answer, lambda body: int(body["generation"]))
-        steps.done(f"{one.name} created", one.name)
-        return generation
+        self._generations[definition.uuid] = generation
+        self._steps.add(f"{definition.name} created", definition.name)
 
-    def _place(self, update: ProviderUpdate, steps: Steps, *, is_named_only: bool = False) -> None:
-        """Give a provider its name and its place, if it has others. One request, or two.
-
-        :param is_named_only: its name alone, for it may go below one that is still to be made
-        """
-        one = update.definition
+    def _place(self, update: ProviderUpdate, *, is_moving: bool = True) -> None:
+        """Change the name and, if ``is_moving``, the parent of a provider where they differ."""
+        definition, entry = update.definition, self._entries[update.definition.uuid]
         if update.children_changed:
             return
-        [now] = [told for told in self._picture.told(one.uuid) if told.uuid == one.uuid]
-        is_moved = now.parent_uuid != one.parent_uuid and not is_named_only
-        if now.name == one.name and not is_moved:
+        is_moved = is_moving and entry.parent_uuid != definition.parent_uuid
+        if entry.name == definition.name and not is_moved:
             return
-        said: dict[str, Any] = {"name": one.name}
+        body: dict[str, Any] = {"name": definition.name}
         if is_moved:
-            said["parent_provider_uuid"] = one.parent_uuid
-        answer = self._client.write("PUT", f"/resource_providers/{one.uuid}", said)
+            body["parent_provider_uuid"] = definition.parent_uuid
+        answer = self._write("PUT", definition, body)
         if answer.status == 409:
-            raise exceptions.AlreadyExists("provider", one.name)
-        if answer.status in (400, 404):
+            raise exceptions.AlreadyExists("provider", definition.name)
+        if answer.status == 400:
             is_loop = "loop" in answer.detail
             detail = "it was moved below itself" if is_loop else answer.detail
-            raise exceptions.Stale("provider", one.name, detail)
+            raise exceptions.Stale("provider", definition.name, detail)
         self._client.required(answer)
-        steps.done(f"{now.name} {'moved' if is_moved else 'renamed'}")
+        self._steps.add(f"{entry.name} {'moved' if is_moved else 'renamed'}")
+        entry = entry._replace(name=definition.name)
+        if is_moved:
+            entry = entry._replace(parent_uuid=definition.parent_uuid)
+        self._entries[definition.uuid] = entry
 
-    def _put(
-        self, one: ProviderDefinition, what: str, all_of: Any, at: dict[str, int], steps: Steps
-    ) -> None:
-        """Replace one of the sets that a provider has, at its generation."""
-        said = {what: all_of, "resource_provider_generation": at[one.uuid]}
-        path = f"/resource_providers/{one.uuid}/{what}"
-        answer = self._client.write("PUT", path, said)
-        if answer.status == 400 and "No such" in answer.detail:  # somebody removed a name since
-            self._known = {CLASS: set(), TRAITS: set()}
-            self._ensure_names([one], steps)
-            answer = self._client.write("PUT", path, said)
-        if answer.is_missing:
-            raise exceptions.Stale("provider", one.name, "it is gone")
+    def _replace(self, definition: ProviderDefinition, part: str, value: Any) -> None:
+        """Replace one part of a provider at its generation."""
+        generation = self._generations[definition.uuid]
+        body = {part: value, "resource_provider_generation": generation}
+        answer = self._write("PUT", definition, body, part)
+        if answer.status == 400 and "No such" in answer.detail:  # others removed a name
+            self._definitions.forget_names()
+            self._ensure_names([definition])
+            answer = self._write("PUT", definition, body, part)
         if answer.status == 409:
             if answer.code == "placement.inventory.inuse":
-                raise exceptions.InUse("inventory", one.name, answer.detail)
-            raise exceptions.Stale("provider", one.name, answer.detail)
-        at[one.uuid] = self._client.parsed(path, answer, _generation_in)
-        steps.done(f"{what} of {one.name}", one.name)
+                raise exceptions.InUse("inventory", definition.name, answer.detail)
+            raise exceptions.Stale("provider", definition.name, answer.detail)
+        self._generations[definition.uuid] = self._client.parsed(
+            f"/resource_providers/{definition.uuid}/{part}",
+            answer,
+            lambda body: int(body["resource_provider_generation"]),
+        )
+        self._steps.add(f"{part} of {definition.name}", definition.name)
 
-    def _lasting(self, one: ProviderDefinition) -> frozenset[str]:
-        """Return the trait of a provider that somebody took out of service: it stays so."""
-        told = self._client.get(f"/resource_providers/{one.uuid}/traits", _traits_in)
-        return frozenset([TRAIT]).intersection(told)
-
-    def _reshape(
-        self,
-        counted: Sequence[ProviderDefinition],
-        at: dict[str, int],
-        settling: Settling,
-        steps: Steps,
-    ) -> None:
-        """Write inventories and allocations at once: one request, one transaction."""
+    def _reshape(self, counted: Sequence[ProviderDefinition], pending: PendingWrite) -> None:
+        """Write inventories and allocations together: one request, one transaction."""
         body = {
             "inventories": {
-                one.uuid: {
-                    "resource_provider_generation": at[one.uuid],
-                    "inventories": _told_records(one.inventories, one.name),
+                definition.uuid: {
+                    "resource_provider_generation": self._generations[definition.uuid],
+                    "inventories": _inventories_of(definition),
                 }
-                for one in counted
+                for definition in counted
             },
-            "allocations": settling.bodies,
+            "allocations": pending.bodies,
         }
         try:
-            self._allocations.send(settling, "POST", "/reshaper", body)
+            self._definitions.allocations.send(pending, "POST", "/reshaper", body)
         except exceptions.DatabaseError as error:
             if not error.is_about("busy"):
                 raise
-            raise exceptions.Stale(
-                "provider", counted[0].name, "it is written meanwhile"
-            ) from error
-        steps.done("inventories and allocations")
+            detail = "it was written meanwhile"
+            raise exceptions.Stale("provider", counted[0].name, detail) from error
+        self._steps.add("inventories and allocations")
 
-    def _give_up_name(self, removal: ProviderRemoval, steps: Steps) -> None:
-        """Call what goes by its uuid until it does: what is below it, or held of it, goes first."""
-        said = {"name": removal.uuid}
-        answer = self._client.write("PUT", f"/resource_providers/{removal.uuid}", said)
-        if answer.is_missing:
-            raise exceptions.Stale("provider", removal.name, "it is gone")
-        self._client.required(answer)
-        steps.done(f"{removal.name} renamed")
+    def _free_name(self, removal: ProviderRemoval) -> None:
+        """Rename a provider to its uuid; its children or allocations prevent its removal yet."""
+        self._client.required(self._write("PUT", removal, {"name": removal.uuid}))
+        self._steps.add(f"{removal.name} renamed")
 
-    def _remove(self, removal: ProviderRemoval, steps: Steps) -> None:
-        answer = self._client.write("DELETE", f"/resource_providers/{removal.uuid}")
-        if answer.is_missing:
-            raise exceptions.Stale("provider", removal.name, "it is gone")
+    def _remove(self, removal: ProviderRemoval) -> None:
+        answer = self._write("DELETE", removal)
         if answer.status == 409:
             if answer.code == "placement.resource_provider.cannot_delete_parent":
-                raise exceptions.Stale(
-                    "provider", removal.name, "it has a child that was not known"
-                )
+                detail = "it has a child that was not known"
+                raise exceptions.Stale("provider", removal.name, detail)
             raise exceptions.InUse("provider", removal.name)
         self._client.required(answer)
-        steps.done(f"{removal.name} removed")
+        self._steps.add(f"{removal.name} removed")
 
 
-def _classes_in(body: Any) -> list[str]:
-    return sorted(one["name"] for one in body["resource_classes"])
+def _parse_classes(body: Any) -> list[str]:
+    return sorted(entry["name"] for entry in body["resource_classes"])
 
 
-def _traits_in(body: Any) -> list[str]:
+def _parse_traits(body: Any) -> list[str]:
     return sorted(body["traits"])
 
 
-def _generation_in(body: Any) -> int:
-    return int(body["resource_provider_generation"])
+def _inventories_of(definition: ProviderDefinition) -> dict[str, dict[str, Any]]:
+    return codec.inventories_to_placement(definition.inventories, definition.name)
 
 
-def _told_records(records: Iterable[InventoryRecord], where: str) -> dict[str, dict[str, Any]]:
-    return {one.resource_class: words.told_record(one, where) for one in records}
+def _stored(changes: DefinitionChanges) -> list[str]:
+    """Return the uuids of the providers to update and to remove."""
+    uuids = [update.definition.uuid for update in changes.updates]
+    return uuids + [removal.uuid for removal in changes.removals]
 
 
-def _in_turn(
-    updates: Iterable[ProviderUpdate], names: Mapping[str, str] | None = None
-) -> list[ProviderUpdate]:
-    """Return updates in an order in which each takes a name that is free by then.
+def _rows_of(
+    changes: DefinitionChanges,
+    entries: Mapping[str, ListedEntry],
+    states: Mapping[str, ProviderState],
+) -> Rows:
+    """Return rows of some trees, with the inventories that the checks of changes need.
 
-    :param names: as they are now, by uuid; None: each has its own
-    :raises AlreadyExists: if some exchange their names, which no order of requests can do
+    A provider at the generation of its update has the definition that the update is based on, which
+    need not be read. Only removals depend on the present use.
     """
-    left = list(updates)
-    now = dict(names or {})
+    rows = Rows()
+    rows.has_groups = False
+    before = {u.definition.uuid: u.before or u.definition for u in changes.updates}
+    for entry in entries.values():
+        definition, state = before.get(entry.uuid), states.get(entry.uuid)
+        records = () if definition is None else definition.inventories
+        for record in records:  # names that the same write has changed are no obstacle
+            ensure_name(rows, CLASS, record.resource_class)
+        records = records if state is None else state.records
+        for record in records:
+            ensure_name(rows, CLASS, record.resource_class)
+            key = entry.uuid, record.resource_class
+            rows.inventories.change(key, None, InventoryRow(record, record.used))
+        row = ProviderRow(
+            next(rows.provider_numbers),
+            entry.uuid,
+            entry.name,
+            entry.parent_uuid,
+            frozenset() if definition is None else definition.traits,
+            (definition and definition.aggregates) or frozenset(),
+            tuple(record.resource_class for record in records),
+            generation=entry.generation,
+        )
+        rows.providers.change(entry.uuid, None, row)
+    return rows
+
+
+def _order_of_renames(
+    updates: Iterable[ProviderUpdate], entries: Mapping[str, ListedEntry]
+) -> list[ProviderUpdate]:
+    """Return the updates of names in an order in which each new name is free.
+
+    :raises AlreadyExists: if providers exchange their names, which no order of requests can do
+    """
+    names = {uuid: entry.name for uuid, entry in entries.items()}
+    waiting = [u for u in updates if u.definition.name != names[u.definition.uuid]]
     ordered: list[ProviderUpdate] = []
-    while left:
-        taken = {now.get(one.definition.uuid, one.definition.name) for one in left}
-        free = [
-            one
-            for one in left
-            if one.definition.name not in taken
-            or now.get(one.definition.uuid, one.definition.name) == one.definition.name
-        ]
+    while waiting:
+        used = {names[update.definition.uuid] for update in waiting}
+        free = [update for update in waiting if update.definition.name not in used]
         if not free:
-            raise exceptions.AlreadyExists(
-                "provider", left[0].definition.name, "they exchange their names"
-            )
+            detail = "they exchange their names"
+            raise exceptions.AlreadyExists("provider", waiting[0].definition.name, detail)
         ordered += free
-        for one in free:
-            left.remove(one)
-            now[one.definition.uuid] = one.definition.name
+        waiting = [update for update in waiting if update not in free]
     return ordered

@@ -1,0 +1,117 @@
+"""The parts of a write that Placement cannot store, refused before the first request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resource_objects import exceptions
+from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.definition import ProviderDefinition
+from resource_objects.providers.orders import (
+    ConsumerOrder,
+    Mode,
+    NameAction,
+    NameChange,
+    NameKind,
+    Write,
+)
+
+#: The reason for each unsupported capability, in one line for users.
+REASONS: dict[Capability, str] = {
+    Capability.UNITS: "an allocation in Placement is a number",
+    Capability.TOPOLOGIES: "an inventory in Placement has figures only",
+    Capability.SHARES: "an allocation in Placement is counted in one inventory",
+    Capability.EXPIRY: "an allocation in Placement has no end",
+    Capability.CONFIRMING: "an allocation in Placement has no state",
+    Capability.CLAIM_IDS: "a consumer in Placement is identified by its uuid",
+    Capability.REQUESTS: "no write is refused: a claim that is read again has no request",
+    Capability.LIMITS: "Placement checks an allocation against the capacity only",
+    Capability.UNCHANGED: "Placement writes allocations without a check of definitions",
+    Capability.AGGREGATES_ALONE: "an aggregate in Placement is a uuid that some provider has",
+    Capability.LEVELS: "an aggregate in Placement is only a uuid",
+    Capability.RENAMED_TRAITS: "Placement renames resource classes only",
+    Capability.CONSUMER_TYPES: "a type in Placement is A-Z, 0-9 and _, from microversion 1.38 on",
+    Capability.ADOPTING: "capacity and unit rules apply to every allocation in Placement",
+    Capability.REPORTS: "a provider in Placement has no time of its last report",
+    Capability.DISABLING: "a trait in Placement has no reason and no end, and blocks no claim",
+    Capability.SERVER_GROUPS: "a consumer in Placement is in no group",
+    Capability.FEED: "changes in Placement are found by reading the list of providers",
+    Capability.WAITING: "Placement has no queue",
+    Capability.STATISTICS: "a provider in Placement has inventories, traits and aggregates only",
+    Capability.USE_OVER_TIME: "Placement stores no past use",
+}
+
+#: The capabilities that are unsupported with every microversion.
+UNSUPPORTED = frozenset(REASONS)
+
+
+def refusal(capability: Capability, subject: str = "") -> exceptions.NotSupported:
+    """Return the refusal of a capability.
+
+    :param subject: the consumer, provider or name that needs it
+
+    >>> print(refusal(Capability.FEED))
+    a change feed cannot be kept by this ledger's backend: changes in Placement are found by ...
+    """
+    reason = REASONS.get(capability, "the microversion of this Placement is too old")
+    detail = f"{reason} ({subject})" if subject else reason
+    return exceptions.NotSupported("capability", capability.value, detail)
+
+
+def check(write: Write) -> None:
+    """Raise if a write needs an unsupported capability.
+
+    :raises NotSupported: with the name of the first one
+    """
+    for capability, subject in _required(write):
+        raise refusal(capability, subject)
+
+
+def _required(write: Write) -> Iterator[tuple[Capability, str]]:
+    """Yield the unsupported capabilities that a write needs, with their subjects."""
+    parts = (
+        (Capability.DISABLING, write.disabling),
+        (Capability.ADOPTING, write.adopted),
+        (Capability.REPORTS, write.reported),
+        (Capability.SERVER_GROUPS, write.groups),
+        (Capability.LIMITS, write.limits),
+        (Capability.UNCHANGED, write.unchanged if write.definitions is None else ()),
+    )
+    yield from ((capability, write.subject) for capability, part in parts if part)
+    for change in write.names:
+        yield from _required_by_name(change)
+    if write.definitions is not None:
+        updates = (update.definition for update in write.definitions.updates)
+        for definition in (*write.definitions.creates, *updates):
+            yield from _required_by_definition(definition)
+    for order in write.orders:
+        yield from _required_by_order(order)
+
+
+def _required_by_name(change: NameChange) -> Iterator[tuple[Capability, str]]:
+    if change.action is NameAction.SET_LEVEL:
+        yield Capability.LEVELS, change.name
+    elif change.kind is NameKind.AGGREGATE:
+        yield Capability.AGGREGATES_ALONE, change.name
+    elif change.action is NameAction.RENAME and change.kind is NameKind.TRAIT:
+        yield Capability.RENAMED_TRAITS, change.name
+
+
+def _required_by_definition(definition: ProviderDefinition) -> Iterator[tuple[Capability, str]]:
+    for kind in definition.kinds:
+        yield Capability.TOPOLOGIES, f"{kind.resource_class} of {definition.name}"
+    for share in definition.shares:
+        yield Capability.SHARES, f"{share.resource_class} of {definition.name}"
+
+
+def _required_by_order(order: ConsumerOrder) -> Iterator[tuple[Capability, str]]:
+    if order.expires_at is not None or order.expires_in is not None:
+        yield Capability.EXPIRY, order.consumer
+    if order.mode is Mode.KEEP:
+        yield Capability.CONFIRMING, order.consumer
+    if order.aggregate or order.adopts:
+        yield Capability.ADOPTING, order.consumer
+    if order.group is not None:
+        yield Capability.SERVER_GROUPS, order.consumer
+    if any(use.units or use.released for use in order.uses):
+        yield Capability.UNITS, order.consumer
