@@ -46,18 +46,18 @@ PAGE, TREE_PAGE = 500, 100
 class RetryPolicy:
     """How often, and for how long, the methods of a ledger retry after a lost race.
 
-    ==============  ================================================================================
-    ``searches``    the maximum number of further searches of a claim whose candidates are all
-                    allocated to other consumers by now
-    ``seconds``     for how long a claim searches again; with the default values this ends first
-    ``assignments`` the maximum number of times that the ledger assigns a placed amount (a
-                    topology, devices, units by name) again after a concurrent claim on its host
-    ``definitions`` the maximum number of repetitions of a method that reads and then writes:
-                    ``sync`` and the other changes of definitions, ``reshape`` (the larger of
-                    ``definitions`` and ``assignments``), ``adjust``, ``move``, ``swap``, ``renew``
-    ``lease``       the seconds for which a waiting claim stays in the queue without a renewal, by
-                    the clock of the ledger; it renews after each third
-    ==============  ================================================================================
+    ===============  ===============================================================================
+    ``searches``     the maximum number of further searches of a claim whose candidates are all
+                     allocated to other consumers by now
+    ``seconds``      for how long a claim searches again; with the default values this ends first
+    ``assignments``  the maximum number of times that the ledger assigns a placed amount (a
+                     topology, devices, units by name) again after a concurrent claim on its host
+    ``definitions``  the maximum number of repetitions of a method that reads and then writes:
+                     ``sync`` and the other changes of definitions, ``reshape`` (the larger of
+                     ``definitions`` and ``assignments``), ``adjust``, ``move``, ``swap``, ``renew``
+    ``lease``        the seconds for which a waiting claim stays in the queue without a renewal, by
+                     the clock of the ledger; it renews after each third
+    ===============  ===============================================================================
 
     The first further search follows at once. Before each later one, and before each new
     assignment, the ledger pauses for a short random time that grows to a quarter of a second, so

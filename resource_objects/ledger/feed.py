@@ -56,12 +56,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 class Feed:
     """The change feed of a ledger: ``ledger.feed``.
 
-    ==================  =======================================================================
-    :meth:`cursor`      where it is now
-    :meth:`changes`     what was written after a cursor
-    :meth:`is_fresh`    whether nothing was written since a snapshot
-    :meth:`set_retention`        how long operations and changes are kept
-    ==================  =======================================================================
+    =====================  ====================================================================
+    :meth:`cursor`         the end of the feed
+    :meth:`changes`        the changes after a cursor
+    :meth:`is_fresh`       whether nothing was written since a snapshot
+    :meth:`set_retention`  set for how long operations and changes are stored
+    =====================  ====================================================================
     """
 
     def __init__(self, store: Store) -> None:
