@@ -1,7 +1,7 @@
-"""Moments, ages, generations and limits as callers give them, checked. Pure.
+"""Checks of the arguments of callers: moments, ages, generations and limits.
 
-What no ``datetime`` can say (the year 10000, or one before the first) is refused like every other
-value that cannot be: nothing overflows further in.
+A moment that a ``datetime`` cannot represent (the year 10000, or the year 0) is refused here, so no
+later computation overflows.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from resource_objects.resources import IntegerAmount, Limits
 _THOUSANDS = "a moment from the year 1 to the year 9999 in UTC"
 
 
-def moment(what: str, given: object) -> datetime.datetime:
-    """Return a moment in UTC. One without a time zone is refused: nobody knows which it meant.
+def moment(field: str, value: object) -> datetime.datetime:
+    """Return a moment in UTC; raise ``InvalidInput`` if it has no time zone.
 
     >>> at = datetime.datetime.fromisoformat("2030-01-01T01:00:00+01:00")
     >>> print(moment("expires_at", at))
     2030-01-01 00:00:00+00:00
     """
-    if not isinstance(given, datetime.datetime) or given.utcoffset() is None:
-        raise exceptions.InvalidInput("field", what, given, "a datetime with its time zone")
+    if not isinstance(value, datetime.datetime) or value.utcoffset() is None:
+        raise exceptions.InvalidInput("field", field, value, "a datetime with its time zone")
     try:
-        return given.astimezone(datetime.UTC)
+        return value.astimezone(datetime.UTC)
     except OverflowError:
-        raise exceptions.InvalidInput("field", what, given, _THOUSANDS) from None
+        raise exceptions.InvalidInput("field", field, value, _THOUSANDS) from None
 
 
 class Expiry(TypedDict, total=False):
-    """When the claim of an order expires, said in one of two ways or in neither."""
+    """The expiry of the claim of an order: a moment, a duration, or neither."""
 
     expires_at: datetime.datetime
     expires_in: datetime.timedelta
 
 
 def expiry(expires_in: object, expires_at: object) -> Expiry:
-    """Return what an order says of when its claim expires, checked; nothing if nothing is given.
+    """Return the checked expiry of a claim; empty if both arguments are None.
 
-    A time from now on stays one: the ledger's clock says what it comes to.
+    A duration is returned as such: the clock of the ledger determines the moment.
 
-    :raises InvalidInput: if both are given, or a time that is not above 0
+    :raises InvalidInput: if both are specified, or if the duration is not above 0
 
     >>> expiry(datetime.timedelta(hours=1), None)
     {'expires_in': datetime.timedelta(seconds=3600)}
@@ -63,120 +63,119 @@ def expiry(expires_in: object, expires_at: object) -> Expiry:
     return {"expires_in": expires_in}
 
 
-def later(what: str, given: datetime.timedelta, now: datetime.datetime) -> datetime.datetime:
-    """Return the moment that is a time after another one.
+def later(field: str, value: datetime.timedelta, now: datetime.datetime) -> datetime.datetime:
+    """Return the moment a duration after another one.
 
-    :raises InvalidInput: if that is later than a ``datetime`` can say
+    :raises InvalidInput: if a ``datetime`` cannot represent it
     """
     try:
-        return now + given
+        return now + value
     except OverflowError:
         raise exceptions.InvalidInput(
-            "field", what, given, f"a time that leads to {_THOUSANDS}"
+            "field", field, value, f"a time that leads to {_THOUSANDS}"
         ) from None
 
 
-def age(what: str, given: object) -> datetime.timedelta:
-    """Return an age, or raise ``InvalidInput`` for what is none."""
-    if not isinstance(given, datetime.timedelta) or given < datetime.timedelta(0):
-        raise exceptions.InvalidInput("field", what, given, "a timedelta of 0 or more")
-    return given
+def age(field: str, value: object) -> datetime.timedelta:
+    """Return an age, or raise ``InvalidInput`` for another value."""
+    if not isinstance(value, datetime.timedelta) or value < datetime.timedelta(0):
+        raise exceptions.InvalidInput("field", field, value, "a timedelta of 0 or more")
+    return value
 
 
-def ago(what: str, given: object, now: datetime.datetime) -> datetime.datetime:
-    """Return the moment that is an age before another one.
+def ago(field: str, value: object, now: datetime.datetime) -> datetime.datetime:
+    """Return the moment an age before another one.
 
-    :raises InvalidInput: if it is no age, or longer ago than a ``datetime`` can say
+    :raises InvalidInput: if it is not an age, or if a ``datetime`` cannot represent the moment
 
     >>> now = datetime.datetime(2030, 1, 2, tzinfo=datetime.UTC)
     >>> print(ago("older_than", datetime.timedelta(days=1), now))
     2030-01-01 00:00:00+00:00
     """
-    found = age(what, given)
+    duration = age(field, value)
     try:
-        return now - found
+        return now - duration
     except OverflowError:
         raise exceptions.InvalidInput(
-            "field", what, given, f"an age that leads to {_THOUSANDS}"
+            "field", field, value, f"an age that leads to {_THOUSANDS}"
         ) from None
 
 
-def generation(given: object, what: str = "generation") -> int:
-    """Return a generation, or raise ``InvalidInput`` for what is none.
+def generation(value: object, field: str = "generation") -> int:
+    """Return a generation, or raise ``InvalidInput`` for another value.
 
     >>> generation(3)
     3
     """
-    if type(given) is not int or not 0 <= given <= MAX_AMOUNT:
-        raise exceptions.InvalidInput("field", what, given, f"an integer from 0 to {MAX_AMOUNT}")
-    return given
+    if type(value) is not int or not 0 <= value <= MAX_AMOUNT:
+        raise exceptions.InvalidInput("field", field, value, f"an integer from 0 to {MAX_AMOUNT}")
+    return value
 
 
-def any_generation(given: object) -> int | None:
-    """Return a generation that is demanded, None where none is."""
-    return None if given is None else generation(given)
+def any_generation(value: object) -> int | None:
+    """Return a required generation, or None if none is required."""
+    return None if value is None else generation(value)
 
 
-#: What may be used in all, ``{provider: limits}``, providers by name or uuid; None is no bound.
+#: Limits of the total use, ``{provider: limits}``, providers by name or uuid; None: unlimited.
 Limited: TypeAlias = Mapping[str, Any] | None
 
 
-def limits(given: object) -> Totals:
-    """Return limits that somebody gives, ``{provider: limits}``, by provider as it is named there.
+def limits(value: object) -> Totals:
+    """Return limits, ``{provider: limits}``, as ``{(provider, class): limit}``.
 
-    :raises InvalidInput: if that is no mapping of providers to limits
-    :raises InvalidInput: for a limit that is no count
-    :raises InvalidInput: for one below 0
-    :raises InvalidInput: for a class that nobody knows
+    :raises InvalidInput: if the argument is not a mapping of providers to limits
+    :raises InvalidInput: for a limit that is not a count, or is below 0
+    :raises InvalidInput: for an unknown resource class
 
     >>> dict(limits({"host0": "VCPU=20,MEMORY_MB=65536"}))
     {('host0', 'VCPU'): 20, ('host0', 'MEMORY_MB'): 65536}
     """
-    if given is None:
+    if value is None:
         return UNLIMITED
-    if isinstance(given, Limits) or not isinstance(given, Mapping):
+    if isinstance(value, Limits) or not isinstance(value, Mapping):
         expected = "{provider: limits}, such as {'host0': 'VCPU=20'}, or None"
-        raise exceptions.InvalidInput("field", "limits", given, expected)
-    found: dict[tuple[str, str], int] = {}
-    for provider, there in given.items():
+        raise exceptions.InvalidInput("field", "limits", value, expected)
+    totals: dict[tuple[str, str], int] = {}
+    for provider, text in value.items():
         key = names.provider_key(provider)
-        if not isinstance(there, Mapping | str):
+        if not isinstance(text, Mapping | str):
             raise exceptions.InvalidInput(
-                "field", f"limits of {key}", there, "limits, such as 'VCPU=20'"
+                "field", f"limits of {key}", text, "limits, such as 'VCPU=20'"
             )
-        for name, limit in Limits.of(there).by_name():
+        for name, limit in Limits.of(text).by_name():
             if not isinstance(limit, IntegerAmount):
-                expected = "a count: what says where it goes is counted in other classes too"
+                expected = "a count: a placed resource is counted in other classes too"
                 raise exceptions.InvalidInput("amount", f"limit of {name}", limit, expected)
-            found[key, name] = limit.value
-    return FrozenDict(found)
+            totals[key, name] = limit.value
+    return FrozenDict(totals)
 
 
 def of_uuids(named: Totals, resolve: Callable[[Collection[str]], Mapping[str, str]]) -> Totals:
-    """Return limits by the uuids of their providers, as a write carries them.
+    """Return limits by the uuids of their providers, as in a write.
 
-    :param resolve: from names and uuids to uuids, in one look
-    :raises NotFound: for a name that is nobody's
+    :param resolve: returns the uuids of names and uuids, called once
+    :raises NotFound: for a name without a provider
     :raises InvalidInput: for a provider that is named twice
     """
     if not named:
         return UNLIMITED
     uuids = resolve(list(dict.fromkeys(key for key, _ in named)))
-    found: dict[tuple[str, str], int] = {}
+    totals: dict[tuple[str, str], int] = {}
     for (key, name), total in named.items():
-        if (uuids[key], name) in found:
+        if (uuids[key], name) in totals:
             raise exceptions.InvalidInput("repetition", "limits", key, "each provider once")
-        found[uuids[key], name] = total
-    return FrozenDict(found)
+        totals[uuids[key], name] = total
+    return FrozenDict(totals)
 
 
-def tighter(one: Totals, other: Totals) -> Totals:
-    """Return limits that both say.
+def tighter(first: Totals, second: Totals) -> Totals:
+    """Return the limits that satisfy both arguments.
 
     >>> dict(tighter({("a", "VCPU"): 3, ("b", "VCPU"): 5}, {("a", "VCPU"): 4}))
     {('a', 'VCPU'): 3, ('b', 'VCPU'): 5}
     """
-    if not one or not other:
-        return one or other
-    both = {key: min(one[key], other[key]) for key in one.keys() & other.keys()}
-    return FrozenDict({**one, **other, **both})
+    if not first or not second:
+        return first or second
+    both = {key: min(first[key], second[key]) for key in first.keys() & second.keys()}
+    return FrozenDict({**first, **second, **both})

@@ -1,17 +1,16 @@
-"""The change feed: what was written, in an order that misses nothing (D9).
+"""The change feed: every write, in an order without gaps (D9).
 
 Changes are numbered by *shard*: a tree belongs to one shard (by the number of its root), and the
 writing transaction itself counts the shard's head up, so what a reader sees of a shard has no gap
 that might still be filled. A :class:`Cursor` is the heads of all shards at one moment, read in one
-statement; whoever keeps one reads on from there. The order is total per shard.
+statement; a reader continues from it. The order is total per shard.
 
-Which shard a write is told in is seen when it begins to be written. A claim made at the very moment
-in which its provider moves to another tree may so be told in the shard of the tree that it leaves.
-Nothing is missed by who reads the feed (all shards, as a cursor does); only who looks at one shard
-for one tree would look in the wrong one.
+The shard of a write is determined at the start of the write. A claim that is concurrent with a move
+of its provider to another tree may be recorded in the shard of the previous tree. A cursor covers
+all shards, so its reader misses no entry; a reader of the one shard of a tree may miss this claim.
 
-Numbers of a database (auto-increment, sequences) would not do: they are not committed in order.
-One head for all would make every writer wait for every other.
+Auto-increment columns and sequences of a database cannot replace the heads, because their numbers
+are not committed in order. A single head would serialize all writers.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ def shard_of(root_number: int) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in the feed: what was changed after it is not known yet.
+    """A position in the feed: the entries up to it are known to the reader.
 
-    It names a history, not only numbers: ``last`` are the numbers of the operations that were
-    written last in each shard. A database that was promoted or restored without its last writes,
-    and has written others since, has other operations at these places. ``epoch`` is the ledger's,
-    0 where it is not known; ``last`` is empty where it is not known, which is not checked then.
+    It identifies a history: ``last`` are the numbers of the last operations in each shard. A
+    database that was promoted or restored without its last writes, and has written since, has
+    other operations at these positions. ``epoch`` is the epoch of the ledger, 0 if unknown;
+    ``last`` is empty if unknown, and then not checked.
 
     >>> Cursor.parse(str(Cursor((0,) * SHARDS))) == Cursor((0,) * SHARDS)
     True
@@ -64,33 +63,33 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the cursor that :func:`str` said, for programs that keep it in a file.
+        """Return the cursor of its :func:`str`, for programs that store it in a file.
 
-        :raises InvalidInput: if it is none
+        :raises InvalidInput: if the text is not a cursor
         """
-        found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
+        match = _CURSOR.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
             raise exceptions.InvalidInput("text", "cursor", text, _EXPECTED)
         heads, last = [0] * SHARDS, [0] * SHARDS
         seen: set[int] = set()
-        for part in filter(None, found["places"].split(",")):
+        for part in filter(None, match["places"].split(",")):
             shard, head, operation = map(int, re.split("[=@]", part))
             if shard >= SHARDS or shard in seen or max(head, operation) > MAX_AMOUNT:
                 raise exceptions.InvalidInput("text", "cursor", text, _EXPECTED)
             seen.add(shard)
             heads[shard], last[shard] = head, operation
-        return cls(tuple(heads), tuple(last), int(found["epoch"]))
+        return cls(tuple(heads), tuple(last), int(match["epoch"]))
 
     @property
     def ledger(self) -> int:
-        """Which ledger this is a place of; 0 where that is not known, for nobody wrote to it yet.
+        """The epoch of the ledger of this position; 0 if the ledger has no writes yet.
 
-        The feed of a picture that one process keeps (of a remote Placement) is no ledger's.
+        It is also 0 for a remote Placement, whose feed exists only within one process.
         """
         return self.epoch if any(self.last) else 0
 
     def moved(self, entries: Iterable[FeedEntry]) -> Cursor:
-        """Return the cursor after some entries that were read from it on."""
+        """Return the cursor after some entries that follow it."""
         heads, last = list(self.heads), list(self.last)
         for entry in entries:
             if entry.number > heads[entry.shard]:
@@ -98,37 +97,37 @@ class Cursor:
         return Cursor(tuple(heads), tuple(last), self.epoch)
 
     def waiting(self, now: Cursor) -> dict[int, int]:
-        """Return how many entries each shard has after this place, of those that have some.
+        """Return the number of entries of each shard after this position, without zeros.
 
-        :param now: where the feed is
-        :raises Expired: if the feed is of another history, or not that far
+        :param now: the head of the feed
+        :raises Expired: if the feed has another history, or is behind this position
         """
         if len(self.heads) != len(now.heads) or (self.epoch and self.epoch != now.epoch):
             raise exceptions.Expired("cursor", str(self), "it is of another ledger")
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for shard, (head, at) in enumerate(zip(self.heads, now.heads, strict=True)):
             if head > at:
                 raise exceptions.Expired("cursor", str(self), f"it is ahead of shard {shard}")
             if head < at:
-                found[shard] = at - head
+                counts[shard] = at - head
             elif self.last[shard] and self.last[shard] != now.last[shard]:
                 raise exceptions.Expired("cursor", str(self), _OTHER.format(shard))
-        return found
+        return counts
 
     def check(self, shard: int, numbers: Mapping[int, int], upto: int) -> None:
-        """Raise unless what was read of a shard follows on this place without a gap.
+        """Raise unless the entries of a shard follow this position without a gap.
 
-        :param numbers: ``{number: operation's number}`` of the entries there are from this place
-            on, itself included
-        :param upto: the last number that was asked for
-        :raises Expired: if it is another history, or some of it is forgotten
+        :param numbers: ``{number: number of the operation}`` of the entries of the shard from this
+            position on, inclusive
+        :param upto: the last requested number
+        :raises Expired: if the shard has another history, or entries were pruned
         """
         head, last = self.heads[shard], self.last[shard]
         if any(number not in numbers for number in range(head + 1, upto + 1)):
             raise exceptions.Expired("cursor", str(self), f"changes of shard {shard} are forgotten")
         if last and head and numbers.get(head) != last:
-            said = "is forgotten" if head not in numbers else "has another history"
-            raise exceptions.Expired("cursor", str(self), f"its place in shard {shard} {said}")
+            detail = "is forgotten" if head not in numbers else "has another history"
+            raise exceptions.Expired("cursor", str(self), f"its place in shard {shard} {detail}")
 
     def __str__(self) -> str:
         places = (
@@ -138,28 +137,26 @@ class Cursor:
 
 
 _CURSOR = re.compile(r"(?P<epoch>\d{1,19}):(?P<places>(?:\d{1,9}=\d{1,19}@\d{1,19},?)*)", re.ASCII)
-_EXPECTED = "what a cursor says, such as 7:0=1@5,63=2@8"
+_EXPECTED = "a cursor, such as 7:0=1@5,63=2@8"
 _OTHER = "shard {} has another history: the database lost writes that were seen"
 
 
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """One write, as one shard saw it: who did what, when, and what it changed there.
+    """One write, as recorded in one shard.
 
     ``kind`` and ``subject`` are those of the operation, ``generation`` is its number. ``uses`` are
-    the changes of what consumers hold here; what an amount also uses elsewhere (its shares) follows
-    from them. ``definitions`` are the uuids of providers whose definition changed, ``reports`` of
-    those whose owner reported or that were adopted, ``claims`` the consumers whose claim changed
-    while what they hold did not. ``disabled`` are the providers that were put out of service or
-    into it again, and ``overrides`` the uuids of those that were taken of though they were out of
-    it. A write that touches no tree (of a resource class, say) is told in shard 0.
+    the changes of allocations in this shard; use of other inventories by shares follows from them.
+    ``definitions`` are the uuids of providers whose definition changed. ``reports`` are those of
+    providers whose owner reported, or that were adopted. ``claims`` are the consumers whose claim
+    changed without a change of allocations. ``disabled`` are the providers that were disabled or
+    enabled, ``overrides`` the uuids of disabled providers that were allocated all the same.
 
-    ``renamed_classes`` are pairs of the old and the new name of a resource class, recorded in one
-    shard of the write.
-
-    A rename touches everybody whose definition says the name. On its own it is told in shard 0,
-    naming nobody, however many these are; where the same write does more, they are named.
+    A write that concerns no tree, such as a new resource class, is recorded in shard 0.
+    ``renamed_classes`` are pairs of the old and new name of a resource class, recorded in one shard
+    of the write. A rename concerns each provider whose definition has the name. A write that only
+    renames is recorded in shard 0, without providers; other writes name them.
     """
 
     shard: int
@@ -180,23 +177,23 @@ class FeedEntry:
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The uuids of those whose use, definition or report it is about, sorted."""
+        """The uuids of providers whose use, definition or report changed, sorted."""
         used = (use.key[0] for use in self.uses)
-        disabled = (one.provider_uuid for one in self.disabled)
+        disabled = (change.provider_uuid for change in self.disabled)
         return tuple(sorted({*used, *self.definitions, *self.reports, *disabled}))
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """The names of those whose holdings or claims changed, sorted."""
+        """The names of the consumers whose allocations or claims changed, sorted."""
         return tuple(sorted({*(use.consumer for use in self.uses), *self.claims}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        found = dataclasses.asdict(dataclasses.replace(self, disabled=()))
-        del found["renamed_classes"]
-        found["at"] = self.at.isoformat()
-        found["disabled"] = [one.to_dict() for one in self.disabled]
-        return {**found, "providers": self.providers, "consumers": self.consumers}
+        data = dataclasses.asdict(dataclasses.replace(self, disabled=()))
+        del data["renamed_classes"]
+        data["at"] = self.at.isoformat()
+        data["disabled"] = [change.to_dict() for change in self.disabled]
+        return {**data, "providers": self.providers, "consumers": self.consumers}
 
     def __str__(self) -> str:
         by = f" by {self.actor}" if self.actor else ""

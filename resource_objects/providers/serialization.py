@@ -1,8 +1,8 @@
-"""Frozen data classes as plain data (JSON) and back, strictly.
+"""Strict conversion of frozen data classes to plain data (JSON) and back.
 
-What is written leaves out what is at its default, so that a file stays short; what is read is
-checked field by field, and every error says where in the file it is. Keys are the names of the
-fields; a trailing underscore, which keeps a name apart from a word of Python, is not written.
+Fields at their default are not written, so files are short. Each field that is read is checked, and
+an error names its position in the file. Keys are the names of fields, without the trailing
+underscore that distinguishes a field from a Python keyword.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from resource_objects.providers import arguments
 
 _T = TypeVar("_T")
 
-#: ``{name of a field: what checks each value of it}``; a check returns the value or raises.
+#: ``{field name: check of each value}``; a check returns the value or raises.
 Checks: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
-#: The largest text that is read as JSON: far more than any plan has.
+#: The maximum length of a JSON text, far above the length of a plan.
 MAX_LENGTH = 2**28
 
 _SCALARS: dict[Any, str] = {int: "an integer", str: "text", bool: "true or false"}
@@ -56,33 +56,34 @@ def to_plain(value: Any) -> Any:
     return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def from_json(text: str | bytes, what: str) -> Any:
-    """Return the plain data of a JSON text, in which no key of an object comes twice.
+def from_json(text: str | bytes, subject: str) -> Any:
+    """Return the plain data of a JSON text.
 
-    :raises InvalidInput: if it is no JSON
-    :raises InvalidInput: if it says something twice
+    :raises InvalidInput: if the text is not JSON, or an object has a key twice
     """
     if not isinstance(text, str | bytes) or len(text) > MAX_LENGTH:
         expected = f"JSON text of at most {MAX_LENGTH} characters"
-        raise exceptions.InvalidInput("text", what, text, expected)
+        raise exceptions.InvalidInput("text", subject, text, expected)
     try:
-        return json.loads(text, object_pairs_hook=functools.partial(_once, what))
+        return json.loads(text, object_pairs_hook=functools.partial(_once, subject))
     except (ValueError, RecursionError) as error:
         if isinstance(error, exceptions.ResourceObjectsError):
             raise
-        raise exceptions.InvalidInput("text", what, text, f"JSON text ({error})") from None
+        raise exceptions.InvalidInput("text", subject, text, f"JSON text ({error})") from None
 
 
-def _once(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _once(subject: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
         raise exceptions.InvalidInput(
-            "repetition", what, [key for key, _ in pairs], "each key once"
+            "repetition", subject, [key for key, _ in pairs], "each key once"
         )
-    return found
+    return data
 
 
-def versioned(data: Any, what: str, version: int, *, oldest: int | None = None) -> dict[str, Any]:
+def versioned(
+    data: Any, subject: str, version: int, *, oldest: int | None = None
+) -> dict[str, Any]:
     """Return the plain data of a file without its ``version``.
 
     :param version: the version that is written
@@ -91,39 +92,39 @@ def versioned(data: Any, what: str, version: int, *, oldest: int | None = None) 
     :raises UnsupportedVersion: if it has an older or newer version
     """
     if not isinstance(data, Mapping) or type(data.get("version")) is not int:
-        raise exceptions.InvalidInput("field", what, data, f'an object with "version": {version}')
+        raise exceptions.InvalidInput(
+            "field", subject, data, f'an object with "version": {version}'
+        )
     if not (version if oldest is None else oldest) <= data["version"] <= version:
-        known = f"version {version}" if oldest is None else f"versions {oldest} to {version}"
+        readable = f"version {version}" if oldest is None else f"versions {oldest} to {version}"
         raise exceptions.UnsupportedVersion(
-            f"{what} is of version {data['version']}, this library reads {known}"
+            f"{subject} is of version {data['version']}, this library reads {readable}"
         )
     return {key: value for key, value in data.items() if key != "version"}
 
 
-def from_plain(kind: type[_T], data: Any, where: str, checks: Checks) -> _T:
-    """Return the data class ``kind`` that plain data says.
+def from_plain(kind: type[_T], data: Any, path: str, checks: Checks) -> _T:
+    """Return an instance of the data class ``kind`` from plain data.
 
-    :param where: where in the whole it is, for errors
-    :raises InvalidInput: if a value is of the wrong type, or a field that must be there is not
-    :raises InvalidInput: if there is a key that is no field
-    :raises InvalidInput: what the class itself refuses
+    :param path: the position in the file, for errors
+    :raises InvalidInput: if a value has the wrong type, a required field is missing or a key is
+        unknown
+    :raises InvalidInput: as the class raises it
     """
     if not isinstance(data, Mapping):
-        raise exceptions.InvalidInput("field", where, data, "an object")
-    known = {field.name.rstrip("_"): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        raise exceptions.InvalidInput("field", path, data, "an object")
+    fields = {field.name.rstrip("_"): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in data:
-        if key not in known:
-            raise exceptions.InvalidInput("field name", where, key, f"one of {', '.join(known)}")
+        if key not in fields:
+            raise exceptions.InvalidInput("field name", path, key, f"one of {', '.join(fields)}")
     hints = _hints(typing.cast(Any, kind))
     values: dict[str, Any] = {}
-    for key, field in known.items():
+    for key, field in fields.items():
         if key in data:
             reader = _ValueReader(checks, checks.get(key))
-            values[field.name] = reader.read(hints[field.name], data[key], f"{where}.{key}")
+            values[field.name] = reader.read(hints[field.name], data[key], f"{path}.{key}")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise exceptions.InvalidInput(
-                "field", f"{where}.{key}", None, "a value: it must be there"
-            )
+            raise exceptions.InvalidInput("field", f"{path}.{key}", None, "a value")
     return kind(**values)
 
 
@@ -134,73 +135,73 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _ValueReader:
-    """Reads the values of one field, however deep they are in lists and objects."""
+    """A reader of the values of one field, in lists and objects of any depth."""
 
     checks: Checks
     check: Callable[[Any], Any] | None
 
-    def read(self, hint: Any, data: Any, where: str) -> Any:
+    def read(self, hint: Any, data: Any, path: str) -> Any:
         if hint in _SCALARS or hint is datetime.datetime:
-            return self._checked(_scalar(hint, data, where), where)
+            return self._checked(_scalar(hint, data, path), path)
         if isinstance(hint, type) and issubclass(hint, enum.Enum):
-            return _member(hint, data, where)
+            return _member(hint, data, path)
         if dataclasses.is_dataclass(hint):
-            return from_plain(typing.cast(type, hint), data, where, self.checks)
+            return from_plain(typing.cast(type, hint), data, path, self.checks)
         if typing.get_origin(hint) in (typing.Union, types.UnionType):
-            return self._optional(typing.get_args(hint), data, where)
-        return self._several(typing.get_origin(hint), typing.get_args(hint), data, where)
+            return self._optional(typing.get_args(hint), data, path)
+        return self._several(typing.get_origin(hint), typing.get_args(hint), data, path)
 
-    def _optional(self, kinds: tuple[Any, ...], data: Any, where: str) -> Any:
-        (kind,) = (one for one in kinds if one is not type(None))
-        return None if data is None else self.read(kind, data, where)
+    def _optional(self, kinds: tuple[Any, ...], data: Any, path: str) -> Any:
+        (kind,) = (member for member in kinds if member is not type(None))
+        return None if data is None else self.read(kind, data, path)
 
-    def _several(self, origin: Any, kinds: tuple[Any, ...], data: Any, where: str) -> Any:
+    def _several(self, origin: Any, kinds: tuple[Any, ...], data: Any, path: str) -> Any:
         if isinstance(origin, type) and issubclass(origin, Mapping):
             if not isinstance(data, Mapping):
-                raise exceptions.InvalidInput("field", where, data, "an object")
+                raise exceptions.InvalidInput("field", path, data, "an object")
             return FrozenDict(
                 {
-                    self._checked(_scalar(str, key, where), where): self.read(
-                        kinds[1], value, f"{where}[{key!r}]"
+                    self._checked(_scalar(str, key, path), path): self.read(
+                        kinds[1], value, f"{path}[{key!r}]"
                     )
                     for key, value in data.items()
                 }
             )
         if not isinstance(data, list | tuple):
-            raise exceptions.InvalidInput("field", where, data, "a list")
-        items = [self.read(kinds[0], item, f"{where}[{n}]") for n, item in enumerate(data)]
+            raise exceptions.InvalidInput("field", path, data, "a list")
+        items = [self.read(kinds[0], item, f"{path}[{n}]") for n, item in enumerate(data)]
         if origin is frozenset and len(set(items)) != len(items):
-            raise exceptions.InvalidInput("repetition", where, data, "each once")
+            raise exceptions.InvalidInput("repetition", path, data, "each once")
         return origin(items)
 
-    def _checked(self, value: Any, where: str) -> Any:
+    def _checked(self, value: Any, path: str) -> Any:
         if self.check is None:
             return value
         try:
             return self.check(value)
         except exceptions.InvalidInput as error:
-            raise exceptions.InvalidInput("field", where, value, error.expected) from error
+            raise exceptions.InvalidInput("field", path, value, error.expected) from error
 
 
-def _scalar(kind: Any, data: Any, where: str) -> Any:
+def _scalar(kind: Any, data: Any, path: str) -> Any:
     if kind is datetime.datetime:
-        return _moment(data, where)
+        return _moment(data, path)
     if type(data) is not kind:
-        raise exceptions.InvalidInput("field", where, data, _SCALARS[kind])
+        raise exceptions.InvalidInput("field", path, data, _SCALARS[kind])
     return data
 
 
-def _moment(data: Any, where: str) -> datetime.datetime:
+def _moment(data: Any, path: str) -> datetime.datetime:
     try:
-        return arguments.moment(where, datetime.datetime.fromisoformat(data))
-    except (TypeError, ValueError):  # InvalidField is one too
+        return arguments.moment(path, datetime.datetime.fromisoformat(data))
+    except (TypeError, ValueError):  # InvalidInput is a ValueError
         expected = "a date and time with its offset (ISO 8601), from the year 1 to 9999 in UTC"
-        raise exceptions.InvalidInput("field", where, data, expected) from None
+        raise exceptions.InvalidInput("field", path, data, expected) from None
 
 
-def _member(kind: type[enum.Enum], data: Any, where: str) -> enum.Enum:
+def _member(kind: type[enum.Enum], data: Any, path: str) -> enum.Enum:
     try:
         return kind(data)
     except ValueError:
-        known = ", ".join(str(one.value) for one in kind)
-        raise exceptions.InvalidInput("field", where, data, f"one of {known}") from None
+        members = ", ".join(str(member.value) for member in kind)
+        raise exceptions.InvalidInput("field", path, data, f"one of {members}") from None

@@ -1,4 +1,4 @@
-"""Usage: who uses how much of what, read at one moment."""
+"""The usage of inventories by consumers, read at one moment."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from resource_objects.resources.records import InventoryRecord
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InventoryUsage:
-    """What is used of one resource at one provider.
+    """The usage of one inventory.
 
-    ``holders`` are (consumer, amount) pairs of what is held here; what is held elsewhere and uses
-    it too (shares) is in ``used`` alone. ``elsewhere`` is for how many units there is room where
-    each of them uses something too, None if that is nowhere. ``disabled`` is why the provider, or
-    what is above it, is out of service: then nobody can take what is free.
+    ``holders`` are the (consumer, amount) pairs of the allocations of this inventory. ``used``
+    also includes the use by shares of other inventories. ``elsewhere`` is the number of units that
+    fit into the inventories that this one shares, None if it shares none. ``disabled`` is the
+    reason why the provider or an ancestor is disabled: then nothing of it can be allocated.
     """
 
     provider: str
@@ -45,27 +45,26 @@ class InventoryUsage:
 
     @property
     def free(self) -> int:
-        """Capacity minus use, or less if an inventory that this one draws on has less (D2).
+        """Capacity minus use, or the lower limit of the inventories that it shares (D2).
 
         Unlike :meth:`.Snapshot.free` it is not 0 for a disabled provider (see ``disabled``), and it
-        is negative when over-full.
+        is negative if the use exceeds the capacity.
         """
-        left = self.capacity - self.used
-        return left if self.elsewhere is None else min(left, self.elsewhere)
+        free = self.capacity - self.used
+        return free if self.elsewhere is None else min(free, self.elsewhere)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        said = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        said["disabled"] = None if self.disabled is None else self.disabled.to_dict()
-        return {**said, "free": self.free, "holders": dict(self.holders)}
+        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        data["disabled"] = None if self.disabled is None else self.disabled.to_dict()
+        return {**data, "free": self.free, "holders": dict(self.holders)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
-    """What is used, provider by provider, and the trees it was read from.
+    """The usage by provider, with the trees that it was read from.
 
-    ``providers`` are the roots, with the inventories that are kept as one figure each: what a
-    structured one is, ``ledger.trees()`` tells.
+    ``providers`` are the roots, without structured inventories: ``ledger.trees()`` returns those.
 
     ``uses`` has an :class:`InventoryUsage` per inventory, parents before children;
     ``usage[provider, class]`` finds one. :attr:`consumers` sums by consumer.
@@ -82,35 +81,35 @@ class Usage:
             if (use.provider, use.resource_class) == key:
                 return use
         raise exceptions.InvalidInput(
-            "name", "usage", key, "a (provider name, resource class) that is kept"
+            "name", "usage", key, "a (provider name, resource class) of a stored inventory"
         )
 
     @classmethod
     def joined(cls, parts: Iterable[Usage]) -> Usage:
         """Return the usage of several reads as one."""
-        every = list(parts)
+        usages = list(parts)
         return cls(
-            tuple(root for one in every for root in one.providers),
-            tuple(use for one in every for use in one.uses),
+            tuple(root for part in usages for root in part.providers),
+            tuple(use for part in usages for use in part.uses),
         )
 
     def only(self, uses: Iterable[InventoryUsage]) -> Usage:
-        """Return the same trees, with some of their uses."""
+        """Return the same trees with only some inventories."""
         return dataclasses.replace(self, uses=tuple(uses))
 
     @property
     def consumers(self) -> dict[str, dict[str, int]]:
         """``{consumer: {resource class: amount}}``, by name."""
-        found: dict[str, dict[str, int]] = {}
+        amounts: dict[str, dict[str, int]] = {}
         for use in self.uses:
             for consumer, amount in use.holders:
-                held = found.setdefault(consumer, {})
-                held[use.resource_class] = held.get(use.resource_class, 0) + amount
-        return dict(sorted(found.items()))
+                allocated = amounts.setdefault(consumer, {})
+                allocated[use.resource_class] = allocated.get(use.resource_class, 0) + amount
+        return dict(sorted(amounts.items()))
 
     @property
     def over_capacity(self) -> tuple[InventoryUsage, ...]:
-        """What is used beyond its capacity, after a shrink."""
+        """The inventories whose use exceeds their capacity, for example after a shrink."""
         return tuple(use for use in self.uses if use.used > use.capacity)
 
     def __str__(self) -> str:
@@ -123,8 +122,8 @@ class Usage:
 def usage_of(columns: Columns) -> Usage:
     """Return the usage in columns. Cost: linear in the rows.
 
-    A description that cannot be read hides no figures. Units that were removed from the host while
-    they were allocated are no part of the capacity once they are free.
+    A structured inventory that cannot be read does not hide its figures. Units that were removed
+    from the host while allocated do not count towards the capacity once they are free.
     """
     numbers = columns.index.numbers
     holders: dict[_Place, list[tuple[str, int]]] = defaultdict(list)
@@ -135,18 +134,21 @@ def usage_of(columns: Columns) -> Usage:
     elsewhere = _elsewhere(columns, removed)
     roots = tuple(trees(_plain(columns)))
     uses = tuple(
-        _use(
-            provider,
+        InventoryUsage(
+            provider.name,
             depth,
-            record,
+            record.resource_class,
+            record.total,
+            record.reserved,
             record.capacity - removed[number, record.resource_class],
-            holders.get((number, record.resource_class), []),
+            record.used,
+            tuple(sorted(holders.get((number, record.resource_class), ()))),
             elsewhere.get((number, record.resource_class)),
             disabled,
         )
         for provider, depth, disabled in _with_depth(roots)
         for number in [numbers[provider.uuid or ""]]
-        for record in sorted(records.get(number, ()), key=_in_order)
+        for record in sorted(records.get(number, ()), key=_class_order)
     )
     return Usage(roots, uses)
 
@@ -154,22 +156,21 @@ def usage_of(columns: Columns) -> Usage:
 _Place = tuple[int, str]  # provider, class
 
 
-def _elsewhere(columns: Columns, removed: Mapping[_Place, int]) -> dict[_Place, int]:
-    """Return for how many units of each inventory there is room in what they share."""
-    table, found = columns.inventories, dict[_Place, int]()
-    places = zip(table.provider_id, table.resource_class, strict=True)
-    left = dict(zip(places, map(operator.sub, table.capacity, table.used), strict=True))
-    for place, count in removed.items():
-        left[place] -= count
-    for number, kind, of_number, of_kind, factor in zip(*columns.shares, strict=True):
-        most = left[of_number, of_kind] // factor
-        found[number, kind] = min(most, found.get((number, kind), most))
-    return found
-
-
-def _in_order(record: InventoryRecord) -> tuple[int, str]:
-    """Sort records as their classes are listed everywhere."""
+def _class_order(record: InventoryRecord) -> tuple[int, str]:
     return resource_class_order(record.resource_class)
+
+
+def _elsewhere(columns: Columns, removed: Mapping[_Place, int]) -> dict[_Place, int]:
+    """Return the number of units of each sharer that fit into the inventories it shares."""
+    table, amounts = columns.inventories, dict[_Place, int]()
+    places = zip(table.provider_id, table.resource_class, strict=True)
+    free = dict(zip(places, map(operator.sub, table.capacity, table.used), strict=True))
+    for place, count in removed.items():
+        free[place] -= count
+    for number, kind, of_number, of_kind, factor in zip(*columns.shares, strict=True):
+        most = free[of_number, of_kind] // factor
+        amounts[number, kind] = min(most, amounts.get((number, kind), most))
+    return amounts
 
 
 def _plain(columns: Columns) -> Columns:
@@ -182,39 +183,16 @@ def _plain(columns: Columns) -> Columns:
     }
     if not structured:
         return columns
-    left = [row for row in zip(*columns.inventories, strict=True) if row[:2] not in structured]
-    plain = InventoryColumns(*zip(*left, strict=True)) if left else InventoryColumns()
+    rows = [row for row in zip(*columns.inventories, strict=True) if row[:2] not in structured]
+    plain = InventoryColumns(*zip(*rows, strict=True)) if rows else InventoryColumns()
     return dataclasses.replace(columns, inventories=plain, kinds=KindColumns())
 
 
 def _with_depth(
     providers: tuple[Provider, ...], depth: int = 0, above: Disabled | None = None
 ) -> Iterator[tuple[Provider, int, Disabled | None]]:
-    """Yield each provider, how deep it is, and why it is out of service, or what is above it."""
+    """Yield each provider with its depth and the reason why it or an ancestor is disabled."""
     for provider in providers:
         disabled = provider.disabled or above
         yield provider, depth, disabled
         yield from _with_depth(provider.children, depth + 1, disabled)
-
-
-def _use(
-    provider: Provider,
-    depth: int,
-    record: InventoryRecord,
-    capacity: int,
-    holders: list[tuple[str, int]],
-    elsewhere: int | None,
-    disabled: Disabled | None,
-) -> InventoryUsage:
-    return InventoryUsage(
-        provider.name,
-        depth,
-        record.resource_class,
-        record.total,
-        record.reserved,
-        capacity,
-        record.used,
-        tuple(sorted(holders)),
-        elsewhere,
-        disabled,
-    )
