@@ -12,8 +12,8 @@
 ``usage``           usage at one moment; ``use_over_time``: usage between two moments
 ``plan``            a typed list of changes; ``dry_run``: its effects; ``row_diff``: the plan that
                     turns rows into others; ``serialization``: data classes as plain data and back
-``reshape``         moves of inventories and allocations; ``transfer``: their effects;
-                    ``compile``: the plan of a reshape
+``reshape``         moves of inventories and allocations; ``reshape_plan``: the definitions and
+                    orders that carry them out
 ``audit``           findings about a ledger; ``holders``: consumers in refusals
 ``orders``          writes, orders and recorded operations; ``decision``: whether one amount fits
                     one inventory
