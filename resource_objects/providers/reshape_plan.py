@@ -4,7 +4,7 @@
    (:func:`inventory_moves`). A reshape describes the inventories afterwards itself, or a caller
    passes changes of definitions that do, and the moves only describe where allocations go.
 2. Each allocation at a source is assigned to a destination: by its units, by the consumers that a
-   part names, else first-fit. Without a destination it stays, if anything of the inventory does.
+   part names, else first-fit. Without a destination it is not moved, if the inventory remains.
 3. All allocations that a consumer has afterwards become its order.
 4. The orders are compared with the claims: every consumer has the same amounts and units as before.
 """
@@ -125,7 +125,7 @@ class ReshapePlanner:
     def _with_expected_use(self, changes: DefinitionChanges) -> DefinitionChanges:
         """Return changes that are refused once more is allocated from a source.
 
-        A source that is removed is refused anyway. From one that stays, a consumer could allocate
+        A source that is removed is refused anyway. From one that remains, a consumer could allocate
         units that are counted at the destination afterwards.
         """
 
@@ -303,8 +303,8 @@ def inventory_moves(reshape: Reshape, state: ReshapeState, errors: Errors) -> li
 
     Inventory of class A on provider B has moved to provider C
     (E. Fried, "Upgrade concerns with nested Resource Providers", openstack-dev, 31 May 2018). A
-    caller that passes changes may repeat its moves, so a move that the changes do not make is no
-    move:
+    caller that passes changes may repeat its moves, so a move that the changes do not make is
+    ignored:
 
     ============================== ==========================================================
     the source                     moves
