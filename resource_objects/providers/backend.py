@@ -226,7 +226,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def list_providers(
-        self, wanted: ProviderFilter, limit: int, after: int = 0
+        self, criteria: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers, in the order they were created.
 
@@ -235,7 +235,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def list_consumers(
-        self, wanted: ConsumerFilter, limit: int, after: str | None = None
+        self, criteria: ConsumerFilter, limit: int, after: str | None = None
     ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers with what they hold, by name (code points).
 
@@ -258,23 +258,25 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
+    def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return what the consumers of a filter use, by group and class (``sorted_totals``).
 
         With ``provider`` or ``tree`` only what they use there. Groups that use nothing are not
         in it.
         """
 
-    def count_consumers(self, wanted: ConsumerFilter, by: Description) -> Mapping[str | None, int]:
+    def count_consumers(
+        self, criteria: ConsumerFilter, by: Description
+    ) -> Mapping[str | None, int]:
         """Return how many consumers of a filter there are, by what describes them (None: nothing).
 
         This default lists them all. A backend that can count does, which costs less.
         """
         found: Counter[str | None] = Counter()
-        page = self.list_consumers(wanted, PAGE)
+        page = self.list_consumers(criteria, PAGE)
         while page:
             found += count_by(page, by)
-            page = self.list_consumers(wanted, PAGE, page[-1].consumer)
+            page = self.list_consumers(criteria, PAGE, page[-1].consumer)
         return found
 
     @abc.abstractmethod
@@ -356,7 +358,9 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
+    def list_waiters(
+        self, criteria: WaiterFilter, limit: int, after: int = 0
+    ) -> tuple[Waiter, ...]:
         """Return a page of those in the queue, by number, without those whose lease is over.
 
         :param after: ``number`` of the last one of the page before
@@ -380,7 +384,7 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
+    def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter, by name of the provider and of the statistic.
 
         Providers come in the order they were created, statistics by name; a provider without any
@@ -388,7 +392,7 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def forget_statistics(self, wanted: StatisticFilter) -> int:
+    def forget_statistics(self, criteria: StatisticFilter) -> int:
         """Delete the statistics that match a filter; return the number of values."""
 
     # --- writing ---
@@ -449,7 +453,7 @@ class Backend(abc.ABC):
         self,
         since: datetime.datetime,
         until: datetime.datetime | None,
-        wanted: UseFilter,
+        criteria: UseFilter,
         by: Sequence[UseBy],
     ) -> UseReport:
         """Return what was used between two moments, summed by groups and class.

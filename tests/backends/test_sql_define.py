@@ -687,14 +687,14 @@ def test_many_trees_take_as_many_statements_as_one(ledger: SQLBackend, ledger_ur
 def counted_on_driver(backend: SQLBackend) -> Iterator[list[str]]:
     """Collect the texts of the statements that go straight to the driver's cursor."""
     found: list[str] = []
-    before = statements.Statement.rows
+    before = statements.SQL.rows
 
-    def rows(self: Any, *args: Any) -> Any:
-        found.append(str(self._core))
-        return before(self, *args)
+    def rows(self: Any, *args: Any, **values: Any) -> Any:
+        found.append(self._text)
+        return before(self, *args, **values)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statements.Statement, "rows", rows)
+        patch.setattr(statements.SQL, "rows", rows)
         yield found
 
 

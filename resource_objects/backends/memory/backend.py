@@ -120,18 +120,18 @@ class MemoryBackend(Backend):
             return {name: uuid_of[name] for name in names if name in uuid_of}
 
     def list_providers(
-        self, wanted: ProviderFilter, limit: int, after: int = 0
+        self, criteria: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers (see the contract)."""
         with self._lock:
-            return reading.page_of_providers(self._open(), wanted, limit, after)
+            return reading.page_of_providers(self._open(), criteria, limit, after)
 
     def list_consumers(
-        self, wanted: ConsumerFilter, limit: int, after: str | None = None
+        self, criteria: ConsumerFilter, limit: int, after: str | None = None
     ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers (see the contract)."""
         with self._lock:
-            return reading.page_of_consumers(self._open(), wanted, limit, after)
+            return reading.page_of_consumers(self._open(), criteria, limit, after)
 
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None
@@ -147,15 +147,17 @@ class MemoryBackend(Backend):
         with self._lock:
             return reading.page_of_server_groups(self._open(), limit, after, names)
 
-    def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
-        """Return what the consumers of a filter use (see the contract)."""
+    def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
+        """Return the sums used by the consumers of a filter (see the contract)."""
         with self._lock:
-            return reading.totals_of_consumers(self._open(), wanted, by)
+            return reading.totals_of_consumers(self._open(), criteria, by)
 
-    def count_consumers(self, wanted: ConsumerFilter, by: Description) -> Mapping[str | None, int]:
+    def count_consumers(
+        self, criteria: ConsumerFilter, by: Description
+    ) -> Mapping[str | None, int]:
         """Return the number of consumers of a filter (see the contract)."""
         with self._lock:
-            return reading.counts_of_consumers(self._open(), wanted, by)
+            return reading.counts_of_consumers(self._open(), criteria, by)
 
     def held(self, consumer: str) -> ConsumerRecord | None:
         """Return the record of a consumer, None if it does not exist."""
@@ -212,9 +214,9 @@ class MemoryBackend(Backend):
                 name: pair for name, pair in self._waiters.items() if pair[1].lease_until >= now
             }
             lease_until = now + order.lease
-            entry, known = queue.get(order.consumer, ("", None))
-            if known is not None and known.awaits == order.awaits:
-                waiter = dataclasses.replace(known, lease_until=lease_until)
+            entry, waiting = queue.get(order.consumer, ("", None))
+            if waiting is not None and waiting.awaits == order.awaits:
+                waiter = dataclasses.replace(waiting, lease_until=lease_until)
                 queue[order.consumer] = entry if order.renews else order.entry, waiter
             else:
                 queue.pop(order.consumer, None)  # so that it comes last
@@ -224,7 +226,9 @@ class MemoryBackend(Backend):
             self._waiters = queue
             return waiter
 
-    def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
+    def list_waiters(
+        self, criteria: WaiterFilter, limit: int, after: int = 0
+    ) -> tuple[Waiter, ...]:
         """Return a page of the queue (see the contract)."""
         with self._lock:
             self._open()
@@ -235,10 +239,10 @@ class MemoryBackend(Backend):
             for waiter in queue
             if waiter.number > after
             and waiter.lease_until >= now
-            and (wanted.upto is None or waiter.number <= wanted.upto)
+            and (criteria.upto is None or waiter.number <= criteria.upto)
             and (
-                wanted.awaits is None
-                or any(mine.meets(its) for mine in wanted.awaits for its in waiter.awaits)
+                criteria.awaits is None
+                or any(mine.meets(its) for mine in criteria.awaits for its in waiter.awaits)
             )
         )
         return tuple(itertools.islice(waiters, limit))
@@ -257,15 +261,15 @@ class MemoryBackend(Backend):
         with self._writing() as rows:
             return statistics.put(rows, order, clock.now())
 
-    def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
+    def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter (see the contract)."""
         with self._lock:
-            return statistics.read(self._open(), wanted)
+            return statistics.read(self._open(), criteria)
 
-    def forget_statistics(self, wanted: StatisticFilter) -> int:
+    def forget_statistics(self, criteria: StatisticFilter) -> int:
         """Delete the statistics of a filter (see the contract)."""
         with self._writing() as rows:
-            return statistics.forget(rows, wanted)
+            return statistics.forget(rows, criteria)
 
     # --- writing ---
 
@@ -319,13 +323,13 @@ class MemoryBackend(Backend):
         self,
         since: datetime.datetime,
         until: datetime.datetime | None,
-        wanted: UseFilter,
+        criteria: UseFilter,
         by: Sequence[UseBy],
     ) -> UseReport:
         """Return what was used between two moments (see the contract)."""
         with self._lock:
             complete = self._feed_complete_since()
-            return use_over_time.between(self._open(), since, until, wanted, by, complete)
+            return use_over_time.between(self._open(), since, until, criteria, by, complete)
 
     def _feed_complete_since(self) -> datetime.datetime:
         return max(self._complete_since, clock.now() - self._retention)

@@ -56,43 +56,47 @@ def _inventory_of(
 
 
 def page_of_providers(
-    rows: Rows, wanted: ProviderFilter, limit: int, after: int
+    rows: Rows, criteria: ProviderFilter, limit: int, after: int
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers. Cost: linear in the providers compared with the filter."""
-    providers = _providers_to_compare(rows, wanted, after)
-    rest = dataclasses.replace(wanted, trees=None)
+    providers = _providers_to_compare(rows, criteria, after)
+    remaining = dataclasses.replace(criteria, trees=None)
     now = present_time(rows)
     page: list[ListedProvider] = []
     while len(page) < limit:
-        batch = [_listed(rows, one, now) for one in itertools.islice(providers, _BATCH)]
+        batch = [_listed(rows, provider, now) for provider in itertools.islice(providers, _BATCH)]
         if not batch:
             break
-        page += select_providers(batch, rest, functools.partial(_inventory_of, rows))
+        page += select_providers(batch, remaining, functools.partial(_inventory_of, rows))
     return tuple(page[:limit])
 
 
-def _providers_to_compare(rows: Rows, wanted: ProviderFilter, after: int) -> Iterator[ProviderRow]:
+def _providers_to_compare(
+    rows: Rows, criteria: ProviderFilter, after: int
+) -> Iterator[ProviderRow]:
     """Yield the providers of names, uuids, trees or a rare trait of a filter; else all."""
     stored = rows.providers
-    traits = [rows.with_trait.of(trait) for trait in wanted.required - {DISABLED_TRAIT}]
+    traits = [rows.with_trait.of(trait) for trait in criteria.required - {DISABLED_TRAIT}]
     rarest = min(traits, key=len, default=None)
     uuids: Iterable[str]
-    if wanted.uuids is not None:
-        uuids = wanted.uuids
-    elif wanted.names is not None:
-        uuids = [rows.provider_named.key.get(name, "") for name in wanted.names]
-    elif wanted.trees is not None:
-        uuids = [uuid for root in rows.roots(wanted.trees) for uuid in rows.subtree(root.uuid)]
+    if criteria.uuids is not None:
+        uuids = criteria.uuids
+    elif criteria.names is not None:
+        uuids = [rows.provider_named.key.get(name, "") for name in criteria.names]
+    elif criteria.trees is not None:
+        uuids = [uuid for root in rows.roots(criteria.trees) for uuid in rows.subtree(root.uuid)]
     elif rarest is not None and len(rarest) <= _BATCH:  # more are read faster a page at a time
         uuids = rarest
     else:
         order = stored.in_order()
         first = bisect.bisect_left(order, (after + 1, ""))
         return (stored[order[at][1]] for at in range(first, len(order)))
-    providers = [one for uuid in uuids if (one := stored.get(uuid)) and one.number > after]
-    if wanted.trees is not None:
-        roots = {root.uuid for root in rows.roots(wanted.trees)}
-        providers = [one for one in providers if rows.root(one.uuid).uuid in roots]
+    providers = [
+        provider for uuid in uuids if (provider := stored.get(uuid)) and provider.number > after
+    ]
+    if criteria.trees is not None:
+        roots = {root.uuid for root in rows.roots(criteria.trees)}
+        providers = [provider for provider in providers if rows.root(provider.uuid).uuid in roots]
     return iter(sorted(providers, key=lambda provider: provider.number))
 
 
@@ -122,25 +126,25 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
 
 
 def page_of_consumers(
-    rows: Rows, wanted: ConsumerFilter, limit: int, after: str | None
+    rows: Rows, criteria: ConsumerFilter, limit: int, after: str | None
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers. Cost: linear in the consumers compared with the filter."""
-    records = _consumers_to_compare(rows, wanted, after)
-    return tuple(itertools.islice(select_consumers(records, wanted, _root_of(rows)), limit))
+    records = _consumers_to_compare(rows, criteria, after)
+    return tuple(itertools.islice(select_consumers(records, criteria, _root_of(rows)), limit))
 
 
 def _consumers_to_compare(
-    rows: Rows, wanted: ConsumerFilter, after: str | None
+    rows: Rows, criteria: ConsumerFilter, after: str | None
 ) -> Iterator[ConsumerRecord]:
     """Yield the consumers of the names, the provider or the tree of a filter; else all."""
     names: Sequence[str]
-    if wanted.names is not None:
-        names = sorted(name for name in wanted.names if name in rows.consumers)
-    elif wanted.provider is not None:
-        provider = rows.find(wanted.provider)
+    if criteria.names is not None:
+        names = sorted(name for name in criteria.names if name in rows.consumers)
+    elif criteria.provider is not None:
+        provider = rows.find(criteria.provider)
         names = _consumers_at(rows, [] if provider is None else [provider.uuid])
-    elif wanted.tree is not None:
-        roots = rows.roots([wanted.tree])
+    elif criteria.tree is not None:
+        roots = rows.roots([criteria.tree])
         names = _consumers_at(rows, [uuid for root in roots for uuid in rows.subtree(root.uuid)])
     else:
         names = rows.consumers.in_order()
@@ -177,12 +181,14 @@ def page_of_server_groups(
     )
 
 
-def totals_of_consumers(rows: Rows, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
-    """Return what the consumers of a filter use. Cost: linear in the consumers compared."""
-    return totals_of(_consumers_to_compare(rows, wanted, None), wanted, by, _root_of(rows))
+def totals_of_consumers(rows: Rows, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
+    """Return the sums used by the consumers of a filter. Cost: linear in the consumers compared."""
+    return totals_of(_consumers_to_compare(rows, criteria, None), criteria, by, _root_of(rows))
 
 
-def counts_of_consumers(rows: Rows, wanted: ConsumerFilter, by: Description) -> Counter[str | None]:
+def counts_of_consumers(
+    rows: Rows, criteria: ConsumerFilter, by: Description
+) -> Counter[str | None]:
     """Return the number of consumers of a filter by description. Cost: linear in those compared."""
-    records = _consumers_to_compare(rows, wanted, None)
-    return count_by(select_consumers(records, wanted, _root_of(rows)), by)
+    records = _consumers_to_compare(rows, criteria, None)
+    return count_by(select_consumers(records, criteria, _root_of(rows)), by)

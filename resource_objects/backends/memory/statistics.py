@@ -31,43 +31,48 @@ def put(rows: Rows, order: StatisticsOrder, now: datetime.datetime) -> int:
         written, deleted = changed(stored, statistics, order.source, now)
         if written or deleted:
             merged = {**stored, **written}
-            left = {name: row for name, row in merged.items() if name not in deleted}
-            rows.statistics.put(uuid, left or None)
+            remaining = {name: row for name, row in merged.items() if name not in deleted}
+            rows.statistics.put(uuid, remaining or None)
             count += len(written) + len(deleted)
     return count
 
 
-def read(rows: Rows, wanted: StatisticFilter) -> StatisticsByProvider:
+def read(rows: Rows, criteria: StatisticFilter) -> StatisticsByProvider:
     """Return the statistics that match a filter."""
     by_provider: StatisticsByProvider = {}
-    for provider in _providers(rows, wanted):
+    for provider in _providers(rows, criteria):
         statistics = {
             name: Statistic.from_stored(name, row.value, row.since, row.source)
             for name, row in sorted(rows.statistics.rows.get(provider.uuid, {}).items())
-            if wanted.names is None or name in wanted.names
+            if criteria.names is None or name in criteria.names
         }
         if statistics:
             by_provider[provider.name] = statistics
     return by_provider
 
 
-def forget(rows: Rows, wanted: StatisticFilter) -> int:
+def forget(rows: Rows, criteria: StatisticFilter) -> int:
     """Delete the statistics that match a filter; return their number."""
     count = 0
-    for provider in list(_providers(rows, wanted)):
+    for provider in list(_providers(rows, criteria)):
         stored = rows.statistics.get(provider.uuid) or {}
-        deleted = stored if wanted.names is None else stored.keys() & wanted.names
-        left = {name: row for name, row in stored.items() if name not in deleted}
+        deleted = stored if criteria.names is None else stored.keys() & criteria.names
+        remaining = {name: row for name, row in stored.items() if name not in deleted}
         if deleted:
             count += len(deleted)
-            rows.statistics.put(provider.uuid, left or None)
+            rows.statistics.put(provider.uuid, remaining or None)
     return count
 
 
-def _providers(rows: Rows, wanted: StatisticFilter) -> Iterator[ProviderRow]:
+def _providers(rows: Rows, criteria: StatisticFilter) -> Iterator[ProviderRow]:
     """Yield the providers that match a filter, in the order in which they were created."""
-    if wanted.providers is None:
-        yield from (one for uuid, one in rows.providers.rows.items() if uuid in rows.statistics)
+    if criteria.providers is None:
+        yield from (
+            provider for uuid, provider in rows.providers.rows.items() if uuid in rows.statistics
+        )
         return
-    providers = (rows.providers.get(uuid) for uuid in wanted.providers)
-    yield from sorted((one for one in providers if one is not None), key=lambda one: one.number)
+    providers = (rows.providers.get(uuid) for uuid in criteria.providers)
+    yield from sorted(
+        (provider for provider in providers if provider is not None),
+        key=lambda provider: provider.number,
+    )

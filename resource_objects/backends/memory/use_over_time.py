@@ -26,7 +26,7 @@ def between(
     rows: Rows,
     since: datetime.datetime,
     until: datetime.datetime | None,
-    wanted: UseFilter,
+    criteria: UseFilter,
     by: Sequence[UseBy],
     complete: datetime.datetime,
 ) -> UseReport:
@@ -36,36 +36,38 @@ def between(
     """
     until = check_span(since, until, clock.now())
     owners: dict[str, Group | None] = {}
-    held: Counter[tuple[Group, str]] = Counter()
+    present: Counter[tuple[Group, str]] = Counter()
     for record in rows.consumers.rows.values():
-        group = owners[record.uuid] = _group(record, wanted, by)
+        group = owners[record.uuid] = _group(record, criteria, by)
         if group is not None:
             for use in record.held:
-                held[group, use.resource_class] += use.amount
+                present[group, use.resource_class] += use.amount
     first = max(since, complete)
-    found = list(_changes(rows, first, wanted, by, owners))
+    use_changes = list(_changes(rows, first, criteria, by, owners))
 
     def changes(after: datetime.datetime, upto: datetime.datetime | None) -> Iterable[UseChange]:
         sums: dict[tuple[Group, str], list[int]] = defaultdict(lambda: [0, 0])
-        for at, group, name, amount in found:
+        for at, group, name, amount in use_changes:
             if at > after and (upto is None or at <= upto):
                 sums[group, name][0] += amount
                 sums[group, name][1] += amount * ((at - after) // MICROSECOND)
-        return [UseChange(*key, *some) for key, some in sums.items()]
+        return [UseChange(*key, *amounts) for key, amounts in sums.items()]
 
     renames = (
         ClassRename(entry.at, *pair)
         for entry in rows.changes.rows.values()
         for pair in entry.renamed_classes
     )
-    known = [name for name in wanted.classes or () if (NameKind.RESOURCE_CLASS, name) in rows.names]
-    return report(held, changes, renames, wanted, by, (since, until, complete), known)
+    classes = [
+        name for name in criteria.classes or () if (NameKind.RESOURCE_CLASS, name) in rows.names
+    ]
+    return report(present, changes, renames, criteria, by, (since, until, complete), classes)
 
 
 def _changes(
     rows: Rows,
     since: datetime.datetime,
-    wanted: UseFilter,
+    criteria: UseFilter,
     by: Sequence[UseBy],
     owners: dict[str, Group | None],
 ) -> Iterator[tuple[datetime.datetime, Group, str, int]]:
@@ -76,18 +78,20 @@ def _changes(
     for entry in reversed(rows.changes.rows.values()):
         if entry.at <= since or not entry.uses:
             continue
-        records = {one.consumer: one for one in rows.operations[entry.operation].outcome.claims}
+        records = {
+            record.consumer: record for record in rows.operations[entry.operation].outcome.claims
+        }
         for change in entry.uses:
             record = records[change.consumer]
             if record.uuid not in owners:
-                owners[record.uuid] = _group(record, wanted, by)
+                owners[record.uuid] = _group(record, criteria, by)
             group = owners[record.uuid]
             if group is not None:
                 yield entry.at, group, change.key[1], change.after - change.before
 
 
-def _group(record: ConsumerRecord, wanted: UseFilter, by: Sequence[UseBy]) -> Group | None:
+def _group(record: ConsumerRecord, criteria: UseFilter, by: Sequence[UseBy]) -> Group | None:
     """Return the group of a consumer, None if it does not match the filter."""
-    if not wanted.matches(record.consumer, record.user, record.project):
+    if not criteria.matches(record.consumer, record.user, record.project):
         return None
-    return tuple(getattr(record, one.value) for one in by)
+    return tuple(getattr(record, dimension.value) for dimension in by)

@@ -1,4 +1,4 @@
-"""The backend that keeps a ledger in a SQL database."""
+"""The backend that stores a ledger in a SQL database."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ T = TypeVar("T")
 
 
 class SQLBackend(Backend):
-    """Keeps a ledger in a SQLite file, PostgreSQL, MariaDB, Galera or MySQL.
+    """A ledger in a SQLite file, PostgreSQL, MariaDB, Galera or MySQL.
 
-    Safe for use by several threads, and after a fork in the child, which makes connections of its
-    own. Each method is one transaction, tried again by ``retries`` where the database was busy.
+    Safe for several threads, and in the child after a fork, which opens its own connections. Each
+    method is one transaction, repeated by ``retries`` if the database was busy.
     """
 
     def __init__(self, database: Database, retries: Retries) -> None:
@@ -124,7 +124,7 @@ class SQLBackend(Backend):
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:
         """Bring a database to this library's schema (see the contract)."""
-        # what defines tables may take long, and leaves who keeps others out idle meanwhile
+        # DDL may take long, and the connection that has the lock is idle meanwhile
         self = cls._connect(url, None, read_timeout=3600, idle_timeout=0)
         try:
             return self.upgrade()
@@ -133,15 +133,15 @@ class SQLBackend(Backend):
 
     @classmethod
     def database_status(cls, url: str) -> dict[str, str]:
-        """Return what a database is to this library; nothing is made of it (see the contract)."""
+        """Return whether this library can use a database; change nothing (see the contract)."""
         self = cls._connect(url, None)
         try:
-            found, revision = self._look()
+            standing, revision = self._look()
         finally:
             self.close()
         return {
             "database": self._database.where,
-            "status": found.value,
+            "status": standing.value,
             "schema": str(revision),
             "newest schema this library knows": str(migrations.NEWEST),
         }
@@ -171,7 +171,7 @@ class SQLBackend(Backend):
             self._furnish()
 
     def _furnish(self) -> None:
-        """Make the rows that every ledger has, such as standard names, where they are missing."""
+        """Insert the rows that every ledger has, such as standard names, if they are missing."""
         if not self._reading(_is_furnished):
             try:
                 self._writing(_furnish)
@@ -180,18 +180,18 @@ class SQLBackend(Backend):
                     raise
 
     def _standing(self) -> Standing:
-        """Return what the database is to this library, of what it may use."""
-        found = self._reading(migrations.standing)
-        if found is Standing.TOO_NEW:
-            raise exceptions.DatabaseError("schema too new", self._database.where, found.value)
-        if found in (Standing.FOREIGN, Standing.BEFORE, Standing.UNRELEASED):
-            raise exceptions.DatabaseError("unavailable", self._database.where, found.value)
-        return found
+        """Return the standing of a database that this library may use; refuse others."""
+        standing = self._reading(migrations.standing)
+        if standing is Standing.TOO_NEW:
+            raise exceptions.DatabaseError("schema too new", self._database.where, standing.value)
+        if standing in (Standing.FOREIGN, Standing.BEFORE, Standing.UNRELEASED):
+            raise exceptions.DatabaseError("unavailable", self._database.where, standing.value)
+        return standing
 
     def upgrade(self) -> list[str]:
-        """Bring the schema up to this library's; return the names of the steps that were run.
+        """Upgrade the schema to the newest revision; return the names of the steps that were run.
 
-        Safe while others do the same: one of them runs each step, all of them wait for it.
+        Safe for several processes at once: one of them runs each step, the others wait for it.
         """
         if self._standing() is Standing.USABLE:
             return []
@@ -215,7 +215,7 @@ class SQLBackend(Backend):
         return not self._is_created and self._database.is_missing()
 
     def close(self) -> None:
-        """Give back every connection. Closing twice is allowed."""
+        """Close every connection. Closing twice is allowed."""
         self._database.close()
         if self._empty is not None:
             self._empty.close()
@@ -223,20 +223,20 @@ class SQLBackend(Backend):
     # --- reading ---
 
     def now(self) -> datetime.datetime:
-        """Return this moment by the clock of the database (see the contract)."""
+        """Return the time of the database (see the contract)."""
         return self._reading(now_of)
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
-        """Return everything kept, or some trees, at one moment (see the contract)."""
+        """Return all trees, or some, at one moment (see the contract)."""
         epoch = self._ledger_epoch()
         return self._reading(
             lambda connection: read.read(connection, self._catalogue, epoch, trees, allocations)
         )
 
     def read_again(self, before: Columns, *trees: str) -> Columns:
-        """Return trees that were read before, as they are now (see the contract).
+        """Return trees that were read before in their present state (see the contract).
 
-        Cost: two statements, if their definitions stand; else as :meth:`read`, and one.
+        Cost: two statements if their definitions are unchanged; else one more than :meth:`read`.
         """
         epoch = self._ledger_epoch()
         return self._reading(
@@ -244,26 +244,26 @@ class SQLBackend(Backend):
         )
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
-        """Return ``{name: uuid}`` of the providers of these names that are kept."""
+        """Return ``{name: uuid}`` of the stored providers of these names."""
         return self._reading(lambda connection: read.uuids(connection, names))
 
     def list_providers(
-        self, wanted: ProviderFilter, limit: int, after: int = 0
+        self, criteria: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers (see the contract)."""
         return self._reading(
             lambda connection: listing.list_providers(
-                connection, self._catalogue, wanted, limit, after
+                connection, self._catalogue, criteria, limit, after
             )
         )
 
     def list_consumers(
-        self, wanted: ConsumerFilter, limit: int, after: str | None = None
+        self, criteria: ConsumerFilter, limit: int, after: str | None = None
     ) -> tuple[ConsumerRecord, ...]:
-        """Return a page of consumers with what they hold (see the contract)."""
+        """Return a page of consumers with their allocations (see the contract)."""
         return self._reading(
             lambda connection: listing.list_consumers(
-                connection, self._catalogue, wanted, limit, after
+                connection, self._catalogue, criteria, limit, after
             )
         )
 
@@ -281,30 +281,32 @@ class SQLBackend(Backend):
             lambda connection: server_groups.list_groups(connection, limit, after, names)
         )
 
-    def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
-        """Return what the consumers of a filter use (see the contract)."""
+    def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
+        """Return the sums used by the consumers of a filter (see the contract)."""
         return self._reading(
-            lambda connection: listing.totals(connection, self._catalogue, wanted, by)
+            lambda connection: listing.totals(connection, self._catalogue, criteria, by)
         )
 
-    def count_consumers(self, wanted: ConsumerFilter, by: Description) -> Mapping[str | None, int]:
-        """Return how many consumers of a filter there are (see the contract). Cost: one query."""
-        return self._reading(lambda connection: listing.count_consumers(connection, wanted, by))
+    def count_consumers(
+        self, criteria: ConsumerFilter, by: Description
+    ) -> Mapping[str | None, int]:
+        """Return the number of consumers of a filter (see the contract). Cost: one query."""
+        return self._reading(lambda connection: listing.count_consumers(connection, criteria, by))
 
     def held(self, consumer: str) -> ConsumerRecord | None:
-        """Return what a consumer holds, None if nothing."""
+        """Return the record of a consumer, None if it does not exist."""
         return self.held_by([consumer]).get(consumer)
 
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
-        """Return what several consumers hold, by name, at one moment. Cost: three queries."""
+        """Return the records of several consumers, by name. Cost: three queries."""
         return self._reading(lambda connection: orders.consumer_records(connection, consumers))
 
     def outcome(self, operation: Operation) -> Outcome | None:
-        """Return what an operation did, None if none of that id is recorded."""
+        """Return the outcome of an operation, None if none of that id is recorded."""
         return self._reading(lambda connection: orders.find_outcome(connection, operation.id))
 
     def cursor(self) -> Cursor:
-        """Return where the change feed is now. Cost: one small statement."""
+        """Return the cursor at the end of the change feed. Cost: one small statement."""
         epoch = self._ledger_epoch()
         return self._reading(lambda connection: feed.read_cursor(connection, epoch))
 
@@ -328,49 +330,51 @@ class SQLBackend(Backend):
     # --- waiting ---
 
     def wait(self, order: WaitOrder) -> Waiter:
-        """Put a consumer into the queue, or keep it there (see the contract)."""
+        """Put a consumer into the queue, or renew its lease there (see the contract)."""
         return self._writing(lambda connection: waiters.wait(connection, order))
 
-    def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
-        """Return a page of those in the queue (see the contract). Cost: one or two statements."""
+    def list_waiters(
+        self, criteria: WaiterFilter, limit: int, after: int = 0
+    ) -> tuple[Waiter, ...]:
+        """Return a page of the queue (see the contract). Cost: one or two statements."""
         return self._reading(
-            lambda connection: waiters.list_waiters(connection, wanted, limit, after)
+            lambda connection: waiters.list_waiters(connection, criteria, limit, after)
         )
 
     def leave(self, entry: str) -> None:
-        """Take whoever entered last by an entry out of the queue. Cost: one statement."""
+        """Remove the consumer from the queue that entered last by an entry. Cost: one statement."""
         self._writing(lambda connection: waiters.leave(connection, entry))
 
     # --- statistics ---
 
     def put_statistics(self, order: StatisticsOrder) -> int:
-        """Keep what a source says of some providers (see the contract).
+        """Store the statistics of some providers (see the contract).
 
-        Cost: three queries if nothing is another, else up to ten statements more.
+        Cost: two queries if nothing changes, else up to ten statements more.
         """
         if not self._reading(lambda connection: statistics.is_news(connection, order)):
             return 0
         return self._writing(lambda connection: _put_statistics(connection, order))
 
-    def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
+    def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter (see the contract). Cost: one query."""
-        return self._reading(lambda connection: statistics.read(connection, wanted))
+        return self._reading(lambda connection: statistics.read(connection, criteria))
 
-    def forget_statistics(self, wanted: StatisticFilter) -> int:
-        """Forget the statistics of a filter (see the contract)."""
-        return self._writing(lambda connection: statistics.forget(connection, wanted))
+    def forget_statistics(self, criteria: StatisticFilter) -> int:
+        """Delete the statistics of a filter (see the contract)."""
+        return self._writing(lambda connection: statistics.forget(connection, criteria))
 
     # --- writing ---
 
     def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, whole or not at all (see the contract).
 
-        Whether it was done before is asked after a failure only: the first try of an operation,
-        which is nearly every one, does not pay for it.
+        An outcome that is recorded already is read only after a failure: the first attempt of an
+        operation, which is nearly every one, does not pay for it.
         """
         try:
             done_now = self._writing(lambda connection: self._commit(connection, write))
-        except exceptions.DatabaseError:  # asked for the outcome it would say the same
+        except exceptions.DatabaseError:  # reading the outcome would fail too
             raise
         except exceptions.ResourceObjectsError:
             done = self.outcome(write.operation)
@@ -378,7 +382,7 @@ class SQLBackend(Backend):
                 raise
             done.require(write.operation.id, write.kind, write.subject)
             return done.claims
-        # the write is done, whatever becomes of this: what stays, another one forgets
+        # the write is committed; what this does not prune, another write does
         if secrets.randbits(16) % feed.EVERY == 0:
             with contextlib.suppress(exceptions.LedgerError):
                 self._writing(feed.forget_some)
@@ -396,11 +400,11 @@ class SQLBackend(Backend):
             raise instead from error
 
     def retain(self, age: datetime.timedelta) -> None:
-        """Keep operations and changes for so long from now on (see the contract)."""
+        """Set the retention time of operations and changes (see the contract)."""
         self._writing(lambda connection: feed.retain(connection, age))
 
     def prune(self, before: datetime.datetime) -> Pruned:
-        """Forget operations and changes older than a moment, a few at a time (see the contract)."""
+        """Delete operations and changes older than a moment, a few at a time (see the contract)."""
         return feed.prune(self._writing, before)
 
     # --- use over time ---
@@ -409,12 +413,12 @@ class SQLBackend(Backend):
         self,
         since: datetime.datetime,
         until: datetime.datetime | None,
-        wanted: UseFilter,
+        criteria: UseFilter,
         by: Sequence[UseBy],
     ) -> UseReport:
         """Return what was used between two moments (see the contract). Cost: three queries."""
         return self._reading(
-            lambda connection: use_over_time.between(connection, since, until, wanted, by)
+            lambda connection: use_over_time.between(connection, since, until, criteria, by)
         )
 
     # --- transactions ---
@@ -438,7 +442,7 @@ class SQLBackend(Backend):
             self._is_created = True
 
     def _ledger_epoch(self) -> int:
-        """Return which ledger it is, read once."""
+        """Return the number that identifies the ledger; it is read once."""
         if self._epoch is None:
             self._epoch = self._reading(feed.read_epoch)
         return self._epoch
@@ -448,7 +452,7 @@ class SQLBackend(Backend):
             try:
                 with self._readable().reading() as connection:
                     return ask(connection)
-            except exceptions.LostConnection as lost:  # nothing can have been done
+            except exceptions.LostConnection as lost:  # a read changes nothing
                 raise Transient(lost) from lost.__cause__
 
         return self._retries.run(attempt)
@@ -529,7 +533,7 @@ def commit_write(
         if write.orders:
             rows.remove()
         rows.feed(feed_rows)
-    if renamed and feed_rows:  # alone it names nobody, however many there are
+    if renamed and feed_rows:  # a rename alone is not written for each provider
         for uuid, root in read.roots(connection, renamed).items():
             feed_rows.provider(uuid, [root])
     feed.tell(connection, number, feed_rows, class_renames(write.names))
@@ -611,9 +615,10 @@ def _carry_out(
 
 
 def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | None:
-    """Return what it means that a row of a write is there already, None if nothing is known of it.
+    """Return the refusal of a write whose row is a duplicate, None if the cause is unknown.
 
-    A consumer made by somebody else meanwhile is found at the next try, unless it is a claim.
+    A consumer that another write created meanwhile is found at the next attempt, unless the
+    order is a claim.
 
     :param refused: ``table.column`` of the constraint that refused it, if it was one
     """
@@ -629,16 +634,16 @@ def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | No
 
 
 def _is_one_claim(write: Write) -> bool:
-    """Return whether nothing needs to be known of consumers: the new one is no duplicate, or is."""
+    """Return True if no consumer needs to be read: the unique name refuses a duplicate."""
     return len(write.orders) == 1 and write.orders[0].is_claim
 
 
 def _is_alone(write: Write) -> bool:
-    """Return whether it is the claim or the release of one consumer, and nothing else."""
+    """Return True if a write is the claim or the release of one consumer, and nothing else."""
     if len(write.orders) != 1 or not (write.orders[0].is_claim or write.orders[0].is_release):
         return False
-    others = write.definitions, write.unchanged, write.reported, write.adopted, write.names
-    return not any(others) and not write.disabling and not write.groups
+    more = write.definitions, write.unchanged, write.reported, write.adopted, write.names
+    return not any(more) and not write.disabling and not write.groups
 
 
 # --- effects ---
@@ -701,15 +706,15 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
     """Raise unless some providers, ``(uuid, generation)``, are at these generations.
 
     They stay so until the write ends: on servers they are locked, in a mode that several writes can
-    hold at once. Cost: one statement with SQLite, else two.
+    have at once. Cost: one statement with SQLite, else two.
 
     :raises Stale: if one is not
     """
     if connection.dialect.name == "sqlite":  # whose only writer has the lock of the file
-        wanted = dict(unchanged)
-        parts = chunks(list(wanted))
-        found = [row for part in parts for row in _GENERATIONS.rows(connection, uuids=part)]
-        if len(wanted) == len(unchanged) and dict(found) == wanted:
+        expected = dict(unchanged)
+        parts = chunks(list(expected))
+        rows = [row for part in parts for row in _GENERATIONS.rows(connection, uuids=part)]
+        if len(expected) == len(unchanged) and dict(rows) == expected:
             return
     locked = _locked(connection, sorted({uuid for uuid, _ in unchanged}), _SHARE)
     for uuid, generation in unchanged:
@@ -735,7 +740,7 @@ def _locked(
 
 
 def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
-    """Write statistics of providers, and when they reported; these providers are locked."""
+    """Write statistics of providers and the times of their reports, under locks of these."""
     locked = _locked(connection, sorted(order.providers), _LOCK if order.reported else _SHARE)
     numbers = {uuid: number for uuid, (number, _, _) in locked.items()}
     now = now_of(connection)

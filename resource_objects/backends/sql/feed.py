@@ -85,33 +85,33 @@ class FeedRows:
     def __bool__(self) -> bool:
         return bool(self._rows)
 
-    def use(self, root: int, what: Mode, consumer: int, change: Change) -> None:
-        """Add a change of what a consumer uses in the tree of a root."""
-        taken = _ENCODER.encode(change.taken) if change.taken else None
-        given = _ENCODER.encode(change.given) if change.given else None
-        row = (what.value, consumer, *change.key, change.before, change.after, taken, given)
+    def use(self, root: int, mode: Mode, consumer: int, change: Change) -> None:
+        """Add a change of the use of a consumer in the tree of a root."""
+        allocated = _ENCODER.encode(change.taken) if change.taken else None
+        released = _ENCODER.encode(change.given) if change.given else None
+        row = (mode.value, consumer, *change.key, change.before, change.after, allocated, released)
         self._rows.append((shard_of(root), row))
 
-    def claim(self, roots: Iterable[int], what: Mode, consumer: int) -> None:
-        """Add to some trees that the claim of a consumer changed, but not what it uses."""
+    def claim(self, roots: Iterable[int], mode: Mode, consumer: int) -> None:
+        """Add to some trees that the claim of a consumer changed, but not its use."""
         for shard in sorted({shard_of(root) for root in roots}):
-            self._rows.append((shard, (what.value, consumer, *_NOTHING)))
+            self._rows.append((shard, (mode.value, consumer, *_NOTHING)))
 
-    def provider(self, uuid: str, roots: Iterable[int], what: str = _DEFINITION) -> None:
+    def provider(self, uuid: str, roots: Iterable[int], event: str = _DEFINITION) -> None:
         """Add to the trees of some roots that the definition of a provider changed."""
         shards = {shard_of(root) for root in roots}
         for shard in shards if len(shards) == 1 else sorted(shards):
-            part = shard, what, uuid
+            part = shard, event, uuid
             if part not in self._parts:
                 self._parts.add(part)
-                self._rows.append((shard, (what, None, uuid, *_NOTHING[1:])))
+                self._rows.append((shard, (event, None, uuid, *_NOTHING[1:])))
 
     def disabled(self, root: int, change: DisabledChange) -> None:
         """Add to the tree of a root that a provider is disabled or enabled."""
-        said = change.disabled
-        told = None if said is None else _ENCODER.encode(said.to_dict())
-        what = _ENABLED if said is None else _DISABLED
-        row = (what, None, change.provider_uuid, None, None, None, told, None)
+        reason = change.disabled
+        text = None if reason is None else _ENCODER.encode(reason.to_dict())
+        event = _ENABLED if reason is None else _DISABLED
+        row = (event, None, change.provider_uuid, None, None, None, text, None)
         self._rows.append((shard_of(root), row))
 
     def override(self, uuid: str, root: int) -> None:
@@ -137,15 +137,15 @@ class FeedRows:
 _NOTHING = (None,) * 6
 
 
-def tell(connection: Connection, operation: int, told: FeedRows, renamed: Pairs = ()) -> None:
+def tell(connection: Connection, operation: int, feed_rows: FeedRows, renamed: Pairs = ()) -> None:
     """Count the heads up and write the rows. Cost: two statements, on several shards one more.
 
     :param renamed: the old and the new names of renamed resource classes
     :raises DatabaseError: if a head is missing
     """
     for old, new in renamed:
-        told.rename(old, new)
-    rows = told.rows()
+        feed_rows.rename(old, new)
+    rows = feed_rows.rows()
     shards = sorted({shard for shard, _, _ in rows})
     if len(shards) > 1 and connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=shards)
@@ -254,33 +254,35 @@ def _entries(connection: Connection, after: Cursor, upto: Mapping[int, int]) -> 
 def _rows_of(shards: int) -> SQL:
     """Return the query for the rows of some shards between two numbers each."""
     between = "(c.shard = :shard{0} AND c.number > :above{0} AND c.number <= :upto{0})"
-    wanted = " OR ".join(between.format(position) for position in range(shards))
+    condition = " OR ".join(between.format(position) for position in range(shards))
     return SQL(f"""
         SELECT c.shard, c.number, c.operation_id, o.created_at, o.uuid, o.kind, o.subject, o.actor,
         c.what, consumers.name, c.provider_uuid, c.resource_class, c.used_before, c.used_after,
         c.taken, c.given
         FROM changes c JOIN operations o ON o.id = c.operation_id
         LEFT JOIN consumers ON consumers.id = c.consumer_id
-        WHERE {wanted} ORDER BY c.shard, c.number, c.part""")
+        WHERE {condition} ORDER BY c.shard, c.number, c.part""")
 
 
 def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry:
     uses: list[Change] = []
-    named: dict[str, set[str]] = {what: set() for what in (_DEFINITION, _REPORT, _NAMES, _OVERRIDE)}
+    named: dict[str, set[str]] = {
+        event: set() for event in (_DEFINITION, _REPORT, _NAMES, _OVERRIDE)
+    }
     disabled: list[DisabledChange] = []
     claims: set[str] = set()
     renamed: list[tuple[str, str]] = []
-    for *_, what, consumer, uuid, kind, before, after, taken, given in parts:
-        if what == _NAMES and kind is not None:
-            renamed.append((kind, *json.loads(given)))
-        elif what in named:
-            named[what].add(uuid)
-        elif what in (_DISABLED, _ENABLED):
-            disabled.append(DisabledChange(uuid, _disabled_of(taken)))
+    for *_, event, consumer, uuid, kind, before, after, allocated, released in parts:
+        if event == _NAMES and kind is not None:
+            renamed.append((kind, *json.loads(released)))
+        elif event in named:
+            named[event].add(uuid)
+        elif event in (_DISABLED, _ENABLED):
+            disabled.append(DisabledChange(uuid, _disabled_of(allocated)))
         elif uuid is None:
             claims.add(consumer or _FORGOTTEN)
         else:
-            units = (tuple(json.loads(some)) if some else () for some in (taken, given))
+            units = (tuple(json.loads(text)) if text else () for text in (allocated, released))
             uses.append(Change(consumer or _FORGOTTEN, (uuid, kind), before, after, *units))
     _, _, generation, at, operation, kind, subject, actor, *_ = parts[0]
     return FeedEntry(

@@ -64,18 +64,18 @@ _LISTED = [column for column in _providers if column.name not in ("created_at", 
 
 
 def list_providers(
-    connection: Connection, catalogue: Catalogue, wanted: ProviderFilter, limit: int, after: int
+    connection: Connection, catalogue: Catalogue, criteria: ProviderFilter, limit: int, after: int
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers (see the contract).
 
     Cost: six queries, and one for each kind of name that is not standard. A filter with nothing but
     ``over_capacity`` reads every inventory.
     """
-    if is_empty(wanted):
+    if is_empty(criteria):
         return ()
     query = (
         sa.select(*_LISTED)
-        .where(_providers.id > after, *of_providers(wanted, now_for(connection, wanted)))
+        .where(_providers.id > after, *of_providers(criteria, now_for(connection, criteria)))
         .order_by(_providers.id)
         .limit(_literal(limit))
     )
@@ -93,7 +93,9 @@ def _listed(
         number: (name, uuid) for number, name, uuid in _NAMES.rows(connection, ids=[*relatives])
     }
     inventories = _by_provider(_INVENTORIES.rows(connection, ids=ids))
-    class_ids = {class_id for some in inventories.values() for _, class_id, *_ in some}
+    class_ids = {
+        class_id for provider_rows in inventories.values() for _, class_id, *_ in provider_rows
+    }
     classes = catalogue.classes.names(connection, class_ids)
     traits = _by_provider(_TRAITS.rows(connection, ids=ids))
     trait_names = catalogue.traits.names(connection, _numbers(traits))
@@ -136,10 +138,10 @@ def _listed(
 
 def _by_provider(rows: Rows) -> dict[int, list[Sequence[Any]]]:
     """Return the other columns of rows by their first, the number of the provider."""
-    found: dict[int, list[Sequence[Any]]] = defaultdict(list)
+    by_provider: dict[int, list[Sequence[Any]]] = defaultdict(list)
     for row in sorted(rows):
-        found[row[0]].append(row[1:])
-    return found
+        by_provider[row[0]].append(row[1:])
+    return by_provider
 
 
 def _numbers(by_provider: Mapping[int, Sequence[Sequence[Any]]]) -> set[int]:
@@ -162,17 +164,17 @@ def _literal(limit: int) -> sa.ColumnElement[int]:
 def list_consumers(
     connection: Connection,
     catalogue: Catalogue,
-    wanted: ConsumerFilter,
+    criteria: ConsumerFilter,
     limit: int,
     after: str | None,
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers with their allocations (see the contract). Cost: four queries."""
-    if is_empty(wanted):
+    if is_empty(criteria):
         return ()
     query = sa.select(_consumers.name).order_by(_consumers.name).limit(_literal(limit))
     if after is not None:
         query = query.where(_consumers.name > after)
-    query = query.where(*of_consumers(wanted), *holders(wanted))
+    query = query.where(*of_consumers(criteria), *holders(criteria))
     names = list(connection.scalars(query))
     records = orders.consumer_records(connection, names)
     return tuple(records[name] for name in names)
@@ -193,26 +195,26 @@ _Condition: TypeAlias = sa.ColumnElement[bool]
 _MOST = int(MAX_FIGURE * MAX_RATIO)
 
 
-def is_empty(wanted: ProviderFilter | ConsumerFilter) -> bool:
+def is_empty(criteria: ProviderFilter | ConsumerFilter) -> bool:
     """Return True if a filter has an empty set of which one member must match.
 
     :raises InvalidInput: if it names more than one statement takes
     """
-    sets = list(_sets(wanted))
+    sets = list(_sets(criteria))
     refuse_too_many(sets)
     return not all(sets)
 
 
-def _sets(wanted: ProviderFilter | ConsumerFilter) -> Iterator[Collection[Any]]:
+def _sets(criteria: ProviderFilter | ConsumerFilter) -> Iterator[Collection[Any]]:
     """Yield the sets of which one member must be matched."""
-    if isinstance(wanted, ConsumerFilter):
-        sets = (wanted.names, wanted.projects, wanted.users, wanted.types, wanted.states)
-        yield from (names for names in (*sets, wanted.groups) if names is not None)
+    if isinstance(criteria, ConsumerFilter):
+        sets = (criteria.names, criteria.projects, criteria.users, criteria.types, criteria.states)
+        yield from (names for names in (*sets, criteria.groups) if names is not None)
         return
-    keys = (wanted.names, wanted.uuids, wanted.trees)
+    keys = (criteria.names, criteria.uuids, criteria.trees)
     yield from (names for names in keys if names is not None)
-    yield from wanted.aggregates
-    yield from wanted.any_of
+    yield from criteria.aggregates
+    yield from criteria.any_of
 
 
 def _is(keys: Collection[str]) -> _Condition:
@@ -228,56 +230,60 @@ def _in_tree_of(keys: Collection[str]) -> sa.Select[int]:
 # --- providers ---
 
 
-def now_for(connection: Connection, wanted: ProviderFilter) -> datetime.datetime | None:
+def now_for(connection: Connection, criteria: ProviderFilter) -> datetime.datetime | None:
     """Return the time of the database if a filter is about disabled providers, else None."""
-    asked = wanted.required.union(wanted.forbidden, *wanted.any_of)
-    return now_of(connection) if TRAIT in asked else None
+    traits = criteria.required.union(criteria.forbidden, *criteria.any_of)
+    return now_of(connection) if TRAIT in traits else None
 
 
-def of_providers(wanted: ProviderFilter, now: datetime.datetime | None = None) -> list[_Condition]:
+def of_providers(
+    criteria: ProviderFilter, now: datetime.datetime | None = None
+) -> list[_Condition]:
     """Return the conditions of a filter on rows of ``resource_providers``.
 
     :param now: see :func:`now_for`
     """
-    conditions = [*_keys(wanted), *_qualities(wanted, now)]
-    conditions += [_has_room(name, amount) for name, amount in wanted.room]
-    if wanted.over_capacity:
+    conditions = [*_keys(criteria), *_qualities(criteria, now)]
+    conditions += [_has_room(name, amount) for name, amount in criteria.room]
+    if criteria.over_capacity:
         over = _inventories.used > _inventories.capacity
         conditions.append(_providers.id.in_(sa.select(_inventories.provider_id).where(over)))
-    if wanted.reported_before is not None:
-        conditions.append(_providers.reported_at < plain(wanted.reported_before))
+    if criteria.reported_before is not None:
+        conditions.append(_providers.reported_at < plain(criteria.reported_before))
     return conditions
 
 
-def _keys(wanted: ProviderFilter) -> Iterator[_Condition]:
+def _keys(criteria: ProviderFilter) -> Iterator[_Condition]:
     """Yield the conditions on names, uuids and trees."""
-    if wanted.names is not None:
-        yield _providers.name.in_(wanted.names)
-    if wanted.uuids is not None:
-        yield _providers.uuid.in_(uuids_among(wanted.uuids))
-    if wanted.trees is not None:
+    if criteria.names is not None:
+        yield _providers.name.in_(criteria.names)
+    if criteria.uuids is not None:
+        yield _providers.uuid.in_(uuids_among(criteria.uuids))
+    if criteria.trees is not None:
         other = tables.resource_providers.alias()
-        named = sa.or_(other.c.name.in_(wanted.trees), other.c.uuid.in_(uuids_among(wanted.trees)))
+        named = sa.or_(
+            other.c.name.in_(criteria.trees), other.c.uuid.in_(uuids_among(criteria.trees))
+        )
         yield _providers.root_id.in_(sa.select(other.c.root_id).where(named))
-    if wanted.roots_only:
+    if criteria.roots_only:
         yield _providers.parent_id.is_(None)
 
 
-def _qualities(wanted: ProviderFilter, now: datetime.datetime | None) -> Iterator[_Condition]:
+def _qualities(criteria: ProviderFilter, now: datetime.datetime | None) -> Iterator[_Condition]:
     """Yield the conditions on traits and aggregates."""
     traits, aggregates = tables.resource_provider_traits, tables.resource_provider_aggregates
-    for any_of in (*([trait] for trait in sorted(wanted.required)), *wanted.any_of):
+    for any_of in (*([trait] for trait in sorted(criteria.required)), *criteria.any_of):
         has = _providers.id.in_(_members(traits, tables.traits, any_of))
         yield sa.or_(has, _is_disabled(now)) if TRAIT in any_of else has
-    for any_of in wanted.aggregates:
+    for any_of in criteria.aggregates:
         yield _providers.id.in_(_members(aggregates, tables.aggregates, any_of))
-    if TRAIT in wanted.forbidden:
+    if TRAIT in criteria.forbidden:
         yield sa.not_(_is_disabled(now))
-    if wanted.forbidden:
-        yield _is_none_of(_members(traits, tables.traits, wanted.forbidden))
-    if wanted.forbidden_aggregates:
-        unwanted = wanted.forbidden_aggregates
-        yield _is_none_of(_members(aggregates, tables.aggregates, unwanted))
+    if criteria.forbidden:
+        yield _is_none_of(_members(traits, tables.traits, criteria.forbidden))
+    if criteria.forbidden_aggregates:
+        excluded = criteria.forbidden_aggregates
+        yield _is_none_of(_members(aggregates, tables.aggregates, excluded))
 
 
 def _is_disabled(now: datetime.datetime | None) -> _Condition:
@@ -287,10 +293,10 @@ def _is_disabled(now: datetime.datetime | None) -> _Condition:
     return sa.and_(_providers.disabled_reason.is_not(None), until > plain(now))
 
 
-def _members(table: sa.Table, names: sa.Table, wanted: Collection[str]) -> sa.Select[int]:
+def _members(table: sa.Table, names: sa.Table, any_of: Collection[str]) -> sa.Select[int]:
     """Return ``SELECT provider_id`` of the rows with one of some names."""
     query = sa.select(table.c.provider_id).join_from(table, names)
-    return query.where(names.c.name.in_(wanted))
+    return query.where(names.c.name.in_(any_of))
 
 
 def _is_none_of(members: sa.Select[int]) -> _Condition:
@@ -327,19 +333,20 @@ def _has_room(resource_class: str, amount: int) -> _Condition:
 
 def _lacks_shared(amount: int) -> sa.Select[int]:
     """Return a SELECT of the shares of an inventory without capacity for an amount."""
-    there = tables.inventories.alias()
+    target = tables.inventories.alias()
     most = min(_MOST // max(amount, 1), MAX_FIGURE)
     # in this order: a product above every capacity might not fit into 64 bits
     lacks = sa.case(
         (_shares.factor > most, True),
-        else_=_shares.factor * sa.literal(amount, sa.BigInteger) > there.c.capacity - there.c.used,
+        else_=_shares.factor * sa.literal(amount, sa.BigInteger)
+        > target.c.capacity - target.c.used,
     )
     of = sa.and_(
-        there.c.provider_id == _shares.of_provider_id, there.c.class_id == _shares.of_class_id
+        target.c.provider_id == _shares.of_provider_id, target.c.class_id == _shares.of_class_id
     )
     return (
         sa.select(_shares.provider_id)
-        .join_from(tables.shares, there, of)
+        .join_from(tables.shares, target, of)
         .where(_shares.provider_id == _inventories.provider_id)
         .where(_shares.class_id == _inventories.class_id)
         .where(lacks)
@@ -350,28 +357,28 @@ def _lacks_shared(amount: int) -> sa.Select[int]:
 # --- consumers and allocations ---
 
 
-def of_consumers(wanted: ConsumerFilter) -> list[_Condition]:
+def of_consumers(criteria: ConsumerFilter) -> list[_Condition]:
     """Return the conditions of a filter on rows of ``consumers``."""
     conditions: list[_Condition] = [_consumers.gone == sa.literal_column("0")]
-    if wanted.names is not None:
-        conditions.append(_consumers.name.in_(wanted.names))
+    if criteria.names is not None:
+        conditions.append(_consumers.name.in_(criteria.names))
     optional = (
-        (_consumers.project_id, wanted.projects),
-        (_consumers.user_id, wanted.users),
-        (_consumers.consumer_type, wanted.types),
-        (_consumers.server_group, wanted.groups),
+        (_consumers.project_id, criteria.projects),
+        (_consumers.user_id, criteria.users),
+        (_consumers.consumer_type, criteria.types),
+        (_consumers.server_group, criteria.groups),
     )
     conditions += [_one_of(column, values) for column, values in optional if values is not None]
-    if wanted.states is not None:
-        conditions.append(_consumers.state.in_(wanted.states))
-    if wanted.created_before is not None:
-        conditions.append(_consumers.created_at < plain(wanted.created_before))
-    if wanted.created_after is not None:
-        conditions.append(_consumers.created_at > plain(wanted.created_after))
-    if wanted.expires_before is not None:
+    if criteria.states is not None:
+        conditions.append(_consumers.state.in_(criteria.states))
+    if criteria.created_before is not None:
+        conditions.append(_consumers.created_at < plain(criteria.created_before))
+    if criteria.created_after is not None:
+        conditions.append(_consumers.created_at > plain(criteria.created_after))
+    if criteria.expires_before is not None:
         # an IN: few claims expire, and a planner would look for them in the order of names
         other = tables.consumers.alias()
-        over = sa.select(other.c.id).where(other.c.expires_at < plain(wanted.expires_before))
+        over = sa.select(other.c.id).where(other.c.expires_at < plain(criteria.expires_before))
         conditions.append(_consumers.id.in_(over))
     return conditions
 
@@ -381,21 +388,21 @@ def _one_of(column: sa.Column[Any], values: Collection[str | None]) -> _Conditio
     return sa.or_(is_named, column.is_(None)) if None in values else is_named
 
 
-def holders(wanted: ConsumerFilter) -> Iterator[_Condition]:
+def holders(criteria: ConsumerFilter) -> Iterator[_Condition]:
     """Yield the conditions on consumers by where they have allocations."""
-    for place in of_places(wanted):
+    for place in of_places(criteria):
         yield _consumers.id.in_(sa.select(_allocations.consumer_id).where(place))
 
 
-def of_places(wanted: ConsumerFilter) -> Iterator[_Condition]:
+def of_places(criteria: ConsumerFilter) -> Iterator[_Condition]:
     """Yield the conditions on rows of ``allocations`` by provider and tree."""
-    if wanted.provider is not None:
-        there = sa.select(_providers.id).where(_is([wanted.provider]))
-        yield _allocations.provider_id.in_(there)
-    if wanted.tree is not None:
+    if criteria.provider is not None:
+        providers = sa.select(_providers.id).where(_is([criteria.provider]))
+        yield _allocations.provider_id.in_(providers)
+    if criteria.tree is not None:
         inside = tables.resource_providers.alias()
-        there = sa.select(inside.c.id).where(inside.c.root_id.in_(_in_tree_of([wanted.tree])))
-        yield _allocations.provider_id.in_(there)
+        providers = sa.select(inside.c.id).where(inside.c.root_id.in_(_in_tree_of([criteria.tree])))
+        yield _allocations.provider_id.in_(providers)
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -414,23 +421,23 @@ _GROUPS = {By.RESOURCE_CLASS: None, By.PROVIDER: _providers.name, **_DESCRIPTION
 
 
 def totals(
-    connection: Connection, catalogue: Catalogue, wanted: ConsumerFilter, by: By
+    connection: Connection, catalogue: Catalogue, criteria: ConsumerFilter, by: By
 ) -> tuple[Total, ...]:
-    """Return what the consumers of a filter use (see the contract).
+    """Return the sums used by the consumers of a filter (see the contract).
 
     Cost: one query, which reads every allocation of these consumers, and one for classes that are
     not standard.
     """
-    if is_empty(wanted):
+    if is_empty(criteria):
         return ()
-    rows = connection.execute(_query(wanted, by)).all()
+    rows = connection.execute(_query(criteria, by)).all()
     classes = catalogue.classes.names(connection, {row[1] for row in rows})
     return sorted_totals(
         [Total(group, classes[class_], int(used), count) for group, class_, used, count in rows]
     )
 
 
-def _query(wanted: ConsumerFilter, by: By) -> sa.Select[*tuple[Any, ...]]:
+def _query(criteria: ConsumerFilter, by: By) -> sa.Select[*tuple[Any, ...]]:
     group = _GROUPS[by]
     query: sa.Select[*tuple[Any, ...]] = sa.select(
         sa.null() if group is None else group,
@@ -441,17 +448,17 @@ def _query(wanted: ConsumerFilter, by: By) -> sa.Select[*tuple[Any, ...]]:
     query = query.join_from(tables.allocations, tables.consumers)
     if by is By.PROVIDER:
         query = query.join(tables.resource_providers, _providers.id == _allocations.provider_id)
-    query = query.where(*of_consumers(wanted), *of_places(wanted))
+    query = query.where(*of_consumers(criteria), *of_places(criteria))
     return query.group_by(_allocations.class_id, *(() if group is None else (group,)))
 
 
 def count_consumers(
-    connection: Connection, wanted: ConsumerFilter, by: Description
+    connection: Connection, criteria: ConsumerFilter, by: Description
 ) -> dict[str | None, int]:
     """Return the number of consumers of a filter (see the contract). Cost: one query."""
-    if is_empty(wanted):
+    if is_empty(criteria):
         return {}
     described = _DESCRIPTIONS[by]
     query = sa.select(described, sa.func.count()).select_from(tables.consumers)
-    query = query.where(*of_consumers(wanted), *holders(wanted)).group_by(described)
+    query = query.where(*of_consumers(criteria), *holders(criteria)).group_by(described)
     return dict(connection.execute(query).all())

@@ -72,9 +72,9 @@ class NameNumbers:
 
     def names(self, connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
         """Return ``{number: name}`` of these numbers. Cost: as :meth:`find`."""
-        wanted = set(numbers)
-        names = {number: self._names[number] for number in wanted & self._names.keys()}
-        for part in chunks(sorted(wanted - names.keys())):
+        requested = set(numbers)
+        names = {number: self._names[number] for number in requested & self._names.keys()}
+        for part in chunks(sorted(requested - names.keys())):
             for name, number in self._by_number.rows(connection, ids=part):
                 names[number] = name
                 self._cache(name, number)
@@ -303,21 +303,23 @@ class _NameChanges:
 
     def _rename(self) -> set[int]:
         numbers = self._custom()
-        wanted = {one.name: one.to or "" for one in self._changes if one.to != one.name}
-        for new in wanted.values():
+        new_names = {
+            change.name: change.to or "" for change in self._changes if change.to != change.name
+        }
+        for new in new_names.values():
             self._rule.check(new)
-        existing = self._numbers.find(self._connection, list(wanted.values()))
-        for new in wanted.values():
+        existing = self._numbers.find(self._connection, list(new_names.values()))
+        for new in new_names.values():
             if new in existing:
                 raise exceptions.AlreadyExists("name", new)
-        self._update({numbers[old]: {"name": new} for old, new in wanted.items()})
-        # The rows of the names are locked now. A write that would use one waits for that, and then
+        self._update({numbers[old]: {"name": new} for old, new in new_names.items()})
+        # The rows of the names are locked now. A write that uses one of them waits, and then
         # for the inventory or the provider: so none comes in between.
-        renamed = sorted(numbers[name] for name in wanted)
+        renamed = sorted(numbers[name] for name in new_names)
         providers = self._users(*_USED_BY[self._kind], renamed)
         if self._kind is NameKind.RESOURCE_CLASS:
             providers |= self._users("shares", "of_class_id", renamed)
-            providers |= rename_kinds(self._connection, wanted)
+            providers |= rename_kinds(self._connection, new_names)
         return providers
 
     def _users(self, table: str, column: str, numbers: Sequence[int]) -> set[int]:

@@ -179,15 +179,15 @@ class TreeRows:
             self._work.remove()
             self._flush()
 
-    def feed(self, told: FeedRows) -> None:
+    def feed(self, rows: FeedRows) -> None:
         """Add the changed providers to the change feed."""
         transaction = self._transaction
         for root, uuid in transaction.definitions:
-            told.provider(uuid, [self._number_of(root)])
+            rows.provider(uuid, [self._number_of(root)])
         for root, uuid in transaction.reports:
-            told.report(uuid, self._number_of(root))
+            rows.report(uuid, self._number_of(root))
         for root, change in transaction.disabled:
-            told.disabled(self._number_of(root), change)
+            rows.disabled(self._number_of(root), change)
 
     def _number_of(self, number: int) -> int:
         """Return the number in the database of a provider that may be new."""
@@ -203,7 +203,7 @@ class TreeRows:
     def _sharing(self) -> Iterator[ProviderDefinition]:
         """Yield the definitions whose shares replace the stored ones."""
         yield from (created for created in self._changes.creates if created.shares)
-        yield from (one.definition for one in self._changes.updates if one.shares_changed)
+        yield from (update.definition for update in self._changes.updates if update.shares_changed)
 
     def _named(self) -> set[str]:
         """Return the uuids of all providers that the write names."""
@@ -211,9 +211,11 @@ class TreeRows:
         named = {uuid for uuid, _ in write.unchanged} | {*write.reported, *write.adopted}
         named |= {order.provider_uuid for order in write.disabling}
         named |= {removal.uuid for removal in self._changes.removals}
-        for one in self._stated():
-            named |= {one.uuid, one.parent_uuid or one.uuid}
-        return named | {share.of_uuid for one in self._sharing() for share in one.shares}
+        for definition in self._stated():
+            named |= {definition.uuid, definition.parent_uuid or definition.uuid}
+        return named | {
+            share.of_uuid for definition in self._sharing() for share in definition.shares
+        }
 
     def _stored(self, uuids: Iterable[str]) -> set[int]:
         """Return the numbers of those of some providers that are stored."""
@@ -232,16 +234,19 @@ class TreeRows:
         for update in self._changes.updates:
             uuid = update.definition.uuid
             changing |= {(uuid, record.resource_class) for record in update.changed}
-        for one in self._sharing():
-            provider = self._rows.providers.get(one.uuid)
+        for definition in self._sharing():
+            provider = self._rows.providers.get(definition.uuid)
             before = {
-                ((one.uuid, name), share)
+                ((definition.uuid, name), share)
                 for name in (() if provider is None else provider.classes)
-                for share in self._rows.inventories[one.uuid, name].shares
+                for share in self._rows.inventories[definition.uuid, name].shares
             }
             after = {
-                ((one.uuid, share.resource_class), ((share.of_uuid, share.of_class), share.factor))
-                for share in one.shares
+                (
+                    (definition.uuid, share.resource_class),
+                    ((share.of_uuid, share.of_class), share.factor),
+                )
+                for share in definition.shares
             }
             for source, (target, _) in before ^ after:
                 changing |= {source, target}
@@ -253,12 +258,15 @@ class TreeRows:
         """Load the tables that the write concerns. Cost: nine statements, most of them optional."""
         rows, updates = self._rows, self._changes.updates
         self._load_removed_disabled()
-        with_kinds = (one.definition.uuid for one in updates if one.changed or one.kinds_changed)
+        with_kinds = (
+            update.definition.uuid for update in updates if update.changed or update.kinds_changed
+        )
         kinds = self._rows_of(_KINDS, self._stored(with_kinds))
         shares = self._read_shares()
         stored = self._rows_of(_INVENTORIES, self._with_inventories(shares))
         classes = self._names_of(
-            NameKind.RESOURCE_CLASS, {row[0] for some in stored.values() for row in some}
+            NameKind.RESOURCE_CLASS,
+            {row[0] for stored_rows in stored.values() for row in stored_rows},
         )
         traits = self._names_of_providers(
             *(_TRAITS, NameKind.TRAIT),
@@ -291,20 +299,22 @@ class TreeRows:
         if not self._is_sqlite:  # which locks the file
             self._lock_inventories(self._changing(), inventories)
         self._load_allocated(classes)
-        unknown = {one.name for one in self._stated()} - rows.provider_named.key.keys()
+        unknown = {
+            definition.name for definition in self._stated()
+        } - rows.provider_named.key.keys()
         for part in chunks(sorted(unknown)):
             rows.provider_named.key.update(_OWNERS.rows(self._connection, names=part))
 
     def _named_with_ancestors(self) -> list[Sequence[Any]]:
         """Return the rows of the named providers and their ancestors, of trees of thousands."""
         row_of = {row[0]: row for row in self._trees}
-        found: dict[int, Sequence[Any]] = {}
+        loaded: dict[int, Sequence[Any]] = {}
         for number in self._stored(self._named()):
             above: int | None = number
             while above is not None:
-                found[above] = row_of[above]
+                loaded[above] = row_of[above]
                 above = row_of[above][3]
-        return list(found.values())
+        return list(loaded.values())
 
     def _load_removed_disabled(self) -> None:
         """Load the disabled providers that were removed from the trees."""
@@ -316,21 +326,22 @@ class TreeRows:
 
     def _with_inventories(self, shares: Iterable[Sequence[Any]]) -> set[int]:
         """Return the providers whose inventories the rules read."""
-        found = {
-            one.definition.uuid
-            for one in self._changes.updates
-            if one.changed or one.removed or one.shares_changed or one.expected_use
+        uuids = {
+            update.definition.uuid
+            for update in self._changes.updates
+            if update.changed or update.removed or update.shares_changed or update.expected_use
         }
-        found |= {removal.uuid for removal in self._changes.removals}
-        found |= {share.of_uuid for one in self._sharing() for share in one.shares}
-        return self._stored(found) | {number for row in shares for number in (row[0], row[2])}
+        uuids |= {removal.uuid for removal in self._changes.removals}
+        uuids |= {share.of_uuid for definition in self._sharing() for share in definition.shares}
+        return self._stored(uuids) | {number for row in shares for number in (row[0], row[2])}
 
     def _read_shares(self) -> list[Sequence[Any]]:
         """Read the shares of the trees, if the write may change or break some."""
         is_needed = self._changes.removals or next(self._sharing(), None) is not None
         if not is_needed and not any(
-            one.removed or self._parents.get(one.definition.uuid) != one.definition.parent_uuid
-            for one in self._changes.updates
+            update.removed
+            or self._parents.get(update.definition.uuid) != update.definition.parent_uuid
+            for update in self._changes.updates
         ):
             return []
         return [
@@ -350,23 +361,23 @@ class TreeRows:
         for provider, class_, of_provider, of_class, factor in shares:
             target = uuids[of_provider], classes[of_class]
             shares_of[uuids[provider], classes[class_]].append((target, factor))
-        for id, some in stored.items():
-            for class_, number, writes, *figures in some:
+        for id, stored_rows in stored.items():
+            for class_, number, writes, *figures in stored_rows:
                 key = uuids[id], classes[class_]
                 record = InventoryRecord(key[1], *figures)
                 row = InventoryRow(record, 0, writes, tuple(shares_of.get(key, ())))
                 self._rows.inventories.change(key, None, row)
                 self._inventories[key] = number
 
-    def _lock_inventories(self, keys: Iterable[Key], others: Collection[int] = ()) -> None:
+    def _lock_inventories(self, keys: Iterable[Key], numbers: Collection[int] = ()) -> None:
         """Lock inventories, and read again how much of them is used."""
         key_of = {self._inventories[key]: key for key in keys}
         locked = [
             row
-            for part in chunks(sorted({*key_of, *others}))
+            for part in chunks(sorted({*key_of, *numbers}))
             for row in _LOCK_INVENTORIES.rows(self._connection, ids=part)
         ]
-        if len(locked) != len({*key_of, *others}):
+        if len(locked) != len({*key_of, *numbers}):
             raise Transient(
                 exceptions.DatabaseError("busy", "inventory", "it was removed in between")
             )
@@ -380,10 +391,12 @@ class TreeRows:
     def _load_allocated(self, classes: Mapping[int, str]) -> None:
         """Load what is allocated at each inventory whose shares change."""
         inventories = self._rows.inventories
-        sharing = {one.definition.uuid for one in self._changes.updates if one.shares_changed}
+        sharing = {
+            update.definition.uuid for update in self._changes.updates if update.shares_changed
+        }
         used = {uuid for (uuid, _), row in inventories.rows.items() if row.record.used}
-        for provider, some in self._rows_of(_ALLOCATED, self._stored(sharing & used)).items():
-            for class_, amount in some:
+        for provider, amounts in self._rows_of(_ALLOCATED, self._stored(sharing & used)).items():
+            for class_, amount in amounts:
                 key = self._uuids[provider], classes[class_]
                 row = inventories[key]
                 now = dataclasses.replace(row, direct=int(amount))  # a Decimal on servers
@@ -391,28 +404,30 @@ class TreeRows:
 
     def _rows_of(self, query: SQL, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
         """Return the rows of a table for some providers, by provider."""
-        found: dict[int, list[Sequence[Any]]] = {}
+        rows: dict[int, list[Sequence[Any]]] = {}
         for part in chunks(sorted(providers)):
             for number, *row in query.rows(self._connection, ids=part):
-                found.setdefault(number, []).append(row)
-        return found
+                rows.setdefault(number, []).append(row)
+        return rows
 
     def _names_of(self, kind: NameKind, numbers: Collection[int]) -> dict[int, str]:
         """Return names by number, and remember them for the flush."""
-        found = self._catalogue.of(kind).names(self._connection, numbers) if numbers else {}
-        for number, name in found.items():
+        found_names = self._catalogue.of(kind).names(self._connection, numbers) if numbers else {}
+        for number, name in found_names.items():
             self._names[kind][name] = number
             self._rows.names.change((kind, name), None, ListedName(number, name))
-        return found
+        return found_names
 
     def _names_of_providers(
         self, query: SQL, kind: NameKind, uuids: Iterable[str]
     ) -> dict[int, frozenset[str]]:
         rows = self._rows_of(query, self._stored(uuids))
-        names_of = self._names_of(kind, {number for some in rows.values() for (number,) in some})
+        names_of = self._names_of(
+            kind, {number for numbers in rows.values() for (number,) in numbers}
+        )
         return {
-            provider: frozenset([names_of[number] for (number,) in some])
-            for provider, some in rows.items()
+            provider: frozenset([names_of[number] for (number,) in numbers])
+            for provider, numbers in rows.items()
         }
 
     # --- flushing ---
@@ -446,14 +461,14 @@ class TreeRows:
 
     def _free_names(self, changed: _Changed[ProviderRow]) -> None:
         """Take names from providers that give them up: two providers may exchange theirs."""
-        wanted = {now.name: now for was, now in changed.values() if now and now != was}
+        owners = {now.name: now for was, now in changed.values() if now and now != was}
         leaving = [removal.uuid for removal in self._changes.removals]  # maybe not removed yet
         before = {uuid: was for uuid, (was, _) in changed.items()}
         before |= {uuid: self._rows.providers.get(uuid) for uuid in leaving if uuid not in before}
         freed = [
             {"id": was.number, "name": f"{tables.GIVEN_UP}{was.name}"}
             for uuid, was in before.items()
-            if was is not None and wanted.get(was.name, was).uuid != uuid
+            if was is not None and owners.get(was.name, was).uuid != uuid
         ]
         self._update(tables.resource_providers, freed)
 
@@ -465,24 +480,29 @@ class TreeRows:
         while waiting:
             level: list[ProviderRow] = []
             later: list[ProviderRow] = []
-            for one in waiting:
-                above = one.parent_uuid
-                (level if above is None or above in numbers else later).append(one)
+            for provider in waiting:
+                above = provider.parent_uuid
+                (level if above is None or above in numbers else later).append(provider)
             rows = [
                 (
-                    *(one.uuid, one.name, one.generation),
-                    *(roots.get(one.parent_uuid or ""), numbers.get(one.parent_uuid or ""), at, at),
+                    *(provider.uuid, provider.name, provider.generation),
+                    *(
+                        roots.get(provider.parent_uuid or ""),
+                        numbers.get(provider.parent_uuid or ""),
+                        at,
+                        at,
+                    ),
                 )
-                for one in level
+                for provider in level
             ]
             statements.insert_tuples(self._connection, tables.resource_providers, columns, rows)
-            for part in chunks([one.uuid for one in level]):
+            for part in chunks([provider.uuid for provider in level]):
                 numbers.update(_NUMBERS.rows(self._connection, uuids=part))
-            for ids in chunks(sorted(numbers[o.uuid] for o in level if o.parent_uuid is None)):
+            for ids in chunks(sorted(numbers[p.uuid] for p in level if p.parent_uuid is None)):
                 _SET_ROOT.run(self._connection, ids=ids)
-            for one in level:
-                roots[one.uuid] = roots.get(one.parent_uuid or "", numbers[one.uuid])
-                self._uuids[one.number] = one.uuid
+            for provider in level:
+                roots[provider.uuid] = roots.get(provider.parent_uuid or "", numbers[provider.uuid])
+                self._uuids[provider.number] = provider.uuid
             waiting = later
 
     def _update_providers(self, changed: _Changed[ProviderRow]) -> None:
@@ -528,13 +548,13 @@ class TreeRows:
             values |= disabled.to_columns(connection, now.disabled)
         return values
 
-    def _numbers_of(self, kind: NameKind, wanted: Iterable[str]) -> dict[str, int]:
+    def _numbers_of(self, kind: NameKind, added: Iterable[str]) -> dict[str, int]:
         """Return the numbers of names by name, of those loaded and of these, which are created."""
-        known = self._names[kind]
-        missing = set(wanted) - known.keys()
+        numbers = self._names[kind]
+        missing = set(added) - numbers.keys()
         if missing:
-            known.update(self._catalogue.of(kind).ensure(self._connection, missing))
-        return known
+            numbers.update(self._catalogue.of(kind).ensure(self._connection, missing))
+        return numbers
 
     def _write_inventories(self, changed: _Changed[InventoryRow]) -> None:
         """Insert and update inventories with their shares; delete shares of those removed."""
@@ -652,9 +672,9 @@ class TreeRows:
             end: None if end is None else moment(self._connection, end) for end in {*ends.values()}
         }
         changed: list[dict[str, Any]] = []
-        for provider, some in self._rows_of(_DISABLED, uuid_of).items():
+        for provider, stored_rows in self._rows_of(_DISABLED, uuid_of).items():
             uuid = uuid_of[provider]
-            for number, until, count in some:
+            for number, until, count in stored_rows:
                 end = stored[ends[uuid]] if uuid in ends else until
                 now = units.get(uuid, count)
                 if (until, count) != (end, now):
@@ -665,7 +685,9 @@ class TreeRows:
 
     def _removed_units(self, uuid: str) -> int:
         kinds = self._rows.providers[uuid].kinds
-        return len(removed_units((one.resource_class, one.body) for one in kinds)) if kinds else 0
+        return (
+            len(removed_units((kind.resource_class, kind.body) for kind in kinds)) if kinds else 0
+        )
 
     def _changed_ends(
         self, changed: _Changed[ProviderRow], new: Collection[str]
@@ -697,12 +719,12 @@ class TreeRows:
 
 
 def _ends(
-    parents: Mapping[str, str | None], own: Mapping[str, datetime.datetime]
+    parents: Mapping[str, str | None], ends_of: Mapping[str, datetime.datetime]
 ) -> dict[str, datetime.datetime | None]:
     """Return until when each provider is disabled, itself or by one above it; None if it is not.
 
     :param parents: the parent of each provider
-    :param own: until when providers are disabled themselves
+    :param ends_of: until when providers are disabled themselves
     """
     ends: dict[str | None, datetime.datetime | None] = {None: None}
     for uuid in parents:
@@ -713,10 +735,10 @@ def _ends(
             path.append(above)
             above = parents[above]
         end = ends[above]
-        for one in reversed(path):
-            mine = own.get(one)
-            end = mine if end is None or (mine is not None and mine > end) else end
-            ends[one] = end
+        for provider in reversed(path):
+            own_end = ends_of.get(provider)
+            end = own_end if end is None or (own_end is not None and own_end > end) else end
+            ends[provider] = end
     return {uuid: ends[uuid] for uuid in parents}
 
 

@@ -1,8 +1,8 @@
-"""Server groups: made, removed, listed, and locked where a member goes to another host.
+"""Server groups: created, deleted, listed, and locked when a member allocates on another host.
 
-A write without such a member sends none of these statements. One with some locks the groups by
-their names, after the inventories that it takes of, reads where their members are, and counts the
-groups up.
+A write without such a member sends none of these statements. With one it
+locks the groups by name, after the inventories, reads the hosts of their members, and gives the
+groups a new generation.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _consumers = tables.consumers.c
 _COLUMNS = (_groups.name, _groups.policy, _groups.max_per_host, _groups.uuid, _groups.generation)
 _IS_HERE = _consumers.gone == sa.literal_column("0")
 
-# a provider that is no pool
-_GIVES_ITSELF = f"""NOT EXISTS (
+# a provider that is no pool of shared resources
+_IS_NO_POOL = f"""NOT EXISTS (
     SELECT 1 FROM resource_provider_traits pt JOIN traits t ON t.id = pt.trait_id
     WHERE pt.provider_id = p.id AND t.name = '{SHARES}')"""
 _LOCK = SQL("""
@@ -41,11 +41,11 @@ _MEMBERS = SQL(f"""
     JOIN allocations a ON a.consumer_id = c.id
     JOIN resource_providers p ON p.id = a.provider_id
     JOIN resource_providers root ON root.id = p.root_id
-    WHERE c.server_group IN :names* AND c.gone = 0 AND {_GIVES_ITSELF}""")
+    WHERE c.server_group IN :names* AND c.gone = 0 AND {_IS_NO_POOL}""")
 _HOSTS = SQL(f"""
     SELECT p.uuid, root.name FROM resource_providers p
     JOIN resource_providers root ON root.id = p.root_id
-    WHERE p.uuid IN :uuids* AND {_GIVES_ITSELF}""")
+    WHERE p.uuid IN :uuids* AND {_IS_NO_POOL}""")
 _MEMBER = SQL("SELECT name FROM consumers WHERE server_group IN :names* AND gone = 0 LIMIT 1")
 _REMOVE = SQL("DELETE FROM server_groups WHERE id IN :ids*")
 _MAKE = Insert(tables.server_groups, *("name", "policy", "max_per_host", "uuid", "generation"))
@@ -54,20 +54,20 @@ _MAKE = Insert(tables.server_groups, *("name", "policy", "max_per_host", "uuid",
 def members_of(
     connection: Connection, names: Collection[str], uuids: Collection[str], number: int
 ) -> GroupMembers:
-    """Lock server groups, count them up, and return where their members are.
+    """Lock server groups, give them a new generation, and return the hosts of their members.
 
-    Cost: a statement to lock and one to count up, and two to read, where one of them is strict.
+    Cost: two statements, and two more if one of the groups is strict.
 
-    :param uuids: of providers whose hosts are wanted
+    :param uuids: of providers whose hosts are returned
     :param number: of the operation
     """
     ids: list[int] = []
-    found: dict[str, ServerGroup] = {}
+    groups: dict[str, ServerGroup] = {}
     for part in chunks(sorted(names)):
         for row in _LOCK.rows(connection, names=part):
             ids.append(row[0])
-            found[row[1]] = _group(row[1:])
-    strict = [name for name, one in found.items() if not one.is_soft]
+            groups[row[1]] = _group(row[1:])
+    strict = [name for name, group in groups.items() if not group.is_soft]
     members: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in strict}
     for part in chunks(strict):
         for name, consumer, host in _MEMBERS.rows(connection, names=part):
@@ -75,27 +75,27 @@ def members_of(
     host_of: dict[str, str] = {}
     for part in chunks(sorted(uuids) if strict else ()):
         host_of.update(_HOSTS.rows(connection, uuids=part))
-    for some in chunks(sorted(ids)):
-        _COUNT_UP.run(connection, now=number, ids=some)
-    return GroupMembers(found, members, host_of)
+    for numbers in chunks(sorted(ids)):
+        _COUNT_UP.run(connection, now=number, ids=numbers)
+    return GroupMembers(groups, members, host_of)
 
 
 def change_groups(connection: Connection, changes: Iterable[GroupChange], number: int) -> None:
-    """Make and remove server groups (see the contract). Cost: two or three statements for each."""
-    for one in changes:
-        kept = _LOCK.rows(connection, names=[one.name])
-        if one.wanted is None:
-            if not kept:
-                raise exceptions.NotFound("server group", one.name)
-            if _MEMBER.rows(connection, names=[one.name]):
-                raise exceptions.InUse("server group", one.name)
-            _REMOVE.run(connection, ids=[kept[0][0]])
-        elif not kept:
-            said = one.wanted.policy, one.wanted.max_per_host
-            _MAKE.many(connection, [(one.name, *said, one.wanted.uuid or new_id(), number)])
-        elif not one.wanted.is_like(_group(kept[0][1:])):
+    """Create and delete server groups (see the contract). Cost: three statements each."""
+    for change in changes:
+        stored = _LOCK.rows(connection, names=[change.name])
+        if change.wanted is None:
+            if not stored:
+                raise exceptions.NotFound("server group", change.name)
+            if _MEMBER.rows(connection, names=[change.name]):
+                raise exceptions.InUse("server group", change.name)
+            _REMOVE.run(connection, ids=[stored[0][0]])
+        elif not stored:
+            values = change.wanted.policy, change.wanted.max_per_host
+            _MAKE.many(connection, [(change.name, *values, change.wanted.uuid or new_id(), number)])
+        elif not change.wanted.is_like(_group(stored[0][1:])):
             raise exceptions.AlreadyExists(
-                "server group", one.name, one.wanted.difference(_group(kept[0][1:]))
+                "server group", change.name, change.wanted.difference(_group(stored[0][1:]))
             )
 
 
@@ -109,17 +109,17 @@ def list_groups(
     if names is not None:
         page = page.where(_groups.name.in_(names))
     of = page.subquery()
-    here = sa.and_(_consumers.server_group == of.c.name, _IS_HERE)
-    query = sa.select(*of.c, _consumers.name).outerjoin_from(of, tables.consumers, here)
+    is_member = sa.and_(_consumers.server_group == of.c.name, _IS_HERE)
+    query = sa.select(*of.c, _consumers.name).outerjoin_from(of, tables.consumers, is_member)
     groups: dict[str, Any] = {}
     members: dict[str, list[str]] = defaultdict(list)
-    for *said, member in connection.execute(query.order_by(of.c.name)):
-        groups[said[0]] = said
+    for *columns, member in connection.execute(query.order_by(of.c.name)):
+        groups[columns[0]] = columns
         if member is not None:
-            members[said[0]].append(member)
-    return tuple(_group(said, members[name]) for name, said in groups.items())
+            members[columns[0]].append(member)
+    return tuple(_group(columns, members[name]) for name, columns in groups.items())
 
 
-def _group(said: Any, members: Iterable[str] = ()) -> ServerGroup:
-    name, policy, most, uuid, generation = said
+def _group(columns: Any, members: Iterable[str] = ()) -> ServerGroup:
+    name, policy, most, uuid, generation = columns
     return ServerGroup(name, policy, members, most, str(uuid), generation)

@@ -96,7 +96,7 @@ def _remove_expired(connection: Connection, now: datetime.datetime, numbers: Seq
 
 
 def list_waiters(
-    connection: Connection, wanted: WaiterFilter, limit: int, after: int
+    connection: Connection, criteria: WaiterFilter, limit: int, after: int
 ) -> tuple[Waiter, ...]:
     """Return a page of the queue (see the contract).
 
@@ -109,10 +109,10 @@ def list_waiters(
         else sa.literal_column(NOW[dialect])
     )
     query = sa.select(*_COLUMNS).where(_waiters.id > after, _waiters.lease_until >= now)
-    if wanted.upto is not None:
-        query = query.where(_waiters.id <= wanted.upto)
-    if wanted.awaits is not None:
-        query = query.where(_meets(wanted.awaits))
+    if criteria.upto is not None:
+        query = query.where(_waiters.id <= criteria.upto)
+    if criteria.awaits is not None:
+        query = query.where(_meets(criteria.awaits))
     return _listed(connection, connection.execute(query.order_by(_waiters.id).limit(limit)).all())
 
 
