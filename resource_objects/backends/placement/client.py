@@ -279,12 +279,11 @@ class Target:
     """The parts of a URL.
 
     Without an ``endpoint`` the catalog of a session has it; ``catalog`` selects one of several.
+    ``auth`` is a plugin of keystoneauth1 with the user or token of the URL; None: it has neither.
     """
 
     endpoint: str | None
-    user: str | None
-    password: str | None
-    token: str | None
+    auth: Any
     catalog: Mapping[str, str]
     options: Options
 
@@ -320,13 +319,15 @@ class Target:
         if values:
             allowed = "token, region_name, interface, workers, timeout, microversion"
             raise _invalid(url, f"of its options only {allowed}")
-        user, password = (
-            None if part is None else urllib.parse.unquote(part)
-            for part in (parts.username, parts.password)
-        )
-        if user is not None and token is not None:
+        if parts.username is not None and token is not None:
             raise _invalid(url, "a user or a token, not both")
-        return cls(endpoint, user, password, token, catalog, options)
+        auth: Any = None
+        if parts.username is not None:
+            user, password = map(urllib.parse.unquote, (parts.username, parts.password or ""))
+            auth = http_basic.HTTPBasicAuth(endpoint=endpoint, username=user, password=password)
+        elif token is not None:
+            auth = token_endpoint.Token(endpoint, token)
+        return cls(endpoint, auth, catalog, options)
 
 
 def _invalid(url: str, expected: str = EXPECTED) -> exceptions.InvalidURL:
@@ -367,7 +368,7 @@ def client_of(url: str, session: Any = None, retries: Retries | None = None) -> 
     :raises InvalidInput: if the session is of another type
     """
     target = Target.of(url)
-    if session is not None and (target.user, target.token) != (None, None):
+    if session is not None and target.auth is not None:
         raise _invalid(url, "no user and no token: the session authenticates")
     if target.catalog and (target.endpoint or isinstance(session, adapters.Adapter)):
         raise _invalid(
@@ -400,18 +401,8 @@ def _adapter(session: sessions.Session, target: Target) -> adapters.Adapter:
 
 
 def _session_of(target: Target) -> sessions.Session:
-    session = sessions.Session(auth=_auth_of(target))
+    session = sessions.Session(auth=target.auth or noauth.NoAuth(endpoint=target.endpoint))
     pool = sessions.TCPKeepAliveAdapter(pool_maxsize=target.options.workers)
     for scheme in ("http://", "https://"):  # one connection for each concurrent request
         session.session.mount(scheme, pool)
     return session
-
-
-def _auth_of(target: Target) -> Any:
-    if target.user is not None:
-        return http_basic.HTTPBasicAuth(
-            endpoint=target.endpoint, username=target.user, password=target.password or ""
-        )
-    if target.token is not None:
-        return token_endpoint.Token(target.endpoint, target.token)
-    return noauth.NoAuth(endpoint=target.endpoint)
