@@ -29,7 +29,7 @@ class TestMemoryBackend(BackendConformance):
 
 def test_the_kit_draws_as_the_profile_of_the_run_says() -> None:
     """It is imported after that is loaded: settings stay what they were when they were made."""
-    of_kit = TestMemoryBackend.test_any_admitted_name_is_kept._hypothesis_internal_use_settings  # type: ignore[attr-defined]
+    of_kit = TestMemoryBackend.test_any_valid_name_is_stored._hypothesis_internal_use_settings  # type: ignore[attr-defined]
     assert (of_kit.max_examples, of_kit.deadline) == (25, None)
     assert of_kit.derandomize is hypothesis.settings().derandomize
 

@@ -39,7 +39,7 @@ class ClaimRules(Kit):
 
     # --- claim ---
 
-    def test_a_claim_is_told_in_full(self, backend: Backend) -> None:
+    def test_a_claim_returns_its_whole_record(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         before = datetime.datetime.now(datetime.UTC)
         uses = deltas({here: "VCPU=2,MEMORY_MB=512", destination: "VCPU=1"})
@@ -54,7 +54,7 @@ class ClaimRules(Kit):
             Use(destination, "VCPU", 1, (), "host1"),
         }
 
-    def test_the_request_is_kept_with_the_claim(self, backend: Backend) -> None:
+    def test_the_request_is_stored_with_the_claim(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         text = json.dumps({"said": "Größe 大小 🖥 \\ \" ' % :x ?", "long": "x" * 200_000})
         request = StoredRequest(text)
@@ -65,7 +65,7 @@ class ClaimRules(Kit):
         assert release(backend, "job").request == request
 
     @law(6)
-    def test_a_refusal_names_the_largest_holders(self, backend: Backend) -> None:
+    def test_a_refusal_names_the_largest_consumers(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         for name, amount in (("j-10", 1), ("c", 3), ("j-2", 1), ("d", 2), ("j-3", 1)):
             claim(backend, name, {here: f"VCPU={amount}"})
@@ -76,7 +76,7 @@ class ClaimRules(Kit):
         assert reason.holders == largest[:MOST_HOLDERS]
 
     @law(6)
-    def test_each_of_many_refusals_names_its_own_holders(self, backend: Backend) -> None:
+    def test_each_of_many_reasons_names_its_own_consumers(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=2,DISK_GB=2") for n in range(70)))
         for number in range(70):
             amounts = {names[f"host{number}"]: "VCPU=1,DISK_GB=2"}
@@ -106,7 +106,7 @@ class ClaimRules(Kit):
 
     # --- release ---
 
-    def test_who_released_may_claim_again_as_somebody_new(self, backend: Backend) -> None:
+    def test_a_consumer_that_is_created_again_has_another_claim(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         first = claim(backend, "job", {here: "VCPU=8"})
         release(backend, "job")

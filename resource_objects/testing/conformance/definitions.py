@@ -74,7 +74,7 @@ class DefinitionRules(Kit):
         assert backend.read() == Columns()
         assert backend.cursor() == backend.read().cursor == Cursor((0,) * SHARDS)
 
-    def test_what_is_defined_reads_back(self, backend: Backend) -> None:
+    def test_a_defined_tree_is_read_as_it_was_defined(self, backend: Backend) -> None:
         define(backend, _tree())
         result = stored_tree(backend, "host0")
         assert [provider.name for provider in result.walk()] == [p.name for p in _tree().walk()]
@@ -84,7 +84,7 @@ class DefinitionRules(Kit):
             assert provider.uuid == str(uuids.UUID(provider.uuid))
             assert provider.generation is not None
 
-    def test_a_uuid_that_is_given_is_kept(self, backend: Backend) -> None:
+    def test_a_specified_uuid_is_stored(self, backend: Backend) -> None:
         values = str(uuids.uuid4())
         assert define(backend, Provider("host0", uuid=values)) == {"host0": values}
 
@@ -94,12 +94,12 @@ class DefinitionRules(Kit):
             for handle in (name, names[name]):
                 assert set(ledger_state(backend, handle).providers) == set(names) - {"host1"}
 
-    def test_reading_one_tree_leaves_out_what_others_hold(self, backend: Backend) -> None:
+    def test_reading_one_tree_leaves_out_allocations_at_others(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         claim(backend, "both", {names["host0"]: "VCPU=1", names["host1"]: "VCPU=2"})
         assert ledger_state(backend, "host1").allocations == {("both", "host1", "VCPU"): 2}
 
-    def test_an_unknown_tree_reads_as_nothing(self, backend: Backend) -> None:
+    def test_an_unknown_tree_is_read_as_empty_columns(self, backend: Backend) -> None:
         define(backend, host())
         assert backend.read("host1") == backend.read(str(uuids.uuid4())) == Columns()
 
@@ -111,7 +111,7 @@ class DefinitionRules(Kit):
         assert state.allocations == {("job", "host1", "VCPU"): 1}
         assert backend.read("nobody") == Columns()
 
-    def test_allocations_are_read_only_if_they_are_asked_for(self, backend: Backend) -> None:
+    def test_allocations_are_read_only_on_request(self, backend: Backend) -> None:
         names = define(backend, _tree())
         use = Use(names["host0/gpu0"], "PGPU", 1, ("gpu0",))
         backend.claim(Operation(), ConsumerOrder.claim("job", (use,)))
@@ -145,7 +145,7 @@ class DefinitionRules(Kit):
 
     # --- changing ---
 
-    def test_defining_the_same_again_is_no_change(self, backend: Backend) -> None:
+    def test_an_equal_definition_is_no_change(self, backend: Backend) -> None:
         define(backend, _tree())
         assert not changes_to(backend, _tree())
 
@@ -166,14 +166,14 @@ class DefinitionRules(Kit):
 
     # --- names and uuids ---
 
-    def test_a_taken_uuid_is_refused(self, backend: Backend) -> None:
+    def test_a_uuid_in_use_is_refused(self, backend: Backend) -> None:
         [taken] = define(backend, host("host0")).values()
         before = ledger_state(backend)
         with raises_code("ProviderExists"):
             backend.define(Operation(), _created(Provider("other", uuid=taken)))
         assert ledger_state(backend) == before
 
-    def test_what_was_held_of_one_that_goes_is_told_by_its_name_though_another_has_it(
+    def test_a_release_names_the_removed_provider_whose_name_was_reused(
         self, backend: Backend
     ) -> None:
         claimed = define(backend, host("host0"))["host0"]
@@ -202,14 +202,16 @@ class DefinitionRules(Kit):
     # --- what is used ---
 
     @law(1)
-    def test_definitions_never_touch_what_is_used(self, backend: Backend) -> None:
+    def test_a_definition_does_not_change_the_used_amount(self, backend: Backend) -> None:
         names = define(backend, _tree())
         claim(backend, "job", {names["host0"]: "VCPU=2"})
         tree = Provider("host0", {"VCPU": IntegerInventory(total=16, used=9)})
         define(backend, tree)
         assert ledger_state(backend).used("host0", "VCPU") == 2
 
-    def test_a_provider_in_use_is_told_before_an_inventory_in_use(self, backend: Backend) -> None:
+    def test_a_provider_in_use_is_reported_before_an_inventory_in_use(
+        self, backend: Backend
+    ) -> None:
         """Whatever the order in which either is kept, and whichever of either comes first."""
         wide = host("host0", "VCPU=8,MEMORY_MB=64,DISK_GB=9")
         for name in ("host0/b", "host0/a"):
@@ -257,7 +259,7 @@ class DefinitionRules(Kit):
         assert ledger_state(backend) == before
 
     @law(2, 4)
-    def test_an_update_may_rely_on_what_is_used(self, backend: Backend) -> None:
+    def test_an_update_can_demand_used_amounts(self, backend: Backend) -> None:
         names = define(backend, host("host0", "VCPU=8,DISK_GB=9"))
         claim(backend, "job", {names["host0"]: "VCPU=3"})
         [expected] = changes_to(backend, host("host0", "VCPU=6,DISK_GB=7")).updates
@@ -276,7 +278,7 @@ class DefinitionRules(Kit):
 
     # --- opening and closing ---
 
-    def test_a_closed_backend_is_of_no_use(self, backend: Backend) -> None:
+    def test_a_closed_backend_refuses_every_call(self, backend: Backend) -> None:
         backend.close()
         backend.close()
         for use in (
@@ -300,7 +302,7 @@ class DefinitionRules(Kit):
         with pytest.raises(exceptions.InvalidURL):
             self.backend_class.open("nonsense://nowhere/nothing")
 
-    def test_upgrading_what_is_up_to_date_does_nothing(self, backend: Backend, url: str) -> None:
+    def test_upgrading_a_current_database_changes_nothing(self, backend: Backend, url: str) -> None:
         define(backend, host())
         before = ledger_state(backend)
         assert backend.upgrade() == self.backend_class.upgrade_database(url) == []
@@ -321,7 +323,7 @@ class DefinitionRules(Kit):
             other.close()
 
     @requires(Requirement.PERSISTENCE)
-    def test_what_is_kept_outlives_the_backend(self, backend: Backend, url: str) -> None:
+    def test_a_ledger_outlives_its_backend(self, backend: Backend, url: str) -> None:
         names = define(backend, _tree())
         record = claim(backend, "job", {names["host0"]: "VCPU=2"})
         before = ledger_state(backend)
@@ -393,7 +395,7 @@ class DescriptionRules(Kit):
 
     # --- kinds ---
 
-    def test_a_kind_of_several_records_is_kept_whole(self, backend: Backend) -> None:
+    def test_a_placed_resource_of_several_records_is_stored(self, backend: Backend) -> None:
         definition = _tray()
         uuid = _made(backend, definition)
         provider = ledger_state(backend).providers["tray"]
@@ -406,7 +408,7 @@ class DescriptionRules(Kit):
         assert set(listed.kinds) == provider.kinds
         assert {record.resource_class: record for record in listed.records} == provider.inventories
 
-    def test_a_kind_changes_and_goes(self, backend: Backend) -> None:
+    def test_a_placed_resource_is_changed_and_removed(self, backend: Backend) -> None:
         before = _tray()
         _made(backend, before)
         after = dataclasses.replace(_tray(16, "blue"), uuid=before.uuid)
@@ -419,14 +421,16 @@ class DescriptionRules(Kit):
         provider = ledger_state(backend).providers["tray"]
         assert not provider.kinds and set(provider.inventories) == {"DISK_GB"}
 
-    def test_an_update_of_something_else_leaves_kinds(self, backend: Backend) -> None:
+    def test_an_update_of_traits_leaves_placed_resources(self, backend: Backend) -> None:
         definition = _tray()
         _made(backend, definition)
         more = dataclasses.replace(definition, traits=frozenset({"CUSTOM_A"}))
         _update(backend, ProviderUpdate(more, _generation(backend), definition))
         assert ledger_state(backend).providers["tray"].kinds == set(definition.kinds)
 
-    def test_a_kind_is_still_whole_when_its_class_is_renamed(self, backend: Backend) -> None:
+    def test_a_placed_resource_keeps_its_classes_when_one_is_renamed(
+        self, backend: Backend
+    ) -> None:
         uuid = _made(backend, _tray())
         claim(backend, "job", {uuid: "CUSTOM_TRAY_WATT=90"})
         change_names(backend, rename(CLASS, "CUSTOM_TRAY_WATT", "CUSTOM_POWER"))
@@ -437,7 +441,7 @@ class DescriptionRules(Kit):
 
     # --- reports ---
 
-    def test_who_reports_is_noted_with_the_time(self, backend: Backend) -> None:
+    def test_the_time_of_a_report_is_stored(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         before = ledger_state(backend).providers
         assert before["host0"].reported_at is None
@@ -453,7 +457,7 @@ class DescriptionRules(Kit):
         define(backend, host("host0", "VCPU=1"))
         assert ledger_state(backend).providers["host0"].reported_at == reported_at
 
-    def test_when_a_host_was_adopted_is_noted_once_and_is_no_report(self, backend: Backend) -> None:
+    def test_the_time_of_adoption_is_stored_once_and_is_no_report(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         before = ledger_state(backend).providers
         assert before["host0"].adopted_at is None
@@ -497,7 +501,7 @@ class DescriptionRules(Kit):
     # --- what a write demands ---
 
     @law(2)
-    def test_no_generation_comes_twice(self, backend: Backend) -> None:
+    def test_a_generation_of_a_provider_never_repeats(self, backend: Backend) -> None:
         """Nor to a provider that is made again with its uuid: what was read was another."""
         uuid, chance, seen = str(uuids.uuid4()), random.Random(7), list[int]()
         job = ConsumerOrder.claim("job", deltas({uuid: "VCPU=1"}))
@@ -609,7 +613,7 @@ class ShareRules(Kit):
             _update(backend, update)
         assert ledger_state(backend) == before
 
-    def test_room_is_what_the_targets_have_too(self, backend: Backend) -> None:
+    def test_free_capacity_is_bounded_by_the_targets_of_shares(self, backend: Backend) -> None:
         names = define(backend, _card())
         claim(backend, "a", {names["large"]: "CUSTOM_LARGE=1", names["small"]: "CUSTOM_SMALL=1"})
 

@@ -104,7 +104,7 @@ class DisabledRules(Kit):
             item.add(f"host0/gpu{number}", "PGPU=1")
         return define(backend, item, two)
 
-    def test_an_order_may_override_it_and_the_feed_tells(
+    def test_an_order_can_override_a_disabled_provider_and_the_feed_records_it(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
         disable(backend, names["host0"])
@@ -119,7 +119,9 @@ class DisabledRules(Kit):
         order(backend, ConsumerOrder.adjust("job-1", deltas({names["host1"]: "VCPU=1"})))
         assert [entry.overrides for entry in backend.changes(cursor, 10)] == [()]
 
-    def test_it_is_kept_who_when_and_why(self, backend: Backend, names: dict[str, str]) -> None:
+    def test_the_actor_time_and_reason_of_disabling_are_stored(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
         assert _of(backend, "host0") is None
         first = backend.now()
         disable(backend, names["host0"])
@@ -135,7 +137,9 @@ class DisabledRules(Kit):
         assert _of(backend, "host0") is None
         claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
 
-    def test_it_is_a_write_of_the_definition(self, backend: Backend, names: dict[str, str]) -> None:
+    def test_disabling_counts_as_a_write_of_the_definition(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
         """By Placement's count, which tells it by a trait; only where it turns, and once."""
         uuid = names["host0"]
 
@@ -152,7 +156,9 @@ class DisabledRules(Kit):
         enable(backend, uuid)
         assert writes() == before + 2
 
-    def test_it_ends_by_itself(self, backend: Backend, names: dict[str, str]) -> None:
+    def test_disabling_with_a_time_limit_expires(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
         here, until = names["host0"], backend.now() + _SHORT
         disable(backend, here, until=until)
         with raises_code("ProviderDisabled"):
@@ -169,7 +175,7 @@ class DisabledRules(Kit):
         disabled = _of(backend, "host0")
         assert disabled is not None and disabled.since > backend.now() - _SHORT
 
-    def test_what_is_over_or_not_there_is_refused(
+    def test_disabling_until_a_past_moment_or_at_an_unknown_provider_is_refused(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
         before = ledger_state(backend)
@@ -180,7 +186,9 @@ class DisabledRules(Kit):
             disable(backend, removed)
         assert ledger_state(backend) == before
 
-    def test_the_feed_tells_it(self, backend: Backend, names: dict[str, str]) -> None:
+    def test_the_feed_records_disabling_and_enabling(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
         cursor = backend.cursor()
         disable(backend, names["host0"])
         enable(backend, names["host0"])
@@ -193,7 +201,7 @@ class DisabledRules(Kit):
         assert put_out.providers == put_in.providers == (names["host0"],)
 
     @law(2)
-    def test_what_is_expected_of_its_service_is_so_or_nothing_is_done(
+    def test_a_write_can_demand_the_service_state(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
         here, fan = names["host0"], ServiceState("fan")
@@ -216,7 +224,9 @@ class DisabledRules(Kit):
         backend.commit(Write(Operation(), "enable", here, disabling=(order,)))
         assert _of(backend, "host0") is None
 
-    def test_lists_know_it_as_a_trait(self, backend: Backend, names: dict[str, str]) -> None:
+    def test_lists_filter_disabled_providers_by_a_trait(
+        self, backend: Backend, names: dict[str, str]
+    ) -> None:
         disable(backend, names["host0"])
         trait = frozenset([TRAIT])
         assert _named(backend, required=trait) == {"host0"}
@@ -247,7 +257,7 @@ class DisabledRules(Kit):
 class RemovedProviderRules(Kit):
     """A disabled provider that is removed is disabled again when it is created again."""
 
-    def test_a_card_that_comes_back_is_still_disabled(self, backend: Backend) -> None:
+    def test_a_disabled_card_that_returns_is_still_disabled(self, backend: Backend) -> None:
         card = define(backend, _card_host())
         disable(backend, card[_AT], "link")
         facts = _of(backend, _AT)

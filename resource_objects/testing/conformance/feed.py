@@ -85,11 +85,11 @@ class FeedRules(Kit):
 
     # --- what is told ---
 
-    def test_a_new_ledger_has_nothing_to_tell(self, backend: Backend) -> None:
+    def test_the_feed_of_a_new_ledger_is_empty(self, backend: Backend) -> None:
         assert backend.cursor() == _ZERO
         assert backend.changes(_ZERO, 10) == ()
 
-    def test_a_write_is_told_in_full(self, backend: Backend) -> None:
+    def test_an_entry_describes_its_write(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         cursor, before = backend.cursor(), now()
         operation = Operation(actor="Größe 大")
@@ -103,7 +103,7 @@ class FeedRules(Kit):
         assert change.number == cursor.heads[change.shard] + 1
         assert backend.cursor() == cursor.moved([change])
 
-    def test_a_place_in_another_history_is_noticed(self, backend: Backend) -> None:
+    def test_a_cursor_of_another_history_expires(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
@@ -119,7 +119,9 @@ class FeedRules(Kit):
             backend.changes(other, 10)
         assert len(backend.changes(cursor, 10)) == 1
 
-    def test_a_provider_that_changes_its_tree_is_told_in_both(self, backend: Backend) -> None:
+    def test_a_provider_that_changes_its_tree_has_an_entry_in_both_shards(
+        self, backend: Backend
+    ) -> None:
         old = host("old", "VCPU=8")
         old.add("moves", "VCPU=4")
         names = define(backend, old, host("new", "VCPU=8"))
@@ -132,7 +134,7 @@ class FeedRules(Kit):
         assert all(names["moves"] in change.providers for change in changes)
 
     @law(11)
-    def test_reading_is_not_told(self, backend: Backend) -> None:
+    def test_reading_adds_no_entry(self, backend: Backend) -> None:
         define(backend, host("host0"))
         cursor = backend.cursor()
         backend.read()
@@ -176,7 +178,7 @@ class FeedRules(Kit):
     # --- with others writing ---
 
     @law(2)
-    def test_who_reads_and_goes_on_from_there_misses_nothing(self, backend: Backend) -> None:
+    def test_a_reader_that_continues_from_a_snapshot_misses_nothing(self, backend: Backend) -> None:
         """What a picture does not show yet, the feed tells after its cursor; never both."""
         names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(3)))
         uuids = list(names.values())
@@ -250,7 +252,7 @@ class FeedRules(Kit):
 
     # --- what is forgotten ---
 
-    def test_what_was_pruned_expires_the_cursors_before_it(self, backend: Backend) -> None:
+    def test_pruned_entries_expire_the_cursors_before_them(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         old = backend.cursor()
         claim(backend, "job", {names["host0"]: "VCPU=1"})
@@ -267,7 +269,7 @@ class FeedRules(Kit):
         claim(backend, "job-3", {names["host0"]: "VCPU=1"})
         assert [item.consumers for item in everything(backend, last)] == [("job-3",)]
 
-    def test_a_cursor_that_needs_nothing_forgotten_is_good(self, backend: Backend) -> None:
+    def test_a_cursor_after_the_pruned_entries_is_valid(self, backend: Backend) -> None:
         define(backend, host("host0"), host("host1"))
         cursor = backend.cursor()
         backend.prune(later_moment())
@@ -284,7 +286,7 @@ class FeedRules(Kit):
             with raises_code("CursorExpired"):
                 backend.changes(ahead, 10)
 
-    def test_pruning_forgets_what_was_done_and_nothing_of_what_is(self, backend: Backend) -> None:
+    def test_pruning_removes_operations_and_no_state(self, backend: Backend) -> None:
         [here] = define(backend, host("host0")).values()
         removed, old = Operation(), Operation()
         backend.claim(removed, ConsumerOrder.claim("gone", deltas({here: "VCPU=1"})))
@@ -301,7 +303,7 @@ class FeedRules(Kit):
         assert again.generation != first.generation
 
     @law(6)
-    def test_an_operation_older_than_what_is_kept_is_refused(self, backend: Backend) -> None:
+    def test_an_operation_older_than_the_retention_is_refused(self, backend: Backend) -> None:
         [here] = define(backend, host("host0")).values()
         old = Operation(_made(now() - datetime.timedelta(days=8)))
         assert old.made_at is not None and Operation(str(uuids.uuid4())).made_at is None
@@ -313,9 +315,7 @@ class FeedRules(Kit):
         again = ConsumerOrder.claim("job", deltas({here: "VCPU=2"}))
         assert backend.claim(younger, again) == created
 
-    def test_what_is_older_than_a_ledger_keeps_is_forgotten_by_those_who_write(
-        self, backend: Backend
-    ) -> None:
+    def test_writes_prune_entries_older_than_the_retention(self, backend: Backend) -> None:
         [here] = define(backend, host("host0", "VCPU=9999")).values()
         first = Operation()
         backend.claim(first, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
@@ -340,7 +340,7 @@ class FeedRules(Kit):
             backend.prune(later_moment())
         assert len(seen) == 3
 
-    def test_nothing_younger_is_pruned(self, backend: Backend) -> None:
+    def test_entries_within_the_retention_are_not_pruned(self, backend: Backend) -> None:
         [here] = define(backend, host("host0")).values()
         operation = Operation()
         backend.claim(operation, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
@@ -445,7 +445,7 @@ def _ask(backend: Backend, after: Cursor, most: int = MANY) -> tuple[Changed, To
 class FreshnessRules(Kit):
     """What is read of what was changed, and when nothing is."""
 
-    def test_nothing_is_read_when_nothing_was_changed(self, backend: Backend) -> None:
+    def test_an_unchanged_ledger_is_not_read_again(self, backend: Backend) -> None:
         define(backend, host("host0"))
         cursor = backend.cursor()
         changed, touched = _ask(backend, cursor)
@@ -453,7 +453,7 @@ class FreshnessRules(Kit):
         assert touched in (None, Touched())
         assert changed.columns is not None and not changed.columns.providers.uuid
 
-    def test_the_trees_that_were_touched_are_read_whole(self, backend: Backend) -> None:
+    def test_each_changed_tree_is_read_completely(self, backend: Backend) -> None:
         tree = host("host0", "VCPU=8")
         tree.add("host0/gpu", "PGPU=1", traits=["CUSTOM_A"])
         names = define(backend, tree, host("host1"), host("host2"))
@@ -468,7 +468,7 @@ class FreshnessRules(Kit):
         assert changed.columns is not None
         assert state_of_columns(changed.columns) == ledger_state(backend, "host0", "host2")
 
-    def test_more_changes_than_asked_for_are_not_read(self, backend: Backend) -> None:
+    def test_more_changes_than_requested_are_not_read(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         cursor = backend.cursor()
         for number in range(4):
@@ -478,7 +478,7 @@ class FreshnessRules(Kit):
         changed, _ = _ask(backend, cursor, most=4)
         assert changed.columns is not None and changed.changes == 4
 
-    def test_nothing_is_read_where_nothing_is_chosen(self, backend: Backend) -> None:
+    def test_only_selected_trees_are_read(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         cursor = backend.cursor()
         claim(backend, "job", {names["host0"]: "VCPU=1"})
@@ -487,7 +487,7 @@ class FreshnessRules(Kit):
         changed = backend.read_changed(cursor, MANY, lambda touched: ())
         assert changed.columns is not None and not changed.columns.providers.uuid
 
-    def test_who_is_gone_gives_nothing(self, backend: Backend) -> None:
+    def test_a_removed_tree_is_read_as_empty_columns(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         cursor = backend.cursor()
         removal = ProviderRemoval(
@@ -499,7 +499,7 @@ class FreshnessRules(Kit):
         assert touched.providers == frozenset((names["host1"],))
         assert changed.columns is not None and not changed.columns.providers.uuid
 
-    def test_a_uuid_is_not_taken_for_a_name(self, backend: Backend) -> None:
+    def test_a_uuid_is_not_confused_with_a_name(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         other = ProviderDefinition(str(uuids.uuid4()), names["host0"], None, (), frozenset())
         backend.define(Operation(), DefinitionChanges("host1", creates=(other,)))
@@ -509,7 +509,7 @@ class FreshnessRules(Kit):
         # who cannot tell them apart may have everything read
         assert changed.columns is None or list(changed.columns.providers.name) == ["host0"]
 
-    def test_a_renewal_changes_nothing_that_is_read(self, backend: Backend) -> None:
+    def test_a_renewal_changes_no_tree(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
@@ -521,7 +521,7 @@ class FreshnessRules(Kit):
         assert touched.providers <= {names["host0"]}
         assert changed.columns is not None and changed.changes == 1
 
-    def test_a_rename_on_its_own_touches_everybody(self, backend: Backend) -> None:
+    def test_a_rename_alone_concerns_every_tree(self, backend: Backend) -> None:
         define(backend, Provider("host0", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"]))
         for kind, name in ((CLASS, "CUSTOM_OLD"), (TRAIT, "CUSTOM_A")):
             cursor = backend.cursor()
@@ -529,7 +529,7 @@ class FreshnessRules(Kit):
             _, touched = _ask(backend, cursor)
             assert touched == Touched(is_wide=True)
 
-    def test_a_rename_beside_other_changes_names_whom_it_touched(self, backend: Backend) -> None:
+    def test_a_rename_with_other_changes_names_the_providers(self, backend: Backend) -> None:
         provider = Provider("told", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"])
         names = define(backend, host("host0"), provider, host("other"))
         cursor = backend.cursor()
@@ -559,7 +559,7 @@ class FreshnessRules(Kit):
         assert touched is not None and not touched.is_wide
         assert touched.providers == frozenset((names["host0"], names["told"]))
 
-    def test_a_cursor_that_is_no_good_is_refused(self, backend: Backend) -> None:
+    def test_an_invalid_cursor_is_refused(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         old = backend.cursor()
         claim(backend, "job", {names["host0"]: "VCPU=1"})
@@ -575,7 +575,7 @@ class FreshnessRules(Kit):
                 _ask(backend, cursor)
 
     @law(11)
-    def test_nothing_is_told_of_who_follows(self, backend: Backend) -> None:
+    def test_following_adds_no_entry(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
         follower = Follower(backend)
         claim(backend, "job", {names["host0"]: "VCPU=1"})
@@ -586,7 +586,7 @@ class FreshnessRules(Kit):
     # --- a picture that is kept up ---
 
     @law(1)
-    def test_who_follows_has_what_is_kept(self, backend: Backend) -> None:
+    def test_a_follower_has_the_stored_state(self, backend: Backend) -> None:
         """After every kind of write, one at a time."""
         follower = Follower(backend)
         names: dict[str, str] = {}
@@ -635,7 +635,7 @@ class FreshnessRules(Kit):
         check()
 
     @law(2)
-    def test_who_follows_sees_each_write_whole(self, backend: Backend) -> None:
+    def test_a_follower_sees_each_write_completely(self, backend: Backend) -> None:
         """Writers take of two trees at once: a picture has both parts, or none."""
         names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(4)))
         uuids = list(names.values())

@@ -411,7 +411,7 @@ class ListRules(Kit):
 
     @_rarely
     @given(requested=_provider_filters, conditions=_provider_conditions)
-    def test_providers_are_filtered_as_loops_would(
+    def test_providers_are_filtered_as_by_loops(
         self,
         filled: Backend,
         rows: dict[str, NamedProvider],
@@ -423,7 +423,7 @@ class ListRules(Kit):
         assert {row.name for row in listed} == wanted_providers(rows, thinned)
         assert [row.number for row in listed] == sorted({row.number for row in listed})
 
-    def test_the_filled_ledger_has_a_bit_of_everything(
+    def test_the_filled_ledger_has_every_kind_of_record(
         self, filled: Backend, rows: dict[str, NamedProvider], records: list[ConsumerRecord]
     ) -> None:
         for requested in (
@@ -440,7 +440,7 @@ class ListRules(Kit):
         assert len(records) > 5
         assert {record.state for record in records} == {HELD, CONFIRMED}
 
-    def test_a_listed_provider_is_told_in_full(self, filled: Backend) -> None:
+    def test_a_listed_provider_has_every_field(self, filled: Backend) -> None:
         providers = ledger_state(filled).providers
         listed = filled.list_providers(ProviderFilter(), 1000)
         assert {row.name for row in listed} == set(providers)
@@ -466,7 +466,7 @@ class ListRules(Kit):
         listed = filled.list_providers(ProviderFilter(trees=trees), 10)
         assert {row.name for row in listed} == {"p1", "p1/0", "p1/0/0"}
 
-    def test_an_empty_set_matches_nobody(self, filled: Backend) -> None:
+    def test_an_empty_set_matches_no_row(self, filled: Backend) -> None:
         nobody = frozenset[str]()
         for requested in (
             ProviderFilter(names=nobody),
@@ -495,7 +495,7 @@ class ListRules(Kit):
                 assert len(paged) <= len(listed), "a row is listed again"
             assert tuple(paged) == listed
 
-    def test_pages_go_on_where_they_were_when_others_come_and_go(self, backend: Backend) -> None:
+    def test_pages_continue_while_rows_are_added_and_removed(self, backend: Backend) -> None:
         define(backend, *(host(f"host{n}") for n in range(6)))
         first = backend.list_providers(ProviderFilter(), 3)
         assert len(first) == 3
@@ -517,7 +517,7 @@ class ListRules(Kit):
 
     @_rarely
     @given(requested=_consumer_filters, conditions=_consumer_conditions)
-    def test_consumers_are_filtered_as_loops_would(
+    def test_consumers_are_filtered_as_by_loops(
         self,
         filled: Backend,
         rows: dict[str, NamedProvider],
@@ -533,7 +533,7 @@ class ListRules(Kit):
 
     @_rarely
     @given(requested=_consumer_filters, conditions=_consumer_conditions, by=st.sampled_from(By))
-    def test_totals_are_what_loops_would_sum(
+    def test_totals_are_summed_as_by_loops(
         self,
         filled: Backend,
         rows: dict[str, NamedProvider],
@@ -555,7 +555,7 @@ class ListRules(Kit):
         conditions=_consumer_conditions,
         by=st.sampled_from(get_args(Description)),
     )
-    def test_consumers_are_counted_as_loops_would(
+    def test_consumers_are_counted_as_by_loops(
         self,
         filled: Backend,
         rows: dict[str, NamedProvider],

@@ -127,7 +127,7 @@ def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) ->
 class TopologyRules(Kit):
     """What becomes of topologies."""
 
-    def test_cells_come_back_whole(self, backend: Backend) -> None:
+    def test_cells_are_read_as_they_were_defined(self, backend: Backend) -> None:
         _define(backend)
         inventory = _cells()
         assert not changes_to(backend, host_of("host0", inventory, DISK_GB=9))
@@ -138,7 +138,7 @@ class TopologyRules(Kit):
         assert _view(backend, TOPOLOGY).inventory == inventory
 
     @law(1)
-    def test_what_is_taken_of_cells_is_the_hosts_too(self, backend: Backend) -> None:
+    def test_an_allocation_at_a_cell_is_used_at_its_host(self, backend: Backend) -> None:
         _define(backend)
         request = numa(2, shared=2, dedicated=4, memory_mb=256)
         _take(backend, "job", TOPOLOGY, request)
@@ -155,7 +155,7 @@ class TopologyRules(Kit):
         }
 
     @law(1, 6)
-    def test_the_host_as_a_whole_bounds_its_cells(self, backend: Backend) -> None:
+    def test_the_capacity_of_the_host_bounds_its_cells(self, backend: Backend) -> None:
         names = _define(backend)
         order(backend, ConsumerOrder.claim("floating", (Use(names["host0"], "PCPU", 7),)))
         before = ledger_state(backend)
@@ -169,7 +169,7 @@ class TopologyRules(Kit):
             _view(backend, TOPOLOGY).fit(numa(dedicated=2))
         _take(backend, "job", TOPOLOGY, numa(dedicated=1))
 
-    def test_huge_pages_are_of_their_cell_alone(self, backend: Backend) -> None:
+    def test_huge_pages_are_counted_at_their_cell_only(self, backend: Backend) -> None:
         names = _define(backend)
         _take(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
         state = ledger_state(backend)
@@ -181,7 +181,7 @@ class TopologyRules(Kit):
             order(backend, ConsumerOrder.claim("more", (Use(names["host0"], "MEMORY_MB", 2049),)))
 
     @law(2, 4, 6)
-    def test_many_cpus_are_taken_in_one_write_or_none(self, backend: Backend) -> None:
+    def test_many_cpus_are_allocated_in_one_write_or_none(self, backend: Backend) -> None:
         _define(backend, 8)
         located = _view(backend, TOPOLOGY)
         uses = located.deltas(located.inventory.fit(numa(8, dedicated=16, memory_mb=8 * 64)))
@@ -199,7 +199,9 @@ class TopologyRules(Kit):
         assert len(ledger_state(backend).units) == 16
 
     @law(3, 5)
-    def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
+    def test_the_view_equals_the_inventory_after_the_same_allocations(
+        self, backend: Backend
+    ) -> None:
         _define(backend)
         model: Any = _view(backend, TOPOLOGY).inventory.obj_clone()
         options: dict[str, Any] = {}
@@ -223,7 +225,7 @@ class TopologyRules(Kit):
             assert located.assigned_amount(assigned.unassigned(), record.held) == assigned
 
     @law(2)
-    def test_a_topology_changes_places_in_one_write(self, backend: Backend) -> None:
+    def test_two_topologies_exchange_their_cells_in_one_write(self, backend: Backend) -> None:
         _define(backend)
         assert _take_and_exchange(backend, TOPOLOGY, numa(dedicated=4)) == {
             **{("host0/numa1", f"cpu{cpu}"): "a" for cpu in range(8, 12)},
@@ -231,13 +233,13 @@ class TopologyRules(Kit):
         }
 
     @law(4)
-    def test_threads_never_get_one_cpu_twice(self, backend: Backend) -> None:
+    def test_threads_never_allocate_one_cpu_twice(self, backend: Backend) -> None:
         _define(backend)
         _take_by_threads(backend, TOPOLOGY, numa(dedicated=1), 8)
 
     @law(4)
     @requires(Requirement.PROCESSES)
-    def test_processes_never_get_one_cpu_twice(self, backend: Backend, url: str) -> None:
+    def test_processes_never_allocate_one_cpu_twice(self, backend: Backend, url: str) -> None:
         _define(backend)
         with ProcessPoolExecutor(3, mp_context=processes()) as pool:
             futures: list[Future[dict[str, str]]] = [
@@ -308,7 +310,7 @@ def _define_devices(backend: Backend) -> dict[str, str]:
 class DeviceRules(Kit):
     """What becomes of devices."""
 
-    def test_devices_come_back_whole(self, backend: Backend) -> None:
+    def test_devices_are_read_as_they_were_defined(self, backend: Backend) -> None:
         _define_devices(backend)
         assert not changes_to(backend, _host())
         assert _view(backend, DEVICES).inventory == PCIInventory(
@@ -320,7 +322,7 @@ class DeviceRules(Kit):
         assert gpu.traits == {"CUSTOM_H100"}
 
     @law(1, 4)
-    def test_a_card_that_is_taken_takes_its_functions(self, backend: Backend) -> None:
+    def test_an_allocated_card_blocks_its_functions(self, backend: Backend) -> None:
         names = _define_devices(backend)
         _take(backend, "job", DEVICES, devices(CARD))
         state = ledger_state(backend)
@@ -337,7 +339,7 @@ class DeviceRules(Kit):
         assert ledger_state(backend) == state
 
     @law(1, 4)
-    def test_a_function_that_is_taken_keeps_its_card(self, backend: Backend) -> None:
+    def test_an_allocated_function_blocks_its_card(self, backend: Backend) -> None:
         names = _define_devices(backend)
         _take(backend, "job", DEVICES, devices(FUNCTION))
         where = f"host0/{_WHOLE}"
@@ -354,7 +356,7 @@ class DeviceRules(Kit):
         assert _take(backend, "other", DEVICES, devices(CARD)) is not None  # the other one
 
     @law(3)
-    def test_what_is_given_back_can_be_had_whole_again(self, backend: Backend) -> None:
+    def test_a_card_can_be_allocated_again_after_its_release(self, backend: Backend) -> None:
         _define_devices(backend)
         before = ledger_state(backend)
         _take(backend, "whole", DEVICES, devices(CARD, 2))
@@ -367,7 +369,9 @@ class DeviceRules(Kit):
         _take(backend, "whole", DEVICES, devices(CARD, 2))
 
     @law(3, 5)
-    def test_the_view_is_the_inventory_that_consumed_the_same(self, backend: Backend) -> None:
+    def test_the_view_of_devices_equals_the_inventory_after_the_same_allocations(
+        self, backend: Backend
+    ) -> None:
         _define_devices(backend)
         model = _lab()
         model.update(resource_class=DEVICES)
@@ -392,14 +396,14 @@ class DeviceRules(Kit):
             )
 
     @law(2)
-    def test_devices_change_hands_in_one_write(self, backend: Backend) -> None:
+    def test_two_consumers_exchange_their_devices_in_one_write(self, backend: Backend) -> None:
         _define_devices(backend)
         result = _take_and_exchange(backend, DEVICES, devices(FUNCTION, 3))
         owners = {unit: consumer for (_, unit), consumer in result.items()}
         assert owners == {**dict.fromkeys(_SECOND, "a"), **dict.fromkeys(_PARTS, "b")}
 
     @law(2, 4)
-    def test_a_card_and_a_function_change_places(self, backend: Backend) -> None:
+    def test_a_card_and_its_function_replace_each_other(self, backend: Backend) -> None:
         """What one gives back in a write, the other has in it, whole or in parts."""
         names = _define_devices(backend)
         where = names[f"host0/{_WHOLE}"]
@@ -413,12 +417,12 @@ class DeviceRules(Kit):
         assert state.used(f"host0/{_WHOLE}", FUNCTION) == 3 and len(state.units) == 4
 
     @law(4)
-    def test_threads_never_get_one_device_twice(self, backend: Backend) -> None:
+    def test_threads_never_allocate_one_device_twice(self, backend: Backend) -> None:
         _define_devices(backend)
         _take_by_threads(backend, DEVICES, devices(FUNCTION), 6)
 
     @law(4)
-    def test_threads_get_a_card_or_its_functions(self, backend: Backend) -> None:
+    def test_threads_allocate_a_card_or_its_functions(self, backend: Backend) -> None:
         """One wants it whole and others parts of it, at the same moment: never both."""
         _define_devices(backend)
         ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
@@ -437,7 +441,7 @@ class DeviceRules(Kit):
 
     @law(4)
     @requires(Requirement.PROCESSES)
-    def test_processes_never_get_one_device_twice(self, backend: Backend, url: str) -> None:
+    def test_processes_never_allocate_one_device_twice(self, backend: Backend, url: str) -> None:
         _define_devices(backend)
         with ProcessPoolExecutor(3, mp_context=processes()) as pool:
             futures: list[Future[dict[str, list[str]]]] = [
@@ -598,7 +602,7 @@ class AgainRules(Kit):
 
     @law(5)
     @_parametrized
-    def test_a_tree_that_is_read_again_is_as_it_is_now(self, backend: Backend, change: str) -> None:
+    def test_a_tree_that_is_read_again_is_current(self, backend: Backend, change: str) -> None:
         names = define(backend, _both())
         before = backend.read("host0")
         _take(backend, "first", TOPOLOGY, numa(dedicated=1))
@@ -610,9 +614,7 @@ class AgainRules(Kit):
 
     @law(5)
     @_parametrized
-    def test_a_claim_goes_where_it_goes_for_who_never_looked(
-        self, backend: Backend, change: str
-    ) -> None:
+    def test_a_claim_does_not_depend_on_a_cached_tree(self, backend: Backend, change: str) -> None:
         names = define(backend, _both())
         request = {
             "host0": {

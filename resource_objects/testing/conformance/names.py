@@ -68,7 +68,7 @@ def _user(name: str) -> Provider:
 class CatalogueRules(Kit):
     """How names are made, renamed and removed."""
 
-    def test_standard_names_are_there(self, backend: Backend) -> None:
+    def test_a_new_ledger_has_the_standard_names(self, backend: Backend) -> None:
         assert set(names_of(backend, CLASS)) == set(os_resource_classes.STANDARDS)
         assert set(names_of(backend, TRAIT)) == standard_traits()
         assert names_of(backend, AGGREGATE) == []
@@ -90,7 +90,7 @@ class CatalogueRules(Kit):
         change_names(backend, *(_ensure(kind, name) for name in before[:3]))
         assert names_of(backend, kind) == before
 
-    def test_a_definition_makes_the_names_it_uses(self, backend: Backend) -> None:
+    def test_a_definition_creates_the_names_it_uses(self, backend: Backend) -> None:
         define(backend, _user("CUSTOM_NEW"))
         for kind in NameKind:
             assert "CUSTOM_NEW" in names_of(backend, kind)
@@ -117,7 +117,7 @@ class CatalogueRules(Kit):
     # --- other users of the same ledger ---
 
     @requires(Requirement.SHARING)
-    def test_others_see_a_new_name_at_once(self, backend: Backend, url: str) -> None:
+    def test_another_backend_sees_a_new_name_at_once(self, backend: Backend, url: str) -> None:
         names = define(backend, Provider("user", {"CUSTOM_A": 8}))
         other = self.backend_class.open(url)
         try:
@@ -136,7 +136,7 @@ class CatalogueRules(Kit):
             other.close()
 
     @requires(Requirement.SHARING)
-    def test_others_see_that_a_name_is_gone(self, backend: Backend, url: str) -> None:
+    def test_another_backend_sees_that_a_name_was_deleted(self, backend: Backend, url: str) -> None:
         define(backend, _user("CUSTOM_A"))
         other = self.backend_class.open(url)
         try:
@@ -157,7 +157,9 @@ class CatalogueRules(Kit):
             other.close()
 
     @requires(Requirement.SHARING)
-    def test_names_swapped_elsewhere_are_not_mixed_up(self, backend: Backend, url: str) -> None:
+    def test_names_exchanged_by_another_backend_are_not_confused(
+        self, backend: Backend, url: str
+    ) -> None:
         names = define(backend, Provider("user", {"CUSTOM_A": 8, "CUSTOM_B": 9}))
         other = self.backend_class.open(url)
         try:
@@ -228,7 +230,7 @@ class NameRules(Kit):
 
     @law(7)
     @pytest.mark.parametrize("letter", ["x", "ö", "大", "🖥"])
-    def test_the_longest_names_are_kept_whole(self, backend: Backend, letter: str) -> None:
+    def test_the_longest_names_are_not_truncated(self, backend: Backend, letter: str) -> None:
         name, twin = letter * 200, letter * 199 + "y"
         custom = "CUSTOM_" + "X" * 248
         names = define(
@@ -255,7 +257,7 @@ class NameRules(Kit):
         ],
     )
     @given(data=st.data())
-    def test_any_admitted_name_is_kept(self, backend: Backend, data: st.DataObject) -> None:
+    def test_any_valid_name_is_stored(self, backend: Backend, data: st.DataObject) -> None:
         resource_class = data.draw(custom_names())
         provider = data.draw(printable_names(names.MAX_PROVIDER_NAME))
         consumer = data.draw(printable_names(names.MAX_CONSUMER_NAME))

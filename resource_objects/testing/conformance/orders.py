@@ -53,7 +53,7 @@ class OrderRules(Kit):
 
     # --- who consumes ---
 
-    def test_a_consumer_is_told_in_full(self, backend: Backend) -> None:
+    def test_a_consumer_has_every_field(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         consumer_order = ConsumerOrder.claim(
             "job",
@@ -68,7 +68,7 @@ class OrderRules(Kit):
         assert options == ("Größe", "大", "INSTANCE", _LATER)
         assert backend.held("job") == record
 
-    def test_what_is_not_said_is_none(self, backend: Backend) -> None:
+    def test_unspecified_fields_are_none(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         record = claim(backend, "job", {here: "VCPU=1"})
         options = (
@@ -95,7 +95,7 @@ class OrderRules(Kit):
 
     # --- replacing ---
 
-    def test_replacing_makes_a_consumer(self, backend: Backend) -> None:
+    def test_a_replacement_creates_its_consumer(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         consumer_order = ConsumerOrder.replace(
             "job",
@@ -110,7 +110,7 @@ class OrderRules(Kit):
         assert (record.request, record.project, record.user) == (StoredRequest("{}"), "p", "u")
         assert backend.held("job") == record
 
-    def test_a_claim_that_is_replaced_stays_that_claim(self, backend: Backend) -> None:
+    def test_a_replacement_keeps_the_claim_of_its_consumer(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         first = claim(
             backend, "job", {here: "VCPU=2"}, project="p", user="u", request=StoredRequest("[1]")
@@ -151,7 +151,7 @@ class OrderRules(Kit):
 
     # --- several in one write ---
 
-    def test_each_of_several_keeps_its_request(self, backend: Backend) -> None:
+    def test_each_of_several_consumers_has_its_request(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         item, other = StoredRequest('{"n": 1}'), StoredRequest('{"n": 2}')
         requests = {"a": item, "b": None, "c": item, "d": other}
@@ -194,10 +194,10 @@ def _host(backend: Backend) -> str:
 class OperationRules(Kit):
     """What a repeated operation does: nothing, and it says what the first one said."""
 
-    def test_an_operation_that_was_never_done_has_no_outcome(self, backend: Backend) -> None:
+    def test_an_unknown_operation_has_no_outcome(self, backend: Backend) -> None:
         assert backend.outcome(Operation()) is None
 
-    def test_an_outcome_tells_what_the_operation_was(self, backend: Backend) -> None:
+    def test_an_outcome_describes_its_operation(self, backend: Backend) -> None:
         here = _host(backend)
         operation = Operation()
         record = backend.claim(operation, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
@@ -207,7 +207,9 @@ class OperationRules(Kit):
         release(backend, "job")
         assert backend.outcome(operation) == result
 
-    def test_a_repeated_write_says_what_it_said_whatever_came_after(self, backend: Backend) -> None:
+    def test_a_repeated_write_returns_its_first_outcome_after_later_writes(
+        self, backend: Backend
+    ) -> None:
         here = _host(backend)
         operation = Operation()
         write = Write(
@@ -281,7 +283,7 @@ class ReshapeRules(Kit):
     """Definitions and orders in one write."""
 
     @law(2)
-    def test_a_reshape_of_what_was_changed_is_refused(self, backend: Backend) -> None:
+    def test_a_reshape_of_a_changed_tree_is_refused(self, backend: Backend) -> None:
         tree, names = _with_cells(backend)
         claim(backend, "job", {names["host0"]: "VCPU=3"})
         old = backend.held("job")

@@ -282,7 +282,7 @@ class ConcurrencyRules(Kit):
     """Threads and processes on one ledger."""
 
     @law(1, 4)
-    def test_threads_never_take_more_than_there_is(self, backend: Backend) -> None:
+    def test_threads_never_exceed_the_capacity(self, backend: Backend) -> None:
         [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
         done = threading.Event()
 
@@ -302,7 +302,7 @@ class ConcurrencyRules(Kit):
 
     @law(1, 4)
     @requires(Requirement.PROCESSES)
-    def test_processes_never_take_more_than_there_is(self, backend: Backend, url: str) -> None:
+    def test_processes_never_exceed_the_capacity(self, backend: Backend, url: str) -> None:
         [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
         with ProcessPoolExecutor(2, mp_context=processes()) as pool:
             futures = [
@@ -342,7 +342,7 @@ class ConcurrencyRules(Kit):
         claim(backend, "next", {uuids[0]: "VCPU=1"})
 
     @requires(Requirement.PROCESSES)
-    def test_one_of_many_first_starts_makes_the_ledger(self, new_url: str) -> None:
+    def test_one_of_many_first_processes_creates_the_ledger(self, new_url: str) -> None:
         context = processes()
         started = [
             context.Process(target=define_and_claim, args=(self.backend_class, new_url, number))
@@ -397,7 +397,7 @@ class ConcurrencyRules(Kit):
         assert {uses.amount for uses in record.held} == {3, 8}
         ledger_state(backend)
 
-    def test_claims_in_opposite_orders_do_not_stop_each_other(self, backend: Backend) -> None:
+    def test_claims_in_opposite_orders_do_not_deadlock(self, backend: Backend) -> None:
         names = define(backend, host("host0"), host("host1"))
         uuids = list(names.values())
 
@@ -411,7 +411,7 @@ class ConcurrencyRules(Kit):
         assert together(work) == [None] * _WORKERS
         assert ledger_state(backend).allocations == {}
 
-    def test_one_of_many_makes_a_tree(self, backend: Backend) -> None:
+    def test_one_of_many_threads_creates_a_tree(self, backend: Backend) -> None:
         def work(number: int) -> None:
             root = Provider("host0", {f"CUSTOM_{number}": 1, "CUSTOM_SAME": 1})
             root.add("host0/gpu0", traits=[f"CUSTOM_{number}", "CUSTOM_SAME"])
@@ -425,7 +425,7 @@ class ConcurrencyRules(Kit):
         )
         assert set(ledger_state(backend).providers) == {"host0", "host0/gpu0"}
 
-    def test_who_compares_again_loses_no_change(self, backend: Backend) -> None:
+    def test_a_thread_that_compares_again_loses_no_change(self, backend: Backend) -> None:
         define(backend, Provider("host0"))
 
         def work(number: int) -> None:
@@ -480,7 +480,7 @@ class RaceRules(Kit):
     """Threads that want the same at the same moment."""
 
     @law(4)
-    def test_a_unit_goes_to_one_of_many(self, backend: Backend) -> None:
+    def test_a_unit_is_allocated_to_one_of_many_threads(self, backend: Backend) -> None:
         [here] = define(backend, host("host0", "PCPU=20")).values()
 
         def work(number: int) -> list[str]:
@@ -507,7 +507,7 @@ class RaceRules(Kit):
         assert state.used("host0", "PCPU") == len(won)
 
     @law(1, 4)
-    def test_a_shared_target_is_never_over_full(self, backend: Backend) -> None:
+    def test_threads_never_exceed_the_target_of_shares(self, backend: Backend) -> None:
         root = Provider("host0", "VCPU=30,MEMORY_MB=9")
         for number in range(_RACERS):
             share = Share(resource_class="VCPU", of="host0", of_class="VCPU", factor=2)
@@ -529,7 +529,7 @@ class RaceRules(Kit):
         assert ledger_state(backend).used("host0", "VCPU") == 30
 
     @law(4)
-    def test_of_those_who_read_the_same_generation_one_writes(self, backend: Backend) -> None:
+    def test_one_of_the_writers_with_the_same_generation_succeeds(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}") for n in range(_RACERS)))
         first = claim(backend, "job", {names["host0"]: "VCPU=1"})
 
@@ -546,7 +546,7 @@ class RaceRules(Kit):
         assert backend.held("job") == won
 
     @law(2, 4)
-    def test_swaps_in_opposite_orders_do_not_stop_each_other(self, backend: Backend) -> None:
+    def test_exchanges_in_opposite_orders_do_not_deadlock(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=4") for n in range(3)))
         uuids = list(names.values())
         for number in range(3):
@@ -600,7 +600,7 @@ class RaceRules(Kit):
         assert counted == _RACERS * 6 * 3 * 2
         ledger_state(backend)
 
-    def test_one_name_is_made_by_many(self, backend: Backend) -> None:
+    def test_many_threads_create_one_name(self, backend: Backend) -> None:
         def work(number: int) -> None:
             for turn in range(4):
                 name = NameChange(CLASS, NameAction.ENSURE, f"CUSTOM_{turn}")
@@ -617,7 +617,7 @@ class RaceRules(Kit):
         assert names_of(backend, AGGREGATE) == ["rack"]
 
     @law(2)
-    def test_a_class_is_renamed_under_those_who_claim(self, backend: Backend) -> None:
+    def test_a_class_is_renamed_during_claims(self, backend: Backend) -> None:
         names = define(backend, Provider("user", {"CUSTOM_A": 999}))
         here = names["user"]
 
@@ -644,7 +644,7 @@ class RaceRules(Kit):
         state = ledger_state(backend)
         assert state.used("user", "CUSTOM_A") == sum(outcomes)  # type: ignore[arg-type]
 
-    def test_a_name_is_deleted_under_those_who_use_it(self, backend: Backend) -> None:
+    def test_a_name_is_deleted_while_it_is_used(self, backend: Backend) -> None:
         def work(number: int) -> None:
             for _ in range(6):
                 if number % 2:
@@ -662,7 +662,7 @@ class RaceRules(Kit):
         assert names_of(backend, CLASS).count("CUSTOM_A") == 1
 
     @law(1)
-    def test_shares_change_under_those_who_claim(self, backend: Backend) -> None:
+    def test_shares_change_during_claims(self, backend: Backend) -> None:
         root = Provider("host0", "VCPU=9999")
         root.add("cell0", "VCPU=9999")
         names = define(backend, root)
@@ -687,7 +687,7 @@ class RaceRules(Kit):
         assert ledger_state(backend).used("cell0", "VCPU") == 8 * (_RACERS - 1)
 
     @law(1, 2)
-    def test_an_inventory_moves_under_those_who_claim(self, backend: Backend) -> None:
+    def test_an_inventory_moves_during_claims(self, backend: Backend) -> None:
         root = Provider("host0", "VCPU=99")
         root.add("cell0")
         names = define(backend, root)
@@ -717,7 +717,7 @@ class RaceRules(Kit):
         assert len({key[1] for key in state.allocations}) <= 1
 
     @law(2)
-    def test_forgetting_disturbs_nobody(self, backend: Backend) -> None:
+    def test_pruning_does_not_disturb_claims(self, backend: Backend) -> None:
         names = define(backend, *(host(f"host{n}", "VCPU=999") for n in range(3)))
         uuids = list(names.values())
 

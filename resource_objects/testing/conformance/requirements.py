@@ -3,7 +3,7 @@
 A rule says what it requires::
 
     @requires(Requirement.PERSISTENCE)
-    def test_what_is_kept_outlives_the_backend(self, backend, url): ...
+    def test_a_ledger_outlives_its_backend(self, backend, url): ...
 
 and who writes a backend says, once, what it lacks::
 

@@ -110,7 +110,7 @@ class ServerGroupRules(Kit):
 
     # --- kept ---
 
-    def test_groups_are_made_once_listed_by_name_and_removed(self, backend: Backend) -> None:
+    def test_groups_are_created_once_listed_by_name_and_removed(self, backend: Backend) -> None:
         for name, policy, most in (("web", "soft-affinity", 1), ("db", "anti-affinity", 2)):
             make_group(backend, name, policy, most)
             make_group(backend, name, policy, most)
@@ -125,7 +125,7 @@ class ServerGroupRules(Kit):
         change_group(backend, "db", None)
         assert [group.name for group in backend.list_server_groups(10)] == ["web"]
 
-    def test_who_is_in_a_group_is_told_wherever_it_is_read(self, backend: Backend) -> None:
+    def test_the_group_of_a_consumer_is_in_every_record(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         make_group(backend, "db", "affinity")
         created = claim(backend, "db-1", {here: "VCPU=1"}, group="db")
@@ -140,7 +140,7 @@ class ServerGroupRules(Kit):
         assert totals == {("db", 1), (None, 3)}
         assert [total.used for total in backend.totals(_MEMBERS, By.RESOURCE_CLASS)] == [1]
 
-    def test_a_repetition_tells_the_group(self, backend: Backend) -> None:
+    def test_a_repeated_claim_returns_the_group(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         make_group(backend, "db")
         doing = Operation()
@@ -154,7 +154,7 @@ class ServerGroupRules(Kit):
     # --- judged ---
 
     @law(6)
-    def test_the_refusal_says_it_in_words(self, backend: Backend) -> None:
+    def test_the_error_text_names_the_group_and_its_members(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         make_group(backend, "db", "anti-affinity", 4)
         make_group(backend, "web", "affinity")
@@ -177,9 +177,7 @@ class ServerGroupRules(Kit):
 
     @law(4)
     @pytest.mark.parametrize("seed", range(4))
-    def test_chance_steps_are_as_a_naive_account_has_them(
-        self, backend: Backend, seed: int
-    ) -> None:
+    def test_random_steps_agree_with_a_simple_model(self, backend: Backend, seed: int) -> None:
         chance = random.Random(seed)
         names = define(backend, *(host(f"host{n}", "VCPU=100") for n in range(3)))
         kinds = {
@@ -234,7 +232,7 @@ class ServerGroupRules(Kit):
 
     @law(4)
     @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
-    def test_of_threads_that_claim_for_one_group_at_once_one_has_the_place(
+    def test_one_of_the_threads_that_claim_for_a_group_succeeds(
         self, backend: Backend, policy: str
     ) -> None:
         hosts = define(backend, *(host(f"host{n}") for n in range(3)))
@@ -252,7 +250,7 @@ class ServerGroupRules(Kit):
     @law(4)
     @requires(Requirement.PROCESSES)
     @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
-    def test_of_two_processes_one_has_the_place(
+    def test_one_of_two_processes_that_claim_for_a_group_succeeds(
         self, backend: Backend, url: str, policy: str
     ) -> None:
         """They take of nothing that is locked by both, but for the group."""

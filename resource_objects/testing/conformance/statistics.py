@@ -82,7 +82,7 @@ class StatisticRules(Kit):
     """What is put is read, since when it is so, until somebody says another thing."""
 
     @law(7)
-    def test_every_value_is_read_as_it_was_put(self, backend: Backend) -> None:
+    def test_every_value_is_read_as_it_was_written(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         assert read(backend) == {}
         statistics = [Statistic(f"n{number}", value) for number, value in enumerate(EXTREMES)]
@@ -93,7 +93,7 @@ class StatisticRules(Kit):
             assert (value, type(value)) == (statistic.value, type(statistic.value))
         assert list(result) == sorted(result)
 
-    def test_a_value_is_since_it_became_that(self, backend: Backend) -> None:
+    def test_a_value_has_the_time_of_its_last_change(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         before = backend.now()
         assert put(backend, here, LOAD(12.5)) == 1
@@ -107,13 +107,13 @@ class StatisticRules(Kit):
         second = read(backend)["host0"]["cpu.percent"].since
         assert second is not None and second >= later
 
-    def test_what_the_source_says_of_the_moment_is_kept(self, backend: Backend) -> None:
+    def test_the_time_specified_by_the_source_is_stored(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         zone = datetime.timezone(datetime.timedelta(hours=2))
         put(backend, here, LOAD(1, since=_NOON.astimezone(zone)))
         assert read(backend)["host0"]["cpu.percent"].since == _NOON
 
-    def test_what_is_not_said_any_more_is_gone(self, backend: Backend) -> None:
+    def test_a_value_that_its_source_omits_is_removed(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, destination, LOAD(3))
@@ -122,7 +122,7 @@ class StatisticRules(Kit):
         assert put(backend, here) == 1
         assert values(backend) == {"host1": {"cpu.percent": 3}}
 
-    def test_each_source_speaks_for_itself(self, backend: Backend) -> None:
+    def test_each_source_replaces_its_own_values_only(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, here, STATE("on"), source="bmc")
@@ -150,7 +150,7 @@ class StatisticRules(Kit):
         assert result["host7"] == {"cpu.percent": 1, "failed_builds": 7}
         assert result["host9"] == {"cpu.percent": 9}
 
-    def test_some_are_read_by_provider_and_by_name(self, backend: Backend) -> None:
+    def test_statistics_are_read_by_provider_and_by_name(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, destination, LOAD(3))
@@ -163,7 +163,7 @@ class StatisticRules(Kit):
 
     # --- forgotten ---
 
-    def test_some_are_forgotten(self, backend: Backend) -> None:
+    def test_statistics_are_removed_by_provider_and_by_name(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, destination, LOAD(3), BUILDS(4))
@@ -174,14 +174,14 @@ class StatisticRules(Kit):
         assert backend.forget_statistics(StatisticFilter(frozenset([here]))) == 1
         assert values(backend) == {"host1": {"cpu.percent": 3, "failed_builds": 4}}
 
-    def test_a_name_is_forgotten_of_all_providers(self, backend: Backend) -> None:
+    def test_a_name_is_removed_at_all_providers(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, destination, LOAD(3))
         assert backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"]))) == 2
         assert values(backend) == {"host0": {"failed_builds": 2}}
 
-    def test_they_go_with_their_provider(self, backend: Backend) -> None:
+    def test_statistics_are_removed_with_their_provider(self, backend: Backend) -> None:
         define(backend, _with_gpu("host0"), Provider("host1", "VCPU=8"))
         names = backend.uuids(["host0", "host0/gpu", "host1"])
         for uuid in names.values():
@@ -196,7 +196,9 @@ class StatisticRules(Kit):
     # --- beside the ledger ---
 
     @law(2)
-    def test_nothing_is_written_where_a_provider_is_missing(self, backend: Backend) -> None:
+    def test_an_unknown_provider_refuses_all_statistics_of_the_order(
+        self, backend: Backend
+    ) -> None:
         here, _ = two_hosts(backend)
         nobody = "00000000-0000-4000-8000-000000000000"
         for reported in ((), (here,), (nobody,)):
@@ -208,7 +210,7 @@ class StatisticRules(Kit):
         assert values(backend) == {}
         assert stored_tree(backend, "host0").reported_at is None
 
-    def test_they_are_no_part_of_the_feed_nor_of_a_definition(self, backend: Backend) -> None:
+    def test_statistics_change_neither_the_feed_nor_the_definition(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         cursor, before, other = (
             backend.cursor(),
@@ -223,7 +225,7 @@ class StatisticRules(Kit):
 
     # --- reported ---
 
-    def test_who_reported_is_told(self, backend: Backend) -> None:
+    def test_the_time_of_a_report_is_stored_with_statistics(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
         first = backend.now()
         assert put(backend, here, LOAD(1), reported=frozenset([here])) == 1
@@ -240,7 +242,7 @@ class StatisticRules(Kit):
 
     # --- together ---
 
-    def test_all_who_tell_at_once_are_heard(self, backend: Backend) -> None:
+    def test_threads_write_statistics_at_once(self, backend: Backend) -> None:
         names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(4)))
         everybody = frozenset(names.values())
 
@@ -255,7 +257,9 @@ class StatisticRules(Kit):
         result = values(backend)
         assert all(value["cpu.percent"] == 3 for value in result.values()), result
 
-    def test_those_of_a_provider_that_goes_meanwhile_are_refused(self, backend: Backend) -> None:
+    def test_statistics_of_a_provider_that_is_removed_meanwhile_are_refused(
+        self, backend: Backend
+    ) -> None:
         def tell_or_remove(worker: int) -> int:
             for turn in range(6):
                 if worker == 0:
@@ -271,7 +275,7 @@ class StatisticRules(Kit):
         assert together(tell_or_remove, workers=3) == [0, 1, 2]
         assert values(backend) == {}
 
-    def test_statistics_are_those_of_a_dict(self, backend: Backend) -> None:
+    def test_statistics_agree_with_a_dict(self, backend: Backend) -> None:
         hosts = dict(zip(two_hosts(backend), ("host0", "host1"), strict=True))
 
         @settings(max_examples=10, deadline=None)

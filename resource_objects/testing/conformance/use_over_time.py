@@ -146,7 +146,7 @@ class UseOverTimeRules(Kit):
 
     @law(1, 7)
     @pytest.mark.parametrize("seed", [1, 2])
-    def test_it_is_the_integral_of_what_was_held(self, backend: Backend, seed: int) -> None:
+    def test_use_is_the_integral_of_the_allocations(self, backend: Backend, seed: int) -> None:
         chance = random.Random(seed)
         names = define(backend, host("host0", "VCPU=99,MEMORY_MB=999"), host("host1", "VCPU=99"))
         cursor = backend.cursor()
@@ -168,7 +168,9 @@ class UseOverTimeRules(Kit):
                 assert until is None or report.until == until
         check_open(backend)
 
-    def test_a_release_ends_it_and_leaves_it_told(self, backend: Backend, here: str) -> None:
+    def test_a_release_ends_the_use_and_leaves_it_in_the_report(
+        self, backend: Backend, here: str
+    ) -> None:
         before = backend.now()
         cursor = backend.cursor()
         claim(backend, "job", {here: "VCPU=3"}, user="ann", project="p")
@@ -203,7 +205,7 @@ class UseOverTimeRules(Kit):
         [row] = report
         assert row.microseconds == 2 * ((report.until - began) // _MICROSECOND)
 
-    def test_all_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
+    def test_use_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
         since = backend.now()
         changes: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"project": "p"}]
         for change in changes:
@@ -219,7 +221,9 @@ class UseOverTimeRules(Kit):
         report = backend.use_between(since, None, UseFilter(), (UseBy.USER,))
         assert {item.user for item in report} == {record.user, "cem"}
 
-    def test_what_two_hold_at_once_counts_for_both(self, backend: Backend, here: str) -> None:
+    def test_use_of_two_consumers_at_once_counts_for_both(
+        self, backend: Backend, here: str
+    ) -> None:
         cursor = backend.cursor()
         order(
             backend,
@@ -232,7 +236,7 @@ class UseOverTimeRules(Kit):
             (report.until - began) // _MICROSECOND
         )
 
-    def test_a_write_that_is_refused_records_nothing(self, backend: Backend, here: str) -> None:
+    def test_a_refused_write_records_no_use(self, backend: Backend, here: str) -> None:
         claim(backend, "job", {here: "VCPU=2"})
         with pytest.raises(exceptions.CapacityException):
             order(
@@ -244,7 +248,7 @@ class UseOverTimeRules(Kit):
 
     # --- whose and of what ---
 
-    def test_filters_and_groups(self, backend: Backend, here: str) -> None:
+    def test_reports_are_filtered_and_grouped(self, backend: Backend, here: str) -> None:
         since = backend.now()
         claim(backend, "a", {here: "VCPU=1,MEMORY_MB=5"}, user="ann", project="p")
         claim(backend, "b", {here: "VCPU=2"}, user="bob", project="p")
@@ -304,7 +308,7 @@ class UseOverTimeRules(Kit):
         release(backend, "b")
         check_open(backend)
 
-    def test_a_class_and_a_provider_that_are_removed_stay_told(
+    def test_use_of_a_removed_class_and_provider_stays_in_the_report(
         self, backend: Backend, here: str
     ) -> None:
         since = backend.now()
@@ -333,7 +337,7 @@ class UseOverTimeRules(Kit):
 
     # --- how far back it is known ---
 
-    def test_what_the_feed_has_forgotten_is_not_counted(self, backend: Backend, here: str) -> None:
+    def test_use_before_the_retention_is_not_counted(self, backend: Backend, here: str) -> None:
         since = backend.now()
         claim(backend, "job", {here: "VCPU=2"}, user="ann")
         use_for_a_moment(backend, here)
@@ -349,7 +353,7 @@ class UseOverTimeRules(Kit):
         assert backend.use_between(pruned, None, UseFilter(), ()).is_complete
         check_open(backend)
 
-    def test_a_longer_retention_does_not_bring_back_what_is_forgotten(
+    def test_a_longer_retention_does_not_restore_pruned_use(
         self, backend: Backend, here: str
     ) -> None:
         since = backend.now()
@@ -372,7 +376,7 @@ class UseOverTimeRules(Kit):
 
     # --- what cannot be asked ---
 
-    def test_what_is_to_come_cannot_be_asked(self, backend: Backend, here: str) -> None:
+    def test_a_report_on_the_future_is_refused(self, backend: Backend, here: str) -> None:
         later = backend.now() + datetime.timedelta(hours=1)
         with raises_code("InvalidField", match="since"):
             backend.use_between(later, None, UseFilter(), ())

@@ -54,7 +54,7 @@ def until_over(backend: Backend, waiter: Waiter) -> None:
 class WaitingRules(Kit):
     """Numbers in the order of arrival, leases, and who stands before whom."""
 
-    def test_who_waits_is_told_in_the_order_of_arrival(self, backend: Backend) -> None:
+    def test_waiters_are_listed_in_the_order_of_arrival(self, backend: Backend) -> None:
         assert queue(backend) == []
         for name in ("c", "a", "b"):
             enter(backend, name)
@@ -62,7 +62,7 @@ class WaitingRules(Kit):
         numbers = [list_waiter.number for list_waiter in backend.list_waiters(WaiterFilter(), 10)]
         assert numbers == sorted(set(numbers))
 
-    def test_all_that_is_said_of_a_waiter_is_told(self, backend: Backend) -> None:
+    def test_a_listed_waiter_has_every_field(self, backend: Backend) -> None:
         awaits = Awaited("VCPU", 4), Awaited("PGPU", 2, _HERE)
         before = backend.now()
         order = enter(backend, "job", *awaits, actor="ann")
@@ -72,7 +72,7 @@ class WaitingRules(Kit):
         assert result.lease_until - result.since == order.lease
         assert str(result.amounts) == "VCPU=4,PGPU=2"
 
-    def test_pages_go_on_after_a_number(self, backend: Backend) -> None:
+    def test_pages_of_waiters_continue_after_a_number(self, backend: Backend) -> None:
         for number in range(5):
             enter(backend, f"job-{number}")
         first = backend.list_waiters(WaiterFilter(), 2)
@@ -82,7 +82,7 @@ class WaitingRules(Kit):
         upto = backend.list_waiters(WaiterFilter(upto=remainder[0].number), 10)
         assert [item.consumer for item in upto] == ["job-0", "job-1", "job-2"]
 
-    def test_of_thousands_of_trees_it_is_found_who_waits(self, backend: Backend) -> None:
+    def test_a_filter_of_waiters_can_name_thousands_of_trees(self, backend: Backend) -> None:
         enter(backend, "a", Awaited("PGPU", 1, _HERE))
         enter(backend, "b", Awaited("PGPU", 1, _THERE))
         trees = [Awaited("PGPU", 1, str(uuid.UUID(int=number))) for number in range(3000)]
@@ -91,13 +91,13 @@ class WaitingRules(Kit):
         assert queue(backend, *trees, Awaited("PGPU", 1)) == ["a", "b"]
         assert queue(backend, Awaited("PGPU", 1), *trees) == ["a", "b"]
 
-    def test_who_leaves_is_gone_and_the_others_stay(self, backend: Backend) -> None:
+    def test_a_waiter_that_leaves_is_removed_alone(self, backend: Backend) -> None:
         orders = [enter(backend, name) for name in ("a", "b", "c")]
         backend.leave(orders[1].entry)
         backend.leave(orders[1].entry)
         assert queue(backend) == ["a", "c"]
 
-    def test_who_enters_again_keeps_its_place(self, backend: Backend) -> None:
+    def test_a_waiter_that_enters_again_keeps_its_number(self, backend: Backend) -> None:
         first = enter(backend, "a")
         enter(backend, "b")
         again = enter(backend, "a")
@@ -108,13 +108,13 @@ class WaitingRules(Kit):
         backend.leave(again.entry)
         assert queue(backend) == ["b"]
 
-    def test_who_waits_for_something_else_comes_last(self, backend: Backend) -> None:
+    def test_a_waiter_with_another_request_gets_a_new_number(self, backend: Backend) -> None:
         enter(backend, "a")
         enter(backend, "b")
         enter(backend, "a", Awaited("PGPU", 2))
         assert queue(backend) == ["b", "a"]
 
-    def test_who_does_not_renew_is_gone(self, backend: Backend) -> None:
+    def test_a_waiter_with_an_expired_lease_is_removed(self, backend: Backend) -> None:
         short = enter(backend, "a", lease=_SHORT)
         enter(backend, "b")
         until_over(backend, Waiter(1, "a", (), backend.now(), backend.now() + _SHORT))
@@ -125,7 +125,7 @@ class WaitingRules(Kit):
         until_over(backend, renewed)
         assert queue(backend) == ["b", "c"]
 
-    def test_who_renews_stays_where_it_is(self, backend: Backend) -> None:
+    def test_a_renewed_waiter_keeps_its_number(self, backend: Backend) -> None:
         order = enter(backend, "a")
         enter(backend, "b")
         [before, _] = backend.list_waiters(WaiterFilter(), 10)
@@ -134,9 +134,7 @@ class WaitingRules(Kit):
         assert after.lease_until >= before.lease_until
         assert backend.list_waiters(WaiterFilter(), 10)[0] == after
 
-    def test_those_stand_before_you_who_wait_for_one_of_your_classes(
-        self, backend: Backend
-    ) -> None:
+    def test_waiters_for_one_of_the_classes_are_ahead(self, backend: Backend) -> None:
         enter(backend, "gpus", Awaited("PGPU", 8))
         enter(backend, "cpus", Awaited("VCPU", 8))
         enter(backend, "both", Awaited("VCPU", 1), Awaited("PGPU", 1))
@@ -146,7 +144,7 @@ class WaitingRules(Kit):
         all_names = queue(backend, Awaited("DISK_GB", 1), Awaited("VCPU", 1), Awaited("PGPU", 1))
         assert all_names == ["gpus", "cpus", "both"]
 
-    def test_of_another_tree_nobody_stands_before_you(self, backend: Backend) -> None:
+    def test_waiters_for_another_tree_are_not_ahead(self, backend: Backend) -> None:
         enter(backend, "here", Awaited("PGPU", 1, _HERE))
         enter(backend, "there", Awaited("PGPU", 1, _THERE))
         enter(backend, "any", Awaited("PGPU", 1))
@@ -159,7 +157,7 @@ class WaitingRules(Kit):
         backend.leave(enter(backend, "a").entry)
         assert backend.cursor() == before
 
-    def test_many_who_come_at_once_have_a_number_each(self, backend: Backend) -> None:
+    def test_threads_that_enter_at_once_get_different_numbers(self, backend: Backend) -> None:
         result = together(
             lambda worker: backend.wait(
                 WaitOrder(f"job-{worker % 3}", (Awaited("PGPU", 1),), _LONG)
@@ -169,7 +167,7 @@ class WaitingRules(Kit):
         assert len({row.number for row in result if isinstance(row, Waiter)}) == 3, result
         assert len(queue(backend)) == 3
 
-    def test_what_cannot_wait_is_refused(self, backend: Backend) -> None:
+    def test_an_invalid_wait_is_refused(self, backend: Backend) -> None:
         with raises_code("InvalidField", match="something to wait for"):
             WaitOrder("job", ())
         with raises_code("InvalidField", match="above 0"):
@@ -178,7 +176,7 @@ class WaitingRules(Kit):
             WaitOrder("", (Awaited("PGPU", 1),))
         assert queue(backend) == []
 
-    def test_the_queue_is_that_of_a_list(self, backend: Backend) -> None:
+    def test_the_queue_agrees_with_a_list(self, backend: Backend) -> None:
         @settings(max_examples=10, deadline=None)
         @given(data=st.data())
         def check(data: st.DataObject) -> None:
