@@ -1,4 +1,4 @@
-"""The tests every backend passes, also yours.
+"""The conformance tests for backends of the library and of other projects.
 
 Subclass :class:`BackendConformance`, name the backend, and override two fixtures::
 
@@ -16,19 +16,18 @@ Subclass :class:`BackendConformance`, name the backend, and override two fixture
         def another_url(self, tmp_path):
             return f"mine://{tmp_path}/another"
 
-Both name ledgers that are empty and that nobody else uses; ``url`` must not be kept from one test
-to the next. What a backend cannot do it ``lacks``, a set of
-:class:`~resource_objects.testing.conformance.requirements.Requirement`; rules that require it are
-skipped, and no rule asks for a backend's name. Tests are marked with the
-laws they hold it to: load the plug-in that knows the mark, ``pytest_plugins =
-["resource_objects.testing.laws"]``.
+Both name empty ledgers that no other test uses. The optional abilities that a backend does not
+have are in ``lacks``, a set of
+:class:`~resource_objects.testing.conformance.requirements.Requirement`; tests that require them
+are skipped. Tests are marked with the numbers of the invariants that they check: load the plug-in
+that declares the mark, ``pytest_plugins = ["resource_objects.testing.laws"]``.
 
-One file per subject: ``requirements`` (what a backend may lack), ``suite`` (the fixtures, and short
-ways to say things), ``definitions``, ``names``, ``claims``, ``orders``, ``located`` (NUMA cells and
-devices), ``disabled`` (what is out of service), ``limits`` (totals that come with a write),
-``use_over_time``, ``lists``, ``feed``, ``races``, ``waiting`` (the queue), ``statistics``,
-``server_groups``. Further,
-:func:`state_machine` of ``model`` compares a backend with a naive model of dicts, by Hypothesis.
+One file per subject: ``requirements`` (optional abilities), ``suite`` (fixtures and helpers),
+``scenarios`` (tests as text, and their reader), ``definitions``, ``names``, ``claims``, ``orders``,
+``located`` (NUMA cells and devices), ``disabled`` (disabled providers), ``limits`` (limits of a
+write), ``use_over_time``, ``lists``, ``feed``, ``races``, ``waiting`` (the queue),
+``statistics``, ``server_groups``. Further, :func:`state_machine` of ``model``
+compares a backend with a simple model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
 """
@@ -118,4 +117,4 @@ class BackendConformance(
     StatisticRules,
     ServerGroupRules,
 ):
-    """Every rule of the contract, as tests; subclass it (see the module)."""
+    """All conformance tests; subclass it as the module describes."""

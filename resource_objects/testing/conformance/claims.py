@@ -1,4 +1,4 @@
-"""Rules of claims, adjustments and releases, and of units, each of which is one consumer's."""
+"""Tests of claims, adjustments, releases and units."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from resource_objects.testing.refusals import raises_code
 
 
 class ClaimRules(Kit):
-    """What ``claim``, ``adjust`` and ``release`` do."""
+    """``claim``, ``adjust`` and ``release``."""
 
     # --- claim ---
 
@@ -135,7 +135,7 @@ class ClaimRules(Kit):
             claim(backend, "other", {here: "VCPU=1"})
 
 
-# --- units: CPUs and devices by name ---
+# --- units: names of CPUs and devices ---
 
 
 def _host(backend: Backend, inventories: str = "VCPU=8,PCPU=8") -> str:
@@ -149,7 +149,7 @@ def _take(backend: Backend, consumer: str, uuid: str, *units: str) -> ConsumerRe
 
 
 class UnitRules(Kit):
-    """What becomes of units."""
+    """Allocation of units."""
 
     @law(7)
     def test_units_that_look_alike_differ(self, backend: Backend) -> None:

@@ -1,4 +1,4 @@
-"""Rules of definitions: what providers are and say, what they share, and how that changes."""
+"""Tests of definitions: trees of providers, their attributes, reports and shares."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from resource_objects.testing.refusals import raises_code
 
 
 def _tree() -> Provider:
-    """A host with two GPUs, one of which has a partition."""
+    """Return a host with two GPUs, one of which has a partition."""
     root = Provider("host0", "VCPU=8:reserved=1:allocation_ratio=1.5,MEMORY_MB=16384:step_size=512")
     root.update(traits={"HW_CPU_X86_AVX2", "CUSTOM_FAST"})
     gpu = root.add("host0/gpu0", "PGPU=1:max_unit=1", traits=["CUSTOM_H100"])
@@ -66,7 +66,7 @@ def _tree() -> Provider:
 
 
 class DefinitionRules(Kit):
-    """What ``define`` does, and what ``read`` says of it."""
+    """``define`` and ``read``."""
 
     # --- reading ---
 
@@ -199,7 +199,7 @@ class DefinitionRules(Kit):
         define(backend, Provider("row", "VCPU=1"))
         assert set(ledger_state(backend).providers) == {"row"}
 
-    # --- what is used ---
+    # --- used amounts ---
 
     @law(1)
     def test_a_definition_does_not_change_the_used_amount(self, backend: Backend) -> None:
@@ -212,7 +212,7 @@ class DefinitionRules(Kit):
     def test_a_provider_in_use_is_reported_before_an_inventory_in_use(
         self, backend: Backend
     ) -> None:
-        """Whatever the order in which either is kept, and whichever of either comes first."""
+        """Check for each order of the removals and of the stored rows."""
         wide = host("host0", "VCPU=8,MEMORY_MB=64,DISK_GB=9")
         for name in ("host0/b", "host0/a"):
             wide.add(name, "PGPU=1")
@@ -349,11 +349,11 @@ class DefinitionRules(Kit):
 
 
 def _created(root: Provider) -> DefinitionChanges:
-    """Return the change that makes a tree, whatever is there."""
+    """Return the changes that create a tree."""
     return diff(None, root)
 
 
-# --- what a definition says beside figures, and writes that depend on definitions ---
+# --- attributes of providers, and writes that depend on definitions ---
 
 
 _NOTHING = frozenset[str]()
@@ -364,7 +364,7 @@ def _record(name: str, total: int) -> InventoryRecord:
 
 
 def _tray(slots: int = 8, colour: str = "red") -> ProviderDefinition:
-    """A provider with one inventory that is kept as two records, and a plain one."""
+    """Return a provider with a placed resource of two records, and a plain inventory."""
     body = json.dumps({"colour": colour, "said": "Größe 大小 🖥" + "x" * 70_000})
     kind = KindRecord("CUSTOM_TRAY", ("CUSTOM_TRAY_SLOT", "CUSTOM_TRAY_WATT"), body)
     records = (
@@ -382,7 +382,7 @@ def _made(backend: Backend, definition: ProviderDefinition) -> str:
 
 
 class DescriptionRules(Kit):
-    """What else is known of a provider, and what a write may demand of it."""
+    """Attributes, reports and counters of providers."""
 
     # --- aggregates ---
 
@@ -502,7 +502,7 @@ class DescriptionRules(Kit):
 
     @law(2)
     def test_a_generation_of_a_provider_never_repeats(self, backend: Backend) -> None:
-        """Nor to a provider that is made again with its uuid: what was read was another."""
+        """Check also for a provider that is created again with its uuid."""
         uuid, chance, seen = str(uuids.uuid4()), random.Random(7), list[int]()
         job = ConsumerOrder.claim("job", deltas({uuid: "VCPU=1"}))
 
@@ -529,7 +529,7 @@ class DescriptionRules(Kit):
     # --- the counter of allocation writes ---
 
     def test_writes_of_a_definition_are_counted(self, backend: Backend) -> None:
-        """A change is, also of nothing; children that come are none, nor what says that it is."""
+        """Count updates without effect, but no added children and no updates with ``counts=0``."""
         [uuid] = define(backend, host("host0", "VCPU=8")).values()
         stored = ProviderDefinition(uuid, "host0", None, (), frozenset())
 
@@ -548,7 +548,7 @@ class DescriptionRules(Kit):
         assert write(dataclasses.replace(stored, name="host2")) == 2
 
     def test_writes_of_a_consumer_are_counted(self, backend: Backend) -> None:
-        """Since it came: who comes again begins anew."""
+        """Count from 1 for a consumer that is created again."""
         [uuid] = define(backend, host("host0", "VCPU=8")).values()
         written = [claim(backend, "job", {uuid: "VCPU=1"})]
         written.append(adjust(backend, "job", {uuid: "VCPU=1"}))
@@ -561,7 +561,7 @@ class DescriptionRules(Kit):
 
 
 def _generation(backend: Backend) -> int:
-    """Return the generation of the one provider there is."""
+    """Return the generation of the only provider."""
     [listed] = backend.list_providers(ProviderFilter(), 10)
     return listed.generation
 
@@ -570,16 +570,16 @@ def _update(backend: Backend, update: ProviderUpdate) -> None:
     backend.define(Operation(), DefinitionChanges(update.definition.name, updates=(update,)))
 
 
-# --- shares: what is taken in one place is used in others too (D2) ---
+# --- shares ---
 
 
 def share(name: str, of: str, of_class: str | None = None, factor: int = 1) -> Share:
-    """Return the share by which ``name`` uses ``of_class`` (``name``, if not said) elsewhere."""
+    """Return the share by which ``name`` uses ``of_class`` (default ``name``) at ``of``."""
     return Share(resource_class=name, of=of, of_class=of_class or name, factor=factor)
 
 
 def _cells(cpus: str = "VCPU=8", cells: int = 2) -> Provider:
-    """A host whose cells' CPUs are also its own."""
+    """Return a host whose cells share its CPUs."""
     root = Provider("host0", f"{cpus},MEMORY_MB=1000")
     for number in range(cells):
         root.add(f"cell{number}", "VCPU=4", shares=[share("VCPU", "host0")])
@@ -587,7 +587,7 @@ def _cells(cpus: str = "VCPU=8", cells: int = 2) -> Provider:
 
 
 def _card() -> Provider:
-    """A card with 8 slices; large partitions take 4 of them, small ones 1, all some memory."""
+    """Return a card of 8 slices; a large partition uses 4 of them, a small one 1."""
     root = Provider("card", "CUSTOM_SLICE=8,CUSTOM_GB=80")
     for name, slices, memory, count in (("large", 4, 40, 2), ("small", 1, 10, 7)):
         kind = f"CUSTOM_{name.upper()}"
@@ -597,7 +597,7 @@ def _card() -> Provider:
 
 
 class ShareRules(Kit):
-    """What is used through shares."""
+    """Use through shares."""
 
     # --- changes of shares ---
 

@@ -1,4 +1,4 @@
-"""Rules of what is out of service: no write takes of it, everything else goes on."""
+"""Tests of disabled providers: no write allocates more there, and other writes are not affected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from resource_objects.testing.conformance.suite import (
 )
 from resource_objects.testing.refusals import is_one_of, raises_code
 
-#: longer than a write takes, and short enough to wait for
+#: longer than a write, and short enough to wait for
 _SHORT = datetime.timedelta(seconds=2)
 
 
@@ -60,7 +60,7 @@ def enable(backend: Backend, uuid: str) -> None:
 
 
 def claim_until_refused(backend: Backend, uuid: str, consumer: str) -> int:
-    """Claim again and again, until it was refused ten times; return how often it was not."""
+    """Claim until ten claims were refused; return the number of claims that succeeded."""
     won = refused = 0
     while refused < 10:
         try:
@@ -74,7 +74,7 @@ def claim_until_refused(backend: Backend, uuid: str, consumer: str) -> int:
 
 
 def claim_elsewhere(backend_class: type[Backend], url: str, uuid: str, consumer: str) -> int:
-    """Open a ledger and do the same, in another process."""
+    """Open a ledger and run :func:`claim_until_refused` in another process."""
     backend = backend_class.open(url)
     try:
         return claim_until_refused(backend, uuid, consumer)
@@ -83,7 +83,7 @@ def claim_elsewhere(backend_class: type[Backend], url: str, uuid: str, consumer:
 
 
 def _of(backend: Backend, name: str) -> Disabled | None:
-    """Return why a provider is out of service, as both ways to read it say."""
+    """Return the disabled state of a provider; check that both ways to read it agree."""
     [listed] = backend.list_providers(ProviderFilter(names=frozenset([name])), 2)
     assert ledger_state(backend).providers[name].disabled == listed.disabled
     return listed.disabled
@@ -94,11 +94,11 @@ def _named(backend: Backend, **request: Any) -> set[str]:
 
 
 class DisabledRules(Kit):
-    """No write takes of what is out of service."""
+    """Writes at disabled providers."""
 
     @pytest.fixture
     def names(self, backend: Backend) -> dict[str, str]:
-        """Two hosts, the first with two devices; the uuid of each provider by name."""
+        """Define two hosts, the first with two devices; return the uuids by name."""
         item, two = Provider("host0", "VCPU=8"), Provider("host1", "VCPU=8")
         for number in range(2):
             item.add(f"host0/gpu{number}", "PGPU=1")
@@ -140,7 +140,7 @@ class DisabledRules(Kit):
     def test_disabling_counts_as_a_write_of_the_definition(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
-        """By Placement's count, which tells it by a trait; only where it turns, and once."""
+        """Count each change between enabled and disabled once, as Placement counts a trait."""
         uuid = names["host0"]
 
         def writes() -> int:
@@ -233,7 +233,7 @@ class DisabledRules(Kit):
         assert _named(backend, any_of=(trait | {"CUSTOM_A"},)) == {"host0"}
         assert _named(backend, forbidden=trait) == {"host1", "host0/gpu0", "host0/gpu1"}
         [listed] = backend.list_providers(ProviderFilter(names=frozenset(["host0"])), 1)
-        assert listed.traits == frozenset()  # it is never kept
+        assert listed.traits == frozenset()  # the trait is not stored
 
     def test_no_thread_claims_after_it_was_disabled(self, backend: Backend) -> None:
         here = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
@@ -272,7 +272,7 @@ class RemovedProviderRules(Kit):
         release(backend, "job-2")
         define(backend, Provider("host0", "VCPU=8"))
         define(backend, _card_host())
-        assert _of(backend, _AT) is None  # it was enabled when it was removed
+        assert _of(backend, _AT) is None  # enabled before the removal
 
 
 class RemovedUnitRules(Kit):
@@ -280,7 +280,7 @@ class RemovedUnitRules(Kit):
 
     @pytest.fixture
     def card(self, backend: Backend) -> str:
-        """The uuid of a card of three functions, of which job-1 has one that was removed."""
+        """Return the uuid of a card of three functions; the one of job-1 was removed."""
         card = define(backend, _card_host())[_AT]
         _take_units(backend, "job-1", card, _PARTS[1])
         define(backend, _card_host(removed=_PARTS[1]))
@@ -313,7 +313,7 @@ class RemovedUnitRules(Kit):
             reason = refused.value.reasons[-1]
             assert (reason.rule, reason.where, reason.unit) == (Rule.DISABLED, _AT, _PARTS[1])
             assert f"{_AT}: {_PARTS[1]} was removed from the host" in str(refused.value)
-        for use in (Use(card, FUNCTION, 3), Use(card, CARD, 1)):  # by count, and through its share
+        for use in (Use(card, FUNCTION, 3), Use(card, CARD, 1)):  # by amount, and through a share
             short, removed = _lacking(backend, use)
             assert (short.requested, short.bound, short.used, short.holders) == (3, 2, 0, ())
             assert removed.unit == _PARTS[1]
@@ -332,7 +332,7 @@ class RemovedUnitRules(Kit):
         assert (short.requested, short.bound, short.used) == (1, 2, 2)
         assert short.holders == (("job-1", 1), ("job-2", 1))
         assert (removed.where, removed.unit) == (_AT, _PARTS[1])
-        with pytest.raises(CapacityException) as named:  # whatever others hold
+        with pytest.raises(CapacityException) as named:  # also with allocations of others
             order(backend, _claim_of("job-3", Use(card, FUNCTION, 2, _PARTS[:2])))
         short, taken, removed = named.value.reasons
         assert (short.rule, short.holders) == (Rule.CAPACITY, (("job-1", 1), ("job-2", 1)))
@@ -368,7 +368,7 @@ class RemovedUnitRules(Kit):
             order(backend, ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[1:2]),)))
 
 
-#: a card and the functions split off it
+#: a card and its virtual functions
 _WHOLE = "0000:01:00.0"
 _PARTS = tuple(f"0000:01:02.{number}" for number in range(3))
 _AT = f"host0/{_WHOLE}"
@@ -376,7 +376,7 @@ CARD, FUNCTION = "CUSTOM_CARD", "CUSTOM_FUNCTION"
 
 
 def _card_host(removed: str | None = None) -> Provider:
-    """Return a host with a card of three functions, of which one may have been removed."""
+    """Return a host with a card of three functions, one of which can be removed."""
     card = Device(_WHOLE, "8086", "1572", "type-PF", resource_class=CARD)
     parts = [
         Device(unit, "8086", "154c", "type-VF", resource_class=FUNCTION, parent=_WHOLE)
@@ -393,7 +393,7 @@ def _claim_of(consumer: str, use: Use) -> ConsumerOrder:
 
 
 def _lacking(backend: Backend, use: Use) -> list[Reason]:
-    """Return why a count is refused that lacks a unit: what is short, and which was removed."""
+    """Return the two reasons of a refused amount: the missing capacity and the removed unit."""
     with pytest.raises(CapacityException) as refused:
         order(backend, _claim_of("lacking", use))
     assert not is_one_of(refused.value, "ProviderDisabled")
@@ -407,7 +407,7 @@ def _take_units(backend: Backend, consumer: str, uuid: str, *units: str) -> None
 
 
 def _disable_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
-    """Disable a host while others claim of it; what they hold when that returned is all."""
+    """Disable a host during claims; check that no claim succeeds after ``disable`` returned."""
     while ledger_state(backend).used("host0", "VCPU") < 10:
         assert not any(item.done() for item in claiming)
     disable(backend, uuid)

@@ -1,6 +1,6 @@
-"""Rules of the change feed: every write is told once to each shard it touches, in order (D9).
+"""Tests of the change feed: every write has one entry in each shard that it concerns, in order.
 
-And of freshness: who follows the trees that were touched has what is kept, at each moment.
+A follower that reads only the changed trees has the stored state at each moment.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def everything(backend: Backend, after: Cursor = _ZERO, limit: int = 7) -> list[
 
 
 def check_order(changes: Iterable[FeedEntry]) -> None:
-    """Check that each shard's changes have no gap and are in order."""
+    """Check that the entries of each shard are in order and without a gap."""
     last: dict[int, int] = {}
     for change in changes:
         assert change.number == last.get(change.shard, change.number - 1) + 1
@@ -81,9 +81,9 @@ def check_order(changes: Iterable[FeedEntry]) -> None:
 
 
 class FeedRules(Kit):
-    """What the feed tells, and to whom."""
+    """Entries of the change feed, pages and pruning."""
 
-    # --- what is told ---
+    # --- entries ---
 
     def test_the_feed_of_a_new_ledger_is_empty(self, backend: Backend) -> None:
         assert backend.cursor() == _ZERO
@@ -107,7 +107,7 @@ class FeedRules(Kit):
         names = define(backend, host("host0"))
         claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
-        # as if the last writes were lost, and others came in their place
+        # as if other writes had replaced the last ones
         other = Cursor(cursor.heads, tuple(n + 1 if n else 0 for n in cursor.last), cursor.epoch)
         for place in (other, Cursor(cursor.heads, cursor.last, cursor.epoch + 1)):
             with raises_code("CursorExpired"):
@@ -175,11 +175,11 @@ class FeedRules(Kit):
         [change] = backend.changes(cursor, 10)
         assert change.consumers == ("job",)
 
-    # --- with others writing ---
+    # --- concurrent writers ---
 
     @law(2)
     def test_a_reader_that_continues_from_a_snapshot_misses_nothing(self, backend: Backend) -> None:
-        """What a picture does not show yet, the feed tells after its cursor; never both."""
+        """A write is in the snapshot or in the feed after its cursor, never in both."""
         names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(3)))
         uuids = list(names.values())
         done = threading.Event()
@@ -250,7 +250,7 @@ class FeedRules(Kit):
         check_order(seen)
         assert Counter(change.operation for change in seen) == Counter(reported)
 
-    # --- what is forgotten ---
+    # --- pruning ---
 
     def test_pruned_entries_expire_the_cursors_before_them(self, backend: Backend) -> None:
         names = define(backend, host("host0"))
@@ -260,7 +260,7 @@ class FeedRules(Kit):
         claim(backend, "job-2", {names["host0"]: "VCPU=1"})
         last, moment = backend.cursor(), later_moment()
         pruned = backend.prune(moment)
-        assert pruned.changes == 2  # the last one of a shard stays: it tells which history it is
+        assert pruned.changes == 2  # the last entry of a shard stays: it identifies the history
         for cursor in (_ZERO, old, middle):
             with raises_code("CursorExpired"):
                 backend.changes(cursor, 10)
@@ -367,7 +367,7 @@ def _place(change: FeedEntry) -> tuple[int, int]:
 
 
 def _made(when: datetime.datetime) -> str:
-    """Return an id of an operation that was made then."""
+    """Return an id of an operation that was created at a time."""
     milliseconds = int(when.timestamp() * 1000)
     return str(uuids.UUID(int=milliseconds << 80 | 7 << 76 | 2 << 62 | secrets.randbits(62)))
 
@@ -375,12 +375,12 @@ def _made(when: datetime.datetime) -> str:
 # --- freshness ---
 
 
-#: More changes than any test here makes.
+#: More changes than any test writes.
 MANY = 10_000
 
 
 class Follower:
-    """A picture of a ledger that is kept up with what was touched, and with nothing else."""
+    """A state of a ledger that is updated only by reading changed trees."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -393,14 +393,14 @@ class Follower:
         self.cursor, self.state = columns.cursor, state_of_columns(columns)
 
     def _choose(self, touched: Touched) -> Collection[str] | None:
-        """Return whose trees to read: of those touched, and of the roots they had."""
+        """Return the providers whose trees are read: the changed ones and their former roots."""
         root_of = {value.uuid: value.root for value in self.state.providers.values()}
         self._old = {root_of[provider] for provider in touched.providers if provider in root_of}
         roots = {self.state.providers[name].uuid for name in self._old}
         return None if touched.is_wide else touched.providers | roots
 
     def keep_up(self) -> LedgerState:
-        """Return what the ledger holds, read anew only if the feed has forgotten something."""
+        """Return the current state; read the whole ledger only if the cursor has expired."""
         try:
             self.follow()
         except exceptions.Expired as error:
@@ -410,10 +410,10 @@ class Follower:
         return self.state
 
     def follow(self) -> Changed:
-        """Take over what was changed."""
+        """Read the changed trees into the state."""
         changed = self._backend.read_changed(self.cursor, MANY, self._choose)
         if changed.columns is None:
-            # by the way that every backend has, also because others wrote all the time
+            # a backend can always answer so, for instance because of concurrent writes
             self._read()
             return changed
         assert changed.columns.cursor == changed.cursor
@@ -431,7 +431,7 @@ class Follower:
 
 
 def _ask(backend: Backend, after: Cursor, most: int = MANY) -> tuple[Changed, Touched | None]:
-    """Return what was changed, reading all trees that were touched, and whom it touched."""
+    """Return the changed trees, and the providers that the changes concern."""
     seen: list[Touched] = []
 
     def choose(touched: Touched) -> Collection[str]:
@@ -443,7 +443,7 @@ def _ask(backend: Backend, after: Cursor, most: int = MANY) -> tuple[Changed, To
 
 
 class FreshnessRules(Kit):
-    """What is read of what was changed, and when nothing is."""
+    """Reading of changed trees (``read_changed``)."""
 
     def test_an_unchanged_ledger_is_not_read_again(self, backend: Backend) -> None:
         define(backend, host("host0"))
@@ -506,7 +506,7 @@ class FreshnessRules(Kit):
         cursor = backend.cursor()
         claim(backend, "job", {names["host0"]: "VCPU=1"})
         changed, _ = _ask(backend, cursor)
-        # who cannot tell them apart may have everything read
+        # a backend that cannot distinguish them can read everything
         assert changed.columns is None or list(changed.columns.providers.name) == ["host0"]
 
     def test_a_renewal_changes_no_tree(self, backend: Backend) -> None:
@@ -583,11 +583,11 @@ class FreshnessRules(Kit):
         assert follower.follow().changes == 1
         assert backend.cursor() == cursor == follower.cursor
 
-    # --- a picture that is kept up ---
+    # --- a followed state ---
 
     @law(1)
     def test_a_follower_has_the_stored_state(self, backend: Backend) -> None:
-        """After every kind of write, one at a time."""
+        """Compare after every kind of write."""
         follower = Follower(backend)
         names: dict[str, str] = {}
 
@@ -636,7 +636,7 @@ class FreshnessRules(Kit):
 
     @law(2)
     def test_a_follower_sees_each_write_completely(self, backend: Backend) -> None:
-        """Writers take of two trees at once: a picture has both parts, or none."""
+        """Each claim allocates at two trees: a state has both parts or none."""
         names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(4)))
         uuids = list(names.values())
         done = threading.Event()
@@ -656,7 +656,7 @@ class FreshnessRules(Kit):
                 assert all(a <= b for a, b in zip(was.heads, follower.cursor.heads, strict=True))
                 consumers = [consumer for consumer, _, _ in follower.state.allocations]
                 assert all(consumers.count(consumer) == 2 for consumer in set(consumers))
-                # sums agree within trees, and trees with one another
+                # the sums are right within each tree and between trees
                 total = sum(follower.state.used(name, "VCPU") for name in names)
                 assert total == len(consumers)
 
@@ -673,6 +673,6 @@ class FreshnessRules(Kit):
 
 
 def reparent(backend: Backend, name: str, parent: str) -> None:
-    """Move a provider, and all below it, below another."""
+    """Move a provider with its descendants below another provider."""
     update = updated(backend, name, parent_uuid=backend.uuids([parent])[parent])
     backend.define(Operation(), DefinitionChanges(name, updates=(update,)))

@@ -1,4 +1,4 @@
-"""Rules of limits: totals that come with a write, and bind it besides the capacity."""
+"""Tests of limits: totals that bound the use after a write, in addition to the capacity."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def claim_within(
 
 
 def claim_all_within(backend: Backend, uuid: str, consumer: str, limit: int) -> int:
-    """Claim one CPU after the other until the limit refuses; return how many were had."""
+    """Claim single CPUs until the limit refuses one; return the number of claimed CPUs."""
     number = 0
     while True:
         try:
@@ -47,7 +47,7 @@ def claim_all_within(backend: Backend, uuid: str, consumer: str, limit: int) -> 
 def claim_all_elsewhere(
     backend_class: type[Backend], url: str, uuid: str, consumer: str, limit: int
 ) -> int:
-    """Claim under a limit in a process of its own."""
+    """Run :func:`claim_all_within` in another process."""
     backend = backend_class.open(url)
     try:
         return claim_all_within(backend, uuid, consumer, limit)
@@ -56,11 +56,11 @@ def claim_all_elsewhere(
 
 
 class LimitRules(Kit):
-    """What a write may use in all of some inventories, whatever they have."""
+    """Limits of writes."""
 
     @law(2, 4)
     def test_of_many_inventories_each_has_its_limit(self, backend: Backend) -> None:
-        # more than a statement changes at once, where it has a most
+        # more inventories than one statement changes
         hosts = [host(f"host{number}", "VCPU=8") for number in range(150)]
         names = define(backend, *hosts)
         uses = tuple(Use(names[item.name], "VCPU", 3) for item in hosts)

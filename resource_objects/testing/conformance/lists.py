@@ -1,7 +1,7 @@
-"""Rules of lists: every filter answers what naive loops answer, and pages cover everything once.
+"""Tests of lists: filters agree with simple loops, and pages contain each row once.
 
-The loops go over everything that is kept. Nothing in them is shared with a backend: they read
-:class:`Columns`, and say each condition of a filter in their own words.
+The loops run over all stored rows. They share no code with a backend: they read
+:class:`Columns`, and implement each condition of a filter again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from resource_objects.testing.conformance.suite import (
 
 @dataclasses.dataclass
 class NamedProvider:
-    """One provider, by its names only."""
+    """A provider, described by names only."""
 
     name: str
     uuid: str
@@ -117,7 +117,7 @@ def rows_of(columns: Columns) -> dict[str, NamedProvider]:
 
 
 def wanted_providers(rows: dict[str, NamedProvider], requested: ProviderFilter) -> set[str]:
-    """Return the names of the providers that a filter wants."""
+    """Return the names of the providers that match a filter."""
     return {name for name, row in rows.items() if all(_conditions(rows, row, requested))}
 
 
@@ -171,7 +171,7 @@ def _has_room(rows: dict[str, NamedProvider], row: NamedProvider, kind: str, amo
 
 
 def everybody(backend: Backend) -> list[ConsumerRecord]:
-    """Return all who hold something, as one by one they are read."""
+    """Return the records of all consumers, read individually."""
     names = sorted(set(backend.read().allocations.consumer))
     result = (backend.held(name) for name in names)
     return [record for record in result if record is not None]
@@ -180,7 +180,7 @@ def everybody(backend: Backend) -> list[ConsumerRecord]:
 def wanted_consumers(
     rows: dict[str, NamedProvider], records: list[ConsumerRecord], requested: ConsumerFilter
 ) -> list[str]:
-    """Return the names of the consumers that a filter wants, in their order."""
+    """Return the names of the consumers that match a filter, in order."""
     return sorted(record.consumer for record in records if all(_asked(rows, record, requested)))
 
 
@@ -222,7 +222,7 @@ def _in_tree(rows: dict[str, NamedProvider], name: str, tree: str) -> bool:
 def wanted_totals(
     rows: dict[str, NamedProvider], records: list[ConsumerRecord], requested: ConsumerFilter, by: By
 ) -> set[Total]:
-    """Return what the consumers of a filter use, by group and class."""
+    """Return the totals of the consumers of a filter, by group and class."""
     consumers = set(wanted_consumers(rows, records, requested))
     amounts: dict[tuple[str | None, str], list[tuple[str, int]]] = {}
     for record in records:
@@ -262,7 +262,7 @@ _CONSUMERS = [f"{letter}{n}" for letter in "aAäb" for n in range(4)]
 
 
 def fill(backend: Backend, seed: int = 7) -> None:
-    """Fill a ledger with a bit of everything that lists can ask for."""
+    """Fill a ledger with every kind of record that filters distinguish."""
     chance = random.Random(seed)
     names = define(backend, *_forest(chance))
     for name in ("p0", "p1/0", "p3"):
@@ -351,12 +351,12 @@ _consumer_filters = st.builds(
     provider=st.none() | st.sampled_from(_listed_handles),
     expires_before=st.sampled_from([None, _moment(0), _moment(1), _moment(9)]),
 )
-#: Few conditions at a time, or hardly anything is ever wanted.
+#: Choose few conditions at a time, so that filters match some rows.
 _rarely = settings(
     max_examples=60,
     deadline=None,
     suppress_health_check=[
-        HealthCheck.function_scoped_fixture,  # nothing is written
+        HealthCheck.function_scoped_fixture,  # tests only read
         HealthCheck.differing_executors,  # every backend inherits this test
         HealthCheck.too_slow,
     ],
@@ -393,7 +393,7 @@ class ListRules(Kit):
 
     @pytest.fixture
     def filled(self, backend: Backend) -> Backend:
-        """The backend, with a bit of everything in it."""
+        """Return the backend with a filled ledger."""
         fill(backend)
         return backend
 
@@ -467,17 +467,17 @@ class ListRules(Kit):
         assert {row.name for row in listed} == {"p1", "p1/0", "p1/0/0"}
 
     def test_an_empty_set_matches_no_row(self, filled: Backend) -> None:
-        nobody = frozenset[str]()
+        no_names = frozenset[str]()
         for requested in (
-            ProviderFilter(names=nobody),
-            ProviderFilter(uuids=nobody),
-            ProviderFilter(trees=nobody),
-            ProviderFilter(aggregates=(nobody,)),
-            ProviderFilter(any_of=(nobody,)),
+            ProviderFilter(names=no_names),
+            ProviderFilter(uuids=no_names),
+            ProviderFilter(trees=no_names),
+            ProviderFilter(aggregates=(no_names,)),
+            ProviderFilter(any_of=(no_names,)),
         ):
             assert filled.list_providers(requested, 10) == ()
         for request in ("names", "projects", "users", "types", "states"):
-            assert filled.list_consumers(ConsumerFilter(**{request: nobody}), 10) == ()  # type: ignore[arg-type]
+            assert filled.list_consumers(ConsumerFilter(**{request: no_names}), 10) == ()  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
     def test_pages_of_providers_cover_each_once(self, filled: Backend, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Rules of NUMA cells and devices: kept whole, many units are one write, no unit twice."""
+"""Tests of NUMA cells and devices: stored completely, and no unit is allocated twice."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _view(backend: Backend, kind: str) -> LocatedView:
 
 
 def _take(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amount:
-    """Take an amount where it fits; return it assigned."""
+    """Allocate an amount where it fits; return the assigned amount."""
     located = _view(backend, kind)
     assigned = located.fit(amount)
     order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
@@ -98,9 +98,9 @@ def _take(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amount:
 
 
 def _take_and_exchange(backend: Backend, kind: str, amount: Amount) -> dict[tuple[str, str], str]:
-    """Let two that take an amount of a part each change places in one write.
+    """Let two consumers exchange their parts in one write; return the consumer of each unit.
 
-    Returned is who has each unit, by the provider and the unit.
+    Keys of the result are (provider, unit).
     """
     located = _view(backend, kind)
     first, second = (
@@ -114,7 +114,7 @@ def _take_and_exchange(backend: Backend, kind: str, amount: Amount) -> dict[tupl
 
 
 def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) -> None:
-    """Let threads take all there is, one each: all want the same first, and nobody is refused."""
+    """Let ``count`` threads fill the host with one claim each; no claim is refused."""
     ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
     request = {"host0": {kind: amount}}
     outcomes = together(lambda n: ledger.claim(f"job-{n}", request), count)
@@ -125,7 +125,7 @@ def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) ->
 
 
 class TopologyRules(Kit):
-    """What becomes of topologies."""
+    """NUMA topologies."""
 
     def test_cells_are_read_as_they_were_defined(self, backend: Backend) -> None:
         _define(backend)
@@ -173,11 +173,13 @@ class TopologyRules(Kit):
         names = _define(backend)
         _take(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
         state = ledger_state(backend)
-        assert state.used("host0/numa0", _HUGE) == 56  # all but those that are reserved
+        assert state.used("host0/numa0", _HUGE) == 56  # all but the reserved pages
         assert [state.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
         with pytest.raises(exceptions.CapacityException):
             order(backend, ConsumerOrder.claim("more", (Use(names["host0/numa0"], _HUGE, 1),)))
-        with pytest.raises(exceptions.CapacityException):  # nor is the host's memory in them
+        with pytest.raises(
+            exceptions.CapacityException
+        ):  # huge pages are no part of the memory of the host
             order(backend, ConsumerOrder.claim("more", (Use(names["host0"], "MEMORY_MB", 2049),)))
 
     @law(2, 4, 6)
@@ -259,7 +261,7 @@ class TopologyRules(Kit):
 
 
 DEVICES = "DEVICES"
-#: The classes of the devices here: a card whole, a function split off one, a GPU.
+#: The classes of the devices: a whole card, a virtual function of one, a GPU.
 CARD, FUNCTION, GPU = "CUSTOM_CARD", "SRIOV_NET_VF", "PGPU"
 _WHOLE, _PARTS = "0000:01:00.0", tuple(f"0000:01:02.{number}" for number in range(3))
 _SECOND = tuple(f"0000:02:02.{number}" for number in range(3))
@@ -283,7 +285,7 @@ def _card(bus: int) -> Iterator[Device]:
 
 
 def _lab() -> PCIInventory:
-    """Return two cards of three functions each, and a GPU that says all that can be said."""
+    """Return two cards of three functions each, and a GPU with every attribute."""
     gpu = Device(
         "0000:03:00.0",
         "10de",
@@ -308,7 +310,7 @@ def _define_devices(backend: Backend) -> dict[str, str]:
 
 
 class DeviceRules(Kit):
-    """What becomes of devices."""
+    """Devices."""
 
     def test_devices_are_read_as_they_were_defined(self, backend: Backend) -> None:
         _define_devices(backend)
@@ -404,7 +406,7 @@ class DeviceRules(Kit):
 
     @law(2, 4)
     def test_a_card_and_its_function_replace_each_other(self, backend: Backend) -> None:
-        """What one gives back in a write, the other has in it, whole or in parts."""
+        """A replacement allocates the whole card or one function of its released units."""
         names = _define_devices(backend)
         where = names[f"host0/{_WHOLE}"]
         complete = (Use(where, CARD, 1, (_WHOLE, *_PARTS)),)
@@ -423,7 +425,7 @@ class DeviceRules(Kit):
 
     @law(4)
     def test_threads_allocate_a_card_or_its_functions(self, backend: Backend) -> None:
-        """One wants it whole and others parts of it, at the same moment: never both."""
+        """Some threads claim the card, others its functions: never both."""
         _define_devices(backend)
         ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
 
@@ -457,7 +459,7 @@ class DeviceRules(Kit):
         assert uses == {name: sorted(claimed) for name, claimed in reported.items()}
 
 
-# --- trees that are read once more ---
+# --- trees that are read again ---
 
 
 _GPU_AT = "host0/0000:03:00.0"
@@ -479,7 +481,7 @@ def _edited(backend: Backend, **options: Any) -> None:
 
 
 def _back(backend: Backend, uuid: str | None = None) -> None:
-    """Remove the host, and let it come back under its name with something else."""
+    """Remove the host, and define another one with its name."""
     remove(backend, "host0")
     back = _both(1, disk=7)
     if uuid is not None:
@@ -516,7 +518,7 @@ def _without_cell(backend: Backend) -> None:
 
 
 def _disk_apart(backend: Backend) -> None:
-    """Let the disk be counted by a provider of its own, what consumers hold of it with it."""
+    """Move the disk with its allocations to a provider of its own."""
     parts = (Part("host0/disk", total=9),)
     Ledger(backend).reshape(
         Reshape((Move("host0", "DISK_GB", parts),), (NewProvider("host0/disk", "host0"),))
@@ -524,7 +526,7 @@ def _disk_apart(backend: Backend) -> None:
 
 
 _Change = Callable[[Backend, dict[str, str]], object]
-#: What may happen to a host between two looks at it.
+#: Changes of a host between two reads.
 _CHANGES: dict[str, _Change] = {
     "nothing": lambda backend, names: None,
     "a CPU is taken": lambda backend, names: order(
@@ -571,7 +573,7 @@ _CHANGES: dict[str, _Change] = {
     ),
     "it is reshaped": lambda backend, names: _disk_apart(backend),
 }
-#: Those for which nobody may hold anything of the host.
+#: Changes that need a host without allocations.
 _OF_FREE = {"it has a cell less", "it is gone", "it is back", "it is back with its uuid"}
 
 
@@ -582,7 +584,7 @@ def _changed(backend: Backend, change: str, names: dict[str, str]) -> None:
 
 
 def _known_of(columns: Columns, like: Columns) -> Columns:
-    """Return what is to be told of trees that are read again, ``like`` those that were."""
+    """Return the part of columns that ``read_again`` must return, with allocations of ``like``."""
     values = like.providers
     return dataclasses.replace(
         columns,
@@ -598,7 +600,7 @@ _parametrized = pytest.mark.parametrize("change", _CHANGES)
 
 
 class AgainRules(Kit):
-    """What a tree is that was looked at before: as it is now, whatever became of it since."""
+    """Trees that are read again after a change are current."""
 
     @law(5)
     @_parametrized
@@ -633,7 +635,7 @@ class AgainRules(Kit):
 
 
 def _outcome(ledger: Ledger, request: Any) -> Any:
-    """Return where a claim goes, which is then given back, or why it goes nowhere."""
+    """Return the allocations of a claim, which is then released, or the reasons of its refusal."""
     try:
         uses = ledger.claim("job", request)
     except exceptions.CapacityException as refusal:

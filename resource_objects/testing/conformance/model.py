@@ -1,7 +1,7 @@
-"""A backend against a naive model: random steps, after each of which both hold the same.
+"""A state machine that compares a backend with a simple model after random steps.
 
-The model is dicts, loops, and the rules written down once more. Nothing of the library's decisions
-is used there, so that :func:`state_machine` compares two accounts of the same rules.
+The model consists of dicts and loops, and implements the rules again. It uses no decision of the
+library, so that :func:`state_machine` compares two independent implementations.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One order, in words: what a consumer is to do.
+    """One order of a consumer in the model.
 
     ``what`` is claim, adjust, replace, renew or release, ``amounts`` ``{key: (amount, units)}``;
     ``at`` is the generation demanded: ``"now"``, ``"old"`` (a wrong one) or None.
@@ -76,7 +76,7 @@ class Holder:
 
 
 class ExpectedRefusal(Exception):
-    """The model refuses, as the ledger must: with this error, naming these places."""
+    """The error that the ledger must raise, with the places that it must name."""
 
     def __init__(self, error: type[Exception] | str, culprits: set[Key] | None = None) -> None:
         super().__init__(error, culprits)
@@ -91,24 +91,24 @@ class Model:
         self.places: dict[str, dict[str, dict[str, Any]]] = {}  #: {provider: {class: figures}}
         self.shares: dict[Key, dict[Key, int]] = {}
         self.consumers: dict[str, Holder] = {}
-        self.above: dict[str, str] = {}  #: the parent of each provider that has one
+        self.above: dict[str, str] = {}  #: {provider: parent}
         self.disabled: set[str] = set()
         self.away: set[str] = set()  #: went while they were disabled, and are so when they return
 
-    # --- what follows from what is held ---
+    # --- figures derived from allocations ---
 
     def capacity(self, key: Key) -> int:
-        """Return how much of an inventory may be used."""
+        """Return the capacity of an inventory."""
         figures = self.places[key[0]][key[1]]
         remaining: int = figures["total"] - figures["reserved"]
         return math.floor(remaining * Fraction(figures["allocation_ratio"]))
 
     def held(self, key: Key) -> int:
-        """Return what is held of an inventory itself."""
+        """Return the direct allocations of an inventory."""
         return sum(holder.holds.get(key, 0) for holder in self.consumers.values())
 
     def used(self, key: Key) -> int:
-        """Return what is used of an inventory, through shares too."""
+        """Return the use of an inventory, including allocations through shares."""
         through = (
             self.held(source) * targets[key]
             for source, targets in self.shares.items()
@@ -141,9 +141,9 @@ class Model:
         removed: set[str],
         shares: dict[Key, dict[Key, int]],
     ) -> None:
-        """Give the providers of a tree other inventories and shares.
+        """Replace the inventories and shares of the providers of a tree.
 
-        :param gone: providers that go
+        :param gone: removed providers
         """
         for name in removed & set(self.places):
             if any(self.held((name, kind)) for kind in self.places[name]):
@@ -210,7 +210,7 @@ class Model:
                 yield name, kind
 
     def _carry_out(self, step: Step) -> Iterator[tuple[str, Key, int, int]]:
-        """Yield (consumer, key, before, after) of what one step changes."""
+        """Yield (consumer, key, before, after) of each changed amount of a step."""
         holder = self._holder(step)
         before = dict(holder.holds)
         if step.what in ("replace", "release"):
@@ -249,13 +249,13 @@ class Model:
         return self.consumers.setdefault(step.consumer, Holder())
 
     def is_disabled(self, name: str) -> bool:
-        """Return whether a provider is out of service, or one above it is."""
+        """Return True if a provider or one of its ancestors is disabled."""
         return name in self.disabled or self.above.get(name) in self.disabled
 
     def _check_disabled(
         self, steps: list[Step], before: dict[str, Holder], used: dict[Key, int]
     ) -> None:
-        """Check that no more is used of what is disabled, and no free unit of it."""
+        """Check that a step allocates no more, and no free unit, at disabled providers."""
         out = {key for key in used if self.is_disabled(key[0])}
         taken: set[tuple[Key, str]] = set()
         values: set[tuple[str, str]] = set()
@@ -304,7 +304,7 @@ class Model:
         return figures is not None and amount % figures["step_size"] == 0
 
     def _check_units(self, steps: list[Step], before: dict[str, Holder]) -> None:
-        """Check that no unit is somebody else's, or taken anew by who has it."""
+        """Check that each new unit is free."""
         owners: dict[tuple[str, str], str] = {}
         for consumer, holder in self.consumers.items():
             for key, units in holder.units.items():
@@ -326,17 +326,17 @@ class Model:
 # --- the state machine ---
 
 
-#: Two hosts, each with a cell that may share what the host has.
+#: Two hosts, each with a cell that can share the inventories of the host.
 _TREES = {"host0": "cell0", "host1": "cell1"}
 _PROVIDERS = [name for pair in _TREES.items() for name in pair]
-#: The last one is renamed now and then, to its twin and back.
+#: Resource classes; the last one is sometimes renamed to its twin and back.
 _CLASSES = ("VCPU", "MEMORY_MB", "CUSTOM_X")
 _TWIN = "CUSTOM_Y"
 _CONSUMERS = ("job-1", "job-2", "job-3", "job-4")
 _UNITS = ("unit-0", "unit-1", "unit-2")
 
 
-# What is drawn is likely to fit: a machine that only meets refusals learns little.
+# Most drawn amounts fit: a machine whose steps are all refused tests little.
 
 
 @st.composite
@@ -396,7 +396,7 @@ _defined: dict[str, Any] = {
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Random steps on a backend and on the model; after each, both hold the same."""
+    """Random steps on a backend and on the model, compared after each step."""
 
     fresh: ClassVar[Callable[[], Backend]]
 
@@ -429,7 +429,7 @@ class LedgerMachine(RuleBasedStateMachine):
         host=st.sampled_from(list(_TREES)), bare=st.sampled_from([False] * 4 + [True]), **_defined
     )
     def define(self, host: str, inventories: Any, cell: Any, shares: Any, bare: bool) -> None:
-        """Give a host other inventories, and its cell too; a bare one loses its cell."""
+        """Define a host and its cell with other inventories; a bare host loses its cell."""
         below = _TREES[host]
         tree = {host: {self._named(kind): figures for kind, figures in inventories.items()}}
         links: dict[Key, dict[Key, int]] = {}
@@ -453,7 +453,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(_PROVIDERS))
     def disable_or_enable(self, name: str) -> None:
-        """Take a provider out of service, or put it into it again."""
+        """Disable or enable a provider."""
         if name not in self.model.places:
             return
         is_enabled = name not in self.model.disabled
@@ -466,7 +466,7 @@ class LedgerMachine(RuleBasedStateMachine):
         getattr(self, f"_{name}")()
 
     def _rename(self) -> None:
-        """Give a class its other name; some definition has made it, or it is not there."""
+        """Rename the class between its two names, if it exists."""
         old, new = self.custom, _TWIN if self.custom == _CLASSES[-1] else _CLASSES[-1]
         try:
             change_names(self.backend, rename(CLASS, old, new))
@@ -502,7 +502,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self._write(self._likely(steps) if chance else steps, limits)
 
     def _likely(self, steps: list[Step]) -> list[Step]:
-        """Return steps that ask of consumers what those can do who are there, or are not."""
+        """Return steps of present and of absent consumers that each can carry out."""
         destination = [name for name in _CONSUMERS if name in self.model.consumers]
         other_names = [name for name in _CONSUMERS if name not in destination]
         likely = []
@@ -562,7 +562,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return ConsumerOrder.release(step.consumer, generation=generation)
 
     def _generation(self, step: Step) -> int | None:
-        """Return the generation that a step demands; for who holds nothing, any is wrong."""
+        """Return the generation that a step demands; any is wrong for an absent consumer."""
         if step.at is None:
             return None
         record = self.backend.held(step.consumer)
@@ -578,7 +578,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.backend.cursor() == cursor.moved(changes)
 
     def _expect(self, refused: ExpectedRefusal, work: Callable[[], object]) -> None:
-        """Check that the backend refuses as the model does, naming all that does not fit."""
+        """Check that the backend raises the error of the model and names every place."""
         try:
             work()
         except ResourceObjectsError as error:
@@ -600,7 +600,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.last is not None:
             write, outcome = self.last
             cursor = self.backend.cursor()
-            # a class that was renamed meanwhile may be told by either name, and a provider that
+            # an outcome can have either name of a renamed class, and of a removed provider
             # is gone by its uuid
             again = self.backend.commit(write)
             assert [_in_one_word(record) for record in again] == [
@@ -609,7 +609,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.backend.cursor() == cursor
 
     def _prune(self) -> None:
-        """Forget what is old: what is held, and by which generation, stays."""
+        """Prune old entries: allocations and generations stay the same."""
         before = self.backend.held_by(_CONSUMERS)
         cursor = self.backend.cursor()
         self.backend.prune(now())
@@ -620,7 +620,7 @@ class LedgerMachine(RuleBasedStateMachine):
     # --- use over time ---
 
     def _held(self) -> dict[Whose, int]:
-        """Return what the model says is held, by consumer and class; of two names the first."""
+        """Return the allocations of the model by consumer and first name of the class."""
         result: dict[Whose, int] = defaultdict(int)
         for consumer, holder in self.model.consumers.items():
             for (_, kind), amount in holder.holds.items():
@@ -628,9 +628,9 @@ class LedgerMachine(RuleBasedStateMachine):
         return dict(result)
 
     def _check_use_over_time(self) -> None:
-        """Check that all that was used is the integral of what was held."""
+        """Check that the reported use is the integral of the allocations."""
         since = self.timeline.began
-        by = (UseBy.CONSUMER,)  # a model's consumer may get another project
+        by = (UseBy.CONSUMER,)  # a consumer of the model can change its project
         report = self.backend.use_between(since, None, UseFilter(), by)
         reported: dict[Whose, int] = defaultdict(int)
         for owners, total in told_of(report).items():
@@ -673,12 +673,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 def _first_name(kind: str) -> str:
-    """Return the first name of the class that has two."""
+    """Return the first name of a renamed class."""
     return _CLASSES[-1] if kind == _TWIN else kind
 
 
 def _in_one_word(record: ConsumerRecord) -> ConsumerRecord:
-    """Return a record that calls the class with two names by the first, and no provider by name."""
+    """Return a record with the first name of a renamed class and without names of providers."""
     uses = (
         dataclasses.replace(use, resource_class=_first_name(use.resource_class), provider="")
         for use in record.held

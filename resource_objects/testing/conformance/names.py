@@ -1,4 +1,4 @@
-"""Rules of names: classes, traits and aggregates by themselves; every name is kept as it is."""
+"""Tests of names of classes, traits and aggregates, and of the characters of all names."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def _delete(kind: NameKind, name: str) -> NameChange:
 
 
 def _user(name: str) -> Provider:
-    """Return a provider that has something of this name of every kind."""
+    """Return a provider with a class, a trait and an aggregate of one name."""
     return Provider("user", {name: 8}, traits=[name], aggregates=[name])
 
 
 class CatalogueRules(Kit):
-    """How names are made, renamed and removed."""
+    """Creation, renaming and deletion of names."""
 
     def test_a_new_ledger_has_the_standard_names(self, backend: Backend) -> None:
         assert set(names_of(backend, CLASS)) == set(os_resource_classes.STANDARDS)
@@ -121,7 +121,7 @@ class CatalogueRules(Kit):
         names = define(backend, Provider("user", {"CUSTOM_A": 8}))
         other = self.backend_class.open(url)
         try:
-            claim(other, "job", {names["user"]: {"CUSTOM_A": 1}})  # so that it knows the class
+            claim(other, "job", {names["user"]: {"CUSTOM_A": 1}})  # it caches the class
             change_names(backend, rename(CLASS, "CUSTOM_A", "CUSTOM_B"))
             assert ledger_state(other) == ledger_state(backend)
             record = other.held("job")
@@ -177,10 +177,10 @@ class CatalogueRules(Kit):
             other.close()
 
 
-# --- every name that the library admits is kept as it is ---
+# --- valid names are stored unchanged ---
 
 
-#: Names that a database with a comfortable collation would take for one another.
+#: Names that are equal in many collations of databases.
 _ALIKE = [
     "job",
     "Job",
@@ -203,7 +203,7 @@ def custom_names() -> st.SearchStrategy[str]:
 
 
 def printable_names(longest: int) -> st.SearchStrategy[str]:
-    """Return names that people give: short ones of plain letters, or any that is admitted."""
+    """Return valid names: short ones of plain letters, or any printable ones."""
     everyday = st.from_regex(r"[a-z][a-z0-9]{0,8}(/[a-z0-9]{1,8})?", fullmatch=True)
     letters = st.characters(exclude_categories=["C", "Z"])
     inner = st.text(letters | st.just(" "), min_size=1, max_size=longest)
@@ -251,7 +251,7 @@ class NameRules(Kit):
         max_examples=25,
         deadline=None,
         suppress_health_check=[
-            HealthCheck.function_scoped_fixture,  # one ledger for all examples will do
+            HealthCheck.function_scoped_fixture,  # all examples use one ledger
             HealthCheck.differing_executors,  # every backend inherits this test
             HealthCheck.too_slow,
         ],

@@ -1,6 +1,6 @@
-"""Rules of orders: consumers, how their claims change, and several of them in one write.
+"""Tests of orders: consumers, changes of their claims, and several orders in one write.
 
-A write that is repeated happens once, and one may change definitions and what is held at once.
+Repeated writes happen once, and a reshape changes definitions and allocations together.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def _only(backend: Backend, item: ConsumerOrder) -> ConsumerRecord:
 
 
 class OrderRules(Kit):
-    """What the orders of a write do."""
+    """The orders of a write."""
 
-    # --- who consumes ---
+    # --- records of consumers ---
 
     def test_a_consumer_has_every_field(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
@@ -184,7 +184,7 @@ class OrderRules(Kit):
         assert ledger_state(backend).allocations == {}
 
 
-# --- operations: a write that is repeated happens once ---
+# --- repeated operations ---
 
 
 def _host(backend: Backend) -> str:
@@ -192,7 +192,7 @@ def _host(backend: Backend) -> str:
 
 
 class OperationRules(Kit):
-    """What a repeated operation does: nothing, and it says what the first one said."""
+    """Repeated operations change nothing and return the first outcome."""
 
     def test_an_unknown_operation_has_no_outcome(self, backend: Backend) -> None:
         assert backend.outcome(Operation()) is None
@@ -248,12 +248,12 @@ class OperationRules(Kit):
 
 
 def _without_names(record: ConsumerRecord) -> ConsumerRecord:
-    """Return a record without the names of providers, which may be those of then or of today."""
+    """Return a record without the names of providers, which can be former or current ones."""
     uses = tuple(dataclasses.replace(use, provider="") for use in record.held)
     return dataclasses.replace(record, held=uses)
 
 
-# --- moves of inventories, with what is held of them ---
+# --- moves of inventories with their allocations ---
 
 
 def _reshape(
@@ -263,7 +263,7 @@ def _reshape(
 
 
 def _with_cells(backend: Backend, cells: int = 2) -> tuple[Provider, dict[str, str]]:
-    """Return a host that is kept with cells that have nothing, and the uuids of all."""
+    """Define a host with cells without inventories; return the stored tree and its uuids."""
     root = host("host0", "VCPU=8,MEMORY_MB=64")
     for number in range(cells):
         root.add(f"cell{number}")
@@ -272,7 +272,7 @@ def _with_cells(backend: Backend, cells: int = 2) -> tuple[Provider, dict[str, s
 
 
 def _to_cells(tree: Provider) -> Provider:
-    """Return the tree with the CPUs of the host moved into its cells."""
+    """Move the CPUs of the host to its cells; return the tree."""
     tree.update(inventories=Inventories({"MEMORY_MB": 64}))
     for child in tree.children:
         child.update(inventories=Inventories({"VCPU": 4}))

@@ -1,7 +1,7 @@
-"""Rules under concurrency: no interleaving of threads or processes breaks a law.
+"""Tests of concurrency: no interleaving of threads or processes breaks an invariant.
 
-What several want at the same moment, one gets, and nobody waits for ever. What test processes run
-are functions of this module, which a new process can import.
+Of several writers of the same thing one succeeds, and no writer blocks for ever. Processes run
+functions of this module, which a new process can import.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from resource_objects.testing.conformance.suite import (
 )
 from resource_objects.testing.refusals import is_one_of
 
-#: What processes begin with; what is not installed is left out.
+#: Modules that are imported before processes fork; missing ones are ignored.
 _PRELOADED = [
     __name__,
     "resource_objects.backends.sql.backend",
@@ -76,14 +76,14 @@ Holdings = dict[tuple[str, str], int]
 
 
 def processes() -> multiprocessing.context.ForkServerContext:
-    """Return what makes processes for tests: clean ones, that have the library imported already."""
+    """Return the context of test processes: a fork server that has imported the library."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     return context
 
 
 def define_and_claim(backend_class: type[Backend], url: str, number: int) -> None:
-    """Open a ledger, define a host of one's own and claim of it."""
+    """Open a ledger, define the host of a process and claim there."""
     backend = backend_class.open(url)
     try:
         names = define(backend, host(f"host{number}"))
@@ -93,7 +93,7 @@ def define_and_claim(backend_class: type[Backend], url: str, number: int) -> Non
 
 
 def hammer(backend: Backend, uuid: str, worker: str, tries: int) -> Holdings:
-    """Claim, adjust and release at random; return what this worker believes to hold."""
+    """Claim, adjust and release at random; return the allocations that the worker expects."""
     chance = random.Random(worker)
     holds: Holdings = {}
     for number in range(tries):
@@ -108,7 +108,7 @@ def hammer(backend: Backend, uuid: str, worker: str, tries: int) -> Holdings:
 
 
 def _give_back(backend: Backend, uuid: str, holds: Holdings, chance: random.Random) -> None:
-    """ConsumerOrder or shrink one holding, so that the others go on."""
+    """Release or shrink one allocation, so that other workers can continue."""
     if not holds:
         return
     consumer, resource_class = chance.choice(sorted(holds))
@@ -136,7 +136,7 @@ def hammer_elsewhere(
 def claim_topologies(
     backend_class: type[Backend], url: str, host: str, worker: str, tries: int
 ) -> dict[str, str]:
-    """Claim topologies of a host at random, and release; return who then has which CPUs."""
+    """Claim and release topologies at random; return the CPUs of each remaining consumer."""
     ledger = Ledger(backend_class.open(url))
     chance = random.Random(worker)
     cpus: dict[str, str] = {}
@@ -163,7 +163,7 @@ def _dedicated(ledger: Ledger, name: str, host: str) -> str:
 def claim_devices(
     backend_class: type[Backend], url: str, host: str, worker: str, tries: int
 ) -> dict[str, list[str]]:
-    """Claim devices of a host at random, and release; return who then has which units."""
+    """Claim and release devices at random; return the units of each remaining consumer."""
     ledger = Ledger(backend_class.open(url))
     chance = random.Random(worker)
     claimed: dict[str, list[str]] = {}
@@ -183,14 +183,14 @@ def claim_devices(
 
 
 def claim_until_killed(
-    backend_class: type[Backend], url: str, uuids: Sequence[str], consumer: str, diary: str
+    backend_class: type[Backend], url: str, uuids: Sequence[str], consumer: str, log_file: str
 ) -> None:
-    """Claim and release for ever; write into a file what was acknowledged.
+    """Claim and release until killed; write acknowledged claims and releases into a file.
 
-    Lines are ``claimed NAME``, ``releasing NAME`` (asked, not yet answered) and ``released NAME``.
+    Lines are ``claimed NAME``, ``releasing NAME`` (sent, unanswered) and ``released NAME``.
     """
     backend = backend_class.open(url)
-    with open(diary, "ab", buffering=0) as file:
+    with open(log_file, "ab", buffering=0) as file:
         number = 0
         while True:
             name = f"{consumer}-{os.getpid()}-{number}"
@@ -206,7 +206,7 @@ def claim_until_killed(
                 file.write(f"released {name}\n".encode())
 
 
-# --- threads and processes beside each other ---
+# --- concurrent threads and processes ---
 
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ _WORKERS = 6
 
 
 def together(work: Callable[[int], T], workers: int = _WORKERS) -> list[T | BaseException]:
-    """Run ``work(0) ... work(n - 1)`` at the same moment; return results or what was raised."""
+    """Run ``work(0) ... work(n - 1)`` at the same moment; return results or exceptions."""
     gate = threading.Barrier(workers)
 
     def wait_and_work(number: int) -> T:
@@ -236,21 +236,24 @@ def _allocations(holdings: list[Any]) -> dict[tuple[str, str, str], int]:
 
 
 def _kill_at_random(
-    backend_class: type[Backend], url: str, uuids: list[str], diaries: list[Path]
+    backend_class: type[Backend], url: str, uuids: list[str], log_files: list[Path]
 ) -> None:
-    """Let processes claim, and kill each at a random moment."""
+    """Start processes that claim, and kill each at a random moment."""
     context = processes()
     started = [
         context.Process(
-            target=claim_until_killed, args=(backend_class, url, uuids, diary.name, str(diary))
+            target=claim_until_killed,
+            args=(backend_class, url, uuids, log_file.name, str(log_file)),
         )
-        for diary in diaries
+        for log_file in log_files
     ]
     try:
         for process in started:
             process.start()
         patience = time.monotonic() + 60
-        while not all(diary.exists() and diary.stat().st_size > 300 for diary in diaries):
+        while not all(
+            log_file.exists() and log_file.stat().st_size > 300 for log_file in log_files
+        ):
             assert time.monotonic() < patience, "nothing was acknowledged"
             assert all(process.is_alive() for process in started), "died by itself"
             time.sleep(0.01)
@@ -263,19 +266,19 @@ def _kill_at_random(
             process.join()
 
 
-def _acknowledged(diary: str) -> tuple[set[str], set[str]]:
-    """Return the claims that were acknowledged and not released, and those being released."""
+def _acknowledged(log_file: str) -> tuple[set[str], set[str]]:
+    """Return the acknowledged claims without a release, and those being released."""
     state: dict[str, str] = {}
-    for line in diary.splitlines(keepends=True):
-        if line.endswith("\n"):  # else it was killed while it wrote
+    for line in log_file.splitlines(keepends=True):
+        if line.endswith("\n"):  # an incomplete line: the process was killed during the write
             word, name = line.split()
             state[name] = word
     unsure = {name for name, word in state.items() if word == "releasing"}
     return {name for name, word in state.items() if word == "claimed"}, unsure
 
 
-def _released(diary: str) -> set[str]:
-    return {line.split()[1] for line in diary.splitlines() if line.startswith("released")}
+def _released(log_file: str) -> set[str]:
+    return {line.split()[1] for line in log_file.splitlines() if line.startswith("released")}
 
 
 class ConcurrencyRules(Kit):
@@ -287,7 +290,7 @@ class ConcurrencyRules(Kit):
         done = threading.Event()
 
         def look() -> None:
-            # every look is of one moment: ledger_state() checks that what is used is what is held
+            # ledger_state() checks that the use is the sum of the allocations
             while not done.is_set():
                 assert ledger_state(backend).used("hot", "VCPU") <= 20
 
@@ -324,21 +327,21 @@ class ConcurrencyRules(Kit):
             backend, *(Provider(name, "VCPU=1000000,MEMORY_MB=3000000") for name in ("a", "b"))
         )
         uuids = list(names.values())
-        diaries = [tmp_path / f"diary{number}" for number in range(4)]
-        for pair in (diaries[:2], diaries[2:]):
+        log_files = [tmp_path / f"log_file{number}" for number in range(4)]
+        for pair in (log_files[:2], log_files[2:]):
             _kill_at_random(self.backend_class, url, uuids, pair)
-        allocations = ledger_state(backend).allocations  # which checks that it agrees with itself
+        allocations = ledger_state(backend).allocations  # also checks the sums
         uses = {consumer for consumer, _, _ in allocations}
-        for diary in diaries:
-            claimed, unsure = _acknowledged(diary.read_text())
+        for log_file in log_files:
+            claimed, unsure = _acknowledged(log_file.read_text())
             assert claimed <= uses | unsure
-            assert not uses & _released(diary.read_text())
+            assert not uses & _released(log_file.read_text())
             assert claimed, "killed before anything was acknowledged"
-        assert len(allocations) == 4 * len(uses)  # each wholly, or not at all
+        assert len(allocations) == 4 * len(uses)  # each claim is complete or absent
         assert all(amount in (1, 3) for amount in allocations.values())
         for provider in ("a", "b"):
             assert ledger_state(backend).used(provider, "VCPU") == len(uses)
-        # whoever comes next finds nothing locked
+        # the killed processes left no lock
         claim(backend, "next", {uuids[0]: "VCPU=1"})
 
     @requires(Requirement.PROCESSES)
@@ -463,21 +466,21 @@ class ConcurrencyRules(Kit):
         assert state.used("hot", "VCPU") <= 20
 
 
-# --- races for the same thing ---
+# --- races of several writers ---
 
 
 _RACERS = 6
 
 
 def _raised(outcomes: list[Any], *kinds: type[Exception] | str) -> list[Any]:
-    """Return what was raised; all of it must be of some kinds."""
+    """Return the raised exceptions; check that each has one of the types or codes."""
     raised = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     assert all(is_one_of(outcome, *kinds) for outcome in raised), raised
     return raised
 
 
 class RaceRules(Kit):
-    """Threads that want the same at the same moment."""
+    """Threads that write the same things at the same moment."""
 
     @law(4)
     def test_a_unit_is_allocated_to_one_of_many_threads(self, backend: Backend) -> None:
@@ -681,7 +684,7 @@ class RaceRules(Kit):
                 claim(backend, f"job-{number}-{turn}", {names["cell0"]: "VCPU=1"})
                 if turn % 3 == 0:
                     release(backend, f"job-{number}-{turn}")
-                ledger_state(backend)  # which checks the sums
+                ledger_state(backend)  # checks the sums
 
         assert together(work) == [None] * _RACERS
         assert ledger_state(backend).used("cell0", "VCPU") == 8 * (_RACERS - 1)
@@ -743,7 +746,7 @@ class RaceRules(Kit):
 
 
 def _move_inventory(backend: Backend, places: list[str]) -> int:
-    """Move the CPUs, with all who hold some, from one provider to the other; return 1 if so."""
+    """Move the CPUs with their allocations between two providers; return 1 if they moved."""
     columns = backend.read("host0")
     tree = stored_tree(backend, "host0")
     cell = tree.children[0]
@@ -762,5 +765,5 @@ def _move_inventory(backend: Backend, places: list[str]) -> int:
         changes = changes_to(backend, tree)
         backend.commit(Write(Operation(), "reshape", "host0", changes, moves))
     except (exceptions.InUse, exceptions.Stale):
-        return 0  # somebody came in between
+        return 0  # another thread wrote in between
     return 1

@@ -1,17 +1,17 @@
-"""What some rules require of a backend beyond the contract, by name.
+"""Abilities that some tests require of a backend beyond the contract.
 
-A rule says what it requires::
+A test declares its requirements::
 
     @requires(Requirement.PERSISTENCE)
     def test_a_ledger_outlives_its_backend(self, backend, url): ...
 
-and who writes a backend says, once, what it lacks::
+and the test class of a backend declares once the abilities that it lacks::
 
     class TestMine(BackendConformance):
         lacks = frozenset({Requirement.PERSISTENCE})
 
-No rule asks for the name of a backend. Modelled on SQLAlchemy's ``testing.requirements``: what is
-not lacking is tested, so that a new requirement is noticed by whoever cannot meet it.
+No test depends on the name of a backend. As in SQLAlchemy's ``testing.requirements``, all abilities
+that are not declared as lacking are tested, so that a new requirement fails where it is not met.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _ATTRIBUTE = "requirements"
 
 
 class Requirement(enum.Enum):
-    """What a backend may lack, in words; see ``_BUILT_ON`` for what goes with it."""
+    """An optional ability of a backend; see ``_BUILT_ON`` for its prerequisites."""
 
-    PERSISTENCE = "a ledger outlives the backend: whoever opens its URL again finds it as it was"
-    SHARING = "a URL may be open several times at once, and each sees what the others wrote"
-    PROCESSES = "several processes may have a URL open at once"
+    PERSISTENCE = "a ledger outlives the backend: its URL can be opened again with the same state"
+    SHARING = "a URL can be open several times at once, and each backend sees all writes"
+    PROCESSES = "several processes can have a URL open at once"
 
 
-#: ``{requirement: those it is built on}``: who lacks one of these lacks it too.
+#: ``{requirement: its prerequisites}``: a backend that lacks one of these lacks it too.
 _BUILT_ON = {Requirement.PROCESSES: {Requirement.PERSISTENCE, Requirement.SHARING}}
 
 
 def requires(*requirements: Requirement) -> Callable[[_F], _F]:
-    """Mark a rule with what it requires; where the backend lacks one of them it is skipped.
+    """Mark a test with its requirements; it is skipped if the backend lacks one of them.
 
     >>> @requires(Requirement.PROCESSES)
     ... def test_mine() -> None: ...
     >>> lacking(test_mine, {Requirement.SHARING})
-    (<Requirement.PROCESSES: 'several processes may have a URL open at once'>,)
+    (<Requirement.PROCESSES: 'several processes can have a URL open at once'>,)
     >>> lacking(test_mine, ())
     ()
     """
@@ -56,12 +56,12 @@ def requires(*requirements: Requirement) -> Callable[[_F], _F]:
 
 
 def required_by(test: Callable[..., Any]) -> tuple[Requirement, ...]:
-    """Return what a rule requires."""
+    """Return the requirements of a test."""
     return getattr(test, _ATTRIBUTE, ())
 
 
 def lacking(test: Callable[..., Any], lacks: Collection[Requirement]) -> tuple[Requirement, ...]:
-    """Return what a rule requires that is not there, if a backend ``lacks`` some."""
+    """Return the missing requirements of a test, if a backend ``lacks`` some."""
     return tuple(
         item for item in required_by(test) if not {item, *_BUILT_ON.get(item, ())}.isdisjoint(lacks)
     )

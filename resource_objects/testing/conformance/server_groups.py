@@ -1,4 +1,4 @@
-"""Rules of server groups: whose members are on one host, or on different ones, whoever claims."""
+"""Tests of server groups: members are at one host or at different hosts."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from resource_objects.testing.refusals import is_one_of, raises_code
 def make_group(
     backend: Backend, name: str, policy: str = "anti-affinity", max_per_host: int = 1
 ) -> None:
-    """Make a server group, or find that it is there."""
+    """Create a server group if it does not exist."""
     change_group(backend, name, ServerGroup(name, policy, (), max_per_host))
 
 
 def change_group(backend: Backend, name: str, expected: ServerGroup | None) -> None:
-    """Make or remove a server group."""
+    """Create or remove a server group."""
     backend.commit(Write(Operation(), "group", name, groups=(GroupChange(name, expected),)))
 
 
 def group_of(backend: Backend, name: str) -> ServerGroup:
-    """Return a server group as it is kept."""
+    """Return a stored server group."""
     [result] = backend.list_server_groups(1, names=[name])
     return result
 
@@ -60,13 +60,13 @@ def group_of(backend: Backend, name: str) -> ServerGroup:
 def replace(
     backend: Backend, consumer: str, amounts: dict[str, Any], **options: Any
 ) -> ConsumerRecord:
-    """Let a consumer hold this and nothing else."""
+    """Replace the allocations of a consumer."""
     [record] = order(backend, ConsumerOrder.replace(consumer, deltas(amounts), **options))
     return record
 
 
 def refusal(work: Callable[[], object]) -> list[tuple[str | None, str | None, list[str]]]:
-    """Return what is refused: host, group, and the members in the way."""
+    """Return (host, group, blocking members) of each reason of a refusal."""
     with raises_code("ServerGroupViolated") as refused:
         work()
     assert {reason.rule for reason in refused.value.reasons} == {Rule.SERVER_GROUP}
@@ -77,7 +77,7 @@ def refusal(work: Callable[[], object]) -> list[tuple[str | None, str | None, li
 
 
 def claim_in_turn(backend: Backend, uuid: str, change: str, consumer: str, turns: int) -> list[int]:
-    """Claim of a host for a member of one group after the other; return the turns that were won."""
+    """Claim at a host for a member of each group in turn; return the turns that succeeded."""
     won: list[int] = []
     for turn in range(turns):
         try:
@@ -93,7 +93,7 @@ def claim_in_turn(backend: Backend, uuid: str, change: str, consumer: str, turns
 def claim_elsewhere_in_turn(
     backend_class: type[Backend], url: str, uuid: str, change: str, consumer: str, turns: int
 ) -> list[int]:
-    """Claim in a process of its own."""
+    """Run :func:`claim_in_turn` in another process."""
     backend = backend_class.open(url)
     try:
         return claim_in_turn(backend, uuid, change, consumer, turns)
@@ -101,14 +101,14 @@ def claim_elsewhere_in_turn(
         backend.close()
 
 
-#: How many groups two processes race for.
+#: The number of groups for which two processes compete.
 _TURNS = 25
 
 
 class ServerGroupRules(Kit):
-    """Server groups: kept, and judged with each write that puts a member on another host."""
+    """Server groups and their policies."""
 
-    # --- kept ---
+    # --- records ---
 
     def test_groups_are_created_once_listed_by_name_and_removed(self, backend: Backend) -> None:
         for name, policy, most in (("web", "soft-affinity", 1), ("db", "anti-affinity", 2)):
@@ -133,8 +133,8 @@ class ServerGroupRules(Kit):
         assert created.group == "db"
         for record in (backend.held("db-1"), *backend.list_consumers(_MEMBERS, 9)):
             assert record is not None and (record.consumer, record.group) == ("db-1", "db")
-        [nobodys] = backend.list_consumers(ConsumerFilter(groups=frozenset([None])), 9)
-        assert (nobodys.consumer, nobodys.group) == ("alone", None)
+        [ungrouped] = backend.list_consumers(ConsumerFilter(groups=frozenset([None])), 9)
+        assert (ungrouped.consumer, ungrouped.group) == ("alone", None)
         assert group_of(backend, "db").members == {"db-1"}
         totals = {(total.group, total.used) for total in backend.totals(ConsumerFilter(), By.GROUP)}
         assert totals == {("db", 1), (None, 3)}
@@ -151,7 +151,7 @@ class ServerGroupRules(Kit):
         outcome = backend.outcome(doing)
         assert outcome is not None and outcome.claims[0].group == "db"
 
-    # --- judged ---
+    # --- policies ---
 
     @law(6)
     def test_the_error_text_names_the_group_and_its_members(self, backend: Backend) -> None:
@@ -228,7 +228,7 @@ class ServerGroupRules(Kit):
             (consumer, destination) for consumer, its in places.items() for destination in its
         }
 
-    # --- at once ---
+    # --- concurrent claims ---
 
     @law(4)
     @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
@@ -253,7 +253,7 @@ class ServerGroupRules(Kit):
     def test_one_of_two_processes_that_claim_for_a_group_succeeds(
         self, backend: Backend, url: str, policy: str
     ) -> None:
-        """They take of nothing that is locked by both, but for the group."""
+        """The group is the only row that both processes lock."""
         names = define(backend, *(host(f"host{n}", "VCPU=64,MEMORY_MB=64") for n in range(2)))
         here, destination = names["host0"], names["host1"]
         for turn in range(_TURNS):
@@ -275,7 +275,7 @@ _MEMBERS = ConsumerFilter(groups=frozenset(["db"]))
 def _allowed(
     kind: tuple[str, int], new: Collection[str], other_names: Mapping[str, Collection[str]]
 ) -> bool:
-    """Return whether hosts that are new to a member are as the policy wants them, by looking."""
+    """Return True if the policy allows a member at the new hosts."""
     policy, most = kind
     if policy == "anti-affinity":
         return all(sum(item in its for its in other_names.values()) < most for item in new)

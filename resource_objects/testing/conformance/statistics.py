@@ -1,4 +1,4 @@
-"""Rules of statistics: value, time and source; and of who reported."""
+"""Tests of statistics: values with time and source, and times of reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATE = functools.partial(Statistic, "power.state")
 UP = functools.partial(Statistic, "is_up")
 NAMES = "cpu.percent", "failed_builds", "is_up", "power.state"
 _NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
-#: values at the ends of each type
+#: extreme values of each type
 EXTREMES: tuple[Any, ...] = (
     *(0, -1, MAX_AMOUNT, -MAX_AMOUNT, True, False),
     *(0.29, Decimal("-0.000001"), MAX_DECIMAL, Decimal("8999999999999.999999")),
@@ -52,7 +52,7 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 def put(
     backend: Backend, provider: str, *options: Statistic, source: str = SOURCE, **more: Any
 ) -> int:
-    """Put what a source says of one provider."""
+    """Write the statistics of a source for one provider."""
     return backend.put_statistics(StatisticsOrder({provider: options}, source, **more))
 
 
@@ -71,7 +71,7 @@ def values(backend: Backend) -> dict[str, dict[str, Any]]:
 
 
 def until_later(backend: Backend) -> datetime.datetime:
-    """Return a moment of the ledger's clock, when it is over."""
+    """Return the time of the ledger, and wait until its clock has advanced."""
     at = backend.now()
     while backend.now() <= at:
         time.sleep(0.001)
@@ -79,7 +79,7 @@ def until_later(backend: Backend) -> datetime.datetime:
 
 
 class StatisticRules(Kit):
-    """What is put is read, since when it is so, until somebody says another thing."""
+    """Statistics of providers."""
 
     @law(7)
     def test_every_value_is_read_as_it_was_written(self, backend: Backend) -> None:
@@ -101,7 +101,7 @@ class StatisticRules(Kit):
         assert first is not None and before <= first <= backend.now()
         later = until_later(backend)
         assert put(backend, here, LOAD(Decimal("12.50"))) == 0
-        assert put(backend, here, LOAD(12.5, since=_NOON)) == 0, "the same, said again"
+        assert put(backend, here, LOAD(12.5, since=_NOON)) == 0, "an equal value"
         assert read(backend)["host0"]["cpu.percent"].since == first
         assert put(backend, here, LOAD(12.6)) == 1
         second = read(backend)["host0"]["cpu.percent"].since
@@ -158,10 +158,10 @@ class StatisticRules(Kit):
         assert read(backend, here, names=["failed_builds"])["host0"].keys() == {"failed_builds"}
         assert read(backend, names=["failed_builds"]).keys() == {"host0"}
         assert read(backend, names=["nothing"]) == read(backend, names=[]) == {}
-        nobody = StatisticFilter(frozenset())
-        assert backend.read_statistics(nobody) == {}
+        no_provider = StatisticFilter(frozenset())
+        assert backend.read_statistics(no_provider) == {}
 
-    # --- forgotten ---
+    # --- removal ---
 
     def test_statistics_are_removed_by_provider_and_by_name(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
@@ -193,19 +193,19 @@ class StatisticRules(Kit):
         with raises_code("ProviderNotFound"):
             put(backend, names["host0/gpu"], LOAD(2))
 
-    # --- beside the ledger ---
+    # --- independence of definitions ---
 
     @law(2)
     def test_an_unknown_provider_refuses_all_statistics_of_the_order(
         self, backend: Backend
     ) -> None:
         here, _ = two_hosts(backend)
-        nobody = "00000000-0000-4000-8000-000000000000"
-        for reported in ((), (here,), (nobody,)):
+        unknown = "00000000-0000-4000-8000-000000000000"
+        for reported in ((), (here,), (unknown,)):
             order = StatisticsOrder(
-                {here: (LOAD(1),), nobody: (LOAD(2),)}, reported=frozenset(reported)
+                {here: (LOAD(1),), unknown: (LOAD(2),)}, reported=frozenset(reported)
             )
-            with raises_code("ProviderNotFound", match=nobody):
+            with raises_code("ProviderNotFound", match=unknown):
                 backend.put_statistics(order)
         assert values(backend) == {}
         assert stored_tree(backend, "host0").reported_at is None
@@ -223,7 +223,7 @@ class StatisticRules(Kit):
         assert stored_tree(backend, "host0") == before
         assert stored_tree(backend, "host1").generation == other.generation
 
-    # --- reported ---
+    # --- reports ---
 
     def test_the_time_of_a_report_is_stored_with_statistics(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
@@ -240,16 +240,16 @@ class StatisticRules(Kit):
         provider_filter = ProviderFilter(reported_before=later)
         assert backend.list_providers(provider_filter, 10) == ()
 
-    # --- together ---
+    # --- concurrent writers ---
 
     def test_threads_write_statistics_at_once(self, backend: Backend) -> None:
         names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(4)))
-        everybody = frozenset(names.values())
+        all_hosts = frozenset(names.values())
 
         def tell(worker: int) -> int:
             for turn in range(4):
-                options = {uuid: (LOAD(turn), BUILDS(worker)) for uuid in sorted(everybody)}
-                heard = everybody if worker % 2 else frozenset()
+                options = {uuid: (LOAD(turn), BUILDS(worker)) for uuid in sorted(all_hosts)}
+                heard = all_hosts if worker % 2 else frozenset()
                 backend.put_statistics(StatisticsOrder(options, reported=heard))
             return worker
 

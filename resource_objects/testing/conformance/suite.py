@@ -1,4 +1,4 @@
-"""What the rules are told with: fixtures, short ways to say things, and pictures to compare."""
+"""Helpers of the conformance tests: fixtures, writes, and comparable states of ledgers."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _T = TypeVar("_T")
 
 
 class Kit:
-    """What a subclass says about its backend.
+    """The fixtures of the conformance tests, and the attributes that a subclass sets.
 
     ``backend_class``
-        the class, whose ``open`` is given the URLs
+        the backend class; tests call its ``open`` with the URLs
     ``backend_name``
-        its column in the published table of laws
+        the column of the backend in the published table of invariants
     ``lacks``
-        what it cannot do beyond the contract: rules that require it are skipped
+        the optional abilities that the backend has not: tests that require them are skipped
     """
 
     backend_class: ClassVar[type[Backend]]
@@ -72,19 +72,19 @@ class Kit:
 
     @pytest.fixture
     def new_url(self, another_url: str) -> str:
-        """Return the URL of a ledger that the first ``open`` makes, where it makes one."""
+        """Return the URL of a ledger that does not exist yet if ``open`` can create one."""
         return another_url
 
     @pytest.fixture
     def backend(self, url: str) -> Iterator[Backend]:
-        """The backend under test, open on an empty ledger."""
+        """Yield the backend under test, open on an empty ledger."""
         opened = self.backend_class.open(url)
         yield opened
         opened.close()
 
     @pytest.fixture(autouse=True)
     def required(self, request: pytest.FixtureRequest) -> None:
-        """Skip a rule that requires what the backend lacks, before anything is opened."""
+        """Skip a test that requires a missing ability, before a ledger is opened."""
         for requirement in lacking(request.function, self.lacks):
             pytest.skip(
                 f"{self.backend_name} lacks {requirement.name.lower()}: {requirement.value}"
@@ -92,10 +92,10 @@ class Kit:
 
 
 def law(*numbers: int) -> Callable[[_F], _F]:
-    """Mark a test with the laws it holds the code to, where the plug-in that knows them is loaded.
+    """Mark a test with the numbers of the invariants that it checks, if the plug-in is loaded.
 
     The kit can be imported without :mod:`resource_objects.testing.laws`, also under
-    ``--strict-markers``, which makes an error of a mark that nobody declared.
+    ``--strict-markers``, which makes an error of an undeclared mark.
     """
     try:
         with warnings.catch_warnings():
@@ -105,7 +105,7 @@ def law(*numbers: int) -> Callable[[_F], _F]:
         return lambda test: test
 
 
-# --- short ways to say things ---
+# --- short forms of writes ---
 
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
 
@@ -116,7 +116,7 @@ def host(name: str = "host0", inventories: Any = "VCPU=8,MEMORY_MB=16384") -> Pr
 
 
 def changes_to(backend: Backend, *expected: Provider) -> DefinitionChanges:
-    """Return what turns the kept trees of some roots into the wanted ones."""
+    """Return the differences between the stored trees of some roots and the specified ones."""
     parts = []
     for root in expected:
         stored = trees(backend.read(root.uuid or root.name))
@@ -125,7 +125,7 @@ def changes_to(backend: Backend, *expected: Provider) -> DefinitionChanges:
 
 
 def define(backend: Backend, *roots: Provider) -> dict[str, str]:
-    """Make kept trees look like ``roots``; return ``{name: uuid}`` of their providers, in order."""
+    """Define trees as ``roots``; return ``{name: uuid}`` of their providers, in order."""
     for root in roots:
         changes = changes_to(backend, root)
         if changes:
@@ -136,14 +136,14 @@ def define(backend: Backend, *roots: Provider) -> dict[str, str]:
 
 
 def updated(backend: Backend, name: str, **fields: Any) -> ProviderUpdate:
-    """Return the update that gives a provider other fields, at its present generation."""
+    """Return an update of some fields of a provider, at its current generation."""
     [listed] = backend.list_providers(ProviderFilter(names=frozenset({name})), 1)
     before = listed.definition()
     return ProviderUpdate(dataclasses.replace(before, **fields), listed.generation, before)
 
 
 def remove(backend: Backend, name: str) -> None:
-    """Remove the tree of a root, of which nobody holds anything."""
+    """Remove the tree of a root without allocations."""
     removals = tuple(
         ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
         for provider in reversed(list(stored_tree(backend, name).walk()))
@@ -158,7 +158,7 @@ def two_hosts(backend: Backend) -> tuple[str, str]:
 
 
 def stored_tree(backend: Backend, name: str) -> Provider:
-    """Return the tree that a provider belongs to, as kept."""
+    """Return the stored tree that contains a provider."""
     [root] = trees(backend.read(name))
     return root
 
@@ -183,12 +183,12 @@ def claim(
 def adjust(
     backend: Backend, consumer: str, amounts: dict[str, Any], **options: Any
 ) -> ConsumerRecord:
-    """Adjust what a consumer holds by ``{provider uuid: amounts}``."""
+    """Adjust the allocations of a consumer by ``{provider uuid: amounts}``."""
     return backend.adjust(Operation(), ConsumerOrder.adjust(consumer, deltas(amounts), **options))
 
 
 def release(backend: Backend, consumer: str) -> ConsumerRecord:
-    """Release what a consumer holds."""
+    """Release the allocations of a consumer."""
     return backend.release(Operation(), consumer)
 
 
@@ -198,13 +198,13 @@ def order(backend: Backend, *orders: ConsumerOrder, **options: Any) -> tuple[Con
 
 
 def write_of(*orders: ConsumerOrder, operation: Operation | None = None, **options: Any) -> Write:
-    """Return a write of some orders, and of whatever else is said."""
+    """Return a write of some orders and of the other fields of :class:`Write`."""
     subject = subject_of(item.consumer for item in orders) if orders else "host0"
     return Write(operation or Operation(), "orders", subject, orders=orders, **options)
 
 
 def rename(kind: NameKind, name: str, to: str) -> NameChange:
-    """Return the change that gives something another name."""
+    """Return the change that renames a class, trait or aggregate."""
     return NameChange(kind, NameAction.RENAME, name, to)
 
 
@@ -222,7 +222,7 @@ def names_of(backend: Backend, kind: NameKind) -> list[str]:
 
 
 def sorted_record(record: ConsumerRecord | None) -> ConsumerRecord | None:
-    """Return a record with what is held in one order, to compare."""
+    """Return a record with sorted allocations and units, to compare."""
     if record is None:
         return None
     uses = sorted(record.held, key=lambda item: item.key)
@@ -231,19 +231,19 @@ def sorted_record(record: ConsumerRecord | None) -> ConsumerRecord | None:
 
 
 def now() -> datetime.datetime:
-    """Return the time, as everything that is kept tells it."""
+    """Return the current time in UTC."""
     return datetime.datetime.now(datetime.UTC)
 
 
 def later_moment() -> datetime.datetime:
-    """Return a moment after everything that was written, also on a clock of coarse ticks."""
+    """Return a moment after all earlier writes, also if the clock has coarse ticks."""
     began = now()
     while (moment := now()) <= began:
         pass
     return moment
 
 
-# --- pictures to compare ---
+# --- comparable states of a ledger ---
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,14 +266,14 @@ class ProviderState:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerState:
-    """Everything a ledger holds, by name: equal for logically identical states."""
+    """The providers and allocations of a ledger, by name: equal for logically identical ledgers."""
 
     providers: dict[str, ProviderState]
     allocations: dict[tuple[str, str, str], int]  #: (consumer, provider, class): amount
     units: dict[tuple[str, str], tuple[str, str]]  #: (provider, unit): (class, consumer)
 
     def used(self, provider: str, resource_class: str) -> int:
-        """Return what is used of one inventory."""
+        """Return the used amount of an inventory."""
         return self.providers[provider].inventories[resource_class].used
 
     def holds(self, consumer: str) -> dict[tuple[str, str], int]:
@@ -282,12 +282,12 @@ class LedgerState:
 
 
 def ledger_state(backend: Backend, *trees: str) -> LedgerState:
-    """Return what a ledger holds, having checked that it agrees with itself."""
+    """Return the state of a ledger, or of some trees; check that it is consistent."""
     return state_of_columns(backend.read(*trees))
 
 
 def state_of_columns(columns: Columns) -> LedgerState:
-    """Return columns as a picture, having checked that they agree with themselves."""
+    """Return the state that columns describe; check that it is consistent."""
     name_of = columns.index.names
     inventories = _by_name(columns.inventories, name_of, InventoryRecord)
     traits = _by_name(columns.traits, name_of, str)
@@ -333,7 +333,7 @@ def state_of_columns(columns: Columns) -> LedgerState:
 def _by_name(
     table: Any, name_of: Mapping[int, str], make: Callable[..., _T]
 ) -> defaultdict[str, list[_T]]:
-    """Return what is made of the rows of a table, by the name of the provider."""
+    """Return ``make(*values)`` of each row of a table, by the name of the provider."""
     result: defaultdict[str, list[_T]] = defaultdict(list)
     for provider_id, *values in zip(*table, strict=True):
         created = make(*values)
@@ -345,13 +345,13 @@ def _by_name(
 def _mapping(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, _T]:
     result: dict[_K, _T] = {}
     for key, value in pairs:
-        assert key not in result, f"{key} is there twice"
+        assert key not in result, f"{key} occurs twice"
         result[key] = value
     return result
 
 
 def _check_trees(result: LedgerState) -> None:
-    """Check that the trees are trees."""
+    """Check that parents precede their children and that roots are consistent."""
     seen: set[str] = set()
     for name, provider_kept in result.providers.items():
         parent = provider_kept.parent
@@ -362,7 +362,7 @@ def _check_trees(result: LedgerState) -> None:
 
 
 def _check_sums(result: LedgerState) -> None:
-    """Check law 1: what is used is the sum of the allocations there and of those that share it."""
+    """Check invariant 1: the use is the sum of direct and shared allocations."""
     sums: dict[tuple[str, str], int] = defaultdict(int)
     for (_, provider, resource_class), amount in result.allocations.items():
         assert amount > 0
@@ -377,16 +377,18 @@ def _check_sums(result: LedgerState) -> None:
             assert record.capacity == millionths // 1_000_000
     assert not sums, "allocations without an inventory"
     for (provider, unit), (resource_class, consumer) in result.units.items():
-        assert (consumer, provider, resource_class) in result.allocations, f"{unit} of nobody"
+        assert (consumer, provider, resource_class) in result.allocations, (
+            f"{unit} without a consumer"
+        )
 
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 
 
 def host_of(name: str, inventory: NUMATopologyInventory, **more: int) -> Provider:
-    """Return a host with the cells of an inventory, which has all that they have together.
+    """Return a host with the cells of an inventory, and with the sums of their inventories.
 
-    :param more: other classes that it has
+    :param more: totals of further resource classes
     """
     cells = inventory.cells
     totals = {

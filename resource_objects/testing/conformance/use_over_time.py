@@ -1,7 +1,7 @@
-"""Rules of use over time: what was used is the integral of what was held, and nothing else.
+"""Tests of use over time: the reported use is the integral of the allocations.
 
-The reference notes what is held after each write, with the time of its entry in the change feed,
-and adds up amounts times the microseconds in between.
+The reference records the allocations after each write, with the time of its entry in the change
+feed, and sums amounts times the microseconds in between.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EVERY_BY = (UseBy.CONSUMER, UseBy.USER, UseBy.PROJECT)
 
 
 class Whose(NamedTuple):
-    """Of whom and of what an amount is."""
+    """The consumer, project, user and class of an amount."""
 
     consumer: str
     user: str | None
@@ -52,23 +52,23 @@ class Whose(NamedTuple):
     resource_class: str
 
 
-#: What is held at a moment, over all providers.
+#: The allocations at a moment, summed over providers.
 Held = Mapping[Whose, int]
 
 
 class Timeline:
-    """What was held from when on, as it was noted; nothing before the first note."""
+    """A list of times, each with the allocations from then on."""
 
     def __init__(self) -> None:
         self._notes: list[tuple[datetime.datetime, Held]] = []
 
     def note(self, at: datetime.datetime, uses: Held) -> None:
-        """Note what is held from a moment on."""
+        """Add the allocations from a moment on."""
         self._notes.append((at, dict(uses)))
 
     @property
     def began(self) -> datetime.datetime:
-        """The moment of the first note."""
+        """The moment of the first entry."""
         return self._notes[0][0]
 
     def used(self, since: datetime.datetime, upto: datetime.datetime) -> dict[Whose, int]:
@@ -83,7 +83,7 @@ class Timeline:
 
 
 def summed_by(used: Mapping[Whose, int], by: Collection[UseBy]) -> dict[Whose, int]:
-    """Return what was used by groups; what is not summed by is None, or empty."""
+    """Return the use by groups; fields that are not grouped by are None or empty."""
     result: dict[Whose, int] = defaultdict(int)
     for owners, total in used.items():
         group = {item.value: getattr(owners, item.value) for item in by}
@@ -103,7 +103,7 @@ def told_of(report: UseReport) -> dict[Whose, int]:
 
 
 def held_now(backend: Backend) -> dict[Whose, int]:
-    """Return what is held now, by consumer and class."""
+    """Return the current allocations by consumer and class."""
     consumers = {consumer for consumer, _, _ in ledger_state(backend).allocations}
     result: dict[Whose, int] = defaultdict(int)
     for record in backend.held_by(consumers).values():
@@ -114,7 +114,7 @@ def held_now(backend: Backend) -> dict[Whose, int]:
 
 
 def check_open(backend: Backend) -> None:
-    """Check that what is held is what counts now: between two moments in which nobody writes."""
+    """Check the report of an interval without writes against the current allocations."""
     since = backend.now()
     uses = held_now(backend)
     report = backend.use_between(since, None, UseFilter(), EVERY_BY)
@@ -123,26 +123,26 @@ def check_open(backend: Backend) -> None:
 
 
 def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
-    """Return when the last write after a cursor was done, as the feed tells it."""
+    """Return the time of the last entry after a cursor."""
     return max(change.at for change in backend.changes(cursor, 100))
 
 
 def use_for_a_moment(backend: Backend, host: str) -> None:
-    """Let consumer ``a`` hold one CUSTOM_X of a host, and release it."""
+    """Claim one CUSTOM_X of a host for consumer ``a``, and release it."""
     claim(backend, "a", {host: "CUSTOM_X=1"})
     later_moment()
     release(backend, "a")
 
 
 class UseOverTimeRules(Kit):
-    """What was used between two moments."""
+    """Reports of use between two moments."""
 
     @pytest.fixture
     def here(self, backend: Backend) -> str:
-        """The uuid of a host."""
+        """Define a host; return its uuid."""
         return define(backend, host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))["host0"]
 
-    # --- what it comes to ---
+    # --- amounts ---
 
     @law(1, 7)
     @pytest.mark.parametrize("seed", [1, 2])
@@ -215,7 +215,7 @@ class UseOverTimeRules(Kit):
         record = backend.held("job")
         assert record is not None
         assert (row.user, row.project) == (record.user, record.project) != (None, None)
-        release(backend, "job")  # another one of the name has a user of its own
+        release(backend, "job")  # another consumer of the name has its own user
         claim(backend, "job", {here: "VCPU=1"}, user="cem")
         later_moment()
         report = backend.use_between(since, None, UseFilter(), (UseBy.USER,))
@@ -246,7 +246,7 @@ class UseOverTimeRules(Kit):
             )
         check_open(backend)
 
-    # --- whose and of what ---
+    # --- groups and filters ---
 
     def test_reports_are_filtered_and_grouped(self, backend: Backend, here: str) -> None:
         since = backend.now()
@@ -335,7 +335,7 @@ class UseOverTimeRules(Kit):
         assert row.microseconds == most * ((report.until - began) // _MICROSECOND)
         assert row.microseconds > 2**63
 
-    # --- how far back it is known ---
+    # --- retention ---
 
     def test_use_before_the_retention_is_not_counted(self, backend: Backend, here: str) -> None:
         since = backend.now()
@@ -374,7 +374,7 @@ class UseOverTimeRules(Kit):
         with raises_code("ClassNotFound", match="CUSTOM_UNUSED"):
             backend.use_between(since, None, expected, ())
 
-    # --- what cannot be asked ---
+    # --- invalid requests ---
 
     def test_a_report_on_the_future_is_refused(self, backend: Backend, here: str) -> None:
         later = backend.now() + datetime.timedelta(hours=1)
@@ -388,7 +388,7 @@ class UseOverTimeRules(Kit):
 def _some_orders(
     backend: Backend, uuids: Sequence[str], chance: random.Random
 ) -> list[ConsumerOrder]:
-    """Return an order for one consumer or two: one that can be carried out now."""
+    """Return a valid order for one or two consumers."""
     return [
         _an_order(backend, consumer, uuids, chance)
         for consumer in chance.sample(["early", "a", "b", "c"], chance.choice([1, 1, 2]))

@@ -1,4 +1,4 @@
-"""Rules of the queue: who came earlier stands before those who wait for the same."""
+"""Tests of the queue of waiters, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resource_objects.testing.conformance.suite import Kit
 from resource_objects.testing.refusals import raises_code
 
 _HERE, _THERE = str(uuid.uuid4()), str(uuid.uuid4())
-#: longer than anything takes, and so short that it is over at once
+#: a lease longer than any test, and one that expires at once
 _LONG, _SHORT = datetime.timedelta(hours=1), datetime.timedelta(microseconds=1)
 
 
@@ -28,31 +28,31 @@ def enter(
     lease: datetime.timedelta = _LONG,
     actor: str | None = None,
 ) -> WaitOrder:
-    """Put a consumer into the queue; return the order, to renew or to leave by."""
+    """Add a consumer to the queue; return the order, which renews and removes it."""
     order = WaitOrder(consumer, awaits or (Awaited("PGPU", 1),), lease, actor)
     backend.wait(order)
     return order
 
 
 def renew(backend: Backend, order: WaitOrder) -> Waiter:
-    """Renew the lease of one that entered."""
+    """Renew the lease of a waiter."""
     return backend.wait(dataclasses.replace(order, renews=True))
 
 
 def queue(backend: Backend, *awaits: Awaited) -> list[str]:
-    """Return who is in the queue, or who of them waits for something that meets this."""
+    """Return the consumers in the queue, or those that wait for some resources."""
     expected = WaiterFilter(awaits=awaits or None)
     return [list_waiter.consumer for list_waiter in backend.list_waiters(expected, 1000)]
 
 
 def until_over(backend: Backend, waiter: Waiter) -> None:
-    """Wait until a lease is over by the clock of the ledger."""
+    """Wait until a lease has expired by the clock of the ledger."""
     while backend.now() <= waiter.lease_until:
         time.sleep(0.001)
 
 
 class WaitingRules(Kit):
-    """Numbers in the order of arrival, leases, and who stands before whom."""
+    """Numbers, leases and filters of waiters."""
 
     def test_waiters_are_listed_in_the_order_of_arrival(self, backend: Backend) -> None:
         assert queue(backend) == []
