@@ -5,27 +5,25 @@ Names follow the field (Placement) where it has the table. Rules that hold on al
 * names compare by their code points: upper and lower case differ, accents differ;
 * figures are integers, ratios are millionths: nothing is a DECIMAL or a FLOAT;
 * times are UTC without a zone, to the microsecond;
-* operations and consumers are numbered by whoever writes them, by time and chance
-  (``statements.draw_number``). No number is ever given out twice, also by a database that was
-  promoted or restored without its last writes; so the number of an operation is the generation of
-  whatever it wrote.
+* the library numbers operations and consumers by time and chance (``statements.draw_number``). No
+  number is used twice, even if a database was promoted or restored without its last writes. So the
+  number of an operation is the generation of all that it wrote.
 
 Each index beyond the primary key and the unique constraints says which query it is for.
 
-What was weighed and is not here, measured on PostgreSQL with 4,000 claims of two classes, indexes
+Rejected alternatives, measured on PostgreSQL with 4,000 claims of two classes, indexes
 included:
 
 * projects, users and types as numbers of a table of their own: 1,120 bytes a claim in place of
-  1,270 where they are 32 characters long. A claim would look them up, and make those that are new,
-  with a statement more that waits for others who make the same one; lists by them need no join now.
-* providers that are gone kept as rows, as consumers are: one can only go that nobody holds anything
-  of, and a repetition and the feed know it by its uuid. Nothing would read the row.
-* room for what comes later. Revisions expand (see ``migrations``), and a column that may be null,
-  or a table, is added without rewriting anything on all these databases; before something reads it,
-  nobody knows its form. What is reserved for a time to come: a table (inventory, from, used),
-  locked like ``inventories``. The priority of consumers: a column of theirs. Limits of projects: a
-  table, locked between inventories and heads. When a host was last heard of is here:
-  ``reported_at``.
+  1,270 where they are 32 characters long. A claim would look them up and insert new ones, with one
+  more statement, which waits for other writers of the same name. Lists by them need no join now.
+* rows of removed providers, as of removed consumers: a provider is removed only without
+  allocations, and a repetition and the feed refer to its uuid. Nothing would read the row.
+* columns for future features. Revisions expand (see ``migrations``): all these databases add a
+  nullable column or a table without rewriting rows. Reservations for a future time: a table
+  (inventory, from, used), locked like ``inventories``. Priorities of consumers: a column. Limits of
+  projects: a table, locked between inventories and heads. The time of the last report of a host is
+  stored already: ``reported_at``.
 """
 
 from __future__ import annotations
@@ -40,24 +38,24 @@ from resource_objects.providers.server_groups import MOST as MAX_MEMBERS
 from resource_objects.providers.statistics import MAX_STORED
 from resource_objects.ratio import MAX_RATIO, MILLION
 
-#: SQLite counts only a column of this very type up by itself.
+#: SQLite increments only a column of exactly this type.
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-#: Fewer than six digits of a second is what MySQL keeps unless told.
+#: By default MySQL stores fewer than six digits of a second.
 _TIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 _JSON = sa.JSON()
 _NAME = sa.String(255)
-#: A name that lists are in the order of, or that is found by its beginning: PostgreSQL's own order
-#: is that of some language.
+#: A name by which lists are ordered, or that is searched by its beginning: the default collation
+#: of PostgreSQL is that of a language.
 _SORTED_NAME = _NAME.with_variant(sa.String(255, collation="C"), "postgresql")
 #: On PostgreSQL its own type: a claim of two classes then took 1,270 bytes there, with indexes,
-#: where 36 characters took 1,403, and was as fast. MariaDB's type is not used: oslo.db knows its
-#: dialect by MySQL's name alone, which has none, and a dump of one can be read by the other so.
+#: where 36 characters took 1,403, and was as fast. MariaDB's type is not used: oslo.db has
+#: one dialect for both, MySQL has no such type, and so a dump of either can be loaded in the other.
 _UUID = sa.String(36).with_variant(sa.Uuid(as_uuid=False), "postgresql")
 
-#: What SQLite keeps in the tree of the primary key itself: one tree less that a claim writes.
+#: SQLite stores such rows in the tree of the primary key: a claim writes one tree less.
 _BY_PRIMARY_KEY = {"sqlite_with_rowid": False}
 
-#: ``uniq_<table>0<column>...`` is what oslo.db reads the columns of a duplicate from.
+#: oslo.db reads the columns of a duplicate from the name ``uniq_<table>0<column>...``.
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -88,10 +86,10 @@ def _unique(table: str, *columns: str) -> sa.UniqueConstraint:
     return sa.UniqueConstraint(*columns, name="0".join((f"uniq_{table}", *columns)))
 
 
-def _index_of_said(column: str, *more: str) -> sa.Index:
-    """Return an index of the rows that say something of a column, where there are such indexes.
+def _index_of_not_null(column: str, *more: str) -> sa.Index:
+    """Return an index of the rows in which a column is not null, on databases with such indexes.
 
-    PostgreSQL is told by the revision: to say so here would load its dialect in every program.
+    For PostgreSQL the revision creates it: here it would load the dialect in every program.
     """
     return sa.Index(None, column, *more, sqlite_where=sa.text(f"{column} IS NOT NULL"))
 
@@ -101,7 +99,7 @@ def _figure(name: str, nullable: bool = False) -> sa.Column[int]:
 
 
 def _drawn(name: str, *, primary_key: bool = False) -> sa.Column[int]:
-    """A number that who writes it has drawn (see above)."""
+    """Return a column of numbers that the library draws (see above)."""
     return sa.Column(name, _NUMBER, primary_key=primary_key, autoincrement=False, nullable=False)
 
 
@@ -140,7 +138,7 @@ resource_classes = _table(
     _id(),
     sa.Column("name", _SORTED_NAME, nullable=False),
     _unique("resource_classes", "name"),
-    # or SQLite would give the number of one that is gone to the next, with what was used of it
+    # or SQLite would reuse the number of a deleted class for the next one
     sqlite_autoincrement=True,
 )
 
@@ -151,13 +149,13 @@ traits = _table(
     _unique("traits", "name"),
 )
 
-#: What a name begins with that somebody else gets, until the transaction is at the end: no provider
-#: is called so, for names have no space at either end.
+#: The prefix of a name that another provider gets in the same transaction: no stored name begins
+#: with it, for names have no space at either end.
 GIVEN_UP = " "
 
 
 def called(name: str) -> str:
-    """Return the name of a provider, also of one that gives it up."""
+    """Return the name of a provider without the prefix :data:`GIVEN_UP`."""
     return name.removeprefix(GIVEN_UP)
 
 
@@ -167,19 +165,19 @@ resource_providers = _table(
     sa.Column("uuid", _UUID, nullable=False),
     sa.Column("name", _SORTED_NAME, nullable=False),
     _count("generation"),
-    # null only inside the transaction that makes a root, which learns its own number there
+    # null only inside the transaction that inserts a root, until its number is known
     sa.Column("root_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
     sa.Column("parent_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
     sa.Column("created_at", _TIME, nullable=False),
     sa.Column("updated_at", _TIME, nullable=False),
-    # writes of allocations counted at inventories that are gone (see inventories.writes)
+    # writes of allocations counted at inventories that were removed (see inventories.writes)
     _counter("allocation_writes"),
     # writes of the definition, as Placement counts them
     _counter("definition_writes"),
     sa.Column("reported_at", _TIME, nullable=True),
-    # since when the ledger knows what was in use of a host before it knew the host
+    # when the allocations that a host had before it was defined were adopted
     sa.Column("adopted_at", _TIME, nullable=True),
-    # why it is out of service itself: all null where it is not; no end: until it is enabled
+    # why it is disabled itself: all null if it is not; no end: until it is enabled
     sa.Column("disabled_reason", _NAME, nullable=True),
     sa.Column("disabled_by", _NAME, nullable=True),
     sa.Column("disabled_since", _TIME, nullable=True),
@@ -188,7 +186,7 @@ resource_providers = _table(
     _unique("resource_providers", "name"),
     # read one tree
     sa.Index(None, "root_id"),
-    # is there a child left of one that goes (asked by its foreign key)
+    # the children of a provider that is deleted (by the foreign key)
     sa.Index(None, "parent_id"),
 )
 
@@ -208,12 +206,12 @@ inventories = _table(
     # how often allocations were written, each time counted at one inventory of the provider: D7's
     # second counter is their sum over it
     _counter("writes"),
-    # how many shares an allocation here has: 0 spares the claim a look at them
+    # how many shares an allocation here has: if 0, a claim does not read them
     _counter("shares"),
-    # until when its provider, or one above it, is out of service; null: it is not. Who disables
-    # writes it here too, so that a claim, which locks these rows anyway, sees it on locked rows
+    # until when its provider, or one above it, is disabled; null: it is not. A disable writes it
+    # here too: a claim locks these rows anyway, and reads it under the lock
     sa.Column("disabled_until", _TIME, nullable=True),
-    # how many units of its provider were removed while allocated: 0 spares the claim a look at them
+    # how many units of its provider were removed while allocated: if 0, a claim does not read them
     _counter("removed_units"),
     _unique("inventories", "provider_id", "class_id"),
     sa.CheckConstraint(f"total BETWEEN 1 AND {MAX_FIGURE}", name="total"),
@@ -224,15 +222,15 @@ inventories = _table(
     sa.CheckConstraint(
         f"ratio_millionths BETWEEN 1 AND {int(MAX_RATIO * MILLION)}", name="ratio_millionths"
     ),
-    # capacity = floor((total - reserved) * ratio), said without a division, which the databases
-    # do differently; within the ranges above no product leaves 64 bits
+    # capacity = floor((total - reserved) * ratio), without a division, in which the databases
+    # differ; within the ranges above no product leaves 64 bits
     sa.CheckConstraint(
         f"(total - reserved) * ratio_millionths - capacity * {MILLION} BETWEEN 0 AND {MILLION - 1}",
         name="capacity",
     ),
     # above the capacity is allowed: shrinking below what is used is
     sa.CheckConstraint(f"used BETWEEN 0 AND {MAX_AMOUNT}", name="used"),
-    # is a class used by anybody (asked by its foreign key and when it shall go)
+    # the inventories of a class that is deleted; and its foreign key
     sa.Index(None, "class_id"),
 )
 
@@ -252,11 +250,11 @@ resource_provider_traits = _table(
     "resource_provider_traits",
     sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
     sa.Column("trait_id", _NUMBER, sa.ForeignKey("traits.id"), primary_key=True),
-    # who has a trait; and its foreign key
+    # the providers with a trait; and its foreign key
     sa.Index(None, "trait_id", "provider_id"),
 )
 
-#: Sets of providers, by name; ``level`` says what kind of place it is, such as ``rack``.
+#: Sets of providers, by name; ``level`` is the level of the set, such as ``rack``.
 aggregates = _table(
     "aggregates",
     _id(),
@@ -269,7 +267,7 @@ resource_provider_aggregates = _table(
     "resource_provider_aggregates",
     sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
     sa.Column("aggregate_id", _NUMBER, sa.ForeignKey("aggregates.id"), primary_key=True),
-    # who is in an aggregate; and its foreign key
+    # the members of an aggregate; and its foreign key
     sa.Index(None, "aggregate_id", "provider_id"),
 )
 
@@ -288,11 +286,11 @@ shares = _table(
         ["of_provider_id", "of_class_id"], ["inventories.provider_id", "inventories.class_id"]
     ),
     sa.CheckConstraint(f"factor BETWEEN 1 AND {MAX_FIGURE}", name="factor"),
-    # who uses this too (what a refusal tells, and how much is used); and its foreign key
+    # the sharers of an inventory (for refusals and sums of use); and its foreign key
     sa.Index(None, "of_provider_id", "of_class_id"),
 )
 
-#: What structured inventories are beside their figures; ``classes`` is a list of names.
+#: The descriptions of structured inventories; ``classes`` is a list of names.
 structures = _table(
     "structures",
     sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), primary_key=True),
@@ -301,9 +299,9 @@ structures = _table(
     sa.Column("body", _JSON, nullable=True),
 )
 
-#: Consumers that are to be on one host, or on different ones. Who puts a member on another host
-#: locks the row, after inventories and before anything is written, and counts it up: so of two who
-#: do so at once the second sees what the first did, also on Galera, where only writes are compared.
+#: Consumers that must be on one host, or on different ones. A write of a member on another host
+#: locks the row, after inventories and before anything is written, and changes its generation. So
+#: the second of two such writes sees the first, also on Galera, which compares only writes.
 server_groups = _table(
     "server_groups",
     _id(),
@@ -317,8 +315,8 @@ server_groups = _table(
     sa.CheckConstraint(f"max_per_host BETWEEN 1 AND {MAX_MEMBERS}", name="max_per_host"),
 )
 
-#: Consumers with their claims. ``gone`` is 0, or the number of the operation that forgot it: it is
-#: kept as long as that operation, so that a repetition and the feed can still tell of it.
+#: Consumers with their claims. ``gone`` is 0, or the number of the operation that removed it. The
+#: row is stored as long as that operation: a repetition and the feed refer to it.
 consumers = _table(
     "consumers",
     _drawn("id", primary_key=True),
@@ -326,7 +324,7 @@ consumers = _table(
     sa.Column("name", _SORTED_NAME, nullable=False),
     _drawn("gone"),
     sa.Column("state", sa.String(16), nullable=False),
-    # the number of the operation that wrote last: never twice the same, whoever comes and goes
+    # the number of the operation that wrote last: never twice the same
     _drawn("generation"),
     sa.Column("project_id", _NAME, nullable=True),
     sa.Column("user_id", _NAME, nullable=True),
@@ -334,20 +332,20 @@ consumers = _table(
     sa.Column("request", _JSON, nullable=True),
     sa.Column("created_at", _TIME, nullable=False),
     sa.Column("expires_at", _TIME, nullable=True),
-    # how often it was written since it came
+    # how often it was written since it was created
     _counter("writes"),
-    # by name, so that a claim is read without another table; who is gone may say one that is, too
+    # by name: a claim is read without another table. A removed consumer may name a deleted group
     sa.Column("server_group", _NAME, nullable=True),
     _unique("consumers", "uuid"),
     _unique("consumers", "name", "gone"),
     # pages of the consumers of a project, of a user, of a type
-    _index_of_said("project_id", "name"),
-    _index_of_said("user_id", "name"),
-    _index_of_said("consumer_type", "name"),
-    # who is in a server group
-    _index_of_said("server_group", "name"),
+    _index_of_not_null("project_id", "name"),
+    _index_of_not_null("user_id", "name"),
+    _index_of_not_null("consumer_type", "name"),
+    # the members of a server group
+    _index_of_not_null("server_group", "name"),
     # which claims have expired
-    _index_of_said("expires_at"),
+    _index_of_not_null("expires_at"),
 )
 
 allocations = _table(
@@ -356,22 +354,22 @@ allocations = _table(
     sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
     _count("used"),
-    # in which order a consumer was given them
+    # the order in which they were allocated
     _figure("position"),
     sa.ForeignKeyConstraint(
         ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
     ),
     sa.CheckConstraint(f"used BETWEEN 1 AND {MAX_AMOUNT}", name="used"),
-    # who holds most of an inventory; and its foreign key
+    # the largest consumers of an inventory; and its foreign key
     sa.Index(None, "provider_id", "class_id", "used"),
     **_BY_PRIMARY_KEY,
 )
 
-#: CPUs and devices that are taken, by name. They go with their allocation.
+#: Allocated CPUs and devices, by name. They are deleted with their allocation.
 allocation_units = _table(
     "allocation_units",
-    # that of the allocation, so it is there. No foreign key of its own: checking that one would
-    # lock the provider, which definitions lock before inventories, and claims would after them
+    # that of the allocation, so it exists. No foreign key of its own: its check would lock the
+    # provider, which definitions lock before inventories, and claims would lock after them
     sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("unit", _NAME, primary_key=True),
     _drawn("consumer_id"),
@@ -386,7 +384,7 @@ allocation_units = _table(
     **_BY_PRIMARY_KEY,
 )
 
-#: What was done: enough to recognise a repetition, whose outcome the changes tell.
+#: The recorded operations: a repetition is recognised, and its outcome is read from the changes.
 operations = _table(
     "operations",
     _drawn("id", primary_key=True),
@@ -398,8 +396,8 @@ operations = _table(
     _unique("operations", "uuid"),
 )
 
-#: How far each shard of the change feed is, and the operation that wrote there last: a history
-#: that has another operation at that place is another one.
+#: The last number of each shard of the change feed, and the operation that wrote it: another
+#: operation at that number means another history.
 change_heads = _table(
     "change_heads",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
@@ -410,8 +408,8 @@ change_heads = _table(
 #: The change feed: each write has one number in each shard it touches, and there a row for each
 #: change of what a consumer uses, and for each provider whose definition changed. ``what`` is
 #: the mode of the consumer's order, or ``definition``, ``report``, ``names``, ``disabled``,
-#: ``enabled`` or ``override``. Names stand here as they were, whatever becomes of providers and
-#: classes.
+#: ``enabled`` or ``override``. Names are stored as they were, also if providers and classes
+#: are renamed or removed.
 changes = _table(
     "changes",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
@@ -426,13 +424,13 @@ changes = _table(
     sa.Column("used_after", sa.BigInteger, nullable=True),
     sa.Column("taken", _JSON, nullable=True),
     sa.Column("given", _JSON, nullable=True),
-    # what an operation did
+    # the changes of an operation
     sa.Index(None, "operation_id"),
     **_BY_PRIMARY_KEY,
 )
 
-#: Who waits for something to be given back, in the order of ``id``, which the database draws.
-#: Nothing else refers to these rows. ``entry`` names the call that takes the row out again.
+#: Consumers that wait for a release, in the order of ``id``, which the database assigns. Nothing
+#: else refers to these rows. ``entry`` identifies the call that deletes the row again.
 waiters = _table(
     "waiters",
     _id(),
@@ -443,11 +441,11 @@ waiters = _table(
     sa.Column("lease_until", _TIME, nullable=False),
     _unique("waiters", "consumer"),
     _unique("waiters", "entry"),
-    # whose lease is over
+    # expired leases
     sa.Index(None, "lease_until"),
 )
 
-#: What they wait for. Classes by name: one that was renamed nobody can be given by the old one.
+#: The amounts that they wait for. Classes by name: no provider has a renamed class by its old name.
 waiter_amounts = _table(
     "waiter_amounts",
     sa.Column(
@@ -460,7 +458,7 @@ waiter_amounts = _table(
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("resource_class", _NAME, nullable=False),
     _count("amount"),
-    # the root of the tree that shall give it; null: any
+    # the root of the tree to allocate from; null: any
     sa.Column("root_uuid", _UUID, nullable=True),
 )
 
@@ -477,7 +475,7 @@ statistics = _table(
     ),
     sa.Column("name", _SORTED_NAME, primary_key=True),
     sa.Column("value", sa.String(MAX_STORED), nullable=False),
-    # who reports it, and so deletes it
+    # the agent that reports it, and deletes it
     sa.Column("source", _NAME, nullable=False),
     # since when it has this value
     sa.Column("since", _TIME, nullable=False),
