@@ -1,7 +1,7 @@
-"""What was changed after a cursor, with the trees it was changed in: how a picture stays fresh.
+"""The changes after a cursor with the trees concerned: the refresh of a snapshot.
 
-Whoever keeps a picture of a ledger does not read everything again: the change feed says which
-providers were touched, and only their trees are read, at the same moment
+A refresh does not read everything again. The change feed lists the providers that changed, and only
+their trees are read, at the same moment
 (:meth:`~resource_objects.providers.backend.Backend.read_changed`).
 """
 
@@ -18,24 +18,24 @@ from resource_objects.providers.orders import Change
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Touched:
-    """Whom some entries of the feed touched.
+    """The providers and uses that some entries of the feed changed.
 
-    ``is_wide`` says that one of them named nobody, neither providers nor consumers: names of
-    classes, traits or aggregates are others now, so anybody may be touched.
+    ``is_wide`` is True if an entry names neither providers nor consumers. It renamed a class, trait
+    or aggregate, so any provider may have changed.
 
     >>> Touched.of([]).is_wide
     False
     """
 
     definitions: frozenset[str] = frozenset()  #: uuids of providers whose definition changed
-    uses: tuple[Change, ...] = ()  #: what consumers took and gave back, in the order of each shard
-    reports: frozenset[str] = frozenset()  #: uuids of those that reported or were adopted
+    uses: tuple[Change, ...] = ()  #: allocated and released amounts, in the order of each shard
+    reports: frozenset[str] = frozenset()  #: uuids of providers that reported or were adopted
     is_wide: bool = False
-    disabled: frozenset[str] = frozenset()  #: uuids of those put out of service, or into it again
+    disabled: frozenset[str] = frozenset()  #: uuids of providers that were disabled or enabled
 
     @classmethod
     def of(cls, entries: Iterable[FeedEntry]) -> Self:
-        """Return whom entries touched."""
+        """Return the providers and uses that entries changed."""
         definitions: set[str] = set()
         reports: set[str] = set()
         disabled: set[str] = set()
@@ -44,7 +44,7 @@ class Touched:
         for entry in entries:
             definitions.update(entry.definitions)
             reports.update(entry.reports)
-            disabled.update(one.provider_uuid for one in entry.disabled)
+            disabled.update(change.provider_uuid for change in entry.disabled)
             uses += entry.uses
             is_wide = is_wide or not (entry.providers or entry.consumers)
         return cls(
@@ -53,30 +53,32 @@ class Touched:
 
     @property
     def changed(self) -> frozenset[str]:
-        """The uuids of those that are others now; who only reported is as before."""
+        """The uuids of changed providers; a report alone is no change."""
         used = {use.key[0] for use in self.uses}
         return self.definitions | self.disabled | used
 
     @property
     def providers(self) -> frozenset[str]:
-        """The uuids of all that were touched, but for what shares use."""
+        """The uuids of all providers concerned, without the targets of shares."""
         return self.changed | self.reports
 
 
-#: Given whom changes touched, returns the uuids of providers of all trees to read, or None to read
-#: nothing. It is asked within a transaction, so it only thinks.
+#: Returns uuids of providers of all trees to read, or None to read nothing, from the changes. It is
+#: called within a transaction, so it must not block.
 Choose: TypeAlias = Callable[[Touched], "Collection[str] | None"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """What was changed after a cursor.
+    """The changes after a cursor.
 
-    ``columns`` are the trees that were asked for, whole, with what is allocated there; None says
-    that they were not read: there were too many changes, or ``choose`` said so, or others wrote all
-    the time. Then only reading everything tells what there is.
+    ``columns`` are the requested trees, complete and with their allocations. They are None if they
+    were not read: there were too many changes, ``choose`` returned None, or concurrent writes did
+    not stop. Then the caller must read everything.
     """
 
-    cursor: Cursor  #: where the feed is now
-    changes: int  #: how many changes came after the other cursor; at least so many, if not read
+    cursor: Cursor  #: the head of the feed
+    changes: (
+        int  #: the number of changes after the first cursor; a minimum if the trees were not read
+    )
     columns: Columns | None

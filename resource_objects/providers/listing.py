@@ -1,7 +1,7 @@
-"""Lists of what is kept: filters, and what a page of a list is made of.
+"""Lists of providers and consumers: filters, and the rows of pages.
 
-A backend answers filters itself, a page at a time, with a number of statements that does not grow
-with what is kept. Every condition of a filter that is given must hold; an empty one asks nothing.
+A backend evaluates filters itself, one page at a time. The number of statements does not depend on
+the size of the ledger. A row matches a filter if it meets each condition that is specified.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources import Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
-#: Most rows that one page may have.
+#: The maximum number of rows of a page.
 MOST_ROWS = 10_000
 
 
 def check_limit(limit: object) -> int:
-    """Return how many rows a page may have, or raise.
+    """Return the maximum number of rows of a page, or raise ``InvalidInput``.
 
     >>> check_limit(100)
     100
@@ -35,10 +35,10 @@ def check_limit(limit: object) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderFilter:
-    """Which providers to list. A provider's traits and aggregates are its own, not its tree's.
+    """Conditions on providers. Traits and aggregates are those of the provider, not of its tree.
 
     ``names``, ``uuids``
-        one of these; None asks nothing, an empty set matches nobody
+        one of these; None: any, an empty set matches no provider
     ``trees``
         in the tree of one of these (name or uuid of any provider of the tree)
     ``aggregates``
@@ -46,17 +46,17 @@ class ProviderFilter:
     ``forbidden_aggregates``
         a member of none
     ``required``, ``forbidden``, ``any_of``
-        traits: has all; has none; has at least one of each set. Who is out of service itself has
+        traits: has all; has none; has at least one of each set. A disabled provider has
         ``COMPUTE_STATUS_DISABLED``
     ``room``
-        ``(resource class, amount)``: has each with that much free, unit rules kept, by itself,
-        and where it shares, there too
+        ``(resource class, amount)``: has capacity for each amount individually by its unit rules,
+        also in the inventories that it shares
     ``over_capacity``
-        uses more of something than its capacity
+        has an inventory whose use exceeds its capacity
     ``roots_only``
         is the root of a tree
     ``reported_before``
-        its owner reported last before this moment; one that never reported does not match
+        the last report of its owner was before this moment; without a report it does not match
     """
 
     names: frozenset[str] | None = None
@@ -75,7 +75,7 @@ class ProviderFilter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListedProvider:
-    """One provider of a list, without what is below it. ``number`` is where the list goes on."""
+    """A provider of a list, without its children. The next page starts after ``number``."""
 
     number: int
     uuid: str
@@ -91,14 +91,14 @@ class ListedProvider:
     kinds: tuple[KindRecord, ...] = ()
     reported_at: datetime.datetime | None = None
     adopted_at: datetime.datetime | None = None
-    #: writes that gave somebody some of it so far, or said so again, each counted once (D7)
+    #: the number of writes that allocated some of it, also unchanged amounts (D7)
     allocation_writes: int = 0
-    #: writes of its definition that Placement counts too; the sum of both is its generation there
+    #: writes of its definition in Placement's count; the sum of both is its generation there
     definition_writes: int = 0
-    disabled: Disabled | None = None  #: why it is out of service itself
+    disabled: Disabled | None = None  #: why it is disabled itself
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON: of each inventory what is used, and of how much."""
+        """Return plain data for JSON, with the use and the capacity of each inventory."""
         return {
             "name": self.name,
             "uuid": self.uuid,
@@ -116,11 +116,11 @@ class ListedProvider:
 
     @property
     def told_traits(self) -> frozenset[str]:
-        """Its traits, with the one by which others know that it is out of service."""
+        """Its traits, with ``COMPUTE_STATUS_DISABLED`` if it is disabled."""
         return self.traits if self.disabled is None else self.traits | {TRAIT}
 
     def definition(self) -> ProviderDefinition:
-        """Return its definition, without shares, which lists do not tell."""
+        """Return its definition without shares, which lists do not contain."""
         inventories = tuple(record.definition() for record in self.records)
         return ProviderDefinition(
             self.uuid,
@@ -134,21 +134,21 @@ class ListedProvider:
 
     @property
     def inventories(self) -> Inventories:
-        """What it has, as objects, made anew each time."""
+        """Its inventories as objects, built at each access."""
         return inventories_of(self.records, self.kinds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerFilter:
-    """Which consumers to list.
+    """Conditions on consumers.
 
     ``names``, ``projects``, ``users``, ``types``, ``states``, ``groups``
-        one of these; None asks nothing, an empty set matches nobody. None as a member stands for
-        not given
+        one of these; None: any, an empty set matches no consumer. None as a member matches an
+        unspecified value
     ``tree``
-        holds something in the tree of this provider (name or uuid)
+        has an allocation in the tree of this provider (name or uuid)
     ``provider``
-        holds something at this provider (name or uuid)
+        has an allocation at this provider (name or uuid)
     ``created_before``, ``created_after``, ``expires_before``
         of its claim; one that never expires does not match
     """
@@ -167,7 +167,7 @@ class ConsumerFilter:
 
 
 class By(enum.StrEnum):
-    """What totals are summed by."""
+    """A grouping of totals."""
 
     RESOURCE_CLASS = "resource_class"  #: only the class
     PROVIDER = "provider"
@@ -177,16 +177,16 @@ class By(enum.StrEnum):
     GROUP = "group"  #: the server group
 
 
-#: What describes a consumer, whatever it holds.
+#: A grouping by a field of the consumer.
 Description: TypeAlias = Literal[By.PROJECT, By.USER, By.CONSUMER_TYPE, By.GROUP]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Total:
-    """What is used of one resource class by one group of consumers.
+    """The use of one resource class by one group of consumers.
 
-    ``group`` is a provider's name, a project, user, consumer type or server group (None: not
-    given), or None where only the class is summed by. ``consumers`` counts who uses it.
+    ``group`` is a provider's name, a project, user, consumer type or server group (None:
+    unspecified), or None if totals are grouped by class only. ``consumers`` is their number.
     """
 
     group: str | None
@@ -201,7 +201,7 @@ class Total:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListedName:
-    """A resource class, trait or aggregate as kept; ``level`` is an aggregate's."""
+    """A stored resource class, trait or aggregate; only aggregates have a ``level``."""
 
     number: int
     name: str
@@ -210,17 +210,17 @@ class ListedName:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many rows a purge of history removed."""
+    """The numbers of rows that a purge of the history removed."""
 
     operations: int
     changes: int
 
 
 def sorted_totals(totals: Collection[Total]) -> tuple[Total, ...]:
-    """Return totals by group (not given last) and class, in the usual order of classes."""
+    """Return totals by group (unspecified last) and class, in the usual order of classes."""
 
     def order(total: Total) -> tuple[Any, ...]:
-        known = names.resource_class_order(total.resource_class)
-        return total.group is None, total.group or "", known
+        class_order = names.resource_class_order(total.resource_class)
+        return total.group is None, total.group or "", class_order
 
     return tuple(sorted(totals, key=order))

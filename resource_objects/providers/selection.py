@@ -1,7 +1,7 @@
-"""Filters, totals and columns of plain records: what a backend is asked, answered by loops.
+"""Filters, totals and columns of plain records, evaluated by loops in Python.
 
-For backends that keep everything at hand, such as a dict or a file. A database answers filters
-itself; both are held to the same tests.
+They serve backends whose records are in memory, such as a dict or a file. A database evaluates
+filters itself. The same tests check both.
 """
 
 from __future__ import annotations
@@ -43,46 +43,46 @@ InventoryOf: TypeAlias = Callable[[Key], tuple[InventoryRecord, Iterable[tuple[K
 
 def select_providers(
     rows: Collection[ListedProvider],
-    wanted: ProviderFilter,
+    condition: ProviderFilter,
     inventory_of: InventoryOf,
 ) -> Iterator[ListedProvider]:
-    """Yield the rows that a filter wants.
+    """Yield the rows that match a filter.
 
-    :param rows: every provider that is kept, because a tree may be asked for by any of its own
+    :param rows: all stored providers, because any provider of a tree may name the tree
     :param inventory_of: returns the record and the shares of a stored inventory
     """
     roots = {handle: row.root_uuid for row in rows for handle in (row.uuid, row.name)}
-    trees = None if wanted.trees is None else {roots.get(tree) for tree in wanted.trees}
+    trees = None if condition.trees is None else {roots.get(tree) for tree in condition.trees}
     for row in rows:
         if (
-            (wanted.names is None or row.name in wanted.names)
-            and (wanted.uuids is None or row.uuid in wanted.uuids)
+            (condition.names is None or row.name in condition.names)
+            and (condition.uuids is None or row.uuid in condition.uuids)
             and (trees is None or row.root_uuid in trees)
-            and not (wanted.roots_only and row.parent_uuid is not None)
-            and _is_qualified(row, wanted)
-            and _is_reported_before(row, wanted)
-            and not (wanted.over_capacity and not _is_over(row))
-            and all(_has_room(row, *amount, inventory_of) for amount in wanted.room)
+            and not (condition.roots_only and row.parent_uuid is not None)
+            and _is_qualified(row, condition)
+            and _is_reported_before(row, condition)
+            and not (condition.over_capacity and not _is_over(row))
+            and all(_has_room(row, *amount, inventory_of) for amount in condition.room)
         ):
             yield row
 
 
-def _is_qualified(row: ListedProvider, wanted: ProviderFilter) -> bool:
-    """Return whether its traits and aggregates are as wanted."""
+def _is_qualified(row: ListedProvider, condition: ProviderFilter) -> bool:
+    """Return True if the traits and aggregates of a row match."""
     traits = row.told_traits
     return (
-        wanted.required <= traits
-        and not wanted.forbidden & traits
-        and all(some & traits for some in wanted.any_of)
-        and not wanted.forbidden_aggregates & row.aggregates
-        and all(some & row.aggregates for some in wanted.aggregates)
+        condition.required <= traits
+        and not condition.forbidden & traits
+        and all(names & traits for names in condition.any_of)
+        and not condition.forbidden_aggregates & row.aggregates
+        and all(names & row.aggregates for names in condition.aggregates)
     )
 
 
-def _is_reported_before(row: ListedProvider, wanted: ProviderFilter) -> bool:
-    if wanted.reported_before is None:
+def _is_reported_before(row: ListedProvider, condition: ProviderFilter) -> bool:
+    if condition.reported_before is None:
         return True
-    return row.reported_at is not None and row.reported_at < wanted.reported_before
+    return row.reported_at is not None and row.reported_at < condition.reported_before
 
 
 def _is_over(row: ListedProvider) -> bool:
@@ -92,57 +92,59 @@ def _is_over(row: ListedProvider) -> bool:
 def _has_room(
     row: ListedProvider, resource_class: str, amount: int, inventory_of: InventoryOf
 ) -> bool:
-    found = inventory_of((row.uuid, resource_class))
-    if found is None or decision.refusals(found[0], amount, row.name):
+    stored = inventory_of((row.uuid, resource_class))
+    if stored is None or decision.refusals(stored[0], amount, row.name):
         return False
-    for key, factor in found[1]:
+    for key, factor in stored[1]:
         target = inventory_of(key)
-        assert target is not None, "what shares it is kept"
+        assert target is not None, "the target of a share is stored"
         if amount and target[0].used + amount * factor > target[0].capacity:
             return False
     return True
 
 
 def select_consumers(
-    records: Iterable[ConsumerRecord], wanted: ConsumerFilter, root_of: Callable[[str], str | None]
+    records: Iterable[ConsumerRecord],
+    condition: ConsumerFilter,
+    root_of: Callable[[str], str | None],
 ) -> Iterator[ConsumerRecord]:
-    """Yield the records that a filter wants.
+    """Yield the records that match a filter.
 
-    :param root_of: finds the uuid of the root of a provider, by its name or uuid
+    :param root_of: returns the uuid of the root of a provider, by its name or uuid
     """
     for record in records:
         if (
-            _is_described(record, wanted)
-            and any(_is_at(held, wanted) for held in record.held)
-            and any(_is_in_tree(held, wanted, root_of) for held in record.held)
+            _is_described(record, condition)
+            and any(_is_at(use, condition) for use in record.held)
+            and any(_is_in_tree(use, condition, root_of) for use in record.held)
         ):
             yield record
 
 
-def _is_described(record: ConsumerRecord, wanted: ConsumerFilter) -> bool:
+def _is_described(record: ConsumerRecord, condition: ConsumerFilter) -> bool:
     created, expires = record.created_at, record.expires_at
     return (
-        (wanted.names is None or record.consumer in wanted.names)
-        and (wanted.projects is None or record.project in wanted.projects)
-        and (wanted.users is None or record.user in wanted.users)
-        and (wanted.types is None or record.consumer_type in wanted.types)
-        and (wanted.states is None or record.state in wanted.states)
-        and (wanted.groups is None or record.group in wanted.groups)
-        and (wanted.created_before is None or created < wanted.created_before)
-        and (wanted.created_after is None or created > wanted.created_after)
+        (condition.names is None or record.consumer in condition.names)
+        and (condition.projects is None or record.project in condition.projects)
+        and (condition.users is None or record.user in condition.users)
+        and (condition.types is None or record.consumer_type in condition.types)
+        and (condition.states is None or record.state in condition.states)
+        and (condition.groups is None or record.group in condition.groups)
+        and (condition.created_before is None or created < condition.created_before)
+        and (condition.created_after is None or created > condition.created_after)
         and (
-            wanted.expires_before is None
-            or (expires is not None and expires < wanted.expires_before)
+            condition.expires_before is None
+            or (expires is not None and expires < condition.expires_before)
         )
     )
 
 
-def _is_at(held: Use, wanted: ConsumerFilter) -> bool:
-    return wanted.provider in (None, held.provider, held.provider_uuid)
+def _is_at(use: Use, condition: ConsumerFilter) -> bool:
+    return condition.provider in (None, use.provider, use.provider_uuid)
 
 
-def _is_in_tree(held: Use, wanted: ConsumerFilter, root_of: Callable[[str], str | None]) -> bool:
-    return wanted.tree is None or root_of(wanted.tree) == root_of(held.provider_uuid)
+def _is_in_tree(use: Use, condition: ConsumerFilter, root_of: Callable[[str], str | None]) -> bool:
+    return condition.tree is None or root_of(condition.tree) == root_of(use.provider_uuid)
 
 
 _DESCRIPTIONS: Mapping[By, Callable[[ConsumerRecord], str | None]] = {
@@ -154,30 +156,30 @@ _DESCRIPTIONS: Mapping[By, Callable[[ConsumerRecord], str | None]] = {
 
 
 def count_by(records: Iterable[ConsumerRecord], by: Description) -> Counter[str | None]:
-    """Return how many consumers each description has."""
+    """Return the number of consumers of each description."""
     return Counter(map(_DESCRIPTIONS[by], records))
 
 
-def _group(record: ConsumerRecord, held: Use, by: By) -> str | None:
+def _group(record: ConsumerRecord, use: Use, by: By) -> str | None:
     if by is By.RESOURCE_CLASS:
         return None
-    return held.provider if by is By.PROVIDER else _DESCRIPTIONS[by](record)
+    return use.provider if by is By.PROVIDER else _DESCRIPTIONS[by](record)
 
 
 def totals_of(
     records: Iterable[ConsumerRecord],
-    wanted: ConsumerFilter,
+    condition: ConsumerFilter,
     by: By,
     root_of: Callable[[str], str | None],
 ) -> tuple[Total, ...]:
-    """Return what the consumers of a filter use, by group and class."""
+    """Return the use of the consumers that match a filter, by group and class."""
     used: dict[tuple[str | None, str], int] = defaultdict(int)
     users: dict[tuple[str | None, str], set[str]] = defaultdict(set)
-    for record in select_consumers(records, wanted, root_of):
-        for held in record.held:
-            if _is_at(held, wanted) and _is_in_tree(held, wanted, root_of):
-                group = _group(record, held, by), held.resource_class
-                used[group] += held.amount
+    for record in select_consumers(records, condition, root_of):
+        for use in record.held:
+            if _is_at(use, condition) and _is_in_tree(use, condition, root_of):
+                group = _group(record, use, by), use.resource_class
+                used[group] += use.amount
                 users[group].add(record.consumer)
     return sorted_totals([Total(*key, amount, len(users[key])) for key, amount in used.items()])
 
@@ -188,23 +190,23 @@ def columns_of(
     claims: Iterable[ConsumerRecord],
     cursor: Cursor | None,
 ) -> Columns:
-    """Return providers of whole trees, parents first, and what is held there, as columns.
+    """Return the providers of whole trees, parents first, and their allocations as columns.
 
-    :param shares: those of each provider, by its uuid
-    :param claims: whoever holds something; what is held elsewhere is left out
+    :param shares: the shares of each provider, by its uuid
+    :param claims: the consumers; their allocations of other providers are left out
     """
     number = {row.uuid: row.number for row in rows}
-    held = [
-        (number[one.provider_uuid], one, claim.consumer)
+    uses = [
+        (number[use.provider_uuid], use, claim.consumer)
         for claim in claims
-        for one in claim.held
-        if one.provider_uuid in number
+        for use in claim.held
+        if use.provider_uuid in number
     ]
     return Columns(
         ProviderColumns(*_turned(_provider_row(row, number) for row in rows)),
         InventoryColumns(*_turned((r.number, *inventory_row(i)) for r in rows for i in r.records)),
         TraitColumns(*_turned((r.number, t) for r in rows for t in sorted(r.traits))),
-        AllocationColumns(*_turned((n, h.resource_class, c, h.amount) for n, h, c in held)),
+        AllocationColumns(*_turned((n, h.resource_class, c, h.amount) for n, h, c in uses)),
         AggregateColumns(*_turned((r.number, a) for r in rows for a in sorted(r.aggregates))),
         ShareColumns(
             *_turned(
@@ -216,7 +218,7 @@ def columns_of(
         KindColumns(
             *_turned((r.number, k.resource_class, k.classes, k.body) for r in rows for k in r.kinds)
         ),
-        UnitColumns(*_turned((n, u, h.resource_class, c) for n, h, c in held for u in h.units)),
+        UnitColumns(*_turned((n, u, h.resource_class, c) for n, h, c in uses for u in h.units)),
         cursor,
     )
 

@@ -1,8 +1,7 @@
-"""Server groups: consumers that are to be on one host, or on different ones. Pure.
+"""Server groups (Nova): consumers to place on one host, or on different hosts.
 
-The field's word (Nova) for consumers that are placed with regard to each other; a *group* alone is
-one of a request. What a group asks is judged where orders are decided
-(:mod:`~resource_objects.store.decide`), so it holds whoever claims, and however.
+A *group* without further words is a group of a request. Policies are checked when orders are
+decided (:mod:`~resource_objects.store.decide`), so they apply to every claim.
 """
 
 from __future__ import annotations
@@ -13,25 +12,25 @@ from typing import Any
 
 from resource_objects import exceptions, names
 
-#: How the members of a group stand to each other: on one host or never, strictly or if it can be.
+#: The policies: members on one host or on different hosts, required or preferred (soft).
 POLICIES = ("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity")
-#: The most members of one host that can be said.
+#: The maximum of ``max_per_host``.
 MOST = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class ServerGroup:
-    """Consumers that are to be together, or apart.
+    """Consumers to place on one host, or on different hosts.
 
-    :param name: as refusals name it
-    :param policy: one of :data:`POLICIES`; those that begin with ``soft`` refuse no host
-    :param members: the consumers in it that hold something
-    :param max_per_host: by ``anti-affinity``, how many of them one host may hold
-    :param uuid, generation: of one that a ledger keeps. The generation is the number of the
-        operation that let a member take something of another host last, or made the group
+    :param name: the name in refusals
+    :param policy: one of :data:`POLICIES`; ``soft`` policies refuse no host
+    :param members: the consumers of the group that have allocations
+    :param max_per_host: for ``anti-affinity``, the maximum number of members on one host
+    :param uuid, generation: of a stored group. The generation is the number of the operation that
+        last allocated from a further host to a member, or that created the group
 
     :raises InvalidInput: for another policy, or a number below 1, or above 1 by another policy
-    :raises InvalidInput: if the name is none, or members are no names of consumers
+    :raises InvalidInput: if the name, or the name of a member, is invalid
 
     >>> print(ServerGroup("db", "anti-affinity", ["db-1", "db-2"]))
     db: anti-affinity, at most 1 on a host
@@ -81,22 +80,22 @@ class ServerGroup:
 
     @property
     def is_soft(self) -> bool:
-        """Whether no host is refused for it."""
+        """True if the group refuses no host."""
         return self.policy.startswith("soft-")
 
     @property
     def is_apart(self) -> bool:
-        """Whether its members are to be on different hosts."""
+        """True if members are placed on different hosts."""
         return self.policy.endswith("anti-affinity")
 
     def is_like(self, other: ServerGroup) -> bool:
-        """Return whether another one asks the same."""
+        """Return True if another group has the same policy and maximum."""
         return (self.policy, self.max_per_host) == (other.policy, other.max_per_host)
 
-    def difference(self, kept: ServerGroup) -> str:
-        """Return in words what it asks, and what the one that is kept asks."""
-        asked = f"max_per_host={self.max_per_host}, {self.policy}"
-        return f"asked {asked}; kept max_per_host={kept.max_per_host}, {kept.policy}"
+    def difference(self, stored: ServerGroup) -> str:
+        """Return the requested and the stored policy as text."""
+        requested = f"max_per_host={self.max_per_host}, {self.policy}"
+        return f"asked {requested}; kept max_per_host={stored.max_per_host}, {stored.policy}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

@@ -1,12 +1,13 @@
-"""Who waits for something to be given back: the queue of a ledger.
+"""The queue of a ledger: consumers that wait for resources to be released.
 
-A waiter is a consumer that stands in the queue: it has a number, drawn in the order of arrival, and
-says what it waits for. Whoever has a smaller number and waits for one of the same classes stands
-before it, where both could be given it in the same tree: first come, first served. A waiter is
-there for as long as its lease, which it renews; one that was killed is gone when that is over. The
-queue is an agreement of those who wait: a claim that does not wait may overtake them all.
+A waiter is a consumer in the queue. It has a number, in the order of arrival, and the amounts that
+it waits for. A waiter with a smaller number comes first if both wait for a class that the same tree
+can provide: first come, first served. A waiter stays in the queue until the end of its lease, which
+it renews; the lease of a killed process ends. The queue is cooperative: a claim that does not wait
+may overtake all waiters.
 
-It is no part of what is held: no write looks at it, and the change feed does not tell it.
+The queue is separate from allocations: writes do not read it, and the change feed does not record
+it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from typing import Any
 from resource_objects import exceptions, names
 from resource_objects.resources import Amounts
 
-#: For how long a waiter is there that does not renew, in seconds, unless another time is said.
+#: The default lease of a waiter, in seconds.
 LEASE = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Awaited:
-    """An amount of a class that somebody waits for.
+    """An amount of a class that a consumer waits for.
 
-    ``root_uuid`` is the root of the tree that shall give it; None: any.
+    ``root_uuid`` is the root of the tree to provide it; None: any.
 
     >>> gpu = Awaited("PGPU", 1)
     >>> gpu.meets(Awaited("PGPU", 8, "3b0ec1b6-6b1c-4a5f-a2d4-3b1f0e5d1c11"))
@@ -39,7 +40,7 @@ class Awaited:
     root_uuid: str | None = None
 
     def meets(self, other: Awaited) -> bool:
-        """Return whether one could be given what the other waits for."""
+        """Return True if the same inventory could serve both."""
         return self.resource_class == other.resource_class and (
             self.root_uuid is None or other.root_uuid is None or self.root_uuid == other.root_uuid
         )
@@ -51,13 +52,13 @@ def _new_entry() -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WaitOrder:
-    """What a backend is told of who waits.
+    """An order to enter a consumer into the queue, or to renew its lease.
 
-    ``entry`` names the call that waits: the last one that entered for a consumer is the one that
-    takes it out again. ``renews`` says that it entered before. ``lease`` is for how long it is
-    there from now on.
+    ``entry`` identifies the call that waits: the last call that entered a consumer also removes it.
+    ``renews`` is True for a later order of the same call. ``lease`` is the time from now until the
+    waiter is removed.
 
-    :raises InvalidInput: for what is no name of a consumer
+    :raises InvalidInput: for an invalid name of the consumer
     :raises InvalidInput: if it waits for nothing, or the lease is not above 0
     """
 
@@ -78,10 +79,10 @@ class WaitOrder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiter:
-    """A consumer that stands in the queue. A smaller ``number`` came earlier.
+    """A consumer in the queue. A smaller ``number`` came earlier.
 
-    ``since`` is when it came, ``lease_until`` when it is gone if it does not renew, both by the
-    ledger's clock; ``actor`` is who wrote it.
+    ``since`` is the time of arrival and ``lease_until`` the end of the lease, both by the clock of
+    the ledger. ``actor`` is the author of the entry.
     """
 
     number: int
@@ -93,18 +94,18 @@ class Waiter:
 
     @property
     def amounts(self) -> Amounts:
-        """What it waits for, summed over all trees."""
-        found = Amounts()
-        for one in self.awaits:
-            found += Amounts({one.resource_class: one.amount})
-        return found
+        """The amounts that it waits for, summed over all trees."""
+        total = Amounts()
+        for awaited in self.awaits:
+            total += Amounts({awaited.resource_class: awaited.amount})
+        return total
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return {
             "number": self.number,
             "consumer": self.consumer,
-            "awaits": [dataclasses.asdict(one) for one in self.awaits],
+            "awaits": [dataclasses.asdict(awaited) for awaited in self.awaits],
             "since": self.since.isoformat(),
             "lease_until": self.lease_until.isoformat(),
             "actor": self.actor,
@@ -116,10 +117,10 @@ class Waiter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WaiterFilter:
-    """Which waiters to list, of those whose lease is not over.
+    """Conditions on waiters with a valid lease.
 
     ``awaits``
-        waits for what meets one of these (:meth:`Awaited.meets`); None asks nothing
+        waits for an amount that meets one of these (:meth:`Awaited.meets`); None: any
     ``upto``
         has this number or a smaller one
     """
