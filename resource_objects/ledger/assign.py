@@ -756,7 +756,8 @@ def _assignments(
         for chosen in () if not here else (None,) if near is None else (near, None):
             with contextlib.suppress(exceptions.ForeignAmount):
                 assigned = view.assigned_amount(amount, here, chosen)
-                remaining = list(_without(uses, view.deltas(assigned)))
+                # a release may be of units that cannot be allocated any more
+                remaining = list(_after(uses, view.deltas(-assigned)))
                 is_complete = not any(
                     use.key in keys and use.provider_uuid in positions for use in remaining
                 )
@@ -764,13 +765,13 @@ def _assignments(
                 break
 
 
-def _without(uses: Iterable[Use], parts: Iterable[Use]) -> Iterator[Use]:
-    """Yield the remainder of uses without parts of them."""
-    removed: Mapping[Key, Use] = {part.key: part for part in parts}
+def _after(uses: Iterable[Use], releases: Iterable[Use]) -> Iterator[Use]:
+    """Yield the remainder of uses after releases, which have negative amounts."""
+    released: Mapping[Key, Use] = {release.key: release for release in releases}
     for use in uses:
-        part = removed.get(use.key)
-        if part is None:
+        release = released.get(use.key)
+        if release is None:
             yield use
-        elif use.amount != part.amount:
-            units = tuple(unit for unit in use.units if unit not in part.units)
-            yield dataclasses.replace(use, amount=use.amount - part.amount, units=units)
+        elif use.amount + release.amount:
+            units = tuple(unit for unit in use.units if unit not in release.units)
+            yield dataclasses.replace(use, amount=use.amount + release.amount, units=units)
