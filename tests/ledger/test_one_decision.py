@@ -73,7 +73,7 @@ class Case:
 
 
 def places_of(cells: int, functions: tuple[int, ...], gpus: int) -> dict[str, list[str]]:
-    """Return the providers below a host, each with its units that can be disabled alone."""
+    """Return the providers below a host, each with the addresses of its devices."""
     found: dict[str, list[str]] = {f"numa{n}": [] for n in range(cells)}
     for number, count in enumerate(functions):
         whole, *parts = card(CARDS[number], count)
@@ -225,17 +225,17 @@ def check(case: Case, ledger: ro.Ledger, numbers: Iterator[int]) -> None:
 SPENT_BY_ANOTHER = Case(
     0, (1, 1), 0, f"{DEVICES}={FUNCTION}/{CARD}", limits=(("0000:01:00.0", FUNCTION, 0),)
 )
-#: One card is out of service, the other one limited: either of them would do.
+#: One card is disabled, the other one limited: either of them would do.
 LIMITED_HERE_OUT_THERE = Case(
     *(0, (1, 1), 0, f"{DEVICES}={CARD}"),
-    out=(("0000:01:00.0", None),),
+    out=("0000:01:00.0",),
     limits=(("0000:02:00.0", FUNCTION, 0),),
 )
-#: One card is held, the function of the other one out of service: either of them would do.
+#: One card is allocated, the other one disabled: either of them would do.
 HELD_HERE_OUT_THERE = Case(
     *(0, (1, 1), 0, f"{CARD}=1"),
     held=(f"{CARD}=1",),
-    out=(("0000:02:00.0", "0000:02:02.0"),),
+    out=("0000:02:00.0",),
 )
 
 

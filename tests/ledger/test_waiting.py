@@ -148,7 +148,7 @@ def test_a_wait_that_is_interrupted_leaves_nothing(
         raise error
 
     clock.then = then
-    with raises_code(error):
+    with pytest.raises(error):
         lab.claim("job", found(lab, "PGPU=1"), wait=HOUR)
     assert waiting(lab) == []
 
