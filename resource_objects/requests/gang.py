@@ -7,11 +7,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests.request import Request, RequestLike, read_keys
 
-_invalid_request = functools.partial(exceptions.InvalidInput, "request")
+_invalid_request = functools.partial(InvalidInput, "request")
 
 #: The level of a host itself: the innermost of all.
 HOST = "host"

@@ -61,7 +61,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Any, Final, TypeAlias
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests.request import (
     MAX_GROUPS,
@@ -73,9 +74,9 @@ from resource_objects.requests.request import (
 from resource_objects.resources import IntegerAmount, catalog
 from resource_objects.resources.traits import known_traits
 
-_invalid_request = functools.partial(exceptions.InvalidInput, "request")
-_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
-_invalid_repetition = functools.partial(exceptions.InvalidInput, "repetition")
+_invalid_request = functools.partial(InvalidInput, "request")
+_invalid_amount = functools.partial(InvalidInput, "amount")
+_invalid_repetition = functools.partial(InvalidInput, "repetition")
 
 __all__ = [
     "MAX_LENGTH",
@@ -271,7 +272,7 @@ def sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Words], Word
     return groups, wide
 
 
-def _unknown(key: str) -> exceptions.InvalidInput:
+def _unknown(key: str) -> InvalidInput:
     found = _MALFORMED.fullmatch(key)
     if found:
         expected = f"{found[1]} and a suffix of 1 to 64 of A-Z, a-z, 0-9, _ and -"
@@ -400,7 +401,7 @@ def named_by(key: str) -> Iterator[None]:
     """Let errors of bad input name the key in whose value they were found."""
     try:
         yield
-    except exceptions.InvalidInput as error:
+    except InvalidInput as error:
         raise error.renamed(key, error.value) from error
 
 

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeAlias, cast
 
-from resource_objects import base, exceptions, fields, names
+from resource_objects import base, fields, names
 from resource_objects._ovo import fields as ovo_fields
+from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import Amounts, AmountsLike, resource
 from resource_objects.resources.traits import known_traits
 
-_invalid_request = functools.partial(exceptions.InvalidInput, "request")
+_invalid_request = functools.partial(InvalidInput, "request")
 
 #: What may be said of the providers of named groups: nothing, or that no two are the same.
 POLICIES = ("none", "isolate")
@@ -287,7 +288,7 @@ class Request(base.ResourceObject, frozen=True):
         try:
             if self.named:
                 self.resources  # noqa: B018  (the sum is what is looked at)
-        except exceptions.InvalidInput as error:
+        except InvalidInput as error:
             if not error.is_about("amount"):
                 raise
             raise _invalid_request(error.what, error.value, error.expected) from error
@@ -359,7 +360,7 @@ def check_level(what: str, given: object) -> None:
     """
     try:
         known_traits([trait_of_level(given)] if isinstance(given, str) else given)  # type: ignore
-    except exceptions.InvalidInput as error:
+    except InvalidInput as error:
         expected = "numa, or the trait of who stands for such a place, such as CUSTOM_SOCKET"
         raise _invalid_request(what, given, expected) from error
 
@@ -547,7 +548,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
                 )
         try:
             self.resources.counted()
-        except exceptions.InvalidInput as error:
+        except InvalidInput as error:
             if not error.is_about("amount"):
                 raise
             raise _invalid_request(where + error.what, error.value, error.expected) from error
@@ -650,7 +651,7 @@ def read_traits(what: str, given: object) -> frozenset[str]:
     ['CUSTOM_A', 'CUSTOM_B']
     """
     if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
-        raise exceptions.InvalidInput("trait", what, given, "a list of trait names")
+        raise InvalidInput("trait", what, given, "a list of trait names")
     return known_traits(given)
 
 

@@ -23,7 +23,8 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, fields
+from resource_objects.exceptions import CapacityException, InvalidInput, InvalidInventory
 from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 from resource_objects.resources.weakening import Weakening
@@ -203,12 +204,12 @@ class Inventory(base.ResourceObject, abc.ABC):
             (``NegativeAmount``)
         """
         if isinstance(amount, Amount) and amount.is_negative:
-            raise exceptions.InvalidInput(
+            raise InvalidInput(
                 "negative amount", "amount", amount, "one that asks; give back by consume"
             )
         try:
             self.fit(amount, limit)
-        except exceptions.CapacityException:
+        except CapacityException:
             return False
         return True
 
@@ -231,7 +232,7 @@ class Inventory(base.ResourceObject, abc.ABC):
         """
         label = values.get("resource_class", self.resource_class)
         if self.resource_class is not None and label != self.resource_class:
-            raise exceptions.InvalidInventory("resource_class", label, self.resource_class)
+            raise InvalidInventory("resource_class", label, self.resource_class)
         return super().update(**values)
 
     def without(self, assigned: Amount) -> Self:

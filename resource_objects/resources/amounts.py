@@ -13,15 +13,16 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, fields
+from resource_objects.exceptions import InvalidInput
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import text
 from resource_objects.resources.abstract import Amount, Resource
 from resource_objects.resources.catalog import ByResource, by_name, load_kinds, resource
 from resource_objects.resources.integer import IntegerAmount
 
-_invalid_kind_of_amount = functools.partial(exceptions.InvalidInput, "kind of amount")
-_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
+_invalid_kind_of_amount = functools.partial(InvalidInput, "kind of amount")
+_invalid_amount = functools.partial(InvalidInput, "amount")
 
 _NOTHING: Any = {}
 
@@ -61,9 +62,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
 
     def __init__(self, given: AmountsLike = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
-            raise exceptions.InvalidInput(
-                "repetition", self._WHAT, given, "either a mapping or keywords"
-            )
+            raise InvalidInput("repetition", self._WHAT, given, "either a mapping or keywords")
         self._fill({"by_class": self._read(named or given)})
 
     @classmethod
@@ -78,9 +77,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
         :raises InvalidInput: if it does not parse; for a class named twice
         """
         if not isinstance(text_form, str):
-            raise exceptions.InvalidInput(
-                "text", cls._WHAT, text_form, "text such as VCPU=2,MEMORY_MB=4096"
-            )
+            raise InvalidInput("text", cls._WHAT, text_form, "text such as VCPU=2,MEMORY_MB=4096")
         return cls(text_form)
 
     def _read(self, given: Any) -> dict[str, Amount]:
@@ -228,9 +225,7 @@ class Limits(_AmountMapping):
         super()._validate()
         for name, amount in self.by_name():
             if amount.is_negative:
-                raise exceptions.InvalidInput(
-                    "negative amount", f"limit of {name}", amount, "0 or more"
-                )
+                raise InvalidInput("negative amount", f"limit of {name}", amount, "0 or more")
 
 
 # --- counts and what locates them (D1) ------------------------------------------------------------

@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 import os_resource_classes
 
-from resource_objects import base, exceptions, names, plugins
+from resource_objects import base, names, plugins
+from resource_objects.exceptions import InvalidInput, PluginError, show
 from resource_objects.resources.abstract import Resource
 from resource_objects.resources.integer import IntegerResource
 
@@ -109,19 +110,17 @@ def _by_name(name: str) -> Resource:
 def _from_plugin(name: str) -> Resource:
     found = plugins.load(PLUGIN_NAMESPACE, name)
     if not isinstance(found, Resource) or found.name != name:
-        offered = found.name if isinstance(found, Resource) else exceptions.show(found)
-        raise exceptions.PluginError(
-            PLUGIN_NAMESPACE, name, f"it offers {offered}, not the resource {name}"
-        )
+        offered = found.name if isinstance(found, Resource) else show(found)
+        raise PluginError(PLUGIN_NAMESPACE, name, f"it offers {offered}, not the resource {name}")
     return found
 
 
-def _unknown(name: str) -> exceptions.InvalidInput:
+def _unknown(name: str) -> InvalidInput:
     known = [*os_resource_classes.STANDARDS, *plugins.names(PLUGIN_NAMESPACE)]
     custom = f"{names.CUSTOM_PREFIX}{name}"
     close = difflib.get_close_matches(name, [*known, custom], n=2, cutoff=0.5) or [custom]
     expected = names.such_as("a standard or CUSTOM_ class", close)
-    return exceptions.InvalidInput("unknown resource class", "resource class", name, expected)
+    return InvalidInput("unknown resource class", "resource class", name, expected)
 
 
 def forget() -> None:
@@ -152,7 +151,7 @@ def by_name(
     for key, value in given.items():
         kind = resource(key)
         if kind.name in found:
-            raise exceptions.InvalidInput("repetition", what, kind.name, "each resource once")
+            raise InvalidInput("repetition", what, kind.name, "each resource once")
         found[kind.name] = make(kind, value)
     return found
 
@@ -175,7 +174,7 @@ class ByResource(Mapping[Resource, _T]):
     def __getitem__(self, key: Resource | str) -> Any:
         name = key_name(key)
         if name is None:
-            raise exceptions.InvalidInput("resource class", "key", key, "a resource or its name")
+            raise InvalidInput("resource class", "key", key, "a resource or its name")
         return self._obj_by_class[name]
 
     def __contains__(self, key: object) -> bool:

@@ -12,9 +12,10 @@ import functools
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from resource_objects import exceptions, fields
+from resource_objects import fields
+from resource_objects.exceptions import InvalidInput
 
-_invalid_value = functools.partial(exceptions.InvalidInput, "value")
+_invalid_value = functools.partial(InvalidInput, "value")
 
 _NOTHING: Any = fields.FrozenDict()
 

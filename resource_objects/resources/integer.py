@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final, NoReturn, Self, final
 
-from resource_objects import base, exceptions, fields, ratio
+from resource_objects import base, fields, ratio
+from resource_objects.exceptions import CapacityException, InvalidInput, InvalidInventory
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import abstract, text
@@ -24,8 +25,8 @@ from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.context import ANYWHERE, Context
 from resource_objects.resources.records import AmountRecord, InventoryRecord
 
-_invalid_kind_of_amount = functools.partial(exceptions.InvalidInput, "kind of amount")
-_invalid_negative_amount = functools.partial(exceptions.InvalidInput, "negative amount")
+_invalid_kind_of_amount = functools.partial(InvalidInput, "kind of amount")
+_invalid_negative_amount = functools.partial(InvalidInput, "negative amount")
 
 _ONE: Final = Decimal(1)
 _NO_BOUND: int | None = None
@@ -59,7 +60,7 @@ class IntegerAmount(abstract.Amount):
 
     def __init__(self, value: int) -> None:
         if type(value) is not int or not -MAX_AMOUNT <= value <= MAX_AMOUNT:
-            raise _not_an_amount(value)
+            raise InvalidInput("amount", "amount", value, f"an integer within ±{MAX_AMOUNT}")
         _set_value(self, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> NoReturn:
@@ -138,10 +139,6 @@ class IntegerAmount(abstract.Amount):
 _set_value = IntegerAmount.__dict__["_obj_value"].__set__
 
 
-def _not_an_amount(value: object) -> exceptions.InvalidInput:
-    return exceptions.InvalidInput("amount", "amount", value, f"an integer within ±{MAX_AMOUNT}")
-
-
 @base.register
 class IntegerInventory(abstract.Inventory):
     """What there is of a counted resource in one place.
@@ -207,9 +204,9 @@ class IntegerInventory(abstract.Inventory):
             )
         self._after_copy()
 
-    def _contradiction(self, field: str, expected: str) -> exceptions.InvalidInventory:
+    def _contradiction(self, field: str, expected: str) -> InvalidInventory:
         what = f"{self._obj_resource_class} {field}" if self._obj_resource_class else field
-        return exceptions.InvalidInventory(what, getattr(self, field), expected)
+        return InvalidInventory(what, getattr(self, field), expected)
 
     def _after_copy(self) -> None:
         left = self._obj_total - self._obj_reserved
@@ -280,7 +277,7 @@ class IntegerInventory(abstract.Inventory):
         else:
             rule = self._broken_total(requested, bound)
         if rule is not None:
-            raise exceptions.CapacityException([self._reason(rule, requested, bound)])
+            raise CapacityException([self._reason(rule, requested, bound)])
         return amount
 
     def take(self, assigned: abstract.Amount) -> None:
@@ -325,7 +322,7 @@ class IntegerInventory(abstract.Inventory):
     def to_records(self) -> tuple[InventoryRecord, ...]:
         """Return the one record of this inventory."""
         if self._obj_resource_class is None:
-            raise exceptions.InvalidInventory("resource_class", None, "what it is an inventory of")
+            raise InvalidInventory("resource_class", None, "what it is an inventory of")
         if not self._obj_total:
             raise self._contradiction("total", f"from 1 to {MAX_FIGURE}")
         record = InventoryRecord(
@@ -359,7 +356,7 @@ def _value_of(amount: object) -> int:
     return amount._obj_value
 
 
-def _wrong_kind(amount: object) -> exceptions.InvalidInput:
+def _wrong_kind(amount: object) -> InvalidInput:
     return _invalid_kind_of_amount("amount", amount, "an IntegerAmount")
 
 
@@ -534,7 +531,7 @@ def _inventory_of_figures(resource: Any, total: int, figures: dict[str, Any]) ->
         return IntegerInventory(total, **figures)
     try:
         return IntegerInventory(total, **{"resource_class": resource.name, **figures})
-    except exceptions.InvalidInput as error:
+    except InvalidInput as error:
         if not error.is_about("field", "ratio"):
             raise
         field = error.what.removeprefix("IntegerInventory.")
@@ -572,7 +569,7 @@ def _text_of_inventory(
 ) -> str:
     """Return the total and every figure that is not what the resource makes of the total alone."""
     if not isinstance(inventory, IntegerInventory):
-        raise exceptions.InvalidInventory(resource.name, inventory, "an IntegerInventory")
+        raise InvalidInventory(resource.name, inventory, "an IntegerInventory")
     usual = resource.make_inventory(inventory.total)
     shown = [
         f"{name}={_NONE if value is None else format(value, 'f' if 'ratio' in name else 'd')}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, fields
+from resource_objects.exceptions import CapacityException, InvalidInput, InvalidInventory
 from resource_objects.reasons import Reason
 from resource_objects.resources import catalog, text
 from resource_objects.resources.abstract import Amount, Inventory, Resource
@@ -28,7 +29,7 @@ def _labelled(resource: Resource, inventory: Any) -> Inventory:
     if not isinstance(inventory, Inventory):
         inventory = resource.make_inventory(inventory)
     if inventory.resource_class not in (None, resource.name):
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             f"inventory of {resource.name}", inventory, f"one of {resource.name}"
         )
     _check_kind(resource, inventory)
@@ -42,7 +43,7 @@ def _labelled(resource: Resource, inventory: Any) -> Inventory:
 
 def _check_kind(resource: Resource, inventory: Inventory) -> None:
     if not isinstance(inventory, resource.inventory_kind):
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             f"inventory of {resource.name}",
             inventory,
             f"of the kind {resource.inventory_kind.__name__}",
@@ -56,7 +57,7 @@ def _read(given: Any) -> dict[str, Inventory]:
         return by_name(pairs, lambda resource, part: resource.parse_inventory(part), "inventory")
     if isinstance(given, Mapping):
         return by_name(given, _labelled, "inventories")
-    raise exceptions.InvalidInventory("inventories", given, "a mapping of resources or text")
+    raise InvalidInventory("inventories", given, "a mapping of resources or text")
 
 
 def _present(by_class: dict[str, Inventory]) -> dict[str, Inventory]:
@@ -92,9 +93,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     def __init__(self, given: InventoriesLike = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
-            raise exceptions.InvalidInput(
-                "repetition", "inventories", given, "either a mapping or keywords"
-            )
+            raise InvalidInput("repetition", "inventories", given, "either a mapping or keywords")
         super().__init__(by_class=_present(_read(named or given)))
 
     @classmethod
@@ -117,9 +116,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         'VCPU=8:reserved=1,CUSTOM_FPGA=2'
         """
         if not isinstance(text_form, str):
-            raise exceptions.InvalidInput(
-                "text", "inventories", text_form, "text such as VCPU=8,DISK_GB=9"
-            )
+            raise InvalidInput("text", "inventories", text_form, "text such as VCPU=8,DISK_GB=9")
         return cls(text_form)
 
     def amended(self, given: InventoriesLike) -> Self:
@@ -147,7 +144,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
             resource = catalog.resource(name)  # a class that is not known fails here
             _check_kind(resource, kept)
             if kept.is_empty:
-                raise exceptions.InvalidInventory(f"inventory of {name}", 0, "a total of 1 or more")
+                raise InvalidInventory(f"inventory of {name}", 0, "a total of 1 or more")
             if kept.resource_class != name:
                 labelled[name] = _labelled(resource, kept)
         if labelled:
@@ -173,7 +170,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         """
         name = key_name(key)
         if name is None:
-            raise exceptions.InvalidInput("resource class", "key", key, "a resource or its name")
+            raise InvalidInput("resource class", "key", key, "a resource or its name")
         found = self._obj_by_class.get(name)
         return catalog.resource(key).make_empty() if found is None else found
 
@@ -236,7 +233,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         wanted = Amounts.of(amounts)
         for name, amount in wanted.by_name():
             if amount.is_negative:
-                raise exceptions.InvalidInput(
+                raise InvalidInput(
                     "negative amount", name, amount, "0 or more; give back by consume"
                 )
         return not self.refusals(wanted, limits)
@@ -248,7 +245,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         """
         assigned, reasons = self._decide(amounts, limits)
         if reasons:
-            raise exceptions.CapacityException(reasons)
+            raise CapacityException(reasons)
         return Amounts(assigned)
 
     def consume(self, amounts: AmountsLike, limits: Limits | AmountsLike | None = None) -> Amounts:
@@ -325,7 +322,7 @@ class _Decision:
                 self.assigned[name] = inventory.fit(
                     amount, self._limit(name), IN_PART if are_located else ANYWHERE
                 )
-            except exceptions.CapacityException as refusal:
+            except CapacityException as refusal:
                 self.reasons += refusal.reasons
 
     def of_joint(self, joint: Joint) -> None:
@@ -341,7 +338,7 @@ class _Decision:
         room = {n: left for one in located.values() for n, left in self._room(one, joint)}
         try:
             found = fit_together(located, self._inventories, limits, room)
-        except exceptions.CapacityException as refusal:
+        except CapacityException as refusal:
             self.reasons += refusal.reasons
             self.of_each(joint.others.items())
             return

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from resource_objects import exceptions, ratio
+from resource_objects import ratio
+from resource_objects.exceptions import InvalidInventory
 from resource_objects.resources.abstract import Amount
 from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
 
@@ -44,7 +45,7 @@ def reading(what: str, description: str | None) -> Iterator[Any]:
     try:
         yield json.loads(description or "")
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             f"description of {what}", description, f"one that describe() made ({error})"
         ) from error
 

@@ -12,11 +12,12 @@ import re
 from collections.abc import Collection
 from urllib import parse
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_AMOUNT
 
-_invalid_text = functools.partial(exceptions.InvalidInput, "text")
-_invalid_repetition = functools.partial(exceptions.InvalidInput, "repetition")
+_invalid_text = functools.partial(InvalidInput, "text")
+_invalid_repetition = functools.partial(InvalidInput, "repetition")
 
 #: No text form is longer; what is longer is not one.
 MAX_LENGTH = 65536

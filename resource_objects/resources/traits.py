@@ -6,7 +6,8 @@ import difflib
 import functools
 from collections.abc import Iterable, Mapping
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidInput
 
 
 @functools.cache
@@ -30,12 +31,12 @@ def known_traits(given: Iterable[str]) -> frozenset[str]:
     resource_objects.exceptions.InvalidInput: trait: got 'HW_CPU_X86_AVX9', expected a ...
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise exceptions.InvalidInput("trait", "traits", given, "a list of trait names")
+        raise InvalidInput("trait", "traits", given, "a list of trait names")
     checked = frozenset(names.trait_name(trait) for trait in given)
     for trait in checked:
         if not trait.startswith(names.CUSTOM_PREFIX) and trait not in standard_traits():
             close = difflib.get_close_matches(trait, sorted(standard_traits()), n=2, cutoff=0.6)
             close = close or [f"{names.CUSTOM_PREFIX}{trait}"]
             expected = names.such_as("a standard or CUSTOM_ trait", close)
-            raise exceptions.InvalidInput("unknown trait", "trait", trait, expected)
+            raise InvalidInput("unknown trait", "trait", trait, expected)
     return checked

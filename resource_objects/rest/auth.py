@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import webob
 import webob.exc
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.rest import errors, native
 from resource_objects.rest.reread import Reread
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
-_invalid_field = functools.partial(exceptions.InvalidInput, "field")
+_invalid_field = functools.partial(InvalidInput, "field")
 
 #: Returns what policy is told of who asks: ``roles``, ``user_id``, ``project_id``.
 Identify = Callable[[dict[str, Any]], Mapping[str, Any]]

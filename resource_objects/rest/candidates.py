@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import webob
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput, NotFound, SearchLimitReached
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.rest import errors, schemas, words
 from resource_objects.rest.asked import Asked
@@ -68,9 +68,9 @@ def _found(snapshot: Snapshot, request: Request, limit: int) -> tuple[list[Candi
     try:
         found = snapshot.candidates(request, limit=limit, budget=BUDGET)
         return list(found), found.explain
-    except exceptions.NotFound:
+    except NotFound:
         return [], None
-    except exceptions.SearchLimitReached as error:
+    except SearchLimitReached as error:
         raise errors.Refused(503, f"The search was cut short, neither yes nor no: {error}") from (
             error
         )
@@ -122,7 +122,7 @@ def request_of(asked: Asked) -> Request | None:
             compatibility="placement",
             **unnamed.arguments(),
         )
-    except exceptions.InvalidInput as error:
+    except InvalidInput as error:
         raise errors.bad(f"Invalid query string parameters: {error}") from error
     return request
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import webob.exc
 
-from resource_objects import exceptions
+from resource_objects.exceptions import ResourceObjectsError
 
 LOG = logging.getLogger("resource_objects.rest")
 
@@ -134,9 +134,7 @@ def _native(code: str, title: str) -> dict[str, Any]:
     return {"code": title.replace(" ", "") if code == UNDEFINED else code}
 
 
-def no_answer(
-    environ: dict[str, Any], error: exceptions.ResourceObjectsError
-) -> webob.exc.HTTPException:
+def no_answer(environ: dict[str, Any], error: ResourceObjectsError) -> webob.exc.HTTPException:
     """Return the response where the ledger does not answer; the log alone tells where it is."""
     LOG.warning("%s: %s", environ.get(REQUEST_ID), error)
     code = error.code if is_native(environ) else UNDEFINED

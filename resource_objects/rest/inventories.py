@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import webob
 
-from resource_objects import exceptions, ratio
+from resource_objects import ratio
+from resource_objects.exceptions import InUse, InvalidInput
 from resource_objects.providers.definition import ProviderUpdate
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.resources.records import InventoryRecord
@@ -190,7 +191,7 @@ def record(name: str, figures: Mapping[str, Any], uuid: str, cannot: str) -> Inv
         millionths = ratio.to_millionths(
             ratio.ratio_from_float_column(figures.get("allocation_ratio", 1))
         )
-    except exceptions.InvalidInput as error:
+    except InvalidInput as error:
         raise errors.bad(f"{cannot}: {error}") from error
     if reserved > total:
         raise _invalid(name, uuid, cannot, "greater than total")
@@ -261,10 +262,10 @@ def _write(asked: Asked, edit: Edit, conflict: str = _CONFLICT) -> kept.Changed:
     uuid = asked.path["uuid"]
     try:
         return kept.change(asked.ledger, uuid, edit)
-    except exceptions.InUse as error:
+    except InUse as error:
         # of one that is deleted Placement says concurrent_update: clients then try again for ever
         raise in_use(uuid, [error.detail], conflict) from error
-    except exceptions.InvalidInput as error:
+    except InvalidInput as error:
         raise errors.bad(f"Unable to update inventory for resource provider {uuid}: {error}") from (
             error
         )

@@ -29,7 +29,6 @@ from resource_objects.ledger import Ledger
 from resource_objects.ledger.context import pages_of
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
     reparented,
@@ -186,7 +185,13 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
             )
         made = reparented(stored, uuid, parent)
         updates = tuple(
-            dataclasses.replace(one, counts=0, definition=_called(one.definition, uuid, name))
+            dataclasses.replace(
+                one,
+                counts=0,
+                definition=dataclasses.replace(one.definition, name=name)
+                if one.definition.uuid == uuid
+                else one.definition,
+            )
             for one in made.changes.updates
         )
         changes = dataclasses.replace(made.changes, updates=updates)
@@ -194,10 +199,6 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
         ledger.backend.commit(doing)
 
     ledger.retries.retry(attempt, "StaleDefinition")
-
-
-def _called(definition: ProviderDefinition, uuid: str, name: str) -> ProviderDefinition:
-    return dataclasses.replace(definition, name=name) if definition.uuid == uuid else definition
 
 
 def write(

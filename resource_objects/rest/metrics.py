@@ -14,7 +14,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from resource_objects import exceptions, plugins
+from resource_objects import plugins
+from resource_objects.exceptions import InvalidInput
 
 LOG = logging.getLogger("resource_objects.rest")
 
@@ -58,9 +59,7 @@ def hook_of(given: Hook | str | None) -> Hook | None:
     """
     found: Any = plugins.load(NAMESPACE, given) if isinstance(given, str) else given
     if found is not None and not callable(found):
-        raise exceptions.InvalidInput(
-            "field", "metrics", given, "what can be called with a request"
-        )
+        raise InvalidInput("field", "metrics", given, "what can be called with a request")
     hook: Hook | None = found
     return hook
 

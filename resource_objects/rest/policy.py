@@ -23,7 +23,7 @@ import yaml
 from oslo_config import cfg
 from oslo_policy import policy as oslo_policy
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.rest import native
 from resource_objects.rest.reread import Reread
 
@@ -91,9 +91,7 @@ class Policy:
             # roles and projects and ask nobody, as one of a file may, which is asked each time
             self._may = functools.lru_cache(_KEPT)(functools.partial(_may, lambda: made))
         elif not Path(given).is_file():
-            raise exceptions.InvalidInput(
-                "field", "policy", given, f"one of {', '.join(NAMES)}, or a file"
-            )
+            raise InvalidInput("field", "policy", given, f"one of {', '.join(NAMES)}, or a file")
         else:
             self._may = functools.partial(_may, Reread("policy", given, _parsed).said)
 

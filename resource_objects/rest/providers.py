@@ -165,7 +165,10 @@ def delete(asked: Asked) -> webob.Response:
 
     def attempt() -> None:
         one = kept.provider(ledger, uuid, f"{kept.NOT_FOUND} for delete")
-        if any(other.parent_uuid == one.uuid for other in _tree(asked, one)):
+        if any(
+            other.parent_uuid == one.uuid
+            for other in kept.listed(asked.ledger, ProviderFilter(trees=frozenset([one.uuid])))
+        ):
             raise is_parent
         kept.remove(ledger, one)
 
@@ -174,10 +177,6 @@ def delete(asked: Asked) -> webob.Response:
     except exceptions.InUse as error:
         raise errors.conflict(cannot, errors.PROVIDER_IN_USE) from error
     return asked.reply(204, cached=False)
-
-
-def _tree(asked: Asked, one: ListedProvider) -> list[ListedProvider]:
-    return list(kept.listed(asked.ledger, ProviderFilter(trees=frozenset([one.uuid]))))
 
 
 def _told(asked: Asked, one: ListedProvider) -> dict[str, object]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.rest import errors
 
 LOG = logging.getLogger("resource_objects.rest")
@@ -37,9 +37,7 @@ class Reread(Generic[_T]):
         try:
             self._seen, self._said = self._read()
         except (OSError, ValueError) as error:
-            raise exceptions.InvalidInput(
-                "field", what, str(path), f"a file; {_why(error)}"
-            ) from error
+            raise InvalidInput("field", what, str(path), f"a file; {_why(error)}") from error
         self._wrong: str | None = None
 
     def said(self) -> _T:

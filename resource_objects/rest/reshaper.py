@@ -7,7 +7,7 @@ from typing import Any
 
 import webob
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InUse, Stale
 from resource_objects.providers.definition import DefinitionChanges, ProviderUpdate
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.rest import allocations, errors, inventories, kept, schemas
@@ -43,13 +43,13 @@ def reshape(asked: Asked) -> webob.Response:
     changes = DefinitionChanges(updates[0].definition.name, updates=updates)
     try:
         allocations.write(asked, consumers, "malformed reshaper data:", changes)
-    except exceptions.InUse as error:
+    except InUse as error:
         if not error.is_about("inventory"):
             raise
         uuids = {one.name: one.uuid for one in there.values()}
         uuid = uuids.get(error.name, error.name)
         raise inventories.in_use(uuid, [error.detail]) from error
-    except exceptions.Stale as error:
+    except Stale as error:
         if not error.is_about("provider"):
             raise
         raise errors.conflict(

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
 
-from resource_objects import clock, exceptions
+from resource_objects import clock
+from resource_objects.exceptions import InvalidInput, ResourceObjectsError
 from resource_objects.rest import errors
 from resource_objects.rest.auth import is_loopback
 from resource_objects.rest.wsgi import Numbered, application
@@ -25,7 +26,7 @@ from resource_objects.rest.wsgi import Numbered, application
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
-_invalid_field = functools.partial(exceptions.InvalidInput, "field")
+_invalid_field = functools.partial(InvalidInput, "field")
 
 LOG = logging.getLogger("resource_objects.rest")
 
@@ -163,7 +164,7 @@ class Opening:
     def _try(self) -> None:
         try:
             self._made = self._made or self._make()
-        except exceptions.ResourceObjectsError as error:
+        except ResourceObjectsError as error:
             LOG.error("a worker cannot serve yet: %s", error)
             self._next = clock.monotonic() + AGAIN
 

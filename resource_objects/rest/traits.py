@@ -6,7 +6,7 @@ import re
 
 import webob
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InUse, NotFound, NotSupported
 from resource_objects.providers.definition import ProviderUpdate
 from resource_objects.providers.disabled import TRAIT, DisableOrder
 from resource_objects.providers.listing import ListedProvider
@@ -73,13 +73,13 @@ def delete(asked: Asked) -> webob.Response:
     name = _there(asked)
     try:
         asked.ledger.names.traits.remove(name)
-    except exceptions.NotSupported as error:
+    except NotSupported as error:
         if not error.is_about("standard name"):
             raise
         raise errors.bad(f"Cannot delete standard trait {name}.") from error
-    except exceptions.InUse as error:
+    except InUse as error:
         raise errors.conflict(f"The trait {name} is in use by a resource provider.") from error
-    except exceptions.NotFound as error:
+    except NotFound as error:
         raise errors.not_found(f"No such trait(s): {name}.") from error
     return asked.reply(204, cached=False)
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import webob
 import webob.exc
 
-from resource_objects import clock, exceptions
+from resource_objects import clock
+from resource_objects.exceptions import DatabaseError, InvalidInput, Stale
 from resource_objects.ledger import Ledger, connect
 from resource_objects.rest import (
     aggregates,
@@ -109,7 +110,7 @@ def application(
     identify = authentication.identify_by(auth, password_file, roles_file)
     rules, hook = Policy(policy), metering.hook_of(metrics)
     if auth != "keystone" and (keystone or keystone_file is not None):
-        raise exceptions.InvalidInput("field", "keystone", auth, "auth keystone with options of it")
+        raise InvalidInput("field", "keystone", auth, "auth keystone with options of it")
     ledger = connect(database_url, actor="rest")
     try:
         service = Service(ledger, identify, rules)
@@ -227,10 +228,10 @@ class Service:
             response = self._answer(webob.Request(environ))
         except errors.Refused as refused:
             response = refused.response(environ)
-        except exceptions.Stale as error:  # other writers won each time that it was tried
+        except Stale as error:  # other writers won each time that it was tried
             conflict = errors.conflict(f"update conflict: {error}", errors.CONCURRENT_UPDATE)
             response = conflict.response(environ)
-        except exceptions.DatabaseError as error:
+        except DatabaseError as error:
             response = errors.no_answer(environ, error)
         except Exception:  # whatever it is, who asks is told of it in JSON, and the log of why
             LOG.exception("%s failed", environ.get(errors.REQUEST_ID))
@@ -263,7 +264,7 @@ class Service:
         user = creds.get("user_id")
         try:
             return self._ledger.with_actor(user) if user else self._ledger
-        except exceptions.InvalidInput:  # nothing that the feed can tell
+        except InvalidInput:  # nothing that the feed can tell
             return self._ledger
 
     def _route(self, path: str) -> tuple[str, Mapping[str, str], Mapping[str, Action]]:

@@ -14,7 +14,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from resource_objects import exceptions, plugins
+from resource_objects import plugins
+from resource_objects.exceptions import FilterFailed, InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.ledger import Ledger
 from resource_objects.requests import Request
@@ -35,7 +36,7 @@ from resource_objects.search.conditions.base import HostFilter, LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Order
 
-_invalid_field = functools.partial(exceptions.InvalidInput, "field")
+_invalid_field = functools.partial(InvalidInput, "field")
 
 FILTERS = "resource_objects.scheduler.filters"
 WEIGHERS = "resource_objects.scheduler.weighers"
@@ -104,7 +105,7 @@ class Pipeline:
         for one in map(_filter, _entries(filters)):
             if one.name in given:
                 expected = "each name once; NamedFilter(name, filter) gives one another name"
-                raise exceptions.InvalidInput("repetition", "filters", one.name, expected)
+                raise InvalidInput("repetition", "filters", one.name, expected)
             given[one.name] = one
         weighing = tuple(map(_weigher, _entries(weighers)))
         idle = {one.name: IDLE_FILTER for one in given.values() if is_idle(one.filter)}
@@ -264,7 +265,7 @@ class Asked:
                     raise _invalid_field(f"limits of {kind}", bound.shape, expected)
             return most
         except Exception as error:  # a bound that is not known must not be none
-            raise exceptions.FilterFailed(name, None, error) from error
+            raise FilterFailed(name, None, error) from error
 
     def order(self, order: Order) -> Order:
         """Return an order with the weighers besides."""

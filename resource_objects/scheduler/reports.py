@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.ledger import Ledger
 from resource_objects.providers.statistics import Statistic, StatisticsByProvider
 from resource_objects.search.arrays import Figures, frozen
@@ -59,7 +59,7 @@ class Reports:
         if not self.of(name):
             known = ", ".join(sorted({one for some in self.statistics.values() for one in some}))
             expected = f"one that a host reports: {known or 'none'}"
-            raise exceptions.InvalidInput("field", "statistic", name, expected)
+            raise InvalidInput("field", "statistic", name, expected)
 
     @functools.cached_property
     def silence(self) -> Mapping[str, float]:

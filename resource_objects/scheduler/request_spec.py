@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, cast
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import ServerGroup
 from resource_objects.requests import Request, RequestLike
@@ -120,7 +121,7 @@ class RequestSpec:
 
 def _several(given: object) -> Iterable[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise exceptions.InvalidInput("name", "names", given, "a list of names")
+        raise InvalidInput("name", "names", given, "a list of names")
     return given
 
 
@@ -134,8 +135,8 @@ def _label(what: str, given: str | None) -> str | None:
 
 def _texts(what: str, given: object) -> FrozenDict:
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidInput("field", what, given, "a mapping of keys to texts")
+        raise InvalidInput("field", what, given, "a mapping of keys to texts")
     for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise exceptions.InvalidInput("field", f"{what} {key}", value, "a text")
+            raise InvalidInput("field", f"{what} {key}", value, "a text")
     return FrozenDict(given)

@@ -98,7 +98,11 @@ def load_pci_pools(
     found = []
     for place, given in enumerate(_pools_of(document, is_versioned)):
         try:
-            found.append(_versioned(given) if is_versioned or _is_pool(given) else _plain(given))
+            found.append(
+                _versioned(given)
+                if is_versioned or (isinstance(given, Mapping) and primitive.is_enveloped(given))
+                else _plain(given)
+            )
         except InvalidInput as error:
             primitive.at(f"{_ROOT}[{place}]", error)
     return tuple(found)
@@ -112,11 +116,6 @@ def _pools_of(document: Any, is_versioned: bool) -> Iterable[Any]:
     if isinstance(document, Mapping):  # a list of one, as Nova reads it
         return [document] if document else []
     return primitive.entries(document, _ROOT)
-
-
-def _is_pool(given: object) -> bool:
-    """Return whether an entry of a plain list is a versioned object by itself."""
-    return isinstance(given, Mapping) and primitive.is_enveloped(given)
 
 
 def _versioned(given: object) -> DevicePool:

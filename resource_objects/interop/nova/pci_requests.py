@@ -299,7 +299,11 @@ def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any
         "address": get("address"),
         "remote_managed": primitive.loose_flag(get("remote_managed")),
         "live_migratable": flag,
-        "tags": {name: _tag(value) for name, value in spec.items() if name not in known},
+        "tags": {
+            name: NOT_THERE if value is None else value
+            for name, value in spec.items()
+            if name not in known
+        },
     }
     if values["address"] is not None and {*values["types"]} & {*PARTS}:
         expected = "none where functions will do that were split off others"
@@ -315,10 +319,6 @@ def _types(spec: _Spec, types: Sequence[str]) -> Sequence[str]:
         return types
     # Nova has the tag on functions that can be split and on those that are, and on no other
     return [name for name in types if name != PCI]
-
-
-def _tag(value: str | None) -> str:
-    return NOT_THERE if value is None else value
 
 
 def _of_placement(spec: _Spec, ids: Mapping[str, str | None]) -> dict[str, Any]:
@@ -410,7 +410,10 @@ def _plain(spec: DeviceSpec, placement: bool, providers: str | None) -> dict[str
     if spec.live_migratable is not None:
         said["live_migratable"] = primitive.flag_text(spec.live_migratable)
     found = {name: value for name, value in said.items() if value is not None}
-    return {**found, **{name: _untag(value) for name, value in spec.tags.items()}}
+    return {
+        **found,
+        **{name: None if value == NOT_THERE else value for name, value in spec.tags.items()},
+    }
 
 
 def _implied(spec: DeviceSpec) -> str | None:
@@ -418,10 +421,6 @@ def _implied(spec: DeviceSpec) -> str | None:
     if spec.vendor_id is None or spec.product_id is None:
         return None
     return custom_class(spec.vendor_id, spec.product_id)
-
-
-def _untag(value: str) -> str | None:
-    return None if value == NOT_THERE else value
 
 
 def _unsaid_specs(specs: Sequence[DeviceSpec]) -> Iterator[tuple[str, str]]:

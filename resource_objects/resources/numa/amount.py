@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, fields
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import text
@@ -30,8 +31,8 @@ from resource_objects.resources.numa.host import (
 )
 from resource_objects.resources.records import AmountRecord
 
-_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
-_invalid_unassigned_amount = functools.partial(exceptions.InvalidInput, "unassigned amount")
+_invalid_amount = functools.partial(InvalidInput, "amount")
+_invalid_unassigned_amount = functools.partial(InvalidInput, "unassigned amount")
 
 #: How vCPUs use CPUs. ``mixed`` is some of each.
 SHARED, DEDICATED, MIXED = "shared", "dedicated", "mixed"
@@ -300,7 +301,7 @@ def given(value: Any) -> NUMATopologyAmount:
     :raises InvalidInput: for an amount of another kind
     """
     if not isinstance(value, NUMATopologyAmount):
-        raise exceptions.InvalidInput("kind of amount", "amount", value, "a NUMATopologyAmount")
+        raise InvalidInput("kind of amount", "amount", value, "a NUMATopologyAmount")
     return value
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self, TypeAlias
 
-from resource_objects import base, exceptions, fields, ratio
+from resource_objects import base, fields, ratio
+from resource_objects.exceptions import InvalidInput
 from resource_objects.reasons import Rule
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import text
@@ -128,7 +129,8 @@ def cell_failures(cell: Cell, need: CellDemand, bounds: Bounds) -> Iterator[Fail
     if need.memory_mb:
         sizes = possible_sizes(cell, need)
         if not sizes:
-            word = _said(need.page_size)
+            size = need.page_size
+            word = show_kib(int(size)) if size.isdecimal() else size
             yield Failure(Rule.PAGE_SIZE, "MEMORY_MB", need.memory_mb, 0, 0, word)
         found = [list(_memory(cell, need, bounds, size)) for size in sizes]
         if found and all(found):
@@ -235,10 +237,6 @@ def _pages(cell: Cell, requested: int, size: int) -> Iterator[Failure]:
         yield Failure(Rule.INDIVISIBLE, "MEMORY_MB", requested, size, used)
     elif used + pages > total:
         yield Failure(Rule.CAPACITY, page_class(size), pages, total, used)
-
-
-def _said(size: str) -> str:
-    return show_kib(int(size)) if size.isdecimal() else size
 
 
 # --- which CPUs dedicated vCPUs take: the thread policies -----------------------------------------
@@ -459,9 +457,7 @@ class NUMATopologyLimit(abstract.Amount):
         return False
 
     def __neg__(self) -> Self:
-        raise exceptions.InvalidInput(
-            "negative amount", "limit", self, "a limit, which is not given back"
-        )
+        raise InvalidInput("negative amount", "limit", self, "a limit, which is not given back")
 
     def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
         """Return nothing: limits are not kept."""
@@ -474,7 +470,5 @@ def given_limit(value: object) -> NUMATopologyLimit | None:
     :raises InvalidInput: for an amount of another kind
     """
     if value is not None and not isinstance(value, NUMATopologyLimit):
-        raise exceptions.InvalidInput(
-            "kind of amount", "limit", value, "a NUMATopologyLimit or None"
-        )
+        raise InvalidInput("kind of amount", "limit", value, "a NUMATopologyLimit or None")
     return value

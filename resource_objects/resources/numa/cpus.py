@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 
 #: No machine has a CPU or cell of a higher number (Linux is built for 8192 at most).
 MAX_ID = 2**16 - 1
@@ -52,8 +52,8 @@ def parse_cpus(text: str, what: str = "CPU list") -> tuple[int, ...]:
     return tuple(cpu for cpu, bit in enumerate(reversed(f"{left:b}")) if bit == "1")
 
 
-def _not_a_list(what: str, text: object) -> exceptions.InvalidInput:
-    return exceptions.InvalidInput("text", what, text, "a list of CPUs such as 0-3,8 or 0-7,^2")
+def _not_a_list(what: str, text: object) -> InvalidInput:
+    return InvalidInput("text", what, text, "a list of CPUs such as 0-3,8 or 0-7,^2")
 
 
 def format_cpus(cpus: Iterable[int], separator: str = ",") -> str:

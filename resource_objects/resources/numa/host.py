@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Mapping, Sized
 from typing import Any, NamedTuple
 
-from resource_objects import base, exceptions, fields, ratio
+from resource_objects import base, fields, ratio
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import MAX_FIGURE
 from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, mask_of
 
@@ -37,9 +38,9 @@ class PagePool(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.size_kib & (self.size_kib - 1):
-            raise exceptions.InvalidInventory("page size", self.size_kib, "a power of two, in KiB")
+            raise InvalidInventory("page size", self.size_kib, "a power of two, in KiB")
         if self.reserved > self.total:
-            raise exceptions.InvalidInventory(
+            raise InvalidInventory(
                 f"reserved pages of {self.size_kib} KiB",
                 self.reserved,
                 f"at most the {self.total} there are",
@@ -64,7 +65,7 @@ class _Cores(fields.TupleOf):
             nonlocal left
             left -= len(core) if isinstance(core, Sized) else 0
             if left < 0:
-                raise exceptions.InvalidInventory(
+                raise InvalidInventory(
                     "siblings of a cell", f"more than {MAX_ID + 1} CPUs", "each CPU on one core"
                 )
             return core
@@ -126,16 +127,16 @@ class HostCell(base.ResourceObject, frozen=True):
         on_cores: set[int] = set().union(*self.siblings)
         both = set(self.shared).intersection(self.dedicated)
         if both and self.shared != self.dedicated:
-            raise exceptions.InvalidInventory(
+            raise InvalidInventory(
                 f"shared and dedicated CPUs of cell {self.id}",
                 sorted(both),
                 "no CPU in both sets, or every one",
             )
         highest = max((*on_cores, *self.shared[-1:], *self.dedicated[-1:]), default=0)
         if highest > MAX_ID:
-            raise exceptions.InvalidInventory(f"CPU of cell {self.id}", highest, f"0-{MAX_ID}")
+            raise InvalidInventory(f"CPU of cell {self.id}", highest, f"0-{MAX_ID}")
         if len(on_cores) != sum(map(len, self.siblings)) or () in self.siblings:
-            raise exceptions.InvalidInventory(
+            raise InvalidInventory(
                 f"siblings of cell {self.id}", self.siblings, "each CPU on one core, no core empty"
             )
 
@@ -145,12 +146,12 @@ class HostCell(base.ResourceObject, frozen=True):
             return
         sizes = [pool.size_kib for pool in pages]
         if sizes != sorted(set(sizes)):
-            raise exceptions.InvalidInventory(
+            raise InvalidInventory(
                 f"page sizes of cell {self.id}", sizes, "each size once, ascending"
             )
         in_huge_pages = sum(pool.total * pool.size_kib for pool in pages[1:])
         if in_huge_pages > self.memory_mb * KIB:
-            raise exceptions.InvalidInventory(
+            raise InvalidInventory(
                 f"huge pages of cell {self.id}",
                 in_huge_pages,
                 f"at most the {self.memory_mb * KIB} KiB of the cell",
@@ -245,7 +246,7 @@ def parse_page_size(value: object) -> str:
     found = _SIZE.match(text.strip()) if isinstance(text, str) else None
     kib = int(found[1]) * _UNITS[(found[2] or "k").lower()] if found else 0
     if not 0 < kib <= MAX_FIGURE or kib & (kib - 1):
-        raise exceptions.InvalidInput(
+        raise InvalidInput(
             "text",
             "page size",
             value,

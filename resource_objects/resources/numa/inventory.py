@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
-from resource_objects import base, exceptions, fields, ratio
+from resource_objects import base, fields, ratio
+from resource_objects.exceptions import CapacityException, InvalidInventory
 from resource_objects.resources import abstract
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
 from resource_objects.resources.located import Affine, Located
@@ -92,7 +93,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         self._check_apart("usage of host cells", [used.cell for used in self.usage])
         unknown = sorted(set(by_cell).difference(cell.id for cell in self.cells))
         if unknown:
-            raise exceptions.InvalidInventory("usage of host cells", unknown, "cells there are")
+            raise InvalidInventory("usage of host cells", unknown, "cells there are")
         usage = tuple(by_cell.get(cell.id) or CellUsage(cell.id) for cell in self.cells)
         for cell, used in zip(self.cells, usage, strict=True):
             _check_usage(cell, used)
@@ -103,7 +104,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
     def _check_apart(self, what: str, numbers: Sequence[int]) -> None:
         if len(set(numbers)) != len(numbers):
             twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
-            raise exceptions.InvalidInventory(what, twice, "each once")
+            raise InvalidInventory(what, twice, "each once")
 
     def _after_copy(self) -> None:
         self._made: list[Cell] | None = None
@@ -153,7 +154,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
             if cell.id == cell_id:
                 return cell
         ids = [cell.id for cell in self.cells]
-        raise exceptions.InvalidInventory("host cell", cell_id, f"one of {ids}")
+        raise InvalidInventory("host cell", cell_id, f"one of {ids}")
 
     # --- the decision ---
 
@@ -186,7 +187,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
             usage.check(self._working, room, wanted, bounds, context.allowed)
             far = far_from(context.near, wanted.host_cells)
             if far:
-                raise exceptions.CapacityException(far)
+                raise CapacityException(far)
             return wanted
         found = place(self._working, wanted, bounds, room, context)
         if not wanted.has_emulator or len(wanted.cells) == 1:
@@ -330,12 +331,10 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
 def _check_usage(cell: HostCell, used: CellUsage) -> None:
     unknown = set(used.pinned).difference(cell.dedicated)
     if unknown:
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             f"pinned CPUs of cell {cell.id}", sorted(unknown), f"dedicated ones: {cell.dedicated}"
         )
     for size, _ in used.pages:
         sizes = [pool.size_kib for pool in cell.huge_pages]
         if size not in sizes:
-            raise exceptions.InvalidInventory(
-                f"used page size of cell {cell.id}", size, f"one of {sizes} KiB"
-            )
+            raise InvalidInventory(f"used page size of cell {cell.id}", size, f"one of {sizes} KiB")

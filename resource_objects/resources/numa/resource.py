@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from resource_objects import base, exceptions
+from resource_objects import base
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.numa import storage, weaker
@@ -104,12 +105,12 @@ class NUMATopologyResource(abstract.Resource):
         :raises InvalidInput: for another kind
         """
         if not isinstance(limit, NUMATopologyLimit):
-            raise exceptions.InvalidInput("kind of amount", "limit", limit, "a NUMATopologyLimit")
+            raise InvalidInput("kind of amount", "limit", limit, "a NUMATopologyLimit")
         return str(limit)
 
     def parse_inventory(self, text_form: str) -> NUMATopologyInventory:
         """Refuse: cells are made in Python, or read from a machine, and have no text form."""
-        raise exceptions.InvalidInput(
+        raise InvalidInput(
             "text",
             "inventory of NUMA cells",
             text_form,
@@ -119,7 +120,7 @@ class NUMATopologyResource(abstract.Resource):
     def format_inventory(self, inventory: abstract.Inventory) -> str:
         """Return what the cells have, for people: it is not read back."""
         if not isinstance(inventory, NUMATopologyInventory):
-            raise exceptions.InvalidInventory("inventory", inventory, "a NUMATopologyInventory")
+            raise InvalidInventory("inventory", inventory, "a NUMATopologyInventory")
         cells = inventory.cells
         counts = {
             "shared CPUs": sum(len(cell.shared) for cell in cells),

@@ -24,7 +24,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from resource_objects import exceptions, ratio
+from resource_objects import ratio
+from resource_objects.exceptions import ForeignAmount, InvalidInput, InvalidInventory
 from resource_objects.resources.matching import best, first_assignment, is_complete
 from resource_objects.resources.numa.amount import REQUIRE, NUMATopologyAmount
 from resource_objects.resources.numa.cell_fit import (
@@ -120,7 +121,7 @@ def to_records(
     cell = _only(cells)
     both = sorted(set(cell.shared).intersection(cell.dedicated))
     if both:
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             f"CPUs of cell {cell.id}", both, "each shared or dedicated, to be kept in a ledger"
         )
     ratios = ratio.to_millionths(cpu_ratio), ratio.to_millionths(memory_ratio)
@@ -129,7 +130,7 @@ def to_records(
 
 def _only(cells: Sequence[HostCell]) -> HostCell:
     if len(cells) != 1:
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             "cells of one provider", len(cells), "one: each has a provider of its own"
         )
     return cells[0]
@@ -228,7 +229,7 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredCells:
                 times = records[name].ratio_millionths
                 if ratios.setdefault(name, times) != times:
                     shown = ratio.from_millionths(times)
-                    raise exceptions.InvalidInventory(
+                    raise InvalidInventory(
                         f"{name} ratio of cell {cells[-1].id}", shown, "one for all cells of a host"
                     )
     return GatheredCells(
@@ -276,7 +277,7 @@ def cell_id(description: str) -> int | None:
     try:
         with reading("a cell", description) as said:
             return int(said["id"])
-    except exceptions.InvalidInventory:
+    except InvalidInventory:
         return None
 
 
@@ -318,7 +319,7 @@ def to_allocations(
     :raises ForeignAmount: if it is on what is not here
     """
     if not amount.placed:
-        raise exceptions.InvalidInput(
+        raise InvalidInput(
             "unassigned amount", "topology", str(amount), "an assigned one, as fit() returns"
         )
     taken = parts_of(cells, amount, is_held=amount.gives_back)
@@ -373,7 +374,7 @@ def from_allocations(
     places = [place for place, records in held.items() if records]
     unknown = [place for place in places if not 0 <= place < len(cells)]
     if unknown:
-        raise exceptions.ForeignAmount("held of the cells", unknown, f"0 to {len(cells) - 1}")
+        raise ForeignAmount("held of the cells", unknown, f"0 to {len(cells) - 1}")
     if amount.placed and _is_held(facts, cells, amount, held):
         return amount
     places.sort(key=lambda place: cells[place].facts.id)
@@ -382,7 +383,7 @@ def from_allocations(
     chosen = _exact(cells, needs, places, held) or _beside(cells, needs, places, held)
     if chosen is None:
         shown = {cells[place].facts.id: [*map(str, held[place])] for place in places}
-        raise exceptions.ForeignAmount("held of the cells", shown, f"what {amount} takes")
+        raise ForeignAmount("held of the cells", shown, f"what {amount} takes")
     laid = [
         put(amount, guest, needs[guest], cells[place], pick)
         for guest, (place, pick) in enumerate(chosen)
@@ -399,7 +400,7 @@ def _is_held(
     """Return whether all that an assigned amount takes is held, on CPUs that are of its cells."""
     try:
         given = to_allocations(cells, -amount)
-    except exceptions.ForeignAmount:
+    except ForeignAmount:
         return False
     for place, records in given:
         here = {record.resource_class: record for record in held.get(place, ())}
@@ -433,13 +434,13 @@ def _as_taken(
             continue
         moved = gone & _of_others(hosts, place)
         if moved:
-            raise exceptions.ForeignAmount(
+            raise ForeignAmount(
                 f"CPUs of cell {cell.id}", cpus_of(moved), "CPUs that are not of another cell"
             )
         known = mask_of(cpu for core in cell.siblings for cpu in core)
         if cell.siblings and gone & ~known:
             lost = cpus_of(gone & ~known)
-            raise exceptions.ForeignAmount(f"CPUs of cell {cell.id}", lost, "CPUs on known cores")
+            raise ForeignAmount(f"CPUs of cell {cell.id}", lost, "CPUs on known cores")
         cores = cores_of(cell.siblings, facts.dedicated | gone)
         facts = facts._replace(cores=cores)
         found[place] = dataclasses.replace(cells[place], facts=facts)

@@ -17,12 +17,12 @@ import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import text
 from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
 from resource_objects.resources.numa.host import show_kib
 
-_invalid_text = functools.partial(exceptions.InvalidInput, "text")
+_invalid_text = functools.partial(InvalidInput, "text")
 
 _WHAT = "NUMA topology"
 _COUNTS = {"shared": "shared", "dedicated": "dedicated", "memory": "memory_mb"}

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from resource_objects import base, exceptions, fields
+from resource_objects import base, fields
+from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import abstract
 from resource_objects.resources.pci import device, text
 from resource_objects.resources.pci.device import (
@@ -36,8 +37,8 @@ from resource_objects.resources.pci.device import (
 )
 from resource_objects.resources.records import AmountRecord
 
-_invalid_amount = functools.partial(exceptions.InvalidInput, "amount")
-_invalid_unassigned_amount = functools.partial(exceptions.InvalidInput, "unassigned amount")
+_invalid_amount = functools.partial(InvalidInput, "amount")
+_invalid_unassigned_amount = functools.partial(InvalidInput, "unassigned amount")
 
 #: Nobody asks for more kinds of devices at once.
 MAX_REQUESTS = 1024
@@ -146,9 +147,7 @@ class PCIAmount(abstract.Amount):
             if request is not None and request in (number, one.requester, one.alias, one.request_id)
         }
         if not chosen:
-            raise exceptions.InvalidInput(
-                "value", "request", request, "the place or name of one of these"
-            )
+            raise InvalidInput("value", "request", request, "the place or name of one of these")
         self.addresses  # noqa: B018  # raises if there are none
         return tuple(device.address for device in self.placed if device.request in chosen)
 
@@ -255,7 +254,7 @@ def given(value: Any) -> PCIAmount:
     :raises InvalidInput: for an amount of another kind
     """
     if not isinstance(value, PCIAmount):
-        raise exceptions.InvalidInput("kind of amount", "amount", value, "a PCIAmount")
+        raise InvalidInput("kind of amount", "amount", value, "a PCIAmount")
     return value
 
 
@@ -319,15 +318,13 @@ def _spec(kind: object, also: Mapping[str, Any]) -> DeviceSpec:
         raise _invalid_amount("kind of devices", kind, "a resource class such as PGPU")
     said = _said(kind)
     for name in said.keys() & also.keys():
-        raise exceptions.InvalidInput(
-            "repetition", f"{name} of devices", also[name], f"none beside {kind}"
-        )
+        raise InvalidInput("repetition", f"{name} of devices", also[name], f"none beside {kind}")
     try:
         spec = DeviceSpec(**said)
-    except exceptions.InvalidInput as error:
+    except InvalidInput as error:
         if not error.is_about("field"):
             raise
-        raise exceptions.InvalidInput(
+        raise InvalidInput(
             "text",
             "kind of devices",
             kind,

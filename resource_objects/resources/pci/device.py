@@ -14,10 +14,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resource_objects import base, exceptions, fields, names
+from resource_objects import base, fields, names
+from resource_objects.exceptions import InvalidInput
 
-_invalid_pci_address = functools.partial(exceptions.InvalidInput, "PCI address")
-_invalid_device = functools.partial(exceptions.InvalidInput, "device")
+_invalid_pci_address = functools.partial(InvalidInput, "PCI address")
+_invalid_device = functools.partial(InvalidInput, "device")
 
 #: The highest id of a NUMA node.
 MAX_NODE = 65535

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from resource_objects import base, exceptions
+from resource_objects import base
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.pci import storage, weaker
@@ -88,9 +89,9 @@ class PCIResource(abstract.Resource):
         found = storage.from_parts(parts)
         try:
             made = PCIInventory(found.devices, usage=found.usage, resource_class=self.name)
-        except exceptions.InvalidInput as error:
+        except InvalidInput as error:
             names = sorted(storage.by_part(found.devices))
-            raise exceptions.InvalidInventory(
+            raise InvalidInventory(
                 "devices of providers", names, f"such as go together ({error})"
             ) from error
         if found.withheld != NOTHING_WITHHELD:
@@ -107,7 +108,7 @@ class PCIResource(abstract.Resource):
 
     def parse_inventory(self, text_form: str) -> PCIInventory:
         """Refuse: devices are made in Python, or read from a machine, and have no text form."""
-        raise exceptions.InvalidInput(
+        raise InvalidInput(
             "text",
             "inventory of devices",
             text_form,

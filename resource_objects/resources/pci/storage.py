@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from resource_objects import exceptions
+from resource_objects.exceptions import ForeignAmount, InvalidInput, InvalidInventory
 from resource_objects.fields import FrozenDict
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.context import ChosenCells
@@ -134,13 +134,13 @@ def to_records(
 def _check_one(devices: Sequence[Device]) -> None:
     names = sorted(by_part(devices))
     if len(names) != 1:
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             "devices of one provider", names, "one device, or functions of one: parts() has each"
         )
     whole = {device.resource_class for device in devices if device.can_be_split}
     both = whole.intersection(device.resource_class for device in devices if device.is_part)
     if both:
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             f"class of {names[0]}", sorted(both), "another one than that of functions split off it"
         )
 
@@ -220,7 +220,7 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
                 continue
         names = set(map(part_name, own))
         if len(names) != 1 or names & seen:
-            raise exceptions.InvalidInventory(
+            raise InvalidInventory(
                 "devices of a provider",
                 sorted(names),
                 "those of one function, kept by one provider",
@@ -259,7 +259,7 @@ def usage_changed(
             there.update((device.address, device.parent))
         try:
             check_devices(own, tuple(uses.values()), ())
-        except exceptions.InvalidInput:
+        except InvalidInput:
             return None
     return found if units <= there else None
 
@@ -312,7 +312,7 @@ def removed_of(description: str) -> dict[str, str]:
         return {}
     try:
         devices, withheld = _devices(description)
-    except exceptions.InvalidInventory:
+    except InvalidInventory:
         return {}
     removed = {address for address, why in withheld if why == _GONE}
     return {one.address: one.resource_class for one in devices if one.address in removed}
@@ -322,7 +322,7 @@ def node_of(description: str) -> int | None:
     """Return the host cell that all devices of a description are next to, None if nobody says."""
     try:
         nodes = {device.numa_node for device in _devices(description)[0]}
-    except exceptions.InvalidInventory:
+    except InvalidInventory:
         return None
     return nodes.pop() if len(nodes) == 1 else None
 
@@ -331,7 +331,7 @@ def _check_figures(part: KeptPart, devices: Sequence[Device]) -> None:
     counts = Counter(device.resource_class for device in devices)
     totals = {record.resource_class: record.total for record in part.records}
     if any(totals.get(name) != count for name, count in counts.items()):
-        raise exceptions.InvalidInventory(
+        raise InvalidInventory(
             f"figures of {devices[0].address}", totals, f"as many as described: {dict(counts)}"
         )
 
@@ -366,7 +366,11 @@ def _usage(
             uses[address] = _use(address, UNAVAILABLE)
     whole = [device for device in devices if device.can_be_split]
     for device in whole:
-        if device.address not in uses and _used(part, device.resource_class) > 0:
+        if device.address not in uses and any(
+            record.used > 0
+            for record in part.records
+            if record.resource_class == device.resource_class
+        ):
             is_split = any(use.is_held for use in uses.values())  # somebody named its parts as it
             state = UNAVAILABLE if is_split else ALLOCATED
             uses[device.address] = _use(device.address, state)
@@ -380,10 +384,6 @@ def _usage(
 @functools.lru_cache(maxsize=4096)  # values, of a few thousand devices
 def _use(address: str, state: str, gone: bool = False) -> DeviceUse:
     return DeviceUse(address, state, gone=gone)
-
-
-def _used(part: KeptPart, name: str) -> int:
-    return sum(record.used for record in part.records if record.resource_class == name)
 
 
 def _used_up(
@@ -441,13 +441,13 @@ def to_allocations(
     :raises ForeignAmount: if one is not here
     """
     if not amount.placed:
-        raise exceptions.InvalidInput(
+        raise InvalidInput(
             "unassigned amount", "devices", str(amount), "assigned ones, as fit() returns"
         )
     taken: dict[int, list[PlacedDevice]] = defaultdict(list)
     for one in amount.placed:
         if one.address not in places:
-            raise exceptions.ForeignAmount("device", one.address, "one of these devices")
+            raise ForeignAmount("device", one.address, "one of these devices")
         taken[places[one.address]].append(one)
     return allocations_of(amount, ((place, _counts(taken[place])) for place in sorted(taken)))
 
@@ -493,7 +493,7 @@ def from_allocations(
         return amount
     unknown = sorted(units.difference(known))
     if unknown:
-        raise exceptions.ForeignAmount("devices that are held", unknown, "some of these devices")
+        raise ForeignAmount("devices that are held", unknown, "some of these devices")
     chosen = [known[unit] for unit in sorted(units) if known[unit].parent not in units]
     if len(chosen) > amount.count:
         chosen = some_of(amount.unassigned(), chosen, where)
@@ -671,5 +671,5 @@ def some_of(
     flow = Flow(problem.counts, problem.may, dict.fromkeys(range(len(devices)), 1))
     if not flow.is_complete:
         shown = [device.address for device in devices]
-        raise exceptions.ForeignAmount("devices", shown, f"what {amount} takes")
+        raise ForeignAmount("devices", shown, f"what {amount} takes")
     return [devices[group] for group in sorted({g for has in flow.given for g in has})]

@@ -19,12 +19,12 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import text
 from resource_objects.resources.pci.device import AFFINITIES, LEGACY, TYPES
 
-_invalid_text = functools.partial(exceptions.InvalidInput, "text")
-_invalid_repetition = functools.partial(exceptions.InvalidInput, "repetition")
+_invalid_text = functools.partial(InvalidInput, "text")
+_invalid_repetition = functools.partial(InvalidInput, "repetition")
 
 _WHAT = "PCI devices"
 _NAMES = {"requester": "requester", "alias": "alias", "id": "request_id"}

@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.ledger import Ledger
 from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.feed import snapshot_in_place
@@ -180,7 +180,7 @@ def moment(name: str, text: str) -> datetime.datetime:
         found = None
     if found is None or found.tzinfo is None:
         expected = "a moment with its time zone, such as 2030-01-01T08:00:00Z"
-        raise exceptions.InvalidInput("field", name, text, expected)
+        raise InvalidInput("field", name, text, expected)
     return found
 
 

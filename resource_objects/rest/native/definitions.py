@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidTree, NotFound
 from resource_objects.host.site import Site, apply_site, export_site, plan_site
 from resource_objects.host.site.ranges import literal
 from resource_objects.host.site.site import unlined
@@ -70,10 +71,10 @@ def remove(given: Given) -> dict[str, Any]:
 def _tree(ledger: Ledger, provider: str, plan: str | None = None) -> dict[str, Any]:
     # generations first: of what is changed meanwhile they are too old, and a write is refused
     listed = list(ledger.providers(tree=provider))
-    root = _root(listed)
+    root = next((one for one in listed if one.parent is None), None)
     if root is None:
         if plan is None:
-            raise exceptions.NotFound("provider", provider)
+            raise NotFound("provider", provider)
         return _told(provider, None, Site(), [], plan)
     site = export_site(ledger, [root.uuid])
     usage = ledger.usage(root.uuid)
@@ -117,10 +118,6 @@ def _told(
     }
 
 
-def _root(listed: list[ListedProvider]) -> ListedProvider | None:
-    return next((one for one in listed if one.parent is None), None)
-
-
 def _root_name(ledger: Ledger, given: str) -> str:
     """Return the name of the root that a path names, by name or uuid.
 
@@ -130,7 +127,7 @@ def _root_name(ledger: Ledger, given: str) -> str:
     kind = "uuid" if names.is_uuid(key) else "name"
     for one in ledger.providers(**{kind: key}):  # type: ignore[arg-type]
         if one.parent is not None:
-            raise exceptions.InvalidTree("tree", one.name, f"a root, such as {one.root}")
+            raise InvalidTree("tree", one.name, f"a root, such as {one.root}")
         return one.name
     return given
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import Expired
 from resource_objects.ledger.feed import Changes
 from resource_objects.rest.native import schemas
 from resource_objects.rest.native.api import (
@@ -36,7 +36,7 @@ def changes(given: Given) -> dict[str, Any]:
         return {"changes": [], "cursor": str(feed.cursor())}
     try:
         found = _found(given, after)
-    except exceptions.Expired as error:
+    except Expired as error:
         raise refusal(error, cursor=str(feed.cursor())) from error
     return {"changes": [one.to_dict() for one in found], "cursor": str(found.cursor)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
 from resource_objects.rest.native.api import HOSTS, PREFIX, Call, Given
 from resource_objects.search import Candidate, Candidates, Snapshot
@@ -50,7 +50,7 @@ def candidates_of(found: Candidates) -> tuple[Candidate, ...]:
     """Return the candidates; none if the budget ran out before there was one."""
     try:
         return tuple(found)
-    except exceptions.SearchLimitReached:
+    except SearchLimitReached:
         return ()
 
 

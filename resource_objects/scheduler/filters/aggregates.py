@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.ratio import MILLION, to_millionths, to_ratio
 from resource_objects.resources.traits import known_traits
@@ -228,7 +229,7 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise exceptions.InvalidInput("field", what, given, "a mapping")
+        raise InvalidInput("field", what, given, "a mapping")
     return given
 
 
@@ -237,6 +238,6 @@ def _sets(what: str, given: Any) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for name, some in _mapping(what, given).items():
         if isinstance(some, str) or not isinstance(some, Iterable):
-            raise exceptions.InvalidInput("field", f"{what} of {name}", some, "a list of names")
+            raise InvalidInput("field", f"{what} of {name}", some, "a list of names")
         found[str(name)] = frozenset(map(str, some))
     return found

@@ -24,7 +24,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 
 _NUMBERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.ge,
@@ -93,9 +93,7 @@ def _parsed(text: str) -> ValueCondition:
     words, known = text.split(), (*_NUMBERS, *_TEXTS, "<or>", "<all-in>")
     if not words or words[0] not in known:
         if words and not words[0].strip("<>=!~"):
-            raise exceptions.InvalidInput(
-                "text", "condition", text, f"an operator: {', '.join(known)}"
-            )
+            raise InvalidInput("text", "condition", text, f"an operator: {', '.join(known)}")
         return ValueCondition(text, "", ())
     name, values = words[0], words[1:]
     if name == "<or>":
@@ -103,12 +101,12 @@ def _parsed(text: str) -> ValueCondition:
     elif name != "<all-in>":
         values = values[:1]
     if not values:
-        raise exceptions.InvalidInput("text", "condition", text, f"a value after {name}")
+        raise InvalidInput("text", "condition", text, f"a value after {name}")
     if name not in _NUMBERS:
         return ValueCondition(text, name, tuple(values))
     number = _number(values[0])
     if number is None:
-        raise exceptions.InvalidInput("text", "condition", text, f"a number after {name}")
+        raise InvalidInput("text", "condition", text, f"a number after {name}")
     return ValueCondition(text, name, (number,))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.providers.statistics import statistic_name
 from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.request_spec import RequestSpec
@@ -34,9 +34,7 @@ class Statistics:
         self, conditions: Mapping[str, str] | None = None, unknown: str = "refuse"
     ) -> None:
         if not isinstance(conditions, Mapping | None):
-            raise exceptions.InvalidInput(
-                "field", "conditions", conditions, "a mapping of statistics"
-            )
+            raise InvalidInput("field", "conditions", conditions, "a mapping of statistics")
         self._conditions = {
             statistic_name(name): ValueCondition.parse(str(text))
             for name, text in (conditions or {}).items()
@@ -80,7 +78,7 @@ class Reported:
     def __init__(self, within: float = 180, unknown: str = "refuse") -> None:
         value: Any = within
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise exceptions.InvalidInput("field", "within", within, "seconds above 0")
+            raise InvalidInput("field", "within", within, "seconds above 0")
         self._within = float(within)
         self._passes = _policy(unknown) == "pass"
 
@@ -101,5 +99,5 @@ class Reported:
 
 def _policy(given: str) -> str:
     if given not in UNKNOWN:
-        raise exceptions.InvalidInput("field", "unknown", given, f"one of {', '.join(UNKNOWN)}")
+        raise InvalidInput("field", "unknown", given, f"one of {', '.join(UNKNOWN)}")
     return given

@@ -23,7 +23,7 @@ from typing import Protocol
 
 import numpy as np
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.scheduler.simulation.trace import PARTS, Trace, TraceJob
 from resource_objects.scheduler.weighers.fragments import (
     Task,
@@ -82,13 +82,11 @@ def pack(
     fgd: allocated 97.97% of all GPUs, fragmented 1.97% (147 jobs)
     """
     if policy not in POLICIES:
-        raise exceptions.InvalidInput("field", "policy", policy, f"one of {', '.join(POLICIES)}")
+        raise InvalidInput("field", "policy", policy, f"one of {', '.join(POLICIES)}")
     if type(seed) is not int or seed < 0:
-        raise exceptions.InvalidInput("field", "seed", seed, "an integer of 0 or more")
+        raise InvalidInput("field", "seed", seed, "an integer of 0 or more")
     if not isinstance(load, int | float) or not 0 < load <= MOST_LOAD:
-        raise exceptions.InvalidInput(
-            "field", "load", load, f"a number above 0, at most {MOST_LOAD}"
-        )
+        raise InvalidInput("field", "load", load, f"a number above 0, at most {MOST_LOAD}")
     trace.check_gpus()
     state = _State(trace)
     choose = POLICIES[policy](state, np.random.default_rng(seed))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput, PluginError
 from resource_objects.scheduler.simulation.packing import Packing
 from resource_objects.scheduler.simulation.timeline import Replay
 
@@ -21,7 +21,7 @@ def plot_packings(packings: Sequence[Packing], path: str | os.PathLike[str]) -> 
     :raises InvalidInput: if nothing was packed
     """
     if not packings:
-        raise exceptions.InvalidInput("trace", "plot", "nothing", "at least one packing")
+        raise InvalidInput("trace", "plot", "nothing", "at least one packing")
     figure, (left, right) = _pictures(2)
     colours: dict[str, Any] = {}
     for one in packings:
@@ -53,7 +53,7 @@ def plot_replays(
     :raises InvalidInput: if there are no GPUs
     """
     if not gpu_parts:
-        raise exceptions.InvalidInput("trace", "plot", "no GPUs", "hosts with GPUs")
+        raise InvalidInput("trace", "plot", "no GPUs", "hosts with GPUs")
     figure, (axes,) = _pictures(1)
     for name, done in replays.items():
         held = [100 * held / gpu_parts for held in done.held]
@@ -68,7 +68,7 @@ def _pictures(count: int) -> tuple[Any, Sequence[Any]]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise exceptions.PluginError(
+        raise PluginError(
             "matplotlib", "plots", "it is not installed: pip install 'resource_objects[plot]'"
         ) from error
     figure = Figure(figsize=_SIZE, layout="constrained")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from resource_objects import exceptions
+from resource_objects.exceptions import CapacityException, InvalidInput
 from resource_objects.ledger import Ledger, connect
 from resource_objects.scheduler.driver import Scheduler
 from resource_objects.scheduler.pipeline import Pipeline
@@ -92,9 +92,7 @@ def replay(
     """
     number, processes = share
     if not 0 <= number < processes:
-        raise exceptions.InvalidInput(
-            "field", "share", share, "(number from 0, how many processes)"
-        )
+        raise InvalidInput("field", "share", share, "(number from 0, how many processes)")
     jobs = sorted(trace.jobs, key=lambda job: job.created)[number::processes]
     running = _Running(ledger, name, Order.of(order), pipeline)
     arrived, held = [], []
@@ -136,7 +134,7 @@ def replay_by_processes(
     :raises InvalidInput: for a number of processes below 1
     """
     if processes < 1:
-        raise exceptions.InvalidInput("field", "processes", processes, "1 or more")
+        raise InvalidInput("field", "processes", processes, "1 or more")
     shares = [(number, processes) for number in range(processes)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         return tuple(pool.map(partial(_share, url, trace, order, pipeline, name), shares))
@@ -181,7 +179,7 @@ class _Running:
         found = self._found(job)
         try:
             self._ledger.claim(job.name, found, operation=self._operation(job.name, "begin"))
-        except exceptions.CapacityException:
+        except CapacityException:
             return
         self.placed += 1
         self.gpu_parts += job.gpu_parts

@@ -15,13 +15,13 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers import Provider
 from resource_objects.providers.partitions import thousandths
 from resource_objects.requests import Request
 
-_invalid_trace = functools.partial(exceptions.InvalidInput, "trace")
+_invalid_trace = functools.partial(InvalidInput, "trace")
 
 #: Into how many parts a GPU can be divided.
 PARTS = 1000

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import Amounts, resource
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
@@ -31,7 +31,7 @@ from resource_objects.scheduler.weighers.base import finite
 from resource_objects.scheduler.weighers.fragments import Task, Usual, growth
 from resource_objects.search.arrays import Figures
 
-_invalid_field = functools.partial(exceptions.InvalidInput, "field")
+_invalid_field = functools.partial(InvalidInput, "field")
 
 
 class Fragmentation:

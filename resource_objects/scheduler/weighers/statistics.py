@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 from resource_objects.providers.statistics import statistic_name
 from resource_objects.scheduler.reports import number_of
 from resource_objects.scheduler.request_spec import RequestSpec
@@ -32,9 +32,7 @@ class Statistics:
         self, weights: Mapping[str, float] | None = None, missing: float | None = None
     ) -> None:
         if not isinstance(weights, Mapping | None):
-            raise exceptions.InvalidInput(
-                "field", "weights", weights, "a mapping of statistics to numbers"
-            )
+            raise InvalidInput("field", "weights", weights, "a mapping of statistics to numbers")
         self._weights = {
             statistic_name(name): finite(f"weight of {name}", weight)
             for name, weight in (weights or {}).items()
