@@ -85,7 +85,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _path(options: argparse.Namespace) -> pathlib.Path | None:
-    """Return where the result goes; one that is not of everything only where that is said."""
     if options.write:
         return None if options.write == "-" else pathlib.Path(options.write)
     return None if options.only or options.against else RESULTS / "benchmarks.json"

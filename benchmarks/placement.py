@@ -186,7 +186,6 @@ def _statements(count: statements.Count, once: Callable[[], Any], *, warm: bool 
 
 
 def _searching(both: Both) -> Iterator[Row]:
-    """What a scheduler asks, with these hosts alone; we take a fresh snapshot each time."""
     for _ in range(HOSTS):
         both.host()
     request = ro.Request(ASKED)

@@ -374,7 +374,6 @@ def mixing(port: int, uuids: list[str], tag: str) -> Callable[[int], Any]:
 
 
 def _weighed() -> Iterator[Row]:
-    """What a worker has in memory after it searched; Placement's is beside that of the smaller."""
     for count in (HOSTS, MANY):
         is_beside = count == HOSTS
         with (on_both if is_beside else on_ours)("sqlite", "flat", count) as kept:

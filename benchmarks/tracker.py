@@ -313,7 +313,6 @@ def _audit(one: ResourceTracker) -> None:
 
 
 def _asked() -> dict[str, Any]:
-    """Return what a consumer asks, made anew: an agent is told it by others."""
     return SIZE.asked(ALIASES)
 
 

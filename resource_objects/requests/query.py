@@ -258,9 +258,9 @@ def sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Words], Word
     groups: dict[str, Words] = {}
     wide: Words = {}
     for key, value in pairs:
-        found = _KEY.fullmatch(key)
-        if found:
-            name, suffix = found[1], found[2] or ""
+        result = _KEY.fullmatch(key)
+        if result:
+            name, suffix = result[1], result[2] or ""
             words = groups.setdefault(suffix, {})
         elif key in _OF_REQUEST:
             name, words = key, wide
@@ -363,19 +363,19 @@ def _read_aggregates(key: str, said: Iterable[str]) -> dict[str, Any]:
 
 def read_wide(wide: Words) -> dict[str, Any]:
     """Return what is said of the request as a whole, as its constructor takes it."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for text in wide.get("group_policy", ()):
         if text not in POLICIES:
             raise _invalid_request("group_policy", text, " or ".join(POLICIES))
-        found["group_policy"] = text
-    found["same_subtree"] = [
+        result["group_policy"] = text
+    result["same_subtree"] = [
         read_suffixes("same_subtree", text) for text in wide.get("same_subtree", ())
     ]
     for text in wide.get("root_required", ()):
         required, forbidden = read_traits("root_required", text)
         _check_conflict("root_required", required, forbidden)
-        found.update(root_required=required, root_forbidden=forbidden)
-    return found
+        result.update(root_required=required, root_forbidden=forbidden)
+    return result
 
 
 def _check_conflict(key: str, required: Set[str], forbidden: Set[str]) -> None:
@@ -415,10 +415,10 @@ def read_number(
     >>> read_number("limit", "10")
     10
     """
-    found = int(text) if _DIGITS.match(text) else 0
-    if not 1 <= found <= MAX_AMOUNT:
+    result = int(text) if _DIGITS.match(text) else 0
+    if not 1 <= result <= MAX_AMOUNT:
         raise _invalid_amount(key, text, expected)
-    return found
+    return result
 
 
 def read_amounts(key: str, text: str) -> dict[str, int]:
@@ -430,7 +430,7 @@ def read_amounts(key: str, text: str) -> dict[str, int]:
     >>> read_amounts("resources", "VCPU:1,MEMORY_MB:512")
     {'VCPU': 1, 'MEMORY_MB': 512}
     """
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for item in text.split(","):
         name, colon, digits = item.partition(":")
         if not colon or ":" in digits:
@@ -439,11 +439,11 @@ def read_amounts(key: str, text: str) -> dict[str, int]:
             kind = catalog.resource(name)
         if kind.amount_kind is not IntegerAmount:
             raise _invalid_request(key, item, "a class that is counted")
-        if name in found:
+        if name in result:
             raise _invalid_repetition(key, name, "each class once")
         expected = f"a whole number of {name} from 1 to {MAX_AMOUNT}"
-        found[kind.name] = read_number(key, digits, expected)
-    return found
+        result[kind.name] = read_number(key, digits, expected)
+    return result
 
 
 def add_up(key: str, total: Counter[str], some: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""The request: what somebody asks for."""
+"""Requests for resources, and their groups."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from resource_objects.resources.traits import known_traits
 
 _invalid_request = functools.partial(InvalidInput, "request")
 
-#: What may be said of the providers of named groups: nothing, or that no two are the same.
+#: Conditions on the providers of named groups: none, or no two the same.
 POLICIES = ("none", "isolate")
-#: Whose rules a request may be read by.
+#: The rules, next to those of this library, that a request can be read by.
 COMPATIBILITIES = ("placement",)
-#: The level of NUMA cells, whoever made them: by hand or by discovery.
+#: The level of NUMA cells.
 CELLS = "numa"
-#: How much it matters that all is near: a preference, or a condition.
+#: Nearness is a preference or a condition.
 NEAR_POLICIES = ("preferred", "required")
 #: No request has more groups than this: absurd ones are refused before anything is searched.
 MAX_GROUPS = 1000
@@ -42,32 +42,26 @@ _OF_REQUEST = (
 
 @base.register
 class Request(base.ResourceObject, frozen=True):
-    """What somebody asks for: groups of amounts, and the conditions on who gives them.
+    """Groups of amounts, with conditions on the providers that supply them.
 
-    Made from whatever :class:`~resource_objects.resources.Amounts` are made from: that is the group
-    without a name, :attr:`unnamed`, whose classes may be given by several providers of one host
-    and the pools it is linked to. Its conditions are those of
-    :class:`~resource_objects.requests.RequestGroup`. A required trait is had by everybody who gives
-    some class of the group, themselves or through a provider above them; a forbidden one by nobody
-    who gives anything, nor by anybody above.
+    The arguments are those of :class:`~resource_objects.resources.Amounts`: they form the unnamed
+    group, :attr:`unnamed`. Its classes may come from several providers of one host and from the
+    pools of the host. Its conditions are those of :class:`~resource_objects.requests.RequestGroup`.
+    Each provider of the group has every required trait itself or through an ancestor, and neither
+    it nor an ancestor has a forbidden one. Each :attr:`named` group comes from one provider:
 
-    Each of the :attr:`named` groups is given by one provider. Of them together:
+    * ``group_policy="isolate"``: no two groups come from the same provider;
+    * ``same_subtree``: sets of suffixes; the provider of one group of a set is an ancestor of the
+      others, or the same. Such a group may request nothing, only traits and aggregates.
 
-    * ``group_policy="isolate"``: no two are given by the same provider;
-    * ``same_subtree``: sets of suffixes; one of the providers of the groups of a set is above the
-      others, or the same. Such a group may ask for nothing, and so stand for a provider by traits
-      and aggregates alone.
+    ``root_required`` and ``root_forbidden`` are traits of the host. ``compatibility`` selects the
+    rules: None for those of this library, ``"placement"`` for those of OpenStack's Placement.
 
-    ``root_required`` and ``root_forbidden`` are traits of the host itself. ``compatibility`` says
-    whose rules a request is read by: None for ours, ``"placement"`` for those of OpenStack's
-    Placement (D14), which requests in its words have.
-
-    ``near`` is a level, below which all that is kept there comes from as few places as possible:
-    ``"numa"`` for NUMA cells, or a trait for the level of the providers that have it. What a host
-    keeps for the level as a whole (its disk, or CPUs that no cell has) is not meant; nor are CPUs
-    and memory of a named group on a machine whose cells were discovered, since cells give to no
-    group. By ``near_policy="required"`` all of it comes from one; by ``"preferred"``, which is the
-    default, the fewest come first, over all hosts, and no host is refused for it.
+    ``near`` is a level: ``"numa"`` for NUMA cells, or a trait that the providers of the level have.
+    Resources below that level come from as few of these providers as possible. Resources of the
+    host as a whole (its disk, CPUs outside of cells) are not concerned, nor are CPUs and memory of
+    a named group on a host with discovered cells. ``near_policy="required"`` demands one provider;
+    ``"preferred"``, the default, orders the hosts by their number and refuses none.
 
     :attr:`resources` is the sum over all groups. Cost: some 40 microseconds to make.
 
@@ -116,11 +110,9 @@ class Request(base.ResourceObject, frozen=True):
         """Make a request.
 
         :param groups: the named groups
-        :param of_unnamed: conditions of the group without a name, as for
-            :class:`~resource_objects.requests.RequestGroup`
-        :raises InvalidInput: for a request that contradicts itself, has more than 1000 groups, or
-            says more than 2**20 characters of names; for a class that does not exist; so for other
-            names
+        :param of_unnamed: conditions of the unnamed group, those of :class:`RequestGroup`
+        :raises InvalidInput: for a contradiction, an unknown name, more than 1000 groups, or more
+            than 2**20 characters of names
         """
         if "suffix" in of_unnamed:
             raise _invalid_request(
@@ -375,12 +367,12 @@ def _subtrees(given: object) -> tuple[frozenset[str], ...]:
     expected = "a list of lists of suffixes"
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise _invalid_request("same_subtree", given, expected)
-    found: dict[frozenset[str], None] = {}
+    result: dict[frozenset[str], None] = {}
     for some in given:
         if isinstance(some, str | bytes) or not isinstance(some, Iterable):
             raise _invalid_request("same_subtree", some, expected)
-        found[frozenset(map(str, some))] = None
-    return tuple(sorted(found, key=sorted))
+        result[frozenset(map(str, some))] = None
+    return tuple(sorted(result, key=sorted))
 
 
 # --- what a condition is kept as ------------------------------------------------------------------
@@ -426,18 +418,15 @@ _SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @base.register
 class RequestGroup(base.ResourceObject, frozen=True):
-    """Amounts that are asked under the same conditions.
+    """Amounts that are requested under the same conditions on their providers.
 
-    ``suffix`` is the name of the group inside its request, ``""`` for the one without a name. What
-    a named group asks is given by one provider; what the other one asks may be given class by
-    class. The conditions are on whoever gives:
+    ``suffix`` is the name of the group in its request, ``""`` for the unnamed one. A named group
+    comes from one provider, the classes of the unnamed one may come from several.
 
-    * ``required`` and ``forbidden`` are traits; of each set of ``any_of`` one is enough;
-      ``traits_of`` says the same of who gives one class:
-      ``{"DISK_GB": ["CUSTOM_SSD", "!CUSTOM_SLOW"]}``;
-    * ``member_of`` are aggregates, or lists of those of which one is enough; ``not_member_of`` are
-      those it must not be in;
-    * ``in_tree`` is a provider, by name or uuid: all comes from its tree.
+    * ``required`` and ``forbidden`` are traits, ``any_of`` sets of which one trait suffices;
+      ``traits_of`` are traits of the providers of a class: ``{"DISK_GB": ["!CUSTOM_SLOW"]}``;
+    * ``member_of`` are aggregates, or lists of which one suffices; ``not_member_of`` the opposite;
+    * ``in_tree`` is a provider, by name or uuid, whose tree supplies everything.
 
     Cost: some 20 microseconds to make.
 
@@ -518,7 +507,6 @@ class RequestGroup(base.ResourceObject, frozen=True):
         )
 
     def _length(self) -> int:
-        """Return how many characters all names have that it says: classes, traits and so on."""
         said = itertools.chain(
             [self.suffix, self.in_tree or ""],
             [name for name, _ in self.resources.by_name()],
@@ -674,12 +662,12 @@ def read_member_of(given: object) -> tuple[frozenset[str], ...]:
     expected = "a list of aggregates, or of lists of those of which one is enough"
     if not _is_list(given):
         raise _invalid_request("member_of", given, expected)
-    found = []
+    result = []
     for one in given:  # type: ignore[attr-defined]
         if not isinstance(one, str) and not _is_list(one):
             raise _invalid_request("member_of", one, expected)
-        found.append(frozenset(map(names.aggregate_name, [one] if isinstance(one, str) else one)))
-    return _ordered(found)
+        result.append(frozenset(map(names.aggregate_name, [one] if isinstance(one, str) else one)))
+    return _ordered(result)
 
 
 def read_aggregates(what: str, given: object) -> frozenset[str]:

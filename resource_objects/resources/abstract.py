@@ -126,11 +126,11 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
         order.
         """
         said, sign = self.said if self.beside else {}, -1 if self.is_negative else 1
-        found = {
+        result = {
             name: sign * (count - (said.get(name, 0) if name in self.beside else 0))
             for name, count in self.of_host.items()
         }
-        return {name: count for name, count in found.items() if count}
+        return {name: count for name, count in result.items() if count}
 
     @property
     def pieces(self) -> int:
@@ -237,9 +237,9 @@ class Inventory(base.ResourceObject, abc.ABC):
 
     def without(self, assigned: Amount) -> Self:
         """Return a copy as if an assigned amount that is taken had never been taken."""
-        found = self.obj_clone()
-        found.take(-assigned)
-        return found
+        result = self.obj_clone()
+        result.take(-assigned)
+        return result
 
     @abc.abstractmethod
     def to_records(self) -> tuple[InventoryRecord, ...]:

@@ -57,7 +57,6 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     _WHAT = "amounts"
 
     def _value_of(self, resource: Resource, value: Any) -> Amount:
-        """Return what is kept of a value that is given for a resource."""
         return _amount_of(resource, value)
 
     def __init__(self, given: AmountsLike = _NOTHING, /, **named: Any) -> None:
@@ -291,11 +290,11 @@ def _beyond(name: str, amount: Amount, by: Amount) -> IntegerAmount | None:
 def _possible(amount: Amount) -> dict[str, set[int]]:
     """Return which counts agree with a located amount: as asked, or as taken of the host."""
     sign = -1 if amount.is_negative else 1
-    found = {kind: {sign * count} for kind, count in amount.located.items()}
+    result = {kind: {sign * count} for kind, count in amount.located.items()}
     if amount.is_assigned:
-        for kind in found:
-            found[kind].add(sign * amount.of_host.get(kind, 0))
-    return found
+        for kind in result:
+            result[kind].add(sign * amount.of_host.get(kind, 0))
+    return result
 
 
 def _check(name: str, amount: Amount, by: str, possible: set[int]) -> None:

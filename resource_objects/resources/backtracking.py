@@ -70,20 +70,20 @@ def solutions(
     budget.spend(cost)
     waiting = [expand(start)]
     keys: list[Hashable] = [None]
-    found = [False]
+    result = [False]
     while waiting:
         state = next(waiting[-1], None)
         if state is None:
             waiting.pop()
-            known, has_found = keys.pop(), found.pop()
-            if has_found and found:
-                found[-1] = True
+            known, has_found = keys.pop(), result.pop()
+            if has_found and result:
+                result[-1] = True
             # only what led nowhere is dead: below what led somewhere there may be more
             elif not has_found and key is not None and len(waiting) < room:
                 room -= 1 + len(waiting)
                 dead.add(known)
         elif isinstance(state, Solution):
-            found[-1] = True
+            result[-1] = True
             yield state.value
         else:
             known = None if key is None else key(state)
@@ -92,4 +92,4 @@ def solutions(
             budget.spend(cost)
             waiting.append(expand(state))
             keys.append(known)
-            found.append(False)
+            result.append(False)

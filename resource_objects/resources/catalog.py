@@ -108,11 +108,11 @@ def _by_name(name: str) -> Resource:
 
 
 def _from_plugin(name: str) -> Resource:
-    found = plugins.load(PLUGIN_NAMESPACE, name)
-    if not isinstance(found, Resource) or found.name != name:
-        offered = found.name if isinstance(found, Resource) else show(found)
+    result = plugins.load(PLUGIN_NAMESPACE, name)
+    if not isinstance(result, Resource) or result.name != name:
+        offered = result.name if isinstance(result, Resource) else show(result)
         raise PluginError(PLUGIN_NAMESPACE, name, f"it offers {offered}, not the resource {name}")
-    return found
+    return result
 
 
 def _unknown(name: str) -> InvalidInput:
@@ -147,13 +147,13 @@ def by_name(
     :raises InvalidInput: for a name the catalog does not know; if a resource and its name are both
         given
     """
-    found: dict[str, _T] = {}
+    result: dict[str, _T] = {}
     for key, value in given.items():
         kind = resource(key)
-        if kind.name in found:
+        if kind.name in result:
             raise InvalidInput("repetition", what, kind.name, "each resource once")
-        found[kind.name] = make(kind, value)
-    return found
+        result[kind.name] = make(kind, value)
+    return result
 
 
 def load_kinds(primitive: Mapping[str, Any]) -> None:

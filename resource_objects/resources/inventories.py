@@ -104,9 +104,9 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     @classmethod
     def owning(cls, made: Mapping[str, Inventory]) -> Self:
         """Return inventories of ones that nobody else has, by name: they are not copied."""
-        found = cls.__new__(cls)
-        base.ResourceObject.__init__(found, by_class=made)
-        return found
+        result = cls.__new__(cls)
+        base.ResourceObject.__init__(result, by_class=made)
+        return result
 
     @classmethod
     def parse(cls, text_form: str) -> Self:
@@ -171,8 +171,8 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         name = key_name(key)
         if name is None:
             raise InvalidInput("resource class", "key", key, "a resource or its name")
-        found = self._obj_by_class.get(name)
-        return catalog.resource(key).make_empty() if found is None else found
+        result = self._obj_by_class.get(name)
+        return catalog.resource(key).make_empty() if result is None else result
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the inventory of a resource, ``default`` if there is none here."""
@@ -337,15 +337,15 @@ class _Decision:
         limits = {n: limit for n in located if (limit := self._limit(n)) is not None}
         room = {n: left for one in located.values() for n, left in self._room(one, joint)}
         try:
-            found = fit_together(located, self._inventories, limits, room)
+            result = fit_together(located, self._inventories, limits, room)
         except CapacityException as refusal:
             self.reasons += refusal.reasons
             self.of_each(joint.others.items())
             return
-        for amount in found.values():
+        for amount in result.values():
             self._count(amount, joint, counted)
         self.of_each((n, one) for n, one in joint.others.items() if n not in self.assigned)
-        self.assigned.update(found)
+        self.assigned.update(result)
 
     def _count(self, assigned: Amount, joint: Joint, counted: Mapping[str, Amount]) -> None:
         """Decide the counts beside an assigned amount with what it draws on them itself."""
@@ -360,7 +360,6 @@ class _Decision:
                     self.assigned[name] = IntegerAmount(said)
 
     def _room(self, amount: Amount, joint: Joint) -> Iterator[tuple[str, int]]:
-        """Yield what is left of the counts that an amount locates, but for what is asked beyond."""
         for name in amount.located:
             inventory, limit = self._inventories.get(name), self._limit(name)
             if isinstance(inventory, IntegerInventory):

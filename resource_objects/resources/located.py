@@ -113,13 +113,13 @@ class Located(_Kind, Generic[_A]):
 
         What is counted beside it may have been taken before, and is its own.
         """
-        found = dict(room)
+        result = dict(room)
         for name in amount.located:
             count = self._counts.get(name)
             if isinstance(count, IntegerInventory):
                 left = count.free + (amount.said.get(name, 0) if name in amount.beside else 0)
-                found[name] = min(left, found.get(name, left))
-        return found
+                result[name] = min(left, result.get(name, left))
+        return result
 
     def _with_figures(self, reason: Reason, amount: Amount) -> Reason:
         """Return a reason about what the host has left with the figures of that count."""
@@ -419,13 +419,13 @@ class _Place(NamedTuple):
 
     def fit_each(self, amounts: Mapping[str, Amount]) -> dict[str, Amount]:
         """Return amounts assigned that have nothing to do with each other."""
-        found: dict[str, Amount] = {}
+        result: dict[str, Amount] = {}
         answers = _Answers()
         for name, amount in amounts.items():
             with answers:
-                found[name] = self.fit_alone(name, amount)
+                result[name] = self.fit_alone(name, amount)
         answers.check()
-        return found
+        return result
 
     def fit_alone(self, name: str, amount: Amount) -> Amount:
         if name not in self.inventories:
@@ -471,13 +471,13 @@ class _JointFit(NamedTuple):
             and (near := self.place.affinity(name, amount, self.cells)) is not None
         }
         try:
-            found = self._among(nears.values())
+            result = self._among(nears.values())
         except CapacityException as refusal:
             raise CapacityException(self._reasons(nears, refusal)) from refusal
         except _UNKNOWN:
             self._check_each()
             raise
-        return self._around(found, nears)
+        return self._around(result, nears)
 
     def _around(self, found: Amount, nears: Collection[str]) -> dict[str, Amount]:
         """Return all amounts assigned, given the one on host cells."""
@@ -528,7 +528,6 @@ class _JointFit(NamedTuple):
         return answers.reasons or self._too_far(nears) or refusal.reasons
 
     def _too_far(self, nears: Mapping[str, AffinityConstraint]) -> Sequence[Reason]:
-        """Return what those say who cannot be near, on the cells with most of what would do."""
         only = len(nears) == 1
         alone = [name for name, near in nears.items() if only or self._is_refused(near)]
         answers = _Answers()
@@ -595,7 +594,7 @@ def _device_counts(inventory: Inventory) -> Mapping[int, int]:
 
 
 def _added(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    found: Counter[int] = Counter()
+    result: Counter[int] = Counter()
     for some in counts:
-        found.update(some)
-    return found
+        result.update(some)
+    return result

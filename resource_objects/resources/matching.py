@@ -197,12 +197,12 @@ def cheapest(costs: Sequence[Sequence[int | None]]) -> list[int] | None:
     of_guest, of_host = [0] * len(costs), [0] * (hosts + 1)
     for guest in range(len(costs)):
         _insert(table, guest, owner, of_guest, of_host)
-    found = [-1] * len(costs)
+    result = [-1] * len(costs)
     for host in range(hosts):
         if owner[host] >= 0:
-            found[owner[host]] = host
-    complete = all(h >= 0 and costs[g][h] is not None for g, h in enumerate(found))
-    return found if complete else None
+            result[owner[host]] = host
+    complete = all(h >= 0 and costs[g][h] is not None for g, h in enumerate(result))
+    return result if complete else None
 
 
 def _insert(

@@ -171,7 +171,6 @@ def write(
 
 
 def _are_new(asked: Asked, given: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether somebody is to hold something, and nobody of them holds anything yet."""
     if not given or not asked.since(28):
         return False
     return all(one["consumer_generation"] is None and one["allocations"] for one in given.values())
@@ -294,7 +293,6 @@ def _all_uses(given: Mapping[str, Mapping[str, Any]]) -> list[Use]:
 
 
 def _with_units(uses: tuple[Use, ...], now: ConsumerRecord) -> tuple[Use, ...]:
-    """Return uses with the units by name that are held already, where as much stays held."""
     had = {use.key: use for use in now.held if use.units}
     return tuple(
         had[use.key] if use.key in had and had[use.key].amount == use.amount else use

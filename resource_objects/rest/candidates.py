@@ -168,7 +168,6 @@ def _said(asked: Asked, suffix: str, given: Mapping[str, list[str]]) -> _Said:
 
 
 def _groups(given: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
-    """Return what is said of each group, by its suffix."""
     found: dict[str, dict[str, list[str]]] = {}
     for key, values in given.items():
         for name in _OF_GROUP:
@@ -323,7 +322,6 @@ def _summaries(
 
 
 def _of_tree(asked: Asked, fleet: Fleet, places: range) -> dict[int, dict[str, Any]]:
-    """Return what is told of the providers of a tree but for what they have, by their places."""
     told: dict[int, dict[str, Any]] = {place: {"resources": {}} for place in places}
     if asked.since(17):
         traits = _traits(fleet, places)

@@ -127,7 +127,6 @@ def _equal(fleet: Fleet, used: Iterable[int]) -> list[list[int]]:
 def _moves(
     members: Sequence[int], before: Sequence[Hashable], after: Sequence[Hashable]
 ) -> dict[int, int]:
-    """Return where what each of some providers holds goes, ``{from: to}``."""
     places: dict[Hashable, list[int]] = {}
     for place, state in zip(members, after, strict=True):
         places.setdefault(state, []).append(place)

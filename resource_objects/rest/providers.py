@@ -53,7 +53,6 @@ def list_all(asked: Asked) -> webob.Response:
 
 
 def _known_names(name: str) -> frozenset[str]:
-    """Return a name that is asked for as it may be kept; nothing if nobody can be called so."""
     try:
         return frozenset([names.provider_name(name), kept.kept_name(name, "")])
     except exceptions.InvalidInput:

@@ -142,7 +142,6 @@ def _lasting(one: ListedProvider) -> frozenset[str]:
 
 
 def _disabling(one: ListedProvider, wanted: frozenset[str]) -> tuple[DisableOrder, ...]:
-    """Return what takes a provider out of service, or into it: clients say that by a trait."""
     is_out, shall_be_out = one.disabled is not None, TRAIT in wanted | _lasting(one)
     if is_out == shall_be_out:
         return ()

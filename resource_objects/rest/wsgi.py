@@ -276,7 +276,6 @@ class Service:
 
 
 def _target(rule: str, request: webob.Request, creds: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what rules compare who asks with: the project that is asked about, else its own."""
     if rule != usages.OF_PROJECT:
         return {name: creds.get(name) for name in ("project_id", "user_id")}
     try:
@@ -286,7 +285,6 @@ def _target(rule: str, request: webob.Request, creds: Mapping[str, Any]) -> dict
 
 
 def _check_content(request: webob.Request) -> None:
-    """Refuse a length that is none, and a body of which nobody says what it is."""
     length = request.environ.get("CONTENT_LENGTH")
     if not length:
         return
@@ -309,7 +307,6 @@ def _part_of(environ: Mapping[str, Any]) -> str:
 
 
 def _said(environ: Mapping[str, Any]) -> str:
-    """Return what was asked for, as it is logged."""
     path, query = str(environ.get("PATH_INFO") or "/"), environ.get("QUERY_STRING")
     return ascii(f"{path}?{query}" if query else path)[1:-1]
 

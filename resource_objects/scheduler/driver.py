@@ -190,7 +190,6 @@ class Scheduler:
         )
 
     def _told(self) -> Reports:
-        """Return what agents told, which is not older than it may be."""
         now = self._ledger.retries.clock()
         kept = self._reports
         if kept is None or now - kept[0] >= self._reports_for:
@@ -232,10 +231,10 @@ class Scheduler:
 def _named(given: Iterable[str]) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise exceptions.InvalidInput("name", "consumers", given, "a list of names")
-    found = tuple(map(names.consumer_name, given))
-    if len(set(found)) < len(found):
-        raise exceptions.InvalidInput("repetition", "consumers", sorted(found), "each once")
-    return found
+    result = tuple(map(names.consumer_name, given))
+    if len(set(result)) < len(result):
+        raise exceptions.InvalidInput("repetition", "consumers", sorted(result), "each once")
+    return result
 
 
 def _count(given: int | None, consumers: Sequence[str]) -> int:
@@ -320,19 +319,19 @@ class _Run:
             called = [f"new-{one}" for one in called]
         self.belong(called)
         at_once = self._at_once(snapshot, called, least)
-        scenario, found = snapshot.fork(), list[Destination]()
+        scenario, result = snapshot.fork(), list[Destination]()
         for consumer in called:
             candidates = at_once.get(consumer)
             if candidates is None:
-                candidates = self.search(scenario.snapshot, len(found))
+                candidates = self.search(scenario.snapshot, len(result))
             if not candidates:
-                return self._selection(found, called, least, candidates.explain())
+                return self._selection(result, called, least, candidates.explain())
             taken = scenario.claim(consumer, candidates[0])
             host = candidates[0].host
             others = candidates[1 : 1 + self._alternates]
             limits = _limits_of(host, candidates, snapshot.fleet)
-            found.append(Destination(consumer, host, taken, others, limits=limits))
-        return self._selection(found, called, least)
+            result.append(Destination(consumer, host, taken, others, limits=limits))
+        return self._selection(result, called, least)
 
     # --- with claims ---
 
@@ -340,24 +339,24 @@ class _Run:
         """Claim for some consumers, all at once where all have to be placed."""
         if least < len(consumers) or len(consumers) == 1:
             return self._one_by_one(consumers, least, confirm)
-        found = self._together(consumers)
+        result = self._together(consumers)
         if confirm is None:
-            return self._selection(found, consumers, least)
-        for place, one in enumerate(found):
+            return self._selection(result, consumers, least)
+        for place, one in enumerate(result):
             try:
                 again = functools.partial(self._next, one.consumer, place)
-                found[place] = self._confirmed(one, confirm, again)
+                result[place] = self._confirmed(one, confirm, again)
             except BaseException:  # whatever it is: nobody keeps a part of them
-                self._give_back(found, but=one.consumer)
+                self._give_back(result, but=one.consumer)
                 raise
-        return self._selection(found, consumers, least)
+        return self._selection(result, consumers, least)
 
     def _one_by_one(
         self, consumers: Sequence[str], least: int, confirm: Confirm | None
     ) -> Selection:
         if len(consumers) == 1:
             self.belong(consumers)
-        found: list[Destination] = []
+        result: list[Destination] = []
         refusal: NoCandidates | None = None
         why: Explanation | None = None
         for number, consumer in enumerate(consumers):
@@ -366,17 +365,17 @@ class _Run:
                 place = functools.partial(self._first, consumers, least)
             try:
                 one = place()
-                found.append(one if confirm is None else self._confirmed(one, confirm, place))
+                result.append(one if confirm is None else self._confirmed(one, confirm, place))
             except NoCandidates as error:
                 assert self._searched is not None, "what found none was searched"
                 refusal, why = error, self._searched.explain()
             except BaseException:
-                self._give_back(found)
+                self._give_back(result)
                 raise
-        if refusal is not None and len(found) < least:
-            self._give_back(found)
+        if refusal is not None and len(result) < least:
+            self._give_back(result)
             raise refusal
-        return self._selection(found, consumers, least, why)
+        return self._selection(result, consumers, least, why)
 
     def _first(self, consumers: Sequence[str], least: int) -> Destination:
         """Claim for the first of some: in a strict group, on the host that holds most of them.
@@ -394,7 +393,6 @@ class _Run:
         return retried(self._ledger, claimed) or self._next(consumers[0], 0)
 
     def _next(self, consumer: str, number: int) -> Destination:
-        """Claim for one, beside so many that were placed."""
         return self._claim(consumer, self.search(self._ledger.snapshot(), number))
 
     def _together(self, consumers: Sequence[str]) -> list[Destination]:
@@ -411,13 +409,13 @@ class _Run:
         wanted: Mapping[str, Any] = plan
         said = self._whose
         if self._spec.group is not None:  # another candidate might be beside the wrong members
-            wanted = {name: Chosen(found[0], found.request) for name, found in plan.items()}
+            wanted = {name: Chosen(result[0], result.request) for name, result in plan.items()}
             limits = None if self._asked is None else self._asked.limits(snapshot.fleet)
             said = {**said, "if_generation": True, "limits": limits}
         claims = self._ledger.claim_all(wanted, **said)
         return [
-            self._destination(claim, found, snapshot.fleet)
-            for claim, found in zip(claims, plan.values(), strict=True)
+            self._destination(claim, result, snapshot.fleet)
+            for claim, result in zip(claims, plan.values(), strict=True)
         ]
 
     def _plan(
@@ -427,11 +425,11 @@ class _Run:
         if plan:
             return plan
         for number, consumer in enumerate(consumers):
-            found = self.search(scenario.snapshot, number)
-            if not found:
-                raise self._none(consumer, found.explain(), number, len(consumers))
-            scenario.claim(consumer, found[0])
-            plan[consumer] = found
+            result = self.search(scenario.snapshot, number)
+            if not result:
+                raise self._none(consumer, result.explain(), number, len(consumers))
+            scenario.claim(consumer, result[0])
+            plan[consumer] = result
         return plan
 
     def _claim(self, consumer: str, found: Candidates) -> Destination:
@@ -466,7 +464,6 @@ class _Run:
         return _whose(self._given)
 
     def _give_back(self, found: Iterable[Destination], but: str | None = None) -> None:
-        """Release what was claimed, all of it whatever one release comes to."""
         errors: list[exceptions.ResourceObjectsError] = []
         for one in found:
             if one.consumer != but:
@@ -532,7 +529,6 @@ class _Run:
         return self._searched
 
     def _destination(self, claim: Claim, found: Candidates, fleet: Fleet) -> Destination:
-        """Return where a claim is; alternates are on other hosts than that."""
         host = _host_of(claim, fleet)
         others = [one for one in found[: 2 + self._alternates] if one.host != host]
         return Destination(
@@ -560,7 +556,6 @@ class _Run:
             self._asked = None
 
     def _known(self) -> RequestSpec:
-        """Read who is in the server group of the request; return the request with all of them."""
         group = _known(self._ledger, self._given).server_group
         if group is not None:
             members = dataclasses.replace(group, members=group.members | self._members)
@@ -576,7 +571,6 @@ class _Run:
 
     @property
     def _skipped(self) -> dict[str, str]:
-        """Why filters and weighers were not asked, or asked nothing, by their names."""
         failed = {} if self._asked is None else self._asked.skipped
         return {**self._pipeline.idle, **failed}
 
@@ -587,7 +581,6 @@ class _Run:
         least: int,
         why: Explanation | None = None,
     ) -> Selection:
-        """Return what was found, or raise if that is not enough."""
         placed = {one.consumer for one in found}
         missing = tuple(one for one in consumers if one not in placed)
         if len(found) < least:
@@ -607,7 +600,6 @@ def _known(ledger: Ledger, spec: RequestSpec) -> RequestSpec:
 
 
 def _whose(spec: RequestSpec) -> dict[str, Any]:
-    """Return whose the claims of a request are, and in which server group the ledger keeps them."""
     group = spec.group if isinstance(spec.group, str) else None
     said = {"project": spec.project, "user": spec.user, "group": group}
     return {name: value for name, value in said.items() if value is not None}
@@ -622,7 +614,6 @@ def _limits_of(host: str, found: Candidates, fleet: Fleet) -> dict[str, int]:
 
 
 def _host_of(claim: Claim, fleet: Fleet) -> str:
-    """Return the host that gives what was claimed; what pools give beside it is elsewhere."""
     keys = [one.provider_uuid or one.provider for one in claim.allocations]
     trees = [int(fleet.tree[fleet.place_by_key[key]]) for key in keys if key in fleet.place_by_key]
     own = [tree for tree in trees if tree not in fleet.pools.trees] or trees

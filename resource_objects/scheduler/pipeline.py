@@ -125,7 +125,6 @@ def is_idle(one: Filter | Weigher) -> bool:
 
 
 def _entries(given: Filters) -> Iterable[tuple[Any, Any]]:
-    """Return what was given as pairs: a name or an object, and settings."""
     if isinstance(given, Mapping):
         return list(given.items())
     if isinstance(given, str) or not isinstance(given, Iterable):

@@ -197,18 +197,17 @@ def _check_pcpus(vcpus: int, requested: int, emulator: str | None) -> None:
 
 
 def _resource_counts(words: FlavorWords) -> dict[str, int]:
-    """Return how much of each class is asked for, over all groups."""
     counts = {"VCPU": 0, "PCPU": 0}
     for key, value in words.extra_specs.items():
-        found = _RESOURCES.match(key) if isinstance(key, str) else None
-        text = text_of(key, value) if found else ""
-        if found is None or not text:
+        result = _RESOURCES.match(key) if isinstance(key, str) else None
+        text = text_of(key, value) if result else ""
+        if result is None or not text:
             continue
         if not _COUNT.match(text):
             raise NovaWordsError(
                 NovaRule.INVALID_RESOURCE_COUNT, key, text, "a whole number from 0"
             )
-        counts[found[1]] += int(text)
+        counts[result[1]] += int(text)
     return counts
 
 

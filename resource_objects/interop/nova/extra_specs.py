@@ -248,29 +248,29 @@ def groups_of(extra_specs: Mapping[Any, Any]) -> dict[str, GroupWords]:
     >>> groups_of({"resources_A:PGPU": "2", "trait_A:CUSTOM_H100": "required", "hw:x": "y"})["_A"]
     GroupWords(amounts={'PGPU': 2}, said={'PGPU'}, required={'CUSTOM_H100'}, forbidden=set())
     """
-    found: dict[str, GroupWords] = {}
+    result: dict[str, GroupWords] = {}
     for key, value in extra_specs.items():
         if not isinstance(key, str):
             continue
         if not key.startswith(_OURS) or (":" not in key and key not in _BARE):
             continue
         prefix, suffix, name = _parts(key)
-        words = found.setdefault(suffix, GroupWords())
+        words = result.setdefault(suffix, GroupWords())
         if prefix == "trait":
             _add_trait(words, key, name, text_of(key, value))
         else:
             _add_amount(words, key, name, text_of(key, value))
-    return found
+    return result
 
 
 def _parts(key: str) -> tuple[str, str, str]:
     """Return the prefix, the suffix of the group, and the class or trait that a key names."""
     if key.startswith(_OLD):
         return "resources", "", key.removeprefix(_OLD)
-    found = _KEY.fullmatch(key)
-    if found is None:
+    result = _KEY.fullmatch(key)
+    if result is None:
         raise NovaWordsError(NovaRule.INVALID_REQUEST_KEY, "extra specs", key, _EXPECTED)
-    return found[1], found[2], found[3]
+    return result[1], result[2], result[3]
 
 
 def _add_amount(words: GroupWords, key: str, name: str, text: str) -> None:

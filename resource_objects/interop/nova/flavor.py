@@ -299,7 +299,6 @@ def _check_cells(words: FlavorWords, parts: list[tuple[tuple[int, ...], int]]) -
 def _said_of_cells(
     words: FlavorWords, name: str, read: Callable[[str, str], _T]
 ) -> list[_T] | None:
-    """Return what is said of each cell, None if nothing is."""
     flavor = _each_cell(words.extra_specs, f"hw:{name}", read)
     image = _each_cell(words.properties, f"hw_{name}", read)
     if flavor and image:
@@ -309,13 +308,13 @@ def _said_of_cells(
 
 def _each_cell(given: Mapping[str, Any], prefix: str, read: Callable[[str, str], _T]) -> list[_T]:
     """Read the keys ``<prefix>.0``, ``<prefix>.1``... up to the first that is missing."""
-    found: list[_T] = []
+    result: list[_T] = []
     for number in range(MAX_CELLS):
         key = f"{prefix}.{number}"
         if given.get(key) is None:
             break
-        found.append(read(text_of(key, given[key]), key))
-    return found
+        result.append(read(text_of(key, given[key]), key))
+    return result
 
 
 def _cell_memory(text: str, key: str) -> int:

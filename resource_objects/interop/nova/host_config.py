@@ -118,12 +118,12 @@ def cpu_sets(
 def _cpus(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None or text == "":
         return None
-    found = parse_cpu_spec(text, option)
-    if not found:
+    result = parse_cpu_spec(text, option)
+    if not result:
         raise NovaWordsError(
             NovaRule.CPU_SET_EMPTY, option, text, "a list that leaves at least one CPU"
         )
-    return found
+    return result
 
 
 def reserved_pages(
@@ -143,10 +143,10 @@ def reserved_pages(
         raise NovaWordsError(
             NovaRule.NOT_WORDS, "reserved_huge_pages", entries, f"a list, each {_ENTRY}"
         )
-    found: dict[int, dict[int, int]] = {}
+    result: dict[int, dict[int, int]] = {}
     for entry in entries:
         cell, size, count = _entry(entry)
-        sizes = found.setdefault(cell, {})
+        sizes = result.setdefault(cell, {})
         if size in sizes:
             raise NovaWordsError(
                 NovaRule.PAGES_RESERVED_TWICE,
@@ -155,7 +155,7 @@ def reserved_pages(
                 f"one entry for pages of {size} KiB of cell {cell}",
             )
         sizes[size] = count
-    return found
+    return result
 
 
 def _entry(entry: object) -> tuple[int, int, int]:
@@ -220,11 +220,11 @@ def configured_cells(
 
 
 def _host_cells(cells: object) -> tuple[HostCell, ...]:
-    found = tuple(cells) if isinstance(cells, Iterable) else (cells,)
-    for cell in found:
+    result = tuple(cells) if isinstance(cells, Iterable) else (cells,)
+    for cell in result:
         if not isinstance(cell, HostCell):
             raise NovaWordsError(NovaRule.NOT_WORDS, "cells", cell, "HostCells")
-    return found
+    return result
 
 
 def _sets(cpus: object) -> CPUSets:

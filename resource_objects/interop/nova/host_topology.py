@@ -94,12 +94,12 @@ def load_host_numa_topology(
     >>> host.free_shared, host.free_dedicated, host.free_memory_mb
     (16, 4, 1536)
     """
-    _, found = primitive.cells_of(source, HOST, HOST_CELL, {"cells"}, _of_plain)
-    if not found:
+    _, result = primitive.cells_of(source, HOST, HOST_CELL, {"cells"}, _of_plain)
+    if not result:
         raise _invalid_primitive(f"{primitive.ROOT}.cells", [], "at least one")
     ratios = to_ratio(cpu_ratio), to_ratio(memory_ratio)
     cells, usage = [], []
-    for place, (data, minor) in enumerate(found):
+    for place, (data, minor) in enumerate(result):
         try:
             cell, used = _read_cell(data, minor, counts_pinned)
         except InvalidInput as error:

@@ -497,7 +497,6 @@ def _huge_kib(cell: _Cell, there: HostCell | None) -> int | None:
 
 
 def _emulator(cells: Sequence[_Cell], is_placed: bool) -> int | None:
-    """Return the emulator's CPU; what a cell keeps after it was taken from its host is none."""
     for place, cell in enumerate(cells):
         expected = int(is_placed and place == 0)
         if len(cell.reserved) != expected and cell.id != _CLEARED:
@@ -534,7 +533,6 @@ def _page_size(cells: Sequence[_Cell], placed: Sequence[PlacedCell], stated: str
 
 
 def _agrees(requested: str, cell: _Cell, placed: PlacedCell | None) -> bool:
-    """Return whether a page size that was asked may have led to what a cell has."""
     if requested == cell.page_size:
         return True
     if cell.size_kib is None or not requested or requested.isdecimal():

@@ -126,7 +126,6 @@ def _not_words() -> Iterator[None]:
 
 
 def _parsed(source: Any, what: str) -> Any:
-    """Return what was given, parsed; text that is meant as no object of JSON stays text."""
     is_words = isinstance(source, str) and not source.lstrip().startswith("{")
     return source if is_words else primitive.parsed(source, what)
 

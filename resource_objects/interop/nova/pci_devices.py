@@ -219,7 +219,6 @@ def _known_as(
 
 
 def _findings(row: _ReadRow, device: Device, shelf: Devices) -> Iterator[DeviceFinding]:
-    """Yield what a row says that contradicts its relatives, or itself."""
     said, holder = row.status, row.holder.instance_uuid
     if row.is_held:
         relatives = [device.parent, *shelf.parts_of(row.address)]

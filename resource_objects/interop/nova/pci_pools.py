@@ -135,7 +135,6 @@ def _plain(given: object) -> DevicePool:
 
 
 def _pool(data: Mapping[Any, Any], tags: dict[str, str | None]) -> DevicePool:
-    """Return a pool of Nova's fields and tags, with facts of what no field tells."""
     node = data.get("numa_node")
     said = {**{name: primitive.label(data.get(name), name) for name in _IDS}, **tags}
     provider = said.pop(primitive.PROVIDER, None)

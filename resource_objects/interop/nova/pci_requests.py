@@ -204,7 +204,6 @@ def dump_pci_requests(
 
 
 def _unsaid(request: DeviceRequest) -> Iterator[tuple[str, str]]:
-    """Yield what there is no word for, and why; ``""`` is what cannot be left out."""
     if request.providers and request.alias is None:
         yield "", "providers, and no alias: Nova has none for ports"
 
@@ -417,14 +416,12 @@ def _plain(spec: DeviceSpec, placement: bool, providers: str | None) -> dict[str
 
 
 def _implied(spec: DeviceSpec) -> str | None:
-    """Return the class that Placement has for who says none."""
     if spec.vendor_id is None or spec.product_id is None:
         return None
     return custom_class(spec.vendor_id, spec.product_id)
 
 
 def _unsaid_specs(specs: Sequence[DeviceSpec]) -> Iterator[tuple[str, str]]:
-    """Yield what Nova has no word for, and why; ``""`` is what cannot be left out."""
     remote = {spec.replace(facts={}) for spec in specs if spec.remote_managed}
     for spec in specs:
         if spec.class_code:

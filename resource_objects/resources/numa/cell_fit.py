@@ -171,7 +171,6 @@ def _dedicated(cell: Cell, need: CellDemand) -> Iterator[Failure]:
 
 
 def _left_shared(cell: Cell, need: CellDemand, taken: int) -> Iterator[Failure]:
-    """Yield what is wrong if CPUs are taken that serve either way: what others need is not."""
     requested, used = need.shared, cell.shared_used
     there, capacity = cell.shared_cpus(taken).bit_count(), cell.shared_capacity(taken)
     if requested > there:
@@ -184,7 +183,6 @@ def _left_shared(cell: Cell, need: CellDemand, taken: int) -> Iterator[Failure]:
 
 
 def _unneeded(cell: Cell) -> int:
-    """Return how many dedicated CPUs the shared vCPUs leave, of those that serve either way."""
     needed = -(-cell.shared_used * ratio.MILLION // cell.facts.ratio)  # rounded up
     either = (cell.free_cpus & cell.facts.shared).bit_count()
     shared = (cell.facts.shared & ~cell.pinned).bit_count()

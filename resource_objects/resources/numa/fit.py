@@ -353,7 +353,6 @@ def _of_need(problem: CellProblem, need: CellDemand, within: int) -> Iterator[Re
 
 
 def _of_needs(problem: CellProblem, within: int) -> Iterator[Reason]:
-    """Yield what keeps each kind of guest cell from some host cells: what others hold, too."""
     for need in problem.choices:
         yield from _of_need(problem, need, within)
 

@@ -196,7 +196,6 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         return self.from_allocations(wanted, dict(self.to_allocations(found)))
 
     def _least_room(self, room: Mapping[str, int]) -> Mapping[str, int] | None:
-        """Return what the host as a whole has left, of which somebody else knows ``room``."""
         if not room:
             return self.room
         own = {} if self.room is None else self.room

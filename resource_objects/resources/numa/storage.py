@@ -523,7 +523,6 @@ def _keeps_policy(cell: Cell, need: CellDemand, vcpus: Collection[int]) -> bool:
 def _beside(
     cells: Sequence[Cell], needs: Sequence[CellDemand], places: Sequence[int], held: _Held
 ) -> _Chosen | None:
-    """Return where each guest cell is if more is held besides, None unless there is one way."""
     ways = [[_parts(cells[place], need, held[place]) for place in places] for need in needs]
     if any(len(choices) > 1 for row in ways for choices in row):
         return None  # which pages it has cannot be told

@@ -98,7 +98,6 @@ class RequestedDevices:
         return len(among) + 1
 
     def _gains(self, problem: DeviceProblem, short: Collection[int]) -> Counter[int]:
-        """Return how many devices each host cell would add to what some demands may have."""
         gains: Counter[int] = Counter()
         for group, some in self._free.items():
             cells: set[int] = set()

@@ -250,7 +250,6 @@ class Devices(DeviceGroups):
         return [one for one in own if one in known and known[one].resource_class == name]
 
     def _is_lost(self, address: str) -> bool:
-        """Return whether nobody could have a device though nobody had any: it is spent, or out."""
 
         def is_gone(one: str | None) -> bool:
             return one in self.uses and self.uses[one].state == SPENT

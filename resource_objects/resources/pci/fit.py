@@ -468,7 +468,6 @@ class Flow:
         return not any(self.missing)
 
     def _take_first(self, demand: int) -> None:
-        """Take what nobody has, the best first."""
         for group in self._may[demand]:
             if not self.missing[demand]:
                 return
@@ -643,7 +642,6 @@ def _limits_between(
 
 
 def _wanted(problem: DeviceProblem, demand: DeviceDemand, bound: Bound) -> int:
-    """Return how many of some devices a request could use, itself or with what it has whole."""
     shelf = problem.shelf
     if any(not bound.free.isdisjoint(_free(problem, group)) for group in demand.serving):
         return demand.needed
@@ -725,6 +723,5 @@ def _limits(
 
 
 def _free(problem: DeviceProblem, group: int) -> Sequence[Any]:
-    """Return what is free of a group, whatever limits say."""
     some, within = problem.shelf.free[group], problem.within
     return some if within is None else [one for one in some if one in within]

@@ -635,7 +635,6 @@ def blocking_units(shelf: Devices, amount: PCIAmount, reason: Reason) -> dict[st
 
 
 def _held_of(shelf: Devices, devices: Iterable[Device]) -> dict[str, frozenset[str]]:
-    """Return which of some devices cannot be had, with what is held of each."""
     held = {device.address: frozenset(_held(shelf, device)) for device in devices}
     return {address: taken for address, taken in held.items() if taken}
 

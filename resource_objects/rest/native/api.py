@@ -153,7 +153,6 @@ _FLAGS = {"true": True, "false": False}
 
 
 def _value(text: str, kind: object) -> Any:
-    """Return a value of a query as what its schema says it is; if it is none, the text."""
     if kind == "integer" and _INTEGER.fullmatch(text):
         return int(text)
     return _FLAGS.get(text, text) if kind == "boolean" else text

@@ -136,7 +136,6 @@ def _release_expired(given: Given) -> None:
 
 
 def _taking(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what claims and replacements are told alike."""
     return {
         **{name: body.get(name) for name in _WHOSE},
         "if_generation": body.get("unchanged", False),

@@ -118,7 +118,6 @@ def _operation(call: Call) -> dict[str, Any]:
 def _beside(
     method: str, path: str, summary: str, status: str, schema: str, rule: str
 ) -> dict[str, Any]:
-    """Return what is said of a call of Placement's API: its reference tells all else."""
     both = f"placement {errors.MAX_VERSION}, {SERVICE} {VERSIONS[-1]}"
     version = {
         **_VERSION_HEADER,

@@ -64,7 +64,6 @@ def _mapping(of: Schema, told: str | None = None) -> Schema:
 
 
 def _body(told: str, required: list[str], /, **properties: Schema) -> Schema:
-    """Return the schema of what is sent: what it does not name is refused."""
     return {**_answer(told, required, **properties), "additionalProperties": False}
 
 

@@ -47,10 +47,10 @@ class Zones:
         """Return which hosts are of the zone."""
         if spec.zone is None:
             return hosts.all()
-        found = hosts.members(*self._aggregates(spec.zone))
+        result = hosts.members(*self._aggregates(spec.zone))
         if spec.zone == self._default:
-            found |= ~hosts.members(*self._every())
-        return found
+            result |= ~hosts.members(*self._every())
+        return result
 
     def _aggregates(self, zone: str) -> frozenset[str]:
         return self._zones.get(zone, frozenset([zone]))
@@ -93,10 +93,10 @@ class Tenants:
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
         """Return which hosts take the project."""
         own = self._of(spec.project)
-        found = ~hosts.members(*self._tenants)
+        result = ~hosts.members(*self._tenants)
         if self._confined and own:
-            found[:] = False
-        return found | hosts.members(*own)
+            result[:] = False
+        return result | hosts.members(*own)
 
     def _of(self, project: str | None) -> frozenset[str]:
         return frozenset(name for name, some in self._tenants.items() if project in some)
@@ -116,11 +116,11 @@ class Isolated:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no aggregate is kept for who asks for traits."""
+        """Whether no aggregate is reserved for requests with certain traits."""
         return not any(self._traits.values())
 
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Return what a host is kept for."""
+        """Return the traits that a host is reserved for."""
         kept = [name for name in sorted(self._out(spec)) if name in host.aggregates]
         return f"is kept for who asks for the traits of {', '.join(kept)}" if kept else None
 
@@ -169,10 +169,10 @@ class AggregateMetadata:
 
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
         """Return which hosts meet every condition."""
-        found = hosts.all()
+        result = hosts.all()
         for key, condition, _ in conditions_of(spec.extra_specs, _SCOPE):
-            found &= hosts.members(*self._meeting(key, condition))
-        return found
+            result &= hosts.members(*self._meeting(key, condition))
+        return result
 
     def _meeting(self, key: str, condition: ValueCondition) -> list[str]:
         said = self._metadata.items()
@@ -214,15 +214,15 @@ class AggregateRatios:
 
     def limits(self, hosts: HostStates, spec: RequestSpec) -> dict[str, Integers]:
         """Return by resource class the most that may be used of each host."""
-        found: dict[str, Integers] = {}
+        result: dict[str, Integers] = {}
         for name, said in self._ratios.items():
             inside = hosts.members(name)
             for kind, ratio in said.items():
-                if kind not in found:
-                    found[kind] = np.full(len(hosts), MAX_AMOUNT)
+                if kind not in result:
+                    result[kind] = np.full(len(hosts), MAX_AMOUNT)
                 most = hosts.physical(kind) * ratio // MILLION
-                found[kind][inside] = np.minimum(found[kind], most)[inside]
-        return found
+                result[kind][inside] = np.minimum(result[kind], most)[inside]
+        return result
 
 
 def _mapping(what: str, given: Any) -> Mapping[str, Any]:
@@ -235,9 +235,9 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
 
 def _sets(what: str, given: Any) -> dict[str, frozenset[str]]:
     """Return names with sets of names, as settings give them."""
-    found: dict[str, frozenset[str]] = {}
+    result: dict[str, frozenset[str]] = {}
     for name, some in _mapping(what, given).items():
         if isinstance(some, str) or not isinstance(some, Iterable):
             raise InvalidInput("field", f"{what} of {name}", some, "a list of names")
-        found[str(name)] = frozenset(map(str, some))
-    return found
+        result[str(name)] = frozenset(map(str, some))
+    return result

@@ -167,16 +167,16 @@ class FilterCondition:
 
     def _asked(self, columnar: ColumnarFilter) -> Booleans:
         try:
-            found: Any = columnar.passing(self._hosts, self._spec)
+            result: Any = columnar.passing(self._hosts, self._spec)
         except Exception as error:
             self._failed(None, error)
             return self._hosts.all()
-        is_mask = isinstance(found, np.ndarray) and found.dtype == np.bool_
-        if not is_mask or found.shape != (len(self._hosts),):
+        is_mask = isinstance(result, np.ndarray) and result.dtype == np.bool_
+        if not is_mask or result.shape != (len(self._hosts),):
             expected = f"an array of {len(self._hosts)} booleans"
-            self._failed(None, exceptions.InvalidInput("field", "passing", found, expected))
+            self._failed(None, exceptions.InvalidInput("field", "passing", result, expected))
             return self._hosts.all()
-        passing: Booleans = found
+        passing: Booleans = result
         return passing
 
     def _failed(self, host: str | None, error: Exception) -> None:

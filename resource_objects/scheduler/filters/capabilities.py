@@ -1,4 +1,4 @@
-"""What hosts can do, by what their agents tell of them and how much there is."""
+"""Filters by the capabilities that agents report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ class Capabilities:
 
 
 def _told(host: HostState, name: str) -> Any:
-    """Return what a host tells by a name, None if nothing."""
     if name in FIGURES:
         kind, figure = FIGURES[name]
         return getattr(host, figure)(kind) if host.capacity(kind) else None

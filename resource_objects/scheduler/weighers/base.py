@@ -106,7 +106,6 @@ def normalized(raw: Figures) -> Figures:
 
 
 def _said(one: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Integers) -> Figures:
-    """Return what a weigher says of some hosts."""
     weigher, host = one.weigher, None
     try:
         if isinstance(weigher, ColumnarWeigher):

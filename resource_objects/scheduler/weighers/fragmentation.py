@@ -133,7 +133,6 @@ def _fragmentation(counts: Mapping[str, int], free: list[int], usual: Iterable[T
 
 
 def _ways(free: list[int], task: Task) -> Iterator[list[int]]:
-    """Yield what is left of the devices of a host, for each way to give a task its devices."""
     if task.devices == 1:
         for place, left in enumerate(free):
             if left >= task.each:
