@@ -652,6 +652,8 @@ class DatabaseError(LedgerError):
 
     CASES = {
         "unavailable": ("DatabaseUnavailable", "cannot be opened"),
+        # retry with the same operation id: the write happens at most once
+        "lost": ("LostConnection", "lost its connection"),
         "busy": ("DatabaseBusy", "is busy"),  # for longer than the retries last; nothing was done
         "full": ("DatabaseFull", "is full"),  # nothing was done
         "damaged": ("DatabaseDamaged", "is damaged"),  # restore a backup
@@ -667,13 +669,3 @@ class DatabaseError(LedgerError):
             "has an older schema; run `resource-objects db upgrade`",
         ),
     }
-
-
-class LostConnection(DatabaseError):
-    """The connection broke. Retry with the same operation id: the write happens at most once."""
-
-    CASES = {"lost": ("LostConnection", "lost its connection")}
-
-    def __init__(self, name: str, detail: str = "") -> None:
-        super().__init__("lost", name, detail)
-        self.args = name, detail

@@ -885,7 +885,7 @@ class ComputeNode(base.ResourceObject):
         :raises InvalidInventory: as :meth:`check`
         :raises InvalidInput: if the record is not adopted yet, the host has devices, and the column
             that counts them cannot be read
-        :raises LostConnection: if it is not known whether it was done
+        :raises DatabaseError: if it is not known whether it was done
         """
         return saving.save(self, operation)
 

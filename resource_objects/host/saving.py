@@ -582,9 +582,9 @@ def _send(view: NodeView, sent: Sent) -> Claim | None:
                 aggregate=binding.aggregate,
                 operation=sent.operation,
             )
-        except exceptions.LostConnection:
-            raise
         except exceptions.ResourceObjectsError as error:
+            if error.matches("LostConnection"):  # it may have been written
+                raise
             view._binding = dataclasses.replace(binding, sent=None)
             if error.matches("ProviderNotFound"):  # the error has the uuid, users know the name
                 raise exceptions.NotFound("provider", binding.provider) from error

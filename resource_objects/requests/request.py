@@ -24,9 +24,8 @@ COMPATIBILITIES = ("placement",)
 CELLS = "numa"
 #: Nearness is a preference or a condition.
 NEAR_POLICIES = ("preferred", "required")
-#: No request has more groups than this: absurd ones are refused before anything is searched.
+#: The maximum number of groups of a request, and of characters: in its names or as a query string.
 MAX_GROUPS = 1000
-#: Nor more characters: in all names it says, or as a query string.
 MAX_LENGTH = 2**20
 
 #: What plain data may say of a group, and of a request besides.

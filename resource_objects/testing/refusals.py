@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 
-def raises_code(*kinds: type[Exception] | str, match: str | None = None) -> pytest.RaisesExc[Any]:
+def raises_code(
+    *kinds: type[BaseException] | str, match: str | None = None
+) -> pytest.RaisesExc[Any]:
     """Return ``pytest.raises`` for errors by their types or their codes.
 
     :param kinds: types, or codes such as ``"ProviderNotFound"``; one of them is expected
@@ -17,10 +19,10 @@ def raises_code(*kinds: type[Exception] | str, match: str | None = None) -> pyte
     >>> with raises_code("ProviderNotFound"):
     ...     raise exceptions.NotFound("provider", "host9")
     """
-    return pytest.raises(Exception, match=match, check=lambda error: is_one_of(error, *kinds))
+    return pytest.raises(BaseException, match=match, check=lambda error: is_one_of(error, *kinds))
 
 
-def is_one_of(error: object, *kinds: type[Exception] | str) -> bool:
+def is_one_of(error: object, *kinds: type[BaseException] | str) -> bool:
     """Return True if an error is of one of these types, or has one of these codes."""
     code = getattr(error, "code", None)
     return any(code == kind if isinstance(kind, str) else isinstance(error, kind) for kind in kinds)

@@ -421,10 +421,10 @@ def test_a_definition_that_broke_off_is_told_and_done_by_a_repetition(
 ) -> None:
     host = ro.Provider("host0", "VCPU=8", traits=["CUSTOM_A"])
     losing(transport, "POST", after=True)
-    with pytest.raises(exceptions.LostConnection, match="CUSTOM_A made"):
+    with raises_code("LostConnection", match="CUSTOM_A made"):
         ledger.sync(host)
     losing(transport, "PUT", after=True, end="/inventories")
-    with pytest.raises(exceptions.LostConnection, match="traits of host0"):
+    with raises_code("LostConnection", match="traits of host0"):
         ledger.sync(host)
     transport.before = lambda method, path: None
     ledger.sync(host)
@@ -447,7 +447,7 @@ def test_what_was_lost_while_others_wrote_is_told_as_unknown(
             raise requests.ConnectionError("it broke")
 
     transport.before = before
-    with pytest.raises(exceptions.LostConnection, match="not known"):
+    with raises_code("LostConnection", match="not known"):
         ledger.adjust(job, {"host0": "VCPU=1"})
     assert ledger.usage()["host0", "VCPU"].used == 3  # and is not done twice
 
@@ -516,7 +516,7 @@ def test_of_two_who_lost_their_answers_the_other_is_not_taken_for_this_one(
             raise requests.ConnectionError("it broke")
 
     transport.before = before
-    with pytest.raises(exceptions.LostConnection, match="whether by this write is not known"):
+    with raises_code("LostConnection", match="whether by this write is not known"):
         ledger.claim(job, {"host0": "VCPU=1"}, project="mine")
     assert ledger.get_claim(job).project == "other"
 

@@ -176,7 +176,7 @@ def test_a_connection_lost_before_the_commit_did_nothing(
     monkeypatch.setattr(orders, "make_consumers", _after(lost, orders.make_consumers))
     operation = Operation()
     order = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=8"}))
-    with pytest.raises(exceptions.LostConnection):
+    with raises_code("LostConnection"):
         ledger.claim(operation, order)
     monkeypatch.undo()
     assert ledger_state(ledger) == before
@@ -237,7 +237,7 @@ def test_a_large_write_that_loses_its_connection_did_nothing(
     if name == "locks":
         name = _LOCKS[database_kind]
     monkeypatch.setattr(module, name, _after(lost, getattr(module, name)))
-    with pytest.raises(exceptions.LostConnection):
+    with raises_code("LostConnection"):
         ledger.commit(write)
     monkeypatch.undo()
     assert (ledger_state(ledger), ledger.cursor()) == (before, cursor)
@@ -268,7 +268,7 @@ def test_a_write_whose_acknowledgement_was_lost_happens_once(
     monkeypatch.setattr(dialect, "do_commit", commit_and_lose)
     operation = Operation()
     order = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=8"}))
-    with pytest.raises(exceptions.LostConnection):
+    with raises_code("LostConnection"):
         ledger.claim(operation, order)
     monkeypatch.undo()
     assert ledger.claim(operation, order) == ledger.held("job")
@@ -294,7 +294,7 @@ def test_a_connection_lost_while_it_is_made_is_no_surprise(
 
     monkeypatch.setattr(dialect, step, lose)
     # PostgreSQL says that it shut the connection down, so it is asked again; MariaDB says nothing
-    surprises = (exceptions.LostConnection, "DatabaseUnavailable")
+    surprises = ("LostConnection", "DatabaseUnavailable")
     with contextlib.nullcontext() if database_kind == "postgresql" else raises_code(surprises):
         SQLBackend.open(ledger_url).close()
     assert done
@@ -328,7 +328,7 @@ def test_a_network_that_swallows_packets_ends_a_claim(
         monkeypatch.setattr(dialect, "do_commit", commit_into_nothing)
         operation = Operation()
         order = ConsumerOrder.claim("job", deltas({uuid: "VCPU=8"}))
-        with pytest.raises(exceptions.LostConnection):  # it would wait for ever
+        with raises_code("LostConnection"):  # it would wait for ever
             backend.claim(operation, order)
         monkeypatch.undo()
         between.mend()
@@ -364,7 +364,7 @@ def test_a_client_that_stops_within_a_transaction_is_not_waited_for(
         claim(ledger, "other", {names["host0"]: "VCPU=1"})
         connection.exec_driver_sql("SELECT 1")
 
-    with pytest.raises(exceptions.LostConnection):
+    with raises_code("LostConnection"):
         stopped._writing(stop)
     assert ledger.held("other") is not None
     stopped.close()

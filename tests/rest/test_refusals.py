@@ -253,7 +253,7 @@ def test_who_deletes_looks_again_after_a_change(
     [
         (exceptions.DatabaseError("busy", "lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.DatabaseError("unavailable", "lab.db", "x"), (503, "placement.undefined_code")),
-        (exceptions.LostConnection("lab.db", "x"), (503, "placement.undefined_code")),
+        (exceptions.DatabaseError("lost", "lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.DatabaseError("full", "lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.DatabaseError("read-only", "lab.db", "x"), (503, "placement.undefined_code")),
         (exceptions.Stale("provider", "host0", "x"), (409, "placement.concurrent_update")),

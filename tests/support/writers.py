@@ -54,7 +54,7 @@ _UNITS = tuple(f"cpu{number}" for number in range(6))
 #: Consumers of its own that a writer keeps.
 _MOST_OWN = 8
 #: Nobody knows whether these did something.
-UNSURE = (exceptions.LostConnection, "DatabaseUnavailable")
+UNSURE = ("LostConnection", "DatabaseUnavailable")
 
 
 def hot_hosts() -> list[Provider]:

@@ -229,7 +229,7 @@ class Allocations:
         :raises AlreadyExists: if a consumer that must be new has allocations
         :raises Stale: if a consumer was written meanwhile
         :raises DatabaseError: if others write the same providers all the time
-        :raises LostConnection: if the outcome is not known
+        :raises DatabaseError: if the outcome is not known
         """
         if len(pending.bodies) == 1:
             [(uuid, body)] = pending.bodies.items()
@@ -284,7 +284,7 @@ class _Sending:
     method: str
     path: str
     body: Any
-    lost: exceptions.LostConnection | None = None  #: after which the outcome was not known
+    lost: exceptions.DatabaseError | None = None  #: after which the outcome was not known
     has_reused: bool = False
 
     def attempt(self) -> None:
@@ -295,12 +295,14 @@ class _Sending:
         client, pending = self.allocations.client, self.pending
         try:
             answer = client.write(self.method, self.path, self.body, pending.minor)
-        except exceptions.LostConnection as error:
+        except exceptions.DatabaseError as error:
+            if not error.is_about("lost"):
+                raise
             self.lost = error
             if self._is_written(error):
                 return
             detail = f"nothing was written: {error.detail}"
-            raise Transient(exceptions.LostConnection(error.name, detail)) from error
+            raise Transient(exceptions.DatabaseError("lost", error.name, detail)) from error
         if answer.is_done or (self.lost is not None and self._is_written(self.lost)):
             return
         if _is_about_consumers(answer) and not self.has_reused:
@@ -314,12 +316,12 @@ class _Sending:
             raise busy if "generation conflict" in answer.detail else Transient(busy)
         self._refuse(answer)
 
-    def _is_written(self, lost: exceptions.LostConnection) -> bool:
+    def _is_written(self, lost: exceptions.DatabaseError) -> bool:
         """Return True if a write with a lost answer was carried out.
 
         All of it or nothing was written. So nothing was, if one of its consumers is unchanged.
 
-        :raises LostConnection: if others wrote all of them since, or no answer came again: the
+        :raises DatabaseError: if others wrote all of them since, or no answer came again: the
             write may have been carried out, and must not be repeated
         """
         service, effects = self.allocations.client.service, self.pending.effects.consumers
@@ -327,13 +329,13 @@ class _Sending:
             present = self.allocations.held_by(effect.claim.consumer for effect in effects)
         except exceptions.LedgerError as error:
             detail = f"it is not known whether it was written: {lost.detail}"
-            raise exceptions.LostConnection(service, detail) from error
+            raise exceptions.DatabaseError("lost", service, detail) from error
         if all(_is_same(present.get(after.consumer), after) for after in self.pending.records):
             return True
         if any(not _is_changed(effect, present) for effect in effects):
             return False
         detail = f"{', '.join(present)} was written since; whether by this write is not known"
-        raise exceptions.LostConnection(service, detail) from lost
+        raise exceptions.DatabaseError("lost", service, detail) from lost
 
     def _reuse_empty_consumers(self) -> bool:
         """Expect generation 0 for new consumers that exist without allocations; True if any do.

@@ -94,7 +94,9 @@ class PlacementBackend(Backend):
         client = client_of(url, session, retries)
         try:
             client.negotiate()
-        except exceptions.LostConnection as error:
+        except exceptions.DatabaseError as error:
+            if not error.is_about("lost"):
+                raise
             raise exceptions.DatabaseError("unavailable", error.name, error.detail) from error
         return cls(client)
 

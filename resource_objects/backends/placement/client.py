@@ -120,7 +120,7 @@ class Client:
     def read(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
         """Return the answer to a GET request, which is repeated if no answer comes.
 
-        :raises LostConnection: if no answer came
+        :raises DatabaseError: if no answer came
         :raises DatabaseError: if access is refused, or the service is no Placement
         """
         return self._repeat("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path)
@@ -168,7 +168,7 @@ class Client:
         """Return the answer to a request that changes something, sent once.
 
         :param minor: of an older microversion
-        :raises LostConnection: if no answer came: the outcome is not known
+        :raises DatabaseError: if no answer came: the outcome is not known
         :raises DatabaseError: if the user may not do this
         """
         return self._permitted(method, path, self._request(method, path, body, minor or self.minor))
@@ -196,7 +196,9 @@ class Client:
         def attempt() -> Answer:
             try:
                 return self._request(method, path, minor=self.minor)
-            except exceptions.LostConnection as lost:
+            except exceptions.DatabaseError as lost:
+                if not lost.is_about("lost"):
+                    raise
                 raise Transient(lost) from lost.__cause__
 
         return self.retries.run(attempt)
@@ -215,7 +217,7 @@ class Client:
                 path, method, raise_exc=False, headers={"Accept": "application/json"}, **options
             )
         except failures.ConnectionError as error:
-            raise exceptions.LostConnection(self.service, _one_line(error)) from error
+            raise exceptions.DatabaseError("lost", self.service, _one_line(error)) from error
         except failures.ClientException as error:  # no endpoint, no token, an unknown user
             raise self._unavailable(_one_line(error)) from error
         return self._answer(method, path, response)
@@ -226,7 +228,7 @@ class Client:
         detail, code = _error_of(body, response) if status >= 300 else ("", "")
         text = f"{method} {path}: {status}: {detail}"
         if status in _NO_ANSWER:
-            raise exceptions.LostConnection(self.service, text)
+            raise exceptions.DatabaseError("lost", self.service, text)
         if status == 401 or (status == 403 and method == "GET"):
             raise self._unavailable(text)
         answer = Answer(status, body, detail, code, response.headers.get("last-modified"))
@@ -234,7 +236,7 @@ class Client:
             raise self._no_placement(path, answer)
         if status < 300 and response.content and body is None:
             text = f"{method} {path}: {status}, and the answer is cut off or no JSON"
-            raise exceptions.LostConnection(self.service, text)
+            raise exceptions.DatabaseError("lost", self.service, text)
         return answer
 
     def _no_placement(self, path: str, answer: Answer) -> exceptions.DatabaseError:

@@ -325,9 +325,9 @@ class _ProviderRequests:
         """
         try:
             yield
-        except exceptions.LostConnection:  # it may have been written
-            raise
-        except exceptions.ResourceObjectsError:
+        except exceptions.ResourceObjectsError as error:
+            if error.matches("LostConnection"):  # it may have been written
+                raise
             for definition in reversed(self._changes.creates):
                 path = f"/resource_providers/{definition.uuid}"
                 with contextlib.suppress(exceptions.LedgerError):  # the refusal is raised

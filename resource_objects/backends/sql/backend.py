@@ -452,7 +452,9 @@ class SQLBackend(Backend):
             try:
                 with self._readable().reading() as connection:
                     return ask(connection)
-            except exceptions.LostConnection as lost:  # a read changes nothing
+            except exceptions.DatabaseError as lost:  # a read changes nothing
+                if not lost.is_about("lost"):
+                    raise
                 raise Transient(lost) from lost.__cause__
 
         return self._retries.run(attempt)

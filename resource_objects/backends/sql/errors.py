@@ -116,7 +116,7 @@ def translate(
     if condition is not None:
         return exceptions.DatabaseError(condition, where, detail(error))
     if lost:
-        return exceptions.LostConnection(where, detail(error))
+        return exceptions.DatabaseError("lost", where, detail(error))
     return exceptions.LedgerError("ledger", where, detail(error))
 
 
