@@ -19,7 +19,9 @@ def raises_code(
     >>> with raises_code("ProviderNotFound"):
     ...     raise exceptions.NotFound("provider", "host9")
     """
-    return pytest.raises(BaseException, match=match, check=lambda error: is_one_of(error, *kinds))
+    types = (kind for kind in kinds if isinstance(kind, type))
+    expected = Exception if all(issubclass(kind, Exception) for kind in types) else BaseException
+    return pytest.raises(expected, match=match, check=lambda error: is_one_of(error, *kinds))
 
 
 def is_one_of(error: object, *kinds: type[BaseException] | str) -> bool:

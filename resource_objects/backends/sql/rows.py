@@ -563,6 +563,7 @@ class TreeRows:
         )
         new: list[tuple[Any, ...]] = []
         figures: list[dict[str, Any]] = []
+        counts: list[dict[str, Any]] = []
         used: list[dict[str, Any]] = []
         for key, (was, now) in changed.items():
             if now is None:
@@ -573,9 +574,11 @@ class TreeRows:
                 new.append((*source, record.used, count, *_figures(record)))
                 continue
             number = self._inventories[key]
-            if _figures(was.record) != _figures(record) or len(was.shares) != count:
+            if _figures(was.record) != _figures(record):
                 values = dict(zip(_FIGURES, _figures(record), strict=True))
-                figures.append({"id": number, "shares": count, **values})
+                figures.append({"id": number, **values})
+            if len(was.shares) != count:  # shares are loaded only if the write may change some
+                counts.append({"id": number, "shares": count})
             if was.record.used != record.used:
                 used.append({"id": number, "used": record.used})
         old_shares, new_shares = self._changed_shares(changed, classes)
@@ -583,6 +586,7 @@ class TreeRows:
         columns = ("provider_id", "class_id", "used", "shares", *_FIGURES)
         statements.insert_tuples(self._connection, tables.inventories, columns, new)
         self._update(tables.inventories, figures)
+        self._update(tables.inventories, counts)
         self._update(tables.inventories, used)
         statements.insert(self._connection, tables.shares, new_shares)
 
