@@ -27,7 +27,7 @@ def test_a_backend_that_lacks_nothing_keeps_every_rule() -> None:
 
 
 def test_who_lacks_what_another_requirement_is_built_on_lacks_both() -> None:
-    outlives, elsewhere = "test_operations_outlive_the_backend", "test_one_of_many_first_starts"
+    outlives, elsewhere = "test_operations_outlive_the_backend", "test_one_of_many_first_processes"
     for lacks in (Requirement.PERSISTENCE, Requirement.SHARING, Requirement.PROCESSES):
         assert any(name.startswith(elsewhere) for name in _skipped(lacks))
         assert (outlives in _skipped(lacks)) == (lacks is Requirement.PERSISTENCE)
@@ -53,4 +53,4 @@ def test_the_reason_names_the_requirement(pytester: pytest.Pytester) -> None:
     )
     ran = pytester.runpytest_subprocess("-rs", "-k", "test_two_backends_of_one_ledger_agree")
     ran.assert_outcomes(skipped=1)
-    ran.stdout.fnmatch_lines(["SKIPPED*: mine lacks sharing: a URL may be open several times*"])
+    ran.stdout.fnmatch_lines(["SKIPPED*: mine lacks sharing: a URL can be open several times*"])

@@ -295,7 +295,7 @@ def test_a_connection_lost_while_it_is_made_is_no_surprise(
     monkeypatch.setattr(dialect, step, lose)
     # PostgreSQL says that it shut the connection down, so it is asked again; MariaDB says nothing
     surprises = ("LostConnection", "DatabaseUnavailable")
-    with contextlib.nullcontext() if database_kind == "postgresql" else raises_code(surprises):
+    with contextlib.nullcontext() if database_kind == "postgresql" else raises_code(*surprises):
         SQLBackend.open(ledger_url).close()
     assert done
     monkeypatch.undo()
