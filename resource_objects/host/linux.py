@@ -127,7 +127,7 @@ def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machin
         disk=_disk(tree, disk_path),
         hostname=hostname or (os.uname().nodename or None if tree.live else None),
         architecture=architecture or (os.uname().machine if tree.live else None),
-        findings=tuple(DiscoveryFinding(one.subject, one.detail) for one in tree.findings),
+        findings=tuple(DiscoveryFinding(error.name, error.detail) for error in tree.findings),
     )
 
 

@@ -223,7 +223,7 @@ def test_words_that_are_none_tell_the_usage(lab, argv):
 def test_debug_shows_where_bad_input_was_found(run):
     done = run("--debug", "candidates", "VCPU=x")
     assert done.status == 2
-    assert "InvalidText" in done.err
+    assert "resource_objects.exceptions.InvalidInput: " in done.err
 
 
 # --- for people ---------------------------------------------------------------------------------

@@ -47,31 +47,26 @@ def test_a_device_is_disabled_with_what_is_split_off_it(lab) -> None:
     assert json.loads(lab("device", "list", "--free", "-f", "json").out) == []
     shown = json.loads(lab("device", "show", f"host0/{PART}", "-f", "json").out)
     assert "by me: link" in shown["disabled"]
-    refused = lab("claim", "job-1", "SRIOV_NET_VF=1")
-    assert refused.status == 1 and f"host0/{CARD}: disabled" in refused.err
+    for wanted in ("SRIOV_NET_VF=1", "PCI_DEVICE=1"):
+        refused = lab("claim", "job-1", wanted)
+        assert refused.status == 1 and f"host0/{CARD}: disabled" in refused.err
+    assert "by me: link" in lab("changes", "--limit", "9").out
     assert json.loads(lab("device", "drain", f"host0/{CARD}", "-f", "json").out) == []
     assert lab("device", "enable", f"host0/{CARD}").out == f"host0/{CARD}: enabled\n"
     assert lab("claim", "job-1", "SRIOV_NET_VF=1").status == 0
 
 
-def test_a_part_of_a_device_is_disabled_alone(lab) -> None:
-    done = lab("device", "disable", f"host0/{PART}", "--reason", "link", "--actor", "me")
-    assert done.out.startswith(f"host0/{CARD}: {PART} disabled since ")
-    assert done.out.endswith("by me: link\n")
+def test_a_virtual_function_is_not_disabled_without_its_card(lab) -> None:
+    for words in (("disable", "--reason", "link"), ("drain", "--reason", "link"), ("enable",)):
+        refused = lab("device", words[0], f"host0/{PART}", *words[1:])
+        assert (refused.status, refused.out) == (1, "")
+        assert refused.err == (
+            f"resource-objects: device: got 'host0/{PART}', expected a whole device: "
+            f"a virtual function is disabled with its card host0/{CARD}\n"
+        )
     rows = json.loads(lab("device", "list", "-f", "json").out)
-    told = {row["device"]: row["disabled"] or "" for row in rows}
-    assert "by me: link" in told[f"host0/{PART}"] and not told[f"host0/{CARD}"]
-    assert (
-        "by me: link"
-        in json.loads(lab("device", "show", f"host0/{PART}", "-f", "json").out)["disabled"]
-    )
-    for asked in ("SRIOV_NET_VF=1", "PCI_DEVICE=1"):
-        refused = lab("claim", "job", asked)
-        assert refused.status != 0 and f"{PART} disabled since" in refused.err
-    assert f"{PART} disabled since" in lab("changes", "--limit", "9").out
-    assert json.loads(lab("device", "drain", f"host0/{PART}", "-f", "json").out) == []
-    assert lab("device", "enable", f"host0/{PART}").out == f"host0/{CARD}: {PART} enabled\n"
-    assert f"{PART} enabled" in lab("changes", "--limit", "9").out
+    assert not any(row["disabled"] for row in rows)
+    assert PART not in lab("changes", "--limit", "9").out
     assert lab("claim", "job", "SRIOV_NET_VF=1").status == 0
 
 

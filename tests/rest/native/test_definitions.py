@@ -203,11 +203,8 @@ def test_what_is_out_of_service_is_said_listed_and_ended(native: Native) -> None
 def test_what_cannot_be_disabled_is_refused(native: Native) -> None:
     native.ledger.sync(ro.Provider("host0", "VCPU=8"))
     assert native.refused("PUT", "/disabled/nobody", {"reason": "x"}) == (404, "ProviderNotFound")
-    assert native.refused("PUT", "/disabled/host0", {"reason": "x", "unit": "y"}) == (
-        404,
-        "UnitNotFound",
-    )
-    for body in ({}, {"reason": ""}, {"reason": "a\nb"}, {"reason": "x", "until": "soon"}):
+    unit = {"reason": "x", "unit": "0000:3b:00.2"}  # a device is disabled as a whole
+    for body in ({}, {"reason": ""}, {"reason": "a\nb"}, {"reason": "x", "until": "soon"}, unit):
         assert native.refused("PUT", "/disabled/host0", body)[0] == 400
     past = {"reason": "x", "until": "2020-01-01T00:00:00+00:00"}
     assert native.refused("PUT", "/disabled/host0", past) == (400, "InvalidField")
