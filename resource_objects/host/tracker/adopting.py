@@ -221,7 +221,7 @@ def adoption_plan(
     ...     print(adoption_plan(ledger, "old-1", row, [KnownConsumer("vm-1", "VCPU=4")]))
     + old-1: VCPU=8:max_unit=8:allocation_ratio=4
     + vm-1 allocates VCPU=4 of old-1
-    + old-1/unattributed takes VCPU=2 of old-1
+    + old-1/unattributed allocates VCPU=2 of old-1
     ~ old-1: adopted
     """
     consumers = _once(known)
