@@ -38,7 +38,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        values = {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        if not values.get("released", True):  # a field of `Use` that the version before lacks
+            del values["released"]
+        return values
     return _text(str(value))
 
 
