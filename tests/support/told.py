@@ -664,8 +664,8 @@ class Sentence:
     def disabled(self) -> Iterator[str]:
         number = self.rows.by_name[self.reason.where or self.host]
         facts = self.rows.columns.disabled.get(number)
-        if self.reason.unit is not None:
-            facts = REMOVED
+        if self.reason.unit is not None:  # a removed unit, or "": all that have the class
+            facts = REMOVED if self.reason.unit else None
         if facts != self.reason.disabled:
             yield "it is not disabled so"
         above = {

@@ -197,6 +197,9 @@ def test_a_host_that_somebody_removes_meanwhile_keeps_nobody_from_telling(
 
 # --- how often a write is repeated ---
 
+CHANGED = "changed by another process"
+STALE_PROVIDER = exceptions.Stale("provider", "host1", CHANGED)
+
 
 def _sync(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host1", "VCPU=16"))
@@ -232,12 +235,12 @@ def _report_statistics(ledger: ro.Ledger) -> None:
 @pytest.mark.parametrize(
     ("write", "method", "error"),
     [
-        (_sync, "commit", "StaleDefinition"),
-        (_update, "commit", "StaleDefinition"),
-        (_save_definition, "commit", "StaleDefinition"),
-        (_adopt_record, "commit", "StaleConsumer"),
-        (_adopt_host, "commit", "StaleDefinition"),
-        (_report_statistics, "put_statistics", "ProviderNotFound"),
+        (_sync, "commit", STALE_PROVIDER),
+        (_update, "commit", STALE_PROVIDER),
+        (_save_definition, "commit", STALE_PROVIDER),
+        (_adopt_record, "commit", exceptions.Stale("consumer", "host1", CHANGED)),
+        (_adopt_host, "commit", STALE_PROVIDER),
+        (_report_statistics, "put_statistics", exceptions.NotFound("provider", "host1", CHANGED)),
     ],
 )
 def test_the_policy_counts_repetitions_in_each_loop(
@@ -245,7 +248,7 @@ def test_the_policy_counts_repetitions_in_each_loop(
     monkeypatch: pytest.MonkeyPatch,
     write: Callable[[ro.Ledger], None],
     method: str,
-    error: type[exceptions.ResourceObjectsError],
+    error: exceptions.LedgerError,
     repetitions: int,
 ) -> None:
     ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
@@ -253,10 +256,10 @@ def test_the_policy_counts_repetitions_in_each_loop(
 
     def refused(order: Any) -> None:
         attempts.append(order)
-        raise error("host1", "changed by another process")
+        raise error
 
     policy = RetryPolicy(definitions=repetitions)
     monkeypatch.setattr(ledger.backend, method, refused)
-    with raises_code(error):
+    with raises_code(error.code):
         write(ro.Ledger(ledger.backend, retries=policy))
     assert len(attempts) == 1 + repetitions

@@ -212,7 +212,7 @@ def test_pools_become_devices_that_guests_own_and_pools_again(ledger: ro.Ledger)
     assert not tracker.update_available_resource().findings
     owned = {
         one.consumer: [part.units for part in one.allocations if part.units]
-        for one in map(ledger.held, driver.functions)
+        for one in map(ledger.get_claim, driver.functions)
     }
     assert owned == {"vm-0": [("0000:81:02.3",)], "vm-1": [("0000:81:02.1",)]}
     assert not tracker.update_available_resource()

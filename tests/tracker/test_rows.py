@@ -621,7 +621,7 @@ def test_another_failure_is_a_finding_of_its_host_with_the_error(
 
     def refuses(write: Any) -> Any:
         if any(one.definition.uuid == odd for one in write.definitions.updates):
-            raise Odd("box2")
+            raise Odd("ledger", "box2")
         return commit(write)
 
     with monkeypatch.context() as patched:
