@@ -44,8 +44,24 @@ def rehearse(
         disabling=plan.disabling,
     )
     rows = rows_of(columns, claims)
-    carry_out(rows, write, now, _next_generation(columns))
+    try:
+        carry_out(rows, write, now, _next_generation(columns))
+    except exceptions.InUse as error:
+        consumers = _consumers(rows_of(columns, claims), error.name, error.detail)
+        raise exceptions.InUse(error.subject, error.name, error.detail, consumers) from error
     return rows
+
+
+def _consumers(rows: Rows, provider: str, resource_class: str) -> list[str]:
+    """Return the consumers that use inventories of a provider, also through shares."""
+    keys = [
+        (row.uuid, name)
+        for row in rows.providers.rows.values()
+        if row.name == provider
+        for name in row.classes
+        if resource_class in ("", name)
+    ]
+    return sorted({consumer for users in rows.users_of(keys).values() for consumer, _ in users})
 
 
 def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:

@@ -196,7 +196,7 @@ def test_an_operation_id_is_of_one_request(ledger: ro.Ledger) -> None:
     ):
         with raises_code("OperationConflict", match="claim of job, VCPU=3") as refused:
             ledger.claim("job", asked, operation=operation)
-        assert refused.value.args[0] == operation
+        assert refused.value.name == operation
         with raises_code("OperationConflict"):
             ledger.claim("job", asked, operation=operation, wait=datetime.timedelta(seconds=1))
     # the same, wherever it is
