@@ -41,7 +41,7 @@ def test_a_lost_race_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         ledger.claim("job-1", found)
         ledger.claim("job-2", found)
     (line,) = said(caplog, "resource_objects.ledger", logging.DEBUG)
-    assert line.startswith("claim of job-2, tried again after: host0: VCPU asked 1, free 0 of 1")
+    assert line.startswith("claim of job-2: tried again after: host0: VCPU asked 1, free 0 of 1")
 
 
 def test_a_search_that_finds_nothing_is_a_refusal_when_it_is_claimed(
