@@ -83,8 +83,7 @@ def names(namespace: str) -> list[str]:
 def load(namespace: str, name: str) -> Any:
     """Return the object that the plug-in ``name`` of ``namespace`` declares.
 
-    :raises PluginError: if there is none of that name
-    :raises PluginError: if there are several, or its import fails
+    :raises PluginError: if there is none of that name; if there are several, or its import fails
     """
     found = _entry_points(namespace).get(name, ())
     if len(found) > 1:
@@ -118,9 +117,8 @@ def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, 
 
     :param kind: what it has to return
     :param what: what errors call it, such as ``"discovery driver"``
-    :raises PluginError: if there is none of that name; it names those that there are
-    :raises PluginError: if it does not load, it cannot be called, or what it returns is of no such
-        kind
+    :raises PluginError: if there is none of that name; it names those that there are; if it does
+        not load, it cannot be called, or what it returns is of no such kind
     :raises InvalidInput: if it takes no such options, naming what it takes
 
     >>> make("resource_objects.discovery", "linux", int, {"depth": 3}, what="discovery driver")

@@ -185,8 +185,8 @@ def read_input(name: str) -> bytes:
     Whoever parses it refuses more than
     :data:`~resource_objects.providers.serialization.MAX_LENGTH` characters.
 
-    :raises Misused: if it cannot be read, and for what is no regular file, such as a device
-        without an end or a pipe into which nobody writes
+    :raises Misused: if it cannot be read, and for what is no regular file, such as a device without
+        an end or a pipe into which nobody writes
     """
     from resource_objects.providers.serialization import MAX_LENGTH
 
@@ -520,8 +520,8 @@ def default_path(environ: Mapping[str, str]) -> pathlib.Path:
 def database_url(option: str | None, environ: Mapping[str, str]) -> str:
     """Return the URL of the ledger to open; the default one is made for its owner alone.
 
-    :raises DatabaseError: if it cannot be made; or if others could put theirs in its place,
-        because they can write to its directory, or what is there is no file of this user's
+    :raises DatabaseError: if it cannot be made; or if others could put theirs in its place, because
+        they can write to its directory, or what is there is no file of this user's
     """
     named = option or environ.get(VARIABLE)
     if named:

@@ -432,8 +432,7 @@ def units(amounts: Amounts, resource_class: str) -> int:
 def read_reserved(given: Any) -> Amounts:
     """Return what a host keeps for itself: amounts, or what they are made from.
 
-    :raises InvalidInput: if they cannot be amounts
-    :raises InvalidInput: if one gives back
+    :raises InvalidInput: if they cannot be amounts; if one gives back
     :raises InvalidInventory: for a resource that a compute node does not count
     """
     reserved = Amounts.of(given)
@@ -451,10 +450,9 @@ def read_ratios(given: Any, what: str = "ratios") -> dict[str, Decimal]:
 
     None, as a whole or for one resource, states nothing.
 
-    :raises InvalidInput: for a ratio that is none
-    :raises InvalidInput: for text that does not parse
+    :raises InvalidInput: for a ratio that is none; for text that does not parse; for a resource
+        that nobody knows
     :raises InvalidInventory: for a resource that a compute node does not count
-    :raises InvalidInput: for a resource that nobody knows
 
     >>> read_ratios("VCPU=16,MEMORY_MB=1.5")
     {'VCPU': Decimal('16'), 'MEMORY_MB': Decimal('1.5')}

@@ -213,8 +213,8 @@ class ComputeNode(base.ResourceObject):
         :param ratios: allocation ratios that count whatever the row states, such as ``"VCPU=16"``
         :param initial_ratios: ratios where the row states none, instead of Nova's
 
-        :raises InvalidInput: naming the column, its value and what was expected
-        :raises InvalidInput: of a parameter that cannot be
+        :raises InvalidInput: naming the column, its value and what was expected; of a parameter
+            that cannot be
 
         >>> ComputeNode.from_row({"vcpus": 8, "vcpus_used": "3"})
         Traceback (most recent call last):
@@ -673,9 +673,8 @@ class ComputeNode(base.ResourceObject):
         Nova's own change tracking sees exactly these fields. Ratios are written as floats, which
         is what these columns are; of at most six places, they read back exactly.
 
-        :raises InvalidInput: if the target is neither
-        :raises InvalidInput: for a changed column that Nova's object cannot be given
-            (``supported_instances``, ``extra_resources``); nothing was set
+        :raises InvalidInput: if the target is neither; for a changed column that Nova's object
+            cannot be given (``supported_instances``, ``extra_resources``); nothing was set
         """
         rows.write(target, self.changes())
 
@@ -704,8 +703,8 @@ class ComputeNode(base.ResourceObject):
             consumer (:func:`unattributed`)
         :param provider: name of the host in the ledger, by default ``hypervisor_hostname``, else
             ``host``
-        :raises InvalidInput: if the ledger is none
-        :raises InvalidInput: if there is no name, or one that no provider or consumer can have
+        :raises InvalidInput: if the ledger is none; if there is no name, or one that no provider or
+            consumer can have
         :raises AlreadyExists: if the provider of that name has another uuid than this node
         :raises CapacityException: if more is pending to be given back than is used there
         """

@@ -76,8 +76,7 @@ def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) ->
     O(devices x rules). The same facts and rules give the same devices.
 
     :param rules: as rules or their text, the first that is about a device decides
-    :raises InvalidInput: if the machine is none, or the rules are no list
-    :raises InvalidInput: if a rule does not parse
+    :raises InvalidInput: if the machine is none, or the rules are no list; if a rule does not parse
 
     >>> from resource_objects.host.facts import Core
     >>> vmd = PCIDevice("10000:01:00.0", "144d", "a808", "010802")

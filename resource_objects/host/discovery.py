@@ -42,8 +42,8 @@ def discover(driver: str = "linux", **options: Any) -> Machine:
     Traceback (most recent call last):
     resource_objects.exceptions.PluginError: plug-in 'solaris' of resource_objects.discovery ...
 
-    :raises PluginError: if there is no such driver; it names those that there are
-    :raises PluginError: if it does not load, it cannot be called, or what it returns is no machine
+    :raises PluginError: if there is no such driver; it names those that there are; if it does not
+        load, it cannot be called, or what it returns is no machine
     :raises InvalidInput: if the driver takes no such options
     :raises DiscoveryError: if the machine's own description is missing or cannot be read
     """

@@ -151,10 +151,8 @@ def read_environment(
     :param host: a provider of the host's tree, by name or uuid; None: the only one it holds
         something of. Of several those do not count of which it holds neither VCPUs, CPUs, memory
         nor devices, as of a pool of disks that hosts share
-    :raises NotFound: if it holds nothing
-    :raises NotFound: if the host is not there
+    :raises NotFound: if it holds nothing; if the host is not there; as :func:`job_environment`
     :raises InvalidInput: if it holds something of several hosts and none is named
-    :raises NotFound: as :func:`job_environment`
     """
     claim = consumer if isinstance(consumer, Claim) else ledger.get_claim(consumer)
     held: dict[str, list[Allocation]] = {}

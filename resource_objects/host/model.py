@@ -94,15 +94,12 @@ def provider_tree(
         has it; so are ``physnets`` and ``tunneled``
     :param on_invalid: called with the class and the error of an inventory of the host that is
         invalid; returns the one to use instead, None for none. By default the error is raised
-    :raises InvalidInput: if there is no host name and no ``name`` either
+    :raises InvalidInput: if there is no host name and no ``name`` either; if the machine is none,
+        or what only cells have is given without ``numa``; if a ratio is none; for a list of CPUs
+        that does not parse; if a resource is named twice; if a rule does not parse
     :raises InvalidInventory: if more is reserved than there is, an argument is about a resource
-        that the host itself does not offer, CPUs are not online or in both sets, or pages or
-        cells are not there
-    :raises InvalidInput: if the machine is none, or what only cells have is given without ``numa``
-    :raises InvalidInput: if a ratio is none
-    :raises InvalidInput: for a list of CPUs that does not parse
-    :raises InvalidInput: if a resource is named twice
-    :raises InvalidInput: if a rule does not parse
+        that the host itself does not offer, CPUs are not online or in both sets, or pages or cells
+        are not there
 
     >>> from resource_objects.host.facts import Core, NUMACell, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")

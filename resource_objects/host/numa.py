@@ -69,13 +69,12 @@ def numa_inventory(
     :param memory_ratio: how often ordinary memory is given out; huge pages are given out once
     :param physnets: networks that have devices next to a cell, ``{cell: names}``
     :param tunneled: cells that have devices for tunnelled networks next to them
-    :raises InvalidInput: if the machine is none, or a set, mapping or name is none
-    :raises InvalidInput: for a CPU list, pages or a page size that do not parse
-    :raises InvalidInput: for pages that are reserved twice
-    :raises InvalidInventory: for CPUs that are not online or are in both sets, cells and pages
-        that the machine does not have, more reserved pages than there are, or a page size that is
-        no power of two
-    :raises InvalidInput: if a ratio is none
+    :raises InvalidInput: if the machine is none, or a set, mapping or name is none; for a CPU list,
+        pages or a page size that do not parse; for pages that are reserved twice; if a ratio is
+        none
+    :raises InvalidInventory: for CPUs that are not online or are in both sets, cells and pages that
+        the machine does not have, more reserved pages than there are, or a page size that is no
+        power of two
 
     >>> from resource_objects.host.facts import MIB, Core, Pages
     >>> pages = (Pages(4096, 131072), Pages(2 * MIB, 256, free=256))
@@ -238,8 +237,8 @@ class CPUSplit:
 def cpu_sets(machine: Machine, shared: CPUSet = None, dedicated: CPUSet = None) -> CPUSplit:
     """Return which CPUs of a machine serve what. O(CPUs).
 
-    :raises InvalidInput: for text that is no list of CPUs, or names none
-    :raises InvalidInput: for anything else that is no set of CPUs, or an empty one
+    :raises InvalidInput: for text that is no list of CPUs, or names none; for anything else that is
+        no set of CPUs, or an empty one
     :raises InvalidInventory: for a CPU that is not online, or is in both sets
 
     >>> from resource_objects.host.facts import Core
@@ -299,9 +298,8 @@ _FORM = "CELL:SIZE=COUNT such as 0:2MB=64"
 def read_reserved_pages(machine: Machine, given: ReservedPages) -> dict[int, dict[int, int]]:
     """Return the pages that are kept: ``{cell: {size in KiB: count}}``.
 
-    :raises InvalidInput: if it is no mapping of that form
-    :raises InvalidInput: for text or a size that does not parse
-    :raises InvalidInput: for a size of a cell that is said twice
+    :raises InvalidInput: if it is no mapping of that form; for text or a size that does not parse;
+        for a size of a cell that is said twice
     :raises InvalidInventory: if the machine has no such cell, the cell no such pages, or fewer
 
     >>> from resource_objects.host.facts import MIB, Core, NUMACell

@@ -152,9 +152,9 @@ def as_row_error(error: InvalidInput) -> InvalidInput:
 def write(target: Any, changes: Mapping[str, Any]) -> None:
     """Set columns on a row, or the fields that stand for them on Nova's object.
 
-    :raises InvalidInput: if the target is neither
-    :raises InvalidInput: for a column that Nova's object has no field for, or whose field only
-        Nova can make; nothing was set. Also if Nova's object refuses a value
+    :raises InvalidInput: if the target is neither; for a column that Nova's object has no field
+        for, or whose field only Nova can make; nothing was set. Also if Nova's object refuses a
+        value
     """
     if isinstance(target, MutableMapping):
         target.update(changes)

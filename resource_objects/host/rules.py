@@ -224,8 +224,7 @@ class MatchedDevice:
 def read_rules(given: Any) -> tuple[DeviceRule, ...]:
     """Return rules, given as rules or their text.
 
-    :raises InvalidInput: if it is no list
-    :raises InvalidInput: if one of them is no rule
+    :raises InvalidInput: if it is no list; if one of them is no rule
     """
     return tuple(
         each if isinstance(each, DeviceRule) else DeviceRule.parse(each)
@@ -246,8 +245,8 @@ def match_rules(
     ...                                              [gpu, audio])]
     ['0000:3b:00.0']
 
-    :raises InvalidInput: if two devices have the same address
-    :raises InvalidInput: if one of either list is something else
+    :raises InvalidInput: if two devices have the same address; if one of either list is something
+        else
     """
     rules = _listed(rules, DeviceRule, "device rule")
     devices = _listed(devices, PCIDevice, "device")

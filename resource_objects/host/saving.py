@@ -412,8 +412,8 @@ def _adopt(binding: Binding) -> Claim | None:
 def decide(binding: Binding, host: Host, pending: Pending) -> None:
     """Refuse counts that would not fit once the host looks like this.
 
-    :raises CapacityException: if more would be taken of a host that is out of service
-    :raises CapacityException: with every reason
+    :raises CapacityException: if more would be taken of a host that is out of service; with every
+        reason
     """
     _refuse_disabled(host, pending)
     reasons = list(_reasons(binding, host, pending))

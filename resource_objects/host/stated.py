@@ -42,8 +42,7 @@ def by_resource(inventories: Mapping[Any, Inventory | None]) -> dict[str, Invent
     """Return copies of inventories that somebody states, by name.
 
     :raises InvalidInventory: for a resource that no column says, or another kind of inventory
-    :raises InvalidInput: for a resource that is named twice
-    :raises InvalidInput: for a resource that nobody knows
+    :raises InvalidInput: for a resource that is named twice; for a resource that nobody knows
     """
     wanted: dict[str, Inventory | None] = {}
     for key, given in inventories.items():

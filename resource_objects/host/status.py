@@ -358,8 +358,7 @@ class HostDevices:
     def find(self, address: str) -> KeptDevice:
         """Return the device at an address.
 
-        :raises InvalidInput: if it is none
-        :raises InvalidInput: if none is kept there
+        :raises InvalidInput: if it is none; if none is kept there
         """
         wanted = parse_address(address)
         for one in self.devices:

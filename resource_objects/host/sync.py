@@ -50,8 +50,8 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
     :param tree: what :func:`~resource_objects.host.model.provider_tree` made of the host
     :param reset: addresses of devices that were for one use and can be given out again
     :raises InvalidInput: if a device to be reset is held, or was not for one use
-    :raises InUse: if another provider or inventory that would be removed is allocated. This and
-        the other errors are those of ``ledger.sync``; nothing changed
+    :raises InUse: if another provider or inventory that would be removed is allocated. This and the
+        other errors are those of ``ledger.sync``; nothing changed
 
     >>> import resource_objects as ro
     >>> from resource_objects.host import provider_tree
@@ -185,8 +185,8 @@ def with_held(
     :param writes: how many allocations were ever written at each provider, by its name: read no
         later than ``kept``. Without it, only who is seen to hold a device has used it
     :param reset: addresses of devices that were for one use and can be given out again
-    :raises InvalidInput: if a device to be reset is held, or was not for one use
-    :raises InvalidInput: if an address to be reset is none
+    :raises InvalidInput: if a device to be reset is held, or was not for one use; if an address to
+        be reset is none
 
     >>> import resource_objects as ro
     >>> from resource_objects.host.status import KeptDevice

@@ -109,8 +109,7 @@ class Assigner:
         :raises ForeignAmount: if an amount is assigned to parts that the host does not have
         :raises InvalidInput: for a placed amount of a provider that is no host; for units whose
             number is not the amount, or an incomplete set of dependent units
-        :raises NotFound: for a name that is no unit of the class there
-        :raises NotFound: if a host was removed
+        :raises NotFound: for a name that is no unit of the class there; if a host was removed
         """
         if columns is None:
             return demands

@@ -68,8 +68,8 @@ class RetryPolicy:
     ``clock`` measures the time that a claim searches or waits; ``sleep`` and ``uniform`` pause and
     choose random numbers.
 
-    :raises InvalidInput: for a count that is no integer from 0, for seconds that are not from 0,
-        or for a lease that is not above 0 and at most a day
+    :raises InvalidInput: for a count that is no integer from 0, for seconds that are not from 0, or
+        for a lease that is not above 0 and at most a day
     """
 
     searches: int = 1000

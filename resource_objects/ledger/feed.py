@@ -1,4 +1,4 @@
-"""What was changed: the change feed, and the snapshot that is kept fresh by it."""
+"""The change feed of a ledger, and the snapshot that it keeps fresh."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """What was written after a cursor, in the order of each shard; :attr:`cursor` is behind it.
+    """Entries of the change feed after a cursor, in the order of each shard.
+
+    :attr:`cursor` is the position after them.
 
     It iterates over :class:`~resource_objects.providers.feed.FeedEntry`.
     """
@@ -68,9 +70,9 @@ class Feed:
         self._store = store
 
     def cursor(self) -> Cursor:
-        """Return where the change feed is now; ``str()`` of it may be kept in a file.
+        """Return the present position of the change feed; ``str()`` of it can be stored.
 
-        :raises NotSupported: if the ledger is kept where there is no feed
+        :raises NotSupported: if the backend has no feed
         """
         self._store.backend.require(Capability.FEED)
         return self._store.backend.cursor()
@@ -94,8 +96,8 @@ class Feed:
         :param wait: if there are none, for how long to wait for some; None: not at all. Cost: a
             small statement after each pause, of a second at most
         :raises Expired: if changes after it were pruned, or it is of another ledger
-        :raises InvalidInput: if it is no cursor: None, of a snapshot without one
-        :raises InvalidInput: if it is no time to wait for
+        :raises InvalidInput: if it is no cursor: None, of a snapshot without one; if it is no time
+            to wait for
         :raises NotSupported: if the ledger is kept where there is no feed
         """
         if wait is not None and (not isinstance(wait, datetime.timedelta) or wait < _NOTHING):
@@ -110,7 +112,7 @@ class Feed:
     def _waited(
         self, cursor: Cursor, limit: int, wait: datetime.timedelta
     ) -> tuple[FeedEntry, ...]:
-        """Return what comes after a cursor within some time, looked for as the queue does."""
+        """Return the entries after a cursor, polling for some time until there is one."""
         retries, backend = self._store.retries, self._store.backend
         until = retries.clock() + wait.total_seconds()
         for looks in itertools.count():
@@ -162,9 +164,9 @@ class Feed:
 class Snapshots:
     """The last snapshot of everything, kept fresh for all threads of a ledger.
 
-    Whoever asks looks first where the change feed is, by itself. If nothing was written, that is
-    all. Else one thread at a time goes on; who waited for it takes what it has made, if that has
-    everything that was there when it asked.
+    Each caller reads the position of the change feed. If nothing was written, the last snapshot is
+    returned. Otherwise one thread at a time refreshes it; a waiting thread returns the result if it
+    has everything that was committed before the call.
     """
 
     def __init__(self, store: Store) -> None:
@@ -213,7 +215,7 @@ class Snapshots:
 
 
 def checked_snapshot(given: object, what: str) -> Snapshot:
-    """Return a snapshot that somebody gave, or refuse what is none."""
+    """Return a snapshot that was passed as an argument, or raise ``InvalidInput``."""
     if not isinstance(given, search.Snapshot):
         raise exceptions.InvalidInput("field", what, given, "a Snapshot")
     return given
@@ -225,7 +227,7 @@ def snapshot_without(
     consumers: Collection[str] | None = None,
     moving: str | None = None,
 ) -> Snapshot:
-    """Return a snapshot of what would be if some consumers held nothing; None: if nobody did.
+    """Return a snapshot without the allocations of some consumers; None: of all consumers.
 
     Cost: everything is read, unless it is confined to a provider.
 

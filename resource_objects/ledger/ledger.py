@@ -129,26 +129,26 @@ class Ledger:
         self._expired = expired = ExpiredClaims(store)
         self._queue = queue = Queue(store, snapshots, expired)
         self._claims = Claims(store, assigner, snapshots, queue)
-        #: definitions that are compared and written in one go, for what builds on a ledger
+        #: comparison and writes of definitions, for packages that build on a ledger
         self.definitions = definitions = Definitions(store, reader)
         self._plans = Plans(store, definitions)
         self._maintenance = Maintenance(store, reader)
-        #: what several hosts share
+        #: resources that several hosts share
         self.pools = Pools(definitions, reader)
-        #: resource classes, traits and aggregates by themselves
+        #: names of resource classes, traits and aggregates
         self.names = Names(store)
-        #: server groups: consumers that are to be on one host, or on different ones
+        #: server groups: consumers on one host, or on different hosts
         self.groups = ServerGroups(store)
-        #: what was changed
+        #: the change feed
         self.feed = Feed(store)
-        #: who used how much of what between two moments
+        #: resources that consumers used between two moments
         self.use_over_time = UseOverTime(store)
-        #: what agents tell of their hosts beside what these have
+        #: statistics that agents report in addition to inventories
         self.statistics = Statistics(store)
 
     @property
     def backend(self) -> Backend:
-        """Where this ledger is kept.
+        """The backend that stores this ledger.
 
         :raises DatabaseError: after :meth:`close`
         """
@@ -156,23 +156,23 @@ class Ledger:
 
     @property
     def retries(self) -> RetryPolicy:
-        """How often a write is tried again after somebody else was faster."""
+        """The policy for repeating a write after a concurrent change."""
         return self._store.retries
 
     @property
     def actor(self) -> str | None:
-        """Who writes, as the change feed tells it."""
+        """The actor of writes, as the change feed records it."""
         return self._store.actor
 
     def with_actor(self, actor: str | None = None, *, retries: RetryPolicy | None = None) -> Ledger:
-        """Return this ledger for what somebody else does: the change feed tells that name.
+        """Return this ledger for another actor, whose name the change feed records.
 
-        It has the same backend and the same snapshot, so it costs nothing but the object. Close
-        this one, not what is returned.
+        It uses the same backend and the same snapshot; only an object is created. Close this
+        ledger, not the returned one.
 
         :param actor: None: the same
-        :param retries: by which it tries again and waits; None: the same. Whatever its ``sleep``
-            raises ends a wait, and nothing is taken
+        :param retries: the policy for retries and waits; None: the same. An exception from its
+            ``sleep`` ends a wait without an allocation
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://", actor="service") as ledger:
@@ -223,15 +223,14 @@ class Ledger:
         :raises InvalidPlan: if an allocation would be lost or invented, it is not said where one
             goes, or totals are not as the moves say
         :raises CapacityException: if what is to go somewhere does not fit there
-        :raises InvalidTree: if a root or a provider is named twice, or what providers keep in
-            parts contradicts itself, as two cells with one CPU would, or two with one device
+        :raises InvalidTree: if a root or a provider is named twice, or what providers keep in parts
+            contradicts itself, as two cells with one CPU would, or two with one device
         :raises Stale: if a provider was read at an older generation
         :raises AlreadyExists: if a name or uuid belongs to another tree
-        :raises InUse: if a provider that would go has allocations; of devices, with who
-            holds which
-        :raises InUse: if an inventory that would go has allocations, or a unit that is
-            held by name would be given out in another way: a dedicated CPU as a shared one, a
-            device as one of another class or provider
+        :raises InUse: if a provider that would go has allocations; of devices, with who holds
+            which; if an inventory that would go has allocations, or a unit that is held by name
+            would be given out in another way: a dedicated CPU as a shared one, a device as one of
+            another class or provider
         :raises Conflict: if a class would be counted in a host's tree that a pool gives to it
         """
         return self.definitions.sync(roots, operation, moves)
@@ -284,17 +283,17 @@ class Ledger:
     # --- waiting ---
 
     def queue(self, *, limit: int | None = None, after: int | None = None) -> Iterator[Waiter]:
-        """Yield who waits in a claim, in the order of arrival.
+        """Yield the consumers that wait in a claim, in the order of arrival.
 
-        Those that were killed are left out once their lease is over. Cost: two statements per page.
+        A process that was killed is left out once its lease is over. Cost: two statements per page.
 
-        :param limit: at most so many
-        :param after: only those behind this ``number``
+        :param limit: the maximum number of entries
+        :param after: only entries with a larger ``number``
         """
         return self._queue.waiting(limit, after)
 
     def is_satisfiable(self, candidates: Candidates) -> bool:
-        """Return whether a search would find something if nobody held anything.
+        """Return True if a search would have a result on a ledger without allocations.
 
         What tells busy from refused, where a search found nothing: False means that it cannot be
         had whoever gives back. True also where the budget of the search ran out. Cost: one read of
@@ -386,8 +385,8 @@ class Ledger:
         :param until: the end of the state, by the clock of the ledger; None: until :meth:`enable`
         :returns: the provider after the write, as from :meth:`providers`
         :raises NotFound: if there is no such provider
-        :raises InvalidInput: for a reason that is no line of text
-        :raises InvalidInput: if the end has no time zone, or is in the past
+        :raises InvalidInput: for a reason that is no line of text; if the end has no time zone, or
+            is in the past
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://", actor="admin") as ledger:
@@ -501,23 +500,20 @@ class Ledger:
             races a fresh one does not; with the reasons of every refused host
         :raises SearchLimitReached: if the search was cut short before it found anything
         :raises CapacityException: (a ``CapacityException``) if all that would do is out of service,
-            whatever others hold, with why
-        :raises InvalidInput: if it overrides that and the ledger has no actor
-        :raises CapacityException: if it does not fit (any more), or more would be used than a limit
-            allows, with who holds what
-        :raises NotFound: if there is no such server group
-        :raises CapacityException: (a ``CapacityException``) if its other members, who are named,
-            are on that host or on another one, against its policy
+            whatever others hold, with why; if it does not fit (any more), or more would be used
+            than a limit allows, with who holds what; (a ``CapacityException``) if its other
+            members, who are named, are on that host or on another one, against its policy
+        :raises InvalidInput: if it overrides that and the ledger has no actor; if limits are no
+            mapping of providers; for a limit below 0; if a count does not agree with the topology
+            beside it, or a topology is asked of what is no host, or of two, or if units are not as
+            many as the amount, or only some of those that go together (a physical function, and
+            those split off it)
+        :raises NotFound: if there is no such server group; if a provider named directly, or in the
+            limits, is not there; for a unit that a cell does not have, or a device of another
+            provider
         :raises AlreadyExists: if the consumer holds something already
-        :raises NotFound: if a provider named directly, or in the limits, is not there
-        :raises InvalidInput: if limits are no mapping of providers
-        :raises InvalidInput: for a limit below 0
         :raises Stale: if a definition was changed that was to be unchanged
-        :raises InvalidInput: if a count does not agree with the topology beside it, or a topology
-            is asked of what is no host, or of two, or if units are not as many as the amount, or
-            only some of those that go together (a physical function, and those split off it)
         :raises ForeignAmount: if it is assigned to what the host does not have
-        :raises NotFound: for a unit that a cell does not have, or a device of another provider
         """
         return self._claims.claim(
             consumer,
@@ -613,10 +609,9 @@ class Ledger:
         :param ignore_maintenance: as for :meth:`claim`; giving back needs none
         :param limits: as for :meth:`claim`; they bind what grows, never what is given back
         :raises CapacityException: if it does not fit, or gives back more than the consumer holds
-        :raises NotFound: if a provider is not there
+        :raises NotFound: if a provider is not there; as :meth:`claim`
         :raises Stale: if the consumer is not at ``generation`` any more
         :raises Conflict: if a unit is given back that it does not hold
-        :raises NotFound: as :meth:`claim`
         :raises InvalidInput: as :meth:`claim`, or for a second topology
         """
         return self._claims.adjust(
@@ -642,17 +637,17 @@ class Ledger:
         consumer_type: str | None = None,
         operation: str | None = None,
     ) -> Claim:
-        """Let a consumer hold what is used of a host and nobody's yet; all or nothing.
+        """Move allocations of the *unattributed* consumer of a host to another consumer, or none.
 
-        What a record of a host says is used, and no consumer explains, is held by the host's
-        *unattributed* consumer (``ComputeNode.bind``). This moves it, or some of it, to who really
-        uses it, in one transaction: nothing of it is free in between, and it may be more than the
-        capacity. The consumer is made if need be; what it holds already it keeps.
+        Use that the record of a host reports and that no consumer explains is allocated to the
+        *unattributed* consumer of the host (``ComputeNode.bind``). This method moves all or a part
+        of it to the actual consumer in one transaction: it is never free in between, and it may
+        exceed the capacity. The consumer is created if needed, and keeps its other allocations.
 
         :param host: name of the host
-        :param what: ``{provider name: amounts}``, or allocations, which say the units of CPUs and
-            devices; None: all that is unattributed
-        :returns: what the consumer holds now
+        :param what: ``{provider name: amounts}``, or allocations, which name the units of CPUs and
+            devices; None: everything unattributed
+        :returns: the claim of the consumer after the write
         :raises NotFound: if nothing is unattributed there
         :raises CapacityException: if more is named than is unattributed
         :raises Conflict: if a unit is named that is not unattributed
@@ -755,8 +750,8 @@ class Ledger:
         :raises NotFound: if it holds nothing
         :raises AlreadyExists: if ``source_consumer`` holds something already
         :raises CapacityException: if it does not fit, with who holds what; nothing moved then
-        :raises Stale: if others write the consumer again and again, or it is not at
-            ``generation`` any more
+        :raises Stale: if others write the consumer again and again, or it is not at ``generation``
+            any more
         """
         return self._claims.move(
             consumer,
@@ -774,13 +769,13 @@ class Ledger:
         )
 
     def swap(self, consumer: str, other: str, *, operation: str | None = None) -> tuple[Claim, ...]:
-        """Let two consumers hold what the other holds, in one transaction; also on full hosts.
+        """Exchange the allocations of two consumers in one transaction, also on full hosts.
 
-        The request each was made for goes along; who they are (project, state, expiry) stays.
+        Their requests are exchanged too; project, state and expiry stay.
 
-        :returns: what the first and what the second holds now
-        :raises NotFound: if one of them holds nothing
-        :raises Stale: if others write them again and again
+        :returns: the claims of the first and of the second consumer after the write
+        :raises NotFound: if one of them has no allocation
+        :raises Stale: if concurrent writes change them more often than the retries allow
         """
         return self._claims.swap(consumer, other, operation)
 
@@ -830,9 +825,9 @@ class Ledger:
     def release_all(
         self, consumers: Iterable[str], *, operation: str | None = None
     ) -> tuple[Claim, ...]:
-        """Give back all that several consumers hold, in one transaction; return what they held.
+        """Release all allocations of several consumers in one transaction; return their claims.
 
-        :raises NotFound: if one holds nothing; then nobody gives back anything
+        :raises NotFound: if one has no allocation; then nothing is released
         """
         if isinstance(consumers, str) or not isinstance(consumers, Iterable):
             raise exceptions.InvalidInput("field", "consumers", consumers, "a list of names")
@@ -987,9 +982,9 @@ class Ledger:
         return self._reader.inventories(name)
 
     def get_claim(self, consumer: str) -> Claim:
-        """Return what a consumer holds.
+        """Return the claim of a consumer, with its allocations.
 
-        :raises NotFound: if it holds nothing
+        :raises NotFound: if the consumer has no allocation
         """
         return claim_of(self._store.held(names.consumer_name(consumer)))
 
@@ -1147,10 +1142,10 @@ class Ledger:
     # --- planning ---
 
     def diff(self, *roots: Provider, moves: Sequence[Move] = ()) -> Plan:
-        """Return what :meth:`sync` of these trees would do now; nothing is written.
+        """Return the changes that :meth:`sync` of these trees would make now; write nothing.
 
-        The plan holds for the definitions it was made from: :meth:`apply` refuses it if somebody
-        changed them since. Cost: one read of these trees.
+        The plan is valid for the definitions that were read: :meth:`apply` refuses it if they
+        changed since. Cost: one read of these trees.
 
         Errors are those of :meth:`sync`, as far as they show without writing.
         """
@@ -1168,9 +1163,8 @@ class Ledger:
         :raises InvalidPlan: if it says what cannot be, as a file may that somebody edited: shares
             across trees or of themselves, providers below themselves, changes that do not lead to
             the definitions beside them; or if it was made of pictures of another ledger
-        :raises Stale: if a provider was changed since the plan was made
-        :raises Stale: if a consumer was, of whom the plan says what it held, or at which
-            generation it was
+        :raises Stale: if a provider was changed since the plan was made; if a consumer was, of whom
+            the plan says what it held, or at which generation it was
         :raises CapacityException: if what a consumer is to hold does not fit
         :raises AlreadyExists, InUse, Conflict: as :meth:`sync`
         :raises AlreadyExists, NotFound: if one to claim holds something, or one to release
@@ -1183,13 +1177,13 @@ class Ledger:
     ) -> Plan:
         """Move inventories and allocations between providers, in one transaction.
 
-        Everybody holds as much afterwards as before; see :mod:`resource_objects.providers.reshape`
-        for what may be said. Returned is the plan that was carried out (of an operation that was
-        done before: an empty one). Cost: one read of the trees, one of the consumers concerned, one
-        write; the number of statements grows with none of them.
+        Every consumer has the same amounts before and after; the moves are described in
+        :mod:`resource_objects.providers.reshape`. The plan that was carried out is returned, an
+        empty one for an operation that was done before. Cost: one read of the trees, one of the
+        consumers concerned, one write; the number of statements is constant.
 
-        What somebody claims between the read and the write stays: a source that shrinks may then be
-        over-full, as after any shrink, and ``usage(over_capacity=True)`` lists it.
+        A claim that commits between the read and the write stays. A source that shrinks may then
+        be above its capacity, as after any shrink; ``usage(over_capacity=True)`` lists it.
 
         :param dry_run: only work out the plan, and look whether it could be carried out now
         :raises InvalidPlan: if an allocation or some of an inventory would be lost or invented, it
@@ -1251,9 +1245,8 @@ def connect(
     :param session: a session or adapter of keystoneauth1, by which a remote Placement is asked
     :raises InvalidURL: if it is no URL, or not one of its backend's
     :raises NotFound: if no backend of its name is installed
-    :raises DatabaseError: if it cannot be opened; nothing is left behind
-    :raises DatabaseError: if a newer library made it
-    :raises DatabaseError: if it needs ``db upgrade``
+    :raises DatabaseError: if it cannot be opened; nothing is left behind; if a newer library made
+        it; if it needs ``db upgrade``
     """
     kind = backend_for(url)
     opened = kind.open(url) if session is None else kind.open_with(url, session)

@@ -1,7 +1,7 @@
-"""The names that a ledger keeps by themselves: resource classes, traits, aggregates.
+"""The names of a ledger: resource classes, traits and aggregates.
 
-Definitions make the names they mention; these methods are for whoever wants them before, or under
-another name, or gone.
+A definition creates the names that it uses. These methods create names in advance, rename and
+remove them.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class NameList(Generic[_T]):
     def ensure(self, name: str, *, operation: str | None = None) -> None:
         """Make a name, or find that it is there.
 
-        :raises InvalidInput: if it is neither standard nor custom (nor a
-            plug-in's)
+        :raises InvalidInput: if it is neither standard nor custom (nor a plug-in's)
         """
         self._change(NameAction.ENSURE, self._new(name), None, operation)
 
@@ -96,9 +95,9 @@ class AggregateNames(NameList[Aggregate]):
     """The aggregates: their names, and what kind of place each is."""
 
     def ensure(self, name: str, level: str | None = None, *, operation: str | None = None) -> None:
-        """Make an aggregate, or find that it is there; give it a level, where one is given.
+        """Create an aggregate unless it exists, and set its level.
 
-        :param level: what kind of place it is, such as ``rack``; None leaves what is kept
+        :param level: the kind of place, such as ``rack``; None leaves the stored level
         """
         aggregate = Aggregate(name=name, level=level)
         changes = [NameChange(self._kind, NameAction.ENSURE, aggregate.name)]
@@ -138,7 +137,7 @@ def _trait(name: str) -> str:
     return found
 
 
-#: What a change feed calls each kind of name; an operation's kind has at most 16 characters.
+#: The kinds of names in the change feed; the kind of an operation has at most 16 characters.
 _SHORT = {
     NameKind.RESOURCE_CLASS: "class",
     NameKind.TRAIT: "trait",

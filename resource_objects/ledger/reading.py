@@ -27,7 +27,7 @@ from resource_objects.providers.use_over_time import UseFilter
 from resource_objects.resources import Amounts, Inventories, Inventory
 from resource_objects.resources.traits import known_traits
 
-#: One name or several; a None among them stands for not given.
+#: One name or several; None matches consumers without one.
 NamesGiven: TypeAlias = str | Iterable[str | None] | None
 
 #: Providers by name and by uuid, each with the root of its tree: ``(root, provider)``.
@@ -35,7 +35,7 @@ TreesByKey: TypeAlias = dict[str, tuple[Provider, Provider]]
 
 
 class Reader:
-    """What a ledger reads; :class:`~resource_objects.ledger.Ledger` says what each method does."""
+    """The reading methods of a ledger, documented in :class:`~resource_objects.ledger.Ledger`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

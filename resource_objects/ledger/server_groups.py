@@ -36,13 +36,13 @@ class ServerGroups:
     def ensure(
         self, name: str, policy: str, max_per_host: int = 1, *, operation: str | None = None
     ) -> ServerGroup:
-        """Make a server group, or find that it is there; return it as it is kept.
+        """Create a server group unless it exists, and return it.
 
-        What a group asks never changes: who is in it was placed by that.
+        Its policy never changes, since its members were placed by it.
 
         :param policy: ``affinity``, ``anti-affinity``, ``soft-affinity`` or ``soft-anti-affinity``
-        :param max_per_host: by ``anti-affinity``, how many members one host may hold
-        :raises AlreadyExists: if one of that name asks something else
+        :param max_per_host: by ``anti-affinity``, the maximum number of members on one host
+        :raises AlreadyExists: if a group of that name has another policy
         :raises InvalidInput: for another policy, or a number that cannot be
         """
         wanted = ServerGroup(name, policy, (), max_per_host)

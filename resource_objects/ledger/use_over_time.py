@@ -1,4 +1,4 @@
-"""Use over time: what consumers used between two moments."""
+"""Use over time: the resources that consumers used between two moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLASS = ("class", "resource_class")
 
 
 class UseOverTime:
-    """What consumers used between two moments: ``ledger.use_over_time``.
+    """Reports of the use between two moments: ``ledger.use_over_time``.
 
     It is computed from the change feed: it reaches back as far as ``feed.set_retention`` says.
     """
@@ -36,7 +36,7 @@ class UseOverTime:
         project: NamesGiven = None,
         resource_class: NamesGiven = None,
     ) -> UseReport:
-        """Return what consumers used between two moments, released allocations included.
+        """Return the use of consumers between two moments, released allocations included.
 
         The report has a row for each group and class, in the order of the groups' names; the group
         of consumers without a user or project comes last. The figures are exact integers, amounts
@@ -76,9 +76,9 @@ class UseOverTime:
 
 
 def summed_by(given: Any) -> tuple[UseBy, ...]:
-    """Return what use is summed by beside the class, each once.
+    """Return the keys that use is summed by, in addition to the resource class, each once.
 
-    :raises InvalidInput: for what it cannot be summed by
+    :raises InvalidInput: for an unknown key
 
     >>> summed_by(("user", "class"))
     (<UseBy.USER: 'user'>,)

@@ -124,9 +124,8 @@ Limited: TypeAlias = Mapping[str, Any] | None
 def limits(value: object) -> Totals:
     """Return limits, ``{provider: limits}``, as ``{(provider, class): limit}``.
 
-    :raises InvalidInput: if the argument is not a mapping of providers to limits
-    :raises InvalidInput: for a limit that is not a count, or is below 0
-    :raises InvalidInput: for an unknown resource class
+    :raises InvalidInput: if the argument is not a mapping of providers to limits; for a limit that
+        is not a count, or is below 0; for an unknown resource class
 
     >>> dict(limits({"host0": "VCPU=20,MEMORY_MB=65536"}))
     {('host0', 'VCPU'): 20, ('host0', 'MEMORY_MB'): 65536}

@@ -123,9 +123,8 @@ class Backend(abc.ABC):
         The standard resource classes and traits are there afterwards, unless it cannot be written.
 
         :raises InvalidURL: if the URL is none of this backend's
-        :raises DatabaseError: if it cannot be reached or is no ledger
-        :raises DatabaseError: if a newer library made it
-        :raises DatabaseError: if it is a server's and needs :meth:`upgrade_database`
+        :raises DatabaseError: if it cannot be reached or is no ledger; if a newer library made it;
+            if it is a server's and needs :meth:`upgrade_database`
         """
 
     def is_missing(self) -> bool:
@@ -410,26 +409,21 @@ class Backend(abc.ABC):
         orders: providers in use, in the order of ``removals``; inventories in use, in the order of
         ``updates`` and of each one's ``removed``.
 
-        :raises Conflict: if the operation's id was used for something else, or the id of
-            a claim to make is another claim's
-        :raises NotFound: if one of ``reported``, ``adopted`` or ``disabling`` is not there
+        :raises Conflict: if the operation's id was used for something else, or the id of a claim to
+            make is another claim's
+        :raises NotFound: if one of ``reported``, ``adopted`` or ``disabling`` is not there; if a
+            name to rename, delete or give a level is not there; if a group to remove, or to be in,
+            is not there
         :raises InvalidInput: if one would be disabled until what is over by the ledger's clock
-        :raises Stale: if a definition, or one that must be unchanged, is not at its
-            generation any more, or shares would not be as they must
-        :raises AlreadyExists: if a name or uuid to create is taken
-        :raises InUse: if one to remove has allocations
-        :raises InUse: if an inventory to remove is used
-        :raises NotFound: if a name to rename, delete or
-            give a level is not there
-        :raises AlreadyExists: if a new name is taken
-        :raises AlreadyExists: if a group to make is there and asks something else
-        :raises NotFound: if a group to remove, or to be in, is not there
-        :raises InUse: if a group to remove has members
+        :raises Stale: if a definition, or one that must be unchanged, is not at its generation any
+            more, or shares would not be as they must
+        :raises AlreadyExists: if a name or uuid to create is taken; if a new name is taken; if a
+            group to make is there and asks something else
+        :raises InUse: if one to remove has allocations; if an inventory to remove is used; if a
+            group to remove has members; if a name to delete is used
         :raises NotSupported: if a standard name would be renamed or deleted
-        :raises InUse: if a name to delete is used
         :raises Expired: if it is older than what is kept, and not known
-        :raises ResourceObjectsError: whatever :func:`~resource_objects.store.decide.decide`
-            refuses
+        :raises ResourceObjectsError: whatever :func:`~resource_objects.store.decide.decide` refuses
         """
 
     @abc.abstractmethod
@@ -463,8 +457,8 @@ class Backend(abc.ABC):
 
         :param until: None: now
         :param by: each once; in addition to the class
-        :raises InvalidInput: if ``since`` is in the future by the ledger's clock, or the filter
-            has more names than a database takes
+        :raises InvalidInput: if ``since`` is in the future by the ledger's clock, or the filter has
+            more names than a database takes
         :raises NotFound: if a class of the filter does not exist and was not used
         """
 

@@ -336,9 +336,8 @@ def definitions_of(roots: Iterable[Provider]) -> dict[str, StoredDefinition]:
 def check_readable(definition: ProviderDefinition) -> None:
     """Raise unless a provider can be read again once it is stored.
 
-    :raises InvalidInput: if its name is the uuid of another provider
-    :raises InvalidInput: if a trait is neither standard nor custom
-    :raises InvalidInput: for ``COMPUTE_STATUS_DISABLED``, which is never stored
+    :raises InvalidInput: if its name is the uuid of another provider; if a trait is neither
+        standard nor custom; for ``COMPUTE_STATUS_DISABLED``, which is never stored
     """
     name = definition.name
     if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
@@ -358,8 +357,8 @@ def diff(stored: Provider | None, target: Provider) -> DefinitionChanges:
 
     :param stored: the tree as read from the ledger, with uuids and generations; None if new
     :raises InvalidTree: if a name or uuid occurs twice in the target tree, or a share breaks a rule
-    :raises Stale: if a target provider was read at another generation, or was removed
-        since it was read
+    :raises Stale: if a target provider was read at another generation, or was removed since it was
+        read
 
     >>> host = Provider("host0", "VCPU=8")
     >>> print(diff(None, host))

@@ -123,8 +123,8 @@ class DisableOrder:
     reason and end, and keeps ``since``. Without a reason it is enabled. ``until`` is in the future
     by the ledger's clock. ``was`` is the expected state before; None accepts every state.
 
-    :raises InvalidInput: for a reason that is no text of one line
-    :raises InvalidInput: for an end without a reason, or one that is not a moment in UTC
+    :raises InvalidInput: for a reason that is no text of one line; for an end without a reason, or
+        one that is not a moment in UTC
     """
 
     provider_uuid: str

@@ -135,7 +135,7 @@ def after(columns: Columns, changes: Iterable[Change]) -> Columns:
 def without_consumers(
     columns: Columns, *consumers: str, only: Collection[int] | None = None
 ) -> Columns:
-    """Return columns as if some consumers held nothing. Cost: linear in the rows.
+    """Return columns without the allocations of some consumers. Cost: linear in the rows.
 
     :param only: of these providers, by number; None: of all
     """

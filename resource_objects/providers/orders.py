@@ -296,9 +296,8 @@ class ConsumerOrder:
     A release that is ``counted`` counts as a write of the providers where it releases something
     (see ``ListedProvider.allocation_writes``); other releases do not.
 
-    :raises InvalidInput: for two uses of one (provider, class)
-    :raises InvalidInput: for a use that is 0, or negative where it is not added, or for none
-    :raises InvalidInput: for a state that no claim of something held has
+    :raises InvalidInput: for two uses of one (provider, class); for a use that is 0, or negative
+        where it is not added, or for none; for a state that no claim of something held has
     """
 
     consumer: str

@@ -59,10 +59,10 @@ def split(
     :param whole: the class of the device itself; None if it is not allocated whole
     :param slices: ``{class: total}``
     :param partitions: ``{class: {slice: number that one partition uses}}``
-    :raises InvalidInput: if a class is named twice, or the device has it already
+    :raises InvalidInput: if a class is named twice, or the device has it already; for a number that
+        is not from 1 to 2^31-1
     :raises InvalidInventory: if a partition uses no slice, an unknown one or more than the total;
         or if the device has an inventory of the whole that is not 1
-    :raises InvalidInput: for a number that is not from 1 to 2^31-1
 
     >>> gpu = Provider("host0/gpu0", "PGPU=1")
     >>> done = split(
@@ -273,8 +273,8 @@ def mediated(
     :param mixed: whether the device can have several types at the same time. If it cannot, types
         that shares cannot separate (two with more than one device) are refused
     :param measure: the class of the measure, if there are several types
-    :raises InvalidInventory: if the types cannot be separated, or ``only`` is none of them, or
-        the measure would be too large; else as :func:`split`
+    :raises InvalidInventory: if the types cannot be separated, or ``only`` is none of them, or the
+        measure would be too large; else as :func:`split`
 
     >>> counts = {"nvidia-35": 16, "nvidia-38": 4}
     >>> print(mediated(Provider("host0/gpu0"), counts, only="nvidia-35"))

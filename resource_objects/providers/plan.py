@@ -64,8 +64,7 @@ class Plan:
     allocations in the snapshot, and the plan is applied only if they are unchanged. ``ledger`` is
     the number of the ledger of the snapshots, 0 if unknown.
 
-    :raises InvalidInput: if a value has another type
-    :raises InvalidInput: if a consumer or a provider is changed twice
+    :raises InvalidInput: if a value has another type; if a consumer or a provider is changed twice
 
     >>> from resource_objects.providers import Provider, diff
     >>> host = Provider("host0", "VCPU=8", traits=["CUSTOM_SSD"])

@@ -317,8 +317,7 @@ def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
     provider C.
 
     :raises InvalidInput: if a value is not a move, or moves of one inventory differ in ``fill``,
-        ``split`` or ``total``
-    :raises InvalidInput: if an inventory is moved twice to one destination
+        ``split`` or ``total``; if an inventory is moved twice to one destination
 
     >>> moves = [Move("box", "VGPU", (Part(f"box/gpu{n}", consumers={f"vm-{n}": 1}),))
     ...          for n in range(2)]

@@ -108,8 +108,7 @@ def from_plain(kind: type[_T], data: Any, path: str, checks: Checks) -> _T:
 
     :param path: the position in the file, for errors
     :raises InvalidInput: if a value has the wrong type, a required field is missing or a key is
-        unknown
-    :raises InvalidInput: as the class raises it
+        unknown; as the class raises it
     """
     if not isinstance(data, Mapping):
         raise exceptions.InvalidInput("field", path, data, "an object")

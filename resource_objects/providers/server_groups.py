@@ -29,8 +29,8 @@ class ServerGroup:
     :param uuid, generation: of a stored group. The generation is the number of the operation that
         last allocated from a further host to a member, or that created the group
 
-    :raises InvalidInput: for another policy, or a number below 1, or above 1 by another policy
-    :raises InvalidInput: if the name, or the name of a member, is invalid
+    :raises InvalidInput: for another policy, or a number below 1, or above 1 by another policy; if
+        the name, or the name of a member, is invalid
 
     >>> print(ServerGroup("db", "anti-affinity", ["db-1", "db-2"]))
     db: anti-affinity, at most 1 on a host

@@ -71,8 +71,8 @@ class Statistic:
     :param since: the time since when it has this value, with its time zone. None in a value to
         put: the time of the ledger's clock
     :param source: the program that reports it
-    :raises InvalidInput: for a name or source that is none
-    :raises InvalidInput: for a value of another type, or one that is too large or too precise
+    :raises InvalidInput: for a name or source that is none; for a value of another type, or one
+        that is too large or too precise
 
     >>> print(Statistic("cpu.percent", 12.50))
     cpu.percent 12.5

@@ -58,8 +58,8 @@ class WaitOrder:
     ``renews`` is True for a later order of the same call. ``lease`` is the time from now until the
     waiter is removed.
 
-    :raises InvalidInput: for an invalid name of the consumer
-    :raises InvalidInput: if it waits for nothing, or the lease is not above 0
+    :raises InvalidInput: for an invalid name of the consumer; if it waits for nothing, or the lease
+        is not above 0
     """
 
     consumer: str

@@ -100,10 +100,9 @@ def parse(given: str | Iterable[tuple[str, str]]) -> ParsedQuery:
     Cost: some 150 microseconds for a request of one group, 50 for each more.
 
     :param given: the query string, without ``?``; or its keys and values, decoded
-    :raises InvalidInput: for what cannot be; each naming the key, the value and what is expected;
-        for a key or class that is said twice where one is meant; for an amount or limit that is no
-        whole number from 1 to 2**63 - 1; for a trait that does not exist (InvalidTrait: that
-        cannot); so classes
+    :raises InvalidInput: for an invalid query; the error names the key, the value and the values
+        that are allowed: for a repeated key or class, an amount or limit that is not a whole number
+        from 1 to 2**63 - 1, and an unknown trait or class
 
     >>> asked = parse("resources=VCPU:1&required=in:CUSTOM_A,CUSTOM_B&resources_NIC=SRIOV_NET_VF:1"
     ...               "&required_NIC=!CUSTOM_SLOW&limit=10")

@@ -141,9 +141,8 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     """Return a request laid over a fleet. Cost: one pass per class and condition, vectorised.
 
     :param filters: what else hosts have to meet
-    :raises InvalidInput: for an amount that is not kept as counts
-    :raises InvalidInput: if a count does not agree with what locates it, or an affinity means
-        nothing because no host cells are asked for
+    :raises InvalidInput: for an amount that is not kept as counts; if a count does not agree with
+        what locates it, or an affinity means nothing because no host cells are asked for
     :raises NotFound: for a tree that is not there
     """
     rules = semantics_of(request)
@@ -446,8 +445,8 @@ def wanted(request: Request) -> tuple[Wanted, ...]:
     amount that is kept in the same class in one place ask for the same thing, which the latter
     locates; they have to agree.
 
-    :raises InvalidInput: for an amount that is kept as nothing, or not as counts above 0
-    :raises InvalidInput: if a count does not agree with what locates it
+    :raises InvalidInput: for an amount that is kept as nothing, or not as counts above 0; if a
+        count does not agree with what locates it
     """
     counted: dict[str, Wanted] = {}
     kept: dict[str, Wanted] = {}

@@ -206,8 +206,8 @@ class Snapshot(Shared):
         :param filters: what else hosts have to meet, as a scheduler brings it; who searches again
             after a lost race searches with them too
         :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
-        :raises NotFound: for a request in the tree of a provider that is not there, or
-            limits of one
+        :raises NotFound: for a request in the tree of a provider that is not there, or limits of
+            one
         """
         wanted = Request.of(request)
         options = self._options(
@@ -316,8 +316,8 @@ class Snapshot(Shared):
             :class:`~resource_objects.requests.gang.Gang` whose counts say how usual each is
         :param levels: the aggregates of each level, ``{"rack": ["r1", "r2"]}``
         :param budget: steps of the search for each request, where one is needed
-        :raises InvalidInput: for a mix that cannot be, or a level without places, or with a host
-            in two of them
+        :raises InvalidInput: for a mix that cannot be, or a level without places, or with a host in
+            two of them
         """
         from resource_objects.search.capacity import CapacityReport
         from resource_objects.search.how_many import mix_of

@@ -231,12 +231,11 @@ def decide(
     :param generation: of the consumers that are written; None: the present one
     :param limits: the most that may be used of some inventories in all, next to their capacity
     :raises AlreadyExists: if a claim is ordered for a consumer that exists
-    :raises NotFound: if a release or renewal is ordered for one that does not exist
+    :raises NotFound: if a release or renewal is ordered for one that does not exist; if a provider
+        does not exist; if a consumer joins a server group that does not exist
     :raises Stale: if a consumer is not at the expected generation
-    :raises NotFound: if a provider does not exist
     :raises Conflict: if a unit is released that is not allocated to the consumer
     :raises InvalidInput: if a part of an allocation with units is released without naming units
-    :raises NotFound: if a consumer joins a server group that does not exist
     :raises CapacityException: with every reason, and the consumers that use what is missing
     """
     pending = [_pending(order, rows.consumer(order.consumer)) for order in orders]

@@ -74,8 +74,8 @@ class DefinitionWork:
     def remove(self) -> None:
         """Remove inventories and providers that are unused, and check shares and names.
 
-        :raises InUse: if one is used. Of several the first is reported:
-            providers in the order of ``removals``, then inventories in the order of ``updates``
+        :raises InUse: if one is used. Of several the first is reported: providers in the order of
+            ``removals``, then inventories in the order of ``updates``
         """
         rows, changes = self.rows, self.changes
         removed: dict[Key, exceptions.LedgerError] = {}

@@ -228,8 +228,8 @@ class Allocations:
         :raises CapacityException: if capacities do not allow them, with the consumers
         :raises AlreadyExists: if a consumer that must be new has allocations
         :raises Stale: if a consumer was written meanwhile
-        :raises DatabaseError: if others write the same providers all the time
-        :raises DatabaseError: if the outcome is not known
+        :raises DatabaseError: if others write the same providers all the time; if the outcome is
+            not known
         """
         if len(pending.bodies) == 1:
             [(uuid, body)] = pending.bodies.items()
@@ -321,8 +321,8 @@ class _Sending:
 
         All of it or nothing was written. So nothing was, if one of its consumers is unchanged.
 
-        :raises DatabaseError: if others wrote all of them since, or no answer came again: the
-            write may have been carried out, and must not be repeated
+        :raises DatabaseError: if others wrote all of them since, or no answer came again: the write
+            may have been carried out, and must not be repeated
         """
         service, effects = self.allocations.client.service, self.pending.effects.consumers
         try:

@@ -120,8 +120,8 @@ class Client:
     def read(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
         """Return the answer to a GET request, which is repeated if no answer comes.
 
-        :raises DatabaseError: if no answer came
-        :raises DatabaseError: if access is refused, or the service is no Placement
+        :raises DatabaseError: if no answer came; if access is refused, or the service is no
+            Placement
         """
         return self._repeat("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path)
 
@@ -168,8 +168,8 @@ class Client:
         """Return the answer to a request that changes something, sent once.
 
         :param minor: of an older microversion
-        :raises DatabaseError: if no answer came: the outcome is not known
-        :raises DatabaseError: if the user may not do this
+        :raises DatabaseError: if no answer came: the outcome is not known; if the user may not do
+            this
         """
         return self._permitted(method, path, self._request(method, path, body, minor or self.minor))
 

@@ -363,9 +363,8 @@ def _obstacle(path: Path, exists: bool) -> str:
 def connect_file(address: Address) -> Database:
     """Return the database of a file, which need not exist yet and is not created here.
 
-    :raises DatabaseError: if its directory does not exist, the file cannot be created there,
-        or it is on a network file system
-    :raises DatabaseError: if this process may not write the file
+    :raises DatabaseError: if its directory does not exist, the file cannot be created there, or it
+        is on a network file system; if this process may not write the file
     """
     path = Path(str(address.url.database)).absolute()  # the working directory may change later
     try:

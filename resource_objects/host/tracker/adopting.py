@@ -208,13 +208,11 @@ def adoption_plan(
     :param name: of the host in the ledger
     :param record: what ``ComputeNode.read`` takes
     :param known: who is known to run there; those who hold something of the host already keep it
-    :raises InvalidInput: if the record cannot be read
+    :raises InvalidInput: if the record cannot be read; if a consumer is known twice
     :raises AlreadyExists: if the host has another uuid than the record
-    :raises CapacityException: if a known consumer has what the host has none of
+    :raises CapacityException: if a known consumer has what the host has none of; if two of the
+        known consumers have the same CPU or device; if what is not assigned fits nowhere
     :raises ForeignAmount: if something is assigned to what the host does not have
-    :raises CapacityException: if two of the known consumers have the same CPU or device
-    :raises CapacityException: if what is not assigned fits nowhere
-    :raises InvalidInput: if a consumer is known twice
 
     >>> row = {"hypervisor_hostname": "old-1", "vcpus": 8, "vcpus_used": 6}
     >>> with connect("memory://") as ledger:

@@ -520,9 +520,9 @@ class Moves:
 
         :param state: how the move is to end
         :param end: writes the end of a move, given the claim of its consumer; returns the move
-        :raises NotFound: if the migration is unknown, or its operation was forgotten
+        :raises NotFound: if the migration is unknown, or its operation was forgotten; if a consumer
+            is to be reverted that has nothing allocated
         :raises Conflict: if an unshelved consumer is to be reverted that moves on already
-        :raises NotFound: if a consumer is to be reverted that has nothing allocated
         """
 
         def read() -> tuple[Migration, Claim | None]:

@@ -59,8 +59,7 @@ def class_of(resource_class: str) -> str:
     >>> class_of("baremetal.gold-2")
     'CUSTOM_BAREMETAL_GOLD_2'
 
-    :raises InvalidInput: if it is too long
-    :raises InvalidInput: if it is no text, or empty
+    :raises InvalidInput: if it is too long; if it is no text, or empty
     """
     if not isinstance(resource_class, str) or not resource_class:
         raise InvalidInput(

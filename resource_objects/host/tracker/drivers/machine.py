@@ -54,8 +54,8 @@ class MachineDriver(Driver):
     :param settings: as :func:`~resource_objects.host.model.provider_tree` has them: ``rules``,
         ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
         ``reserved_pages``, ``physnets``, ``tunneled``
-    :raises InvalidInput: for a setting that there is not, and what else is none of these
-    :raises InvalidInput: if a rule does not parse
+    :raises InvalidInput: for a setting that there is not, and what else is none of these; if a rule
+        does not parse
 
     >>> from resource_objects.host.facts import MIB, Core, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
