@@ -19,7 +19,7 @@ __all__ = ["ShownMachine"]
 
 #: Version of the text.
 VERSION = 1
-#: What the row is called that tells it.
+#: The name of its row.
 KIND = "machine"
 
 

@@ -98,7 +98,7 @@ __all__ = [
 ]
 
 
-#: How long operations and changes are kept, unless a ledger is told another time.
+#: The default retention of operations and changes.
 RETENTION = datetime.timedelta(days=7)
 
 #: How often ``Backend.read_changed`` looks again, when somebody wrote between two of its steps.
@@ -108,9 +108,9 @@ PAGE = 1000
 
 
 class Backend(abc.ABC):
-    """Where a ledger is kept. Safe for use by several threads."""
+    """The store of a ledger, safe for use by several threads."""
 
-    #: What it cannot keep of what follows. It refuses that by name before anything is written.
+    #: The capabilities that the backend lacks. It refuses them by name before it writes.
     unsupported: ClassVar[frozenset[Capability]] = frozenset()
 
     @classmethod
@@ -367,7 +367,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def leave(self, entry: str) -> None:
-        """Take whoever entered last by an entry out of the queue; nothing if nobody did."""
+        """Remove the entry of a consumer from the queue, if it exists."""
 
     # --- statistics ---
 

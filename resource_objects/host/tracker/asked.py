@@ -19,7 +19,7 @@ from resource_objects.resources.numa import NUMATopologyAmount
 from resource_objects.resources.numa.host import ANY, LARGE
 from resource_objects.search.candidates import Candidate, Chosen
 
-#: What a host takes for a consumer besides what that asks for.
+#: The overhead of a host for a consumer, in addition to the requested amounts.
 Overhead: TypeAlias = Callable[[Amounts], Any]
 
 #: The group of a request that asks for the overhead.
@@ -90,12 +90,12 @@ class Asked:
 
     @property
     def own(self) -> Request:
-        """What the consumer asks for itself."""
+        """The amounts that the consumer requests, without the overhead."""
         return Request(self.amounts) if self.request is None else self.request
 
     @property
     def whole(self) -> Request:
-        """What is claimed: with the overhead."""
+        """The claimed amounts, with the overhead."""
         return self.own.with_group(OVERHEAD, self.overhead) if self.overhead else self.own
 
     @property

@@ -226,7 +226,7 @@ def _pools(ledger: Ledger, uuids: Collection[str]) -> _Pools:
 
 
 class _Compared:
-    """What is held is compared with what runs, host by host."""
+    """The comparison of allocations with running guests, host by host."""
 
     def __init__(
         self, records: Mapping[str, ConsumerRecord], before: datetime.datetime | None

@@ -196,7 +196,7 @@ class ResourceTracker:
             done[finding.host] = _with(done.get(finding.host), finding.host, finding)
 
     def _update(self, report: HostReport) -> HostReport:
-        """Tell whoever wants to know that a host changed; return the report, with what raised."""
+        """Call the listeners for a changed host; return the report with their exceptions."""
         if not report.changes:
             return report
         try:
