@@ -446,7 +446,6 @@ def entries(draw, kinds=(None, "VCPU=8", "VCPU=9,MEMORY_MB=4"), depth=0):
 
 
 def _told(ledger, text, prune):
-    """What a file would change, without the uuids of what it would make, siblings in any order."""
     try:
         plan = plan_site(ledger, Site.parse(text), prune=prune)
     except exceptions.ResourceObjectsError as error:

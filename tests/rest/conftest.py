@@ -79,7 +79,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def _ends_gracefully(service: Served) -> None:
-    """What is asked when it is told to stop is answered, also when half of it comes later."""
     said = b"GET /resource_providers HTTP/1.1\r\nhost: lab\r\nx-auth-token: admin\r\n\r\n"
     with socket.create_connection(("127.0.0.1", service.port), 30) as one:
         one.sendall(said[:20])

@@ -20,7 +20,6 @@ def _units(claim):
 
 
 def _check_told(told, candidate):
-    """What is located is told as it was found; of devices, unless more are held by number."""
     for kind, amount in candidate.located.by_name():
         placed = {unit for one in amount.placed for unit in getattr(one, "units", ())}
         taken = {unit for one in candidate.allocations for unit in one.units}

@@ -407,7 +407,6 @@ Step = Ask | Claim | Release
 
 
 def _check_reasons(run: Run, found: Candidates, where: str) -> None:
-    """Whoever is left out has a reason; where nobody is found somebody is left out."""
     told = dict(found.explain().by_host())
     without = [host for host, reasons in told.items() if not reasons]
     if without or not (found or told or not run.ledger.snapshot().hosts):

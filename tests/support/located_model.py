@@ -99,7 +99,6 @@ class LocatedMachine(RuleBasedStateMachine):
 
     @rule(which=_which, data=st.data())
     def _replace(self, which: int, data: st.DataObject) -> None:
-        """What is held is given back first; what is held already stays where it is."""
         if not (one := self.some(which)):
             return
         (name, before), amount = one, data.draw(self.asked)(self.model)
@@ -121,7 +120,6 @@ class LocatedMachine(RuleBasedStateMachine):
 
     @rule(which=_which)
     def _give_back(self, which: int) -> None:
-        """What is held is given back as what it was assigned."""
         if one := self.some(which):
             told = self.ledger.assigned_amounts(one[0])[self.host][self.kind]
             self.ledger.adjust(one[0], {self.host: {self.kind: -told}})

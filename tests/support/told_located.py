@@ -132,7 +132,6 @@ class LocatedRows:
         )
 
     def _dedicated_lost(self, cell: int, pinned: int) -> int:
-        """Return how many dedicated CPUs cannot be had, nobody knows which: had, or held back."""
         capacity, used = self.figures(cell, "PCPU")
         there = len(self._said[cell].get("dedicated", ()))
         return max(0, there - pinned - max(0, capacity - used))
@@ -594,7 +593,6 @@ class LocatedSentence:
         return dict(found)
 
     def _have(self, devices: Sequence[Device]) -> Iterator[str]:
-        """Who has some of these is named with how many; or, of who has none, how many it keeps."""
         own: Counter[tuple[int, str]] = Counter()
         keeps: Counter[tuple[int, str]] = Counter()
         for one in devices:
