@@ -24,6 +24,10 @@ from resource_objects.resources.records import InventoryRecord, KindRecord
 
 _T = TypeVar("_T")
 
+#: The times of a provider that may be missing: columns of :class:`ProviderColumns` in this order,
+#: and attributes of every other form of a provider.
+TIMES = ("reported_at", "adopted_at")
+
 
 class ProviderColumns(NamedTuple):
     """One entry per provider; parents before children, ``parent_id`` None for a root.
@@ -282,10 +286,11 @@ def trees(columns: Columns) -> list[Provider]:
     """
     index, disabled = columns.index, columns.disabled
     children: dict[int | None, list[Provider]] = defaultdict(list)
-    rows = {row[0]: row for row in zip(*columns.providers[:8], strict=True)}
+    facts = columns.providers[: 6 + len(TIMES)]
+    rows = {row[0]: row for row in zip(*facts, strict=True)}
     ordered = [number for root in index.children.get(None, ()) for number in index.subtree(root)]
     for number in reversed(ordered):  # children first: a provider is made once, with its children
-        _, uuid, name, parent, _, generation, reported_at, adopted_at = rows[number]
+        _, uuid, name, parent, _, generation, *times = rows[number]
         inventories = index.inventories_of(number)
         shares = [
             Share(resource_class=name, of=index.names[of], of_class=of_class, factor=factor)
@@ -300,9 +305,8 @@ def trees(columns: Columns) -> list[Provider]:
             children=sorted(children.pop(number, ()), key=lambda child: child.name),
             aggregates=index.aggregates.get(number, ()),
             shares=sorted(shares, key=str),
-            reported_at=reported_at,
-            adopted_at=adopted_at,
             disabled=disabled.get(number),
+            **dict(zip(TIMES, times, strict=True)),
         )
         inventories.obj_reset_changes(recursive=True)
         provider.obj_reset_changes()  # its children are reset already, other fields are frozen

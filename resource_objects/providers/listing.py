@@ -115,7 +115,7 @@ class ListedProvider:
         }
 
     @property
-    def told_traits(self) -> frozenset[str]:
+    def all_traits(self) -> frozenset[str]:
         """Its traits, with ``COMPUTE_STATUS_DISABLED`` if it is disabled."""
         return self.traits if self.disabled is None else self.traits | {TRAIT}
 

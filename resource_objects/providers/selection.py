@@ -1,29 +1,30 @@
-"""Filters, totals and columns of plain records, evaluated by loops in Python.
+"""Filters and totals: what each condition means, and their evaluation by loops in Python.
 
-They serve backends whose records are in memory, such as a dict or a file. A database evaluates
-filters itself. The same tests check both.
+:data:`PROVIDER_CONDITIONS` and :data:`CONSUMER_CONDITIONS` state each condition once, as data. A
+database evaluates them as SQL (:mod:`resource_objects.backends.sql.listing`), a backend whose
+records are in memory by the functions below. The same tests check both. The conditions that
+are about other rows too (``trees``, ``room``, ``tree`` and ``provider``) are functions of each.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects.providers import decision
 from resource_objects.providers.columns import (
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
     InventoryColumns,
-    KindColumns,
     ProviderColumns,
-    ShareColumns,
     TraitColumns,
-    UnitColumns,
 )
-from resource_objects.providers.definition import ShareRecord
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import (
     By,
@@ -39,54 +40,110 @@ from resource_objects.resources.records import InventoryRecord, inventory_row
 
 #: Returns the record and the shares ``(key, factor)`` of a stored inventory.
 InventoryOf: TypeAlias = Callable[[Key], tuple[InventoryRecord, Iterable[tuple[Key, int]]] | None]
+#: Returns the uuid of the root of a provider's tree, by its name or uuid.
+RootOf: TypeAlias = Callable[[str], str | None]
+
+
+class Operator(enum.Enum):
+    """How a condition compares a value of a row with the value of a filter."""
+
+    IN = enum.auto()  #: is in a set; None in the set matches a missing value
+    BEFORE = enum.auto()  #: an earlier moment; a missing one does not match
+    AFTER = enum.auto()
+    MISSING = enum.auto()  #: is None
+    ALL_OF = enum.auto()  #: a set of names includes all of a set
+    NONE_OF = enum.auto()
+    ANY_OF_EACH = enum.auto()  #: includes at least one of each of several sets
+    OVER_CAPACITY = enum.auto()  #: the use of an inventory exceeds its capacity
+
+
+class Condition(NamedTuple):
+    """A condition on an attribute of a listed row, which is a column or a table of a database."""
+
+    operator: Operator
+    attribute: str
+    column: str
+
+
+PROVIDER_CONDITIONS: Mapping[str, Condition] = {
+    "names": Condition(Operator.IN, "name", "name"),
+    "uuids": Condition(Operator.IN, "uuid", "uuid"),
+    "roots_only": Condition(Operator.MISSING, "parent_uuid", "parent_id"),
+    "reported_before": Condition(Operator.BEFORE, "reported_at", "reported_at"),
+    "required": Condition(Operator.ALL_OF, "all_traits", "traits"),
+    "forbidden": Condition(Operator.NONE_OF, "all_traits", "traits"),
+    "any_of": Condition(Operator.ANY_OF_EACH, "all_traits", "traits"),
+    "aggregates": Condition(Operator.ANY_OF_EACH, "aggregates", "aggregates"),
+    "forbidden_aggregates": Condition(Operator.NONE_OF, "aggregates", "aggregates"),
+    "over_capacity": Condition(Operator.OVER_CAPACITY, "records", "inventories"),
+}
+
+CONSUMER_CONDITIONS: Mapping[str, Condition] = {
+    "names": Condition(Operator.IN, "consumer", "name"),
+    "projects": Condition(Operator.IN, "project", "project_id"),
+    "users": Condition(Operator.IN, "user", "user_id"),
+    "types": Condition(Operator.IN, "consumer_type", "consumer_type"),
+    "groups": Condition(Operator.IN, "group", "server_group"),
+    "states": Condition(Operator.IN, "state", "state"),
+    "created_before": Condition(Operator.BEFORE, "created_at", "created_at"),
+    "created_after": Condition(Operator.AFTER, "created_at", "created_at"),
+    "expires_before": Condition(Operator.BEFORE, "expires_at", "expires_at"),
+}
+
+#: What consumers can be grouped by.
+DESCRIPTIONS: Mapping[By, Condition] = {
+    By.PROJECT: CONSUMER_CONDITIONS["projects"],
+    By.USER: CONSUMER_CONDITIONS["users"],
+    By.CONSUMER_TYPE: CONSUMER_CONDITIONS["types"],
+    By.GROUP: CONSUMER_CONDITIONS["groups"],
+}
+
+
+def conditions_of(
+    criteria: ProviderFilter | ConsumerFilter,
+) -> Iterator[tuple[Condition, Any]]:
+    """Yield the conditions of a filter with their values, without those on other rows."""
+    is_about_providers = isinstance(criteria, ProviderFilter)
+    conditions = PROVIDER_CONDITIONS if is_about_providers else CONSUMER_CONDITIONS
+    for field in dataclasses.fields(criteria):
+        value = getattr(criteria, field.name)
+        if value != field.default and field.name in conditions:
+            yield conditions[field.name], value
+
+
+_COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
+    Operator.IN: lambda value, members: value in members,
+    Operator.BEFORE: lambda value, moment: value is not None and value < moment,
+    Operator.AFTER: lambda value, moment: value is not None and value > moment,
+    Operator.MISSING: lambda value, _: value is None,
+    Operator.ALL_OF: lambda names, wanted: wanted <= names,
+    Operator.NONE_OF: lambda names, forbidden: forbidden.isdisjoint(names),
+    Operator.ANY_OF_EACH: lambda names, sets: all(names & members for members in sets),
+    Operator.OVER_CAPACITY: lambda records, _: any(r.used > r.capacity for r in records),
+}
+
+
+def _matching(rows: Iterable[Any], criteria: ProviderFilter | ConsumerFilter) -> Iterator[Any]:
+    tests = [
+        (attrgetter(condition.attribute), _COMPARE[condition.operator], value)
+        for condition, value in conditions_of(criteria)
+    ]
+    return (row for row in rows if all(test(of(row), value) for of, test, value in tests))
 
 
 def select_providers(
-    rows: Collection[ListedProvider],
-    condition: ProviderFilter,
+    rows: Iterable[ListedProvider],
+    criteria: ProviderFilter,
     inventory_of: InventoryOf,
+    root_of: RootOf,
 ) -> Iterator[ListedProvider]:
-    """Yield the rows that match a filter.
-
-    :param rows: all stored providers, because any provider of a tree may name the tree
-    :param inventory_of: returns the record and the shares of a stored inventory
-    """
-    roots = {handle: row.root_uuid for row in rows for handle in (row.uuid, row.name)}
-    trees = None if condition.trees is None else {roots.get(tree) for tree in condition.trees}
-    for row in rows:
-        if (
-            (condition.names is None or row.name in condition.names)
-            and (condition.uuids is None or row.uuid in condition.uuids)
-            and (trees is None or row.root_uuid in trees)
-            and not (condition.roots_only and row.parent_uuid is not None)
-            and _is_qualified(row, condition)
-            and _is_reported_before(row, condition)
-            and not (condition.over_capacity and not _is_over(row))
-            and all(_has_room(row, *amount, inventory_of) for amount in condition.room)
+    """Yield the rows that match a filter."""
+    roots = {root_of(tree) for tree in criteria.trees or ()}
+    for row in _matching(rows, criteria):
+        if (criteria.trees is None or row.root_uuid in roots) and all(
+            _has_room(row, *amount, inventory_of) for amount in criteria.room
         ):
             yield row
-
-
-def _is_qualified(row: ListedProvider, condition: ProviderFilter) -> bool:
-    """Return True if the traits and aggregates of a row match."""
-    traits = row.told_traits
-    return (
-        condition.required <= traits
-        and not condition.forbidden & traits
-        and all(names & traits for names in condition.any_of)
-        and not condition.forbidden_aggregates & row.aggregates
-        and all(names & row.aggregates for names in condition.aggregates)
-    )
-
-
-def _is_reported_before(row: ListedProvider, condition: ProviderFilter) -> bool:
-    if condition.reported_before is None:
-        return True
-    return row.reported_at is not None and row.reported_at < condition.reported_before
-
-
-def _is_over(row: ListedProvider) -> bool:
-    return any(record.used > record.capacity for record in row.records)
 
 
 def _has_room(
@@ -104,131 +161,81 @@ def _has_room(
 
 
 def select_consumers(
-    records: Iterable[ConsumerRecord],
-    condition: ConsumerFilter,
-    root_of: Callable[[str], str | None],
+    records: Iterable[ConsumerRecord], criteria: ConsumerFilter, root_of: RootOf
 ) -> Iterator[ConsumerRecord]:
-    """Yield the records that match a filter.
-
-    :param root_of: returns the uuid of the root of a provider, by its name or uuid
-    """
-    for record in records:
-        if (
-            _is_described(record, condition)
-            and any(_is_at(use, condition) for use in record.held)
-            and any(_is_in_tree(use, condition, root_of) for use in record.held)
-        ):
+    """Yield the records that match a filter."""
+    is_at, is_in_tree = _places(criteria, root_of)
+    for record in _matching(records, criteria):
+        if any(map(is_at, record.held)) and any(map(is_in_tree, record.held)):
             yield record
 
 
-def _is_described(record: ConsumerRecord, condition: ConsumerFilter) -> bool:
-    created, expires = record.created_at, record.expires_at
+def _places(
+    criteria: ConsumerFilter, root_of: RootOf
+) -> tuple[Callable[[Use], bool], Callable[[Use], bool]]:
+    """Return whether a use is at the provider of a filter, and whether it is in its tree."""
+    provider, tree = criteria.provider, criteria.tree
+    root = None if tree is None else root_of(tree)
     return (
-        (condition.names is None or record.consumer in condition.names)
-        and (condition.projects is None or record.project in condition.projects)
-        and (condition.users is None or record.user in condition.users)
-        and (condition.types is None or record.consumer_type in condition.types)
-        and (condition.states is None or record.state in condition.states)
-        and (condition.groups is None or record.group in condition.groups)
-        and (condition.created_before is None or created < condition.created_before)
-        and (condition.created_after is None or created > condition.created_after)
-        and (
-            condition.expires_before is None
-            or (expires is not None and expires < condition.expires_before)
-        )
+        lambda use: provider in (None, use.provider, use.provider_uuid),
+        lambda use: tree is None or root_of(use.provider_uuid) == root,
     )
-
-
-def _is_at(use: Use, condition: ConsumerFilter) -> bool:
-    return condition.provider in (None, use.provider, use.provider_uuid)
-
-
-def _is_in_tree(use: Use, condition: ConsumerFilter, root_of: Callable[[str], str | None]) -> bool:
-    return condition.tree is None or root_of(condition.tree) == root_of(use.provider_uuid)
-
-
-_DESCRIPTIONS: Mapping[By, Callable[[ConsumerRecord], str | None]] = {
-    By.PROJECT: attrgetter("project"),
-    By.USER: attrgetter("user"),
-    By.CONSUMER_TYPE: attrgetter("consumer_type"),
-    By.GROUP: attrgetter("group"),
-}
 
 
 def count_by(records: Iterable[ConsumerRecord], by: Description) -> Counter[str | None]:
     """Return the number of consumers of each description."""
-    return Counter(map(_DESCRIPTIONS[by], records))
-
-
-def _group(record: ConsumerRecord, use: Use, by: By) -> str | None:
-    if by is By.RESOURCE_CLASS:
-        return None
-    return use.provider if by is By.PROVIDER else _DESCRIPTIONS[by](record)
+    return Counter(map(attrgetter(DESCRIPTIONS[by].attribute), records))
 
 
 def totals_of(
-    records: Iterable[ConsumerRecord],
-    condition: ConsumerFilter,
-    by: By,
-    root_of: Callable[[str], str | None],
+    records: Iterable[ConsumerRecord], criteria: ConsumerFilter, by: By, root_of: RootOf
 ) -> tuple[Total, ...]:
     """Return the use of the consumers that match a filter, by group and class."""
+    is_at, is_in_tree = _places(criteria, root_of)
     used: dict[tuple[str | None, str], int] = defaultdict(int)
     users: dict[tuple[str | None, str], set[str]] = defaultdict(set)
-    for record in select_consumers(records, condition, root_of):
+    for record in select_consumers(records, criteria, root_of):
+        described = getattr(record, DESCRIPTIONS[by].attribute) if by in DESCRIPTIONS else None
         for use in record.held:
-            if _is_at(use, condition) and _is_in_tree(use, condition, root_of):
-                group = _group(record, use, by), use.resource_class
-                used[group] += use.amount
-                users[group].add(record.consumer)
+            if is_at(use) and is_in_tree(use):
+                group = use.provider if by is By.PROVIDER else described
+                used[group, use.resource_class] += use.amount
+                users[group, use.resource_class].add(record.consumer)
     return sorted_totals([Total(*key, amount, len(users[key])) for key, amount in used.items()])
 
 
 def columns_of(
-    rows: Collection[ListedProvider],
-    shares: Mapping[str, Collection[ShareRecord]],
-    claims: Iterable[ConsumerRecord],
-    cursor: Cursor | None,
+    rows: Collection[ListedProvider], claims: Iterable[ConsumerRecord], cursor: Cursor | None
 ) -> Columns:
     """Return the providers of whole trees, parents first, and their allocations as columns.
 
-    :param shares: the shares of each provider, by its uuid
+    They have no shares, structured inventories or units, which a remote Placement does not store.
+
     :param claims: the consumers; their allocations of other providers are left out
     """
     number = {row.uuid: row.number for row in rows}
-    uses = [
-        (number[use.provider_uuid], use, claim.consumer)
+    times = attrgetter(*TIMES)
+    providers = (
+        (
+            *(row.number, row.uuid, row.name, number.get(row.parent_uuid or "")),
+            *(number[row.root_uuid], row.generation, *times(row), row.disabled),
+        )
+        for row in rows
+    )
+    allocations = (
+        (number[use.provider_uuid], use.resource_class, claim.consumer, use.amount)
         for claim in claims
         for use in claim.held
         if use.provider_uuid in number
-    ]
-    return Columns(
-        ProviderColumns(*_turned(_provider_row(row, number) for row in rows)),
-        InventoryColumns(*_turned((r.number, *inventory_row(i)) for r in rows for i in r.records)),
-        TraitColumns(*_turned((r.number, t) for r in rows for t in sorted(r.traits))),
-        AllocationColumns(*_turned((n, h.resource_class, c, h.amount) for n, h, c in uses)),
-        AggregateColumns(*_turned((r.number, a) for r in rows for a in sorted(r.aggregates))),
-        ShareColumns(
-            *_turned(
-                (r.number, s.resource_class, number[s.of_uuid], s.of_class, s.factor)
-                for r in rows
-                for s in shares.get(r.uuid, ())
-            )
-        ),
-        KindColumns(
-            *_turned((r.number, k.resource_class, k.classes, k.body) for r in rows for k in r.kinds)
-        ),
-        UnitColumns(*_turned((n, u, h.resource_class, c) for n, h, c in uses for u in h.units)),
-        cursor,
     )
-
-
-def _provider_row(row: ListedProvider, number: Mapping[str, int]) -> tuple[Any, ...]:
-    parent = None if row.parent_uuid is None else number[row.parent_uuid]
-    root = number[row.root_uuid]
-    at = row.reported_at, row.adopted_at
-    return row.number, row.uuid, row.name, parent, root, row.generation, *at, row.disabled
-
-
-def _turned(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    return zip(*rows, strict=True)
+    inventories = ((row.number, *inventory_row(record)) for row in rows for record in row.records)
+    traits = ((row.number, trait) for row in rows for trait in sorted(row.traits))
+    aggregates = ((row.number, name) for row in rows for name in sorted(row.aggregates))
+    return Columns(
+        ProviderColumns(*zip(*providers, strict=True)),
+        InventoryColumns(*zip(*inventories, strict=True)),
+        TraitColumns(*zip(*traits, strict=True)),
+        AllocationColumns(*zip(*allocations, strict=True)),
+        AggregateColumns(*zip(*aggregates, strict=True)),
+        cursor=cursor,
+    )

@@ -98,7 +98,7 @@ def of_provider(asked: Asked) -> webob.Response:
     asked.needs(6)
     asked.tells_json()
     one = kept.provider(asked.ledger, asked.path["uuid"], f"{kept.NOT_FOUND}: {kept.NOT_FOUND}")
-    return _reply(asked, one.told_traits, kept.generation(one))
+    return _reply(asked, one.all_traits, kept.generation(one))
 
 
 def set_of_provider(asked: Asked) -> webob.Response:
@@ -111,7 +111,7 @@ def set_of_provider(asked: Asked) -> webob.Response:
         unknown = kept.unknown_traits(asked.ledger, wanted)
         if unknown:
             raise errors.bad(f"No such trait {', '.join(unknown)}")
-        is_so = wanted | _lasting(one) == one.told_traits
+        is_so = wanted | _lasting(one) == one.all_traits
         return None if is_so else kept.updated(one, traits=wanted - {TRAIT})
 
     uuid = asked.path["uuid"]
@@ -125,7 +125,7 @@ def clear_of_provider(asked: Asked) -> webob.Response:
     kept.change(
         asked.ledger,
         asked.path["uuid"],
-        lambda one: kept.updated(one, traits=none) if one.told_traits - _lasting(one) else None,
+        lambda one: kept.updated(one, traits=none) if one.all_traits - _lasting(one) else None,
         disabling=lambda one: _disabling(one, none),
     )
     return asked.reply(204, cached=False)

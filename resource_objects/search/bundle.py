@@ -24,7 +24,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers import columns as tables
 from resource_objects.providers import serialization
 from resource_objects.providers.arguments import limits
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import TIMES, Columns
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.dry_run import without_consumers
 from resource_objects.requests import Request
@@ -67,9 +67,7 @@ _TEXT = {
     *("uuid", "name", "resource_class", "trait", "aggregate", "of_class", "body", "unit"),
     "consumer",
 }
-_MAYBE = {"parent_id", "max_unit", "reported_at", "adopted_at", "disabled"}
-#: What is not known of a picture.
-_NEVER = {"reported_at", "adopted_at"}
+_MAYBE = {"parent_id", "max_unit", *TIMES, "disabled"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -395,7 +393,7 @@ def _read_table(name: str, data: Any) -> Any:
 
 
 def _value(where: str, column: str, value: Any) -> Any:
-    if column in _NEVER or (value is None and column in _MAYBE):
+    if column in TIMES or (value is None and column in _MAYBE):
         return None
     if column == "disabled":
         return _object(where, value)

@@ -14,6 +14,7 @@ from typing import Any
 from resource_objects import clock
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import (
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -95,7 +96,6 @@ def _providers(fleet: Fleet, places: list[int]) -> ProviderColumns:
         top = int(fleet.roots[fleet.within])
         parent = [above[0] if at == top else up for at, up in zip(places, parent, strict=True)]
     tops = fleet.tops.tolist()
-    nothing = [None] * len(places)
     return ProviderColumns(
         provider_id=places,
         uuid=[fleet.uuids[place] for place in places],
@@ -103,9 +103,8 @@ def _providers(fleet: Fleet, places: list[int]) -> ProviderColumns:
         parent_id=[None if up == at else up for at, up in zip(places, parent, strict=True)],
         root_id=[tops[one] for one in tree],
         generation=fleet.generation[places].tolist(),
-        reported_at=nothing,
-        adopted_at=nothing,
         disabled=[fleet.disabled[p].facts if p in fleet.disabled else None for p in places],
+        **dict.fromkeys(TIMES, [None] * len(places)),
     )
 
 

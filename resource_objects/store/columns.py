@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from resource_objects import clock
 from resource_objects.providers.columns import (
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -106,6 +108,7 @@ def in_force(disabled: Disabled | None, now: datetime.datetime | None) -> Disabl
 def _provider_rows(
     rows: Rows, trees: Iterable[tuple[ProviderRow, int]], now: datetime.datetime | None
 ) -> Iterator[tuple[object, ...]]:
+    times = operator.attrgetter(*TIMES)
     for provider, root in trees:
         parent = provider.parent_uuid
         yield (
@@ -115,8 +118,7 @@ def _provider_rows(
             None if parent is None else rows.providers[parent].number,
             root,
             provider.generation,
-            provider.reported_at,
-            provider.adopted_at,
+            *times(provider),
             in_force(provider.disabled, now),
         )
 
@@ -184,7 +186,8 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
         rows.units.change((uuid_of[number], unit), None, UnitRow(consumer, name))
     places = zip(columns.inventories.provider_id, columns.inventories.resource_class, strict=True)
     used = dict(zip(places, columns.inventories.used, strict=True))
-    at = dict(zip(given.uuid, zip(given.reported_at, given.adopted_at, strict=True), strict=True))
+    times = zip(*(getattr(given, name) for name in TIMES), strict=True)
+    times_of = dict(zip(given.uuid, times, strict=True))
     for uuid, stored in stored_definitions(columns).items():
         definition, number = stored.definition, numbers[uuid]
         provider = ProviderRow(
@@ -197,8 +200,8 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
             tuple(record.resource_class for record in definition.inventories),
             definition.kinds,
             stored.generation,
-            *at[uuid],
             disabled=columns.disabled.get(number),
+            **dict(zip(TIMES, times_of[uuid], strict=True)),
         )
         rows.providers.change(uuid, None, provider)
         shares: dict[str, list[tuple[Key, int]]] = defaultdict(list)

@@ -7,9 +7,11 @@ import dataclasses
 import datetime
 import functools
 import itertools
+import operator
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from resource_objects.providers.columns import TIMES
 from resource_objects.providers.disabled import TRAIT as DISABLED_TRAIT
 from resource_objects.providers.listing import (
     By,
@@ -22,6 +24,7 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind
 from resource_objects.providers.selection import (
+    RootOf,
     count_by,
     select_consumers,
     select_providers,
@@ -38,7 +41,10 @@ from resource_objects.store.rows import ProviderRow, Rows
 _BATCH = 256
 
 
-def _root_of(rows: Rows) -> Callable[[str], str | None]:
+_times = operator.attrgetter(*TIMES)
+
+
+def _root_of(rows: Rows) -> RootOf:
     """Return a function that finds the uuid of the root of a provider by its name or uuid."""
 
     def root_of(key: str) -> str | None:
@@ -60,14 +66,14 @@ def page_of_providers(
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers. Cost: linear in the providers compared with the filter."""
     providers = _providers_to_compare(rows, criteria, after)
-    remaining = dataclasses.replace(criteria, trees=None)
+    inventory_of, root_of = functools.partial(_inventory_of, rows), _root_of(rows)
     now = present_time(rows)
     page: list[ListedProvider] = []
     while len(page) < limit:
         batch = [_listed(rows, provider, now) for provider in itertools.islice(providers, _BATCH)]
         if not batch:
             break
-        page += select_providers(batch, remaining, functools.partial(_inventory_of, rows))
+        page += select_providers(batch, criteria, inventory_of, root_of)
     return tuple(page[:limit])
 
 
@@ -94,9 +100,6 @@ def _providers_to_compare(
     providers = [
         provider for uuid in uuids if (provider := stored.get(uuid)) and provider.number > after
     ]
-    if criteria.trees is not None:
-        roots = {root.uuid for root in rows.roots(criteria.trees)}
-        providers = [provider for provider in providers if rows.root(provider.uuid).uuid in roots]
     return iter(sorted(providers, key=lambda provider: provider.number))
 
 
@@ -117,8 +120,7 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
         provider.traits,
         provider.aggregates,
         provider.kinds,
-        provider.reported_at,
-        provider.adopted_at,
+        *_times(provider),
         provider.writes + sum(inventory.writes for inventory in inventories),
         provider.definition_writes,
         in_force(provider.disabled, now),

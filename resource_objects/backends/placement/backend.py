@@ -156,9 +156,11 @@ class PlacementBackend(Backend):
         for name in wanted.forbidden_aggregates.union(*wanted.aggregates):
             self._aggregates.uuid(name)  # which remembers the name
         keys = wanted.uuids or wanted.names or wanted.trees
-        rows = cache.rows(self._states(keys if keys and len(keys) <= FEW_TREES else None))
+        states = self._states(keys if keys and len(keys) <= FEW_TREES else None)
+        rows = cache.rows(states)
         records = {(row.uuid, r.resource_class): (r, ()) for row in rows for r in row.records}
-        page = [row for row in select_providers(rows, wanted, records.get) if row.number > after]
+        matching = select_providers(rows, wanted, records.get, self._root_of(states))
+        page = (row for row in matching if row.number > after)
         return tuple(sorted(page, key=lambda row: row.number)[:limit])
 
     def list_consumers(

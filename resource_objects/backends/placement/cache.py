@@ -304,7 +304,7 @@ class ProviderCache:
 
     def columns(self, states: Collection[ProviderState], cursor: Cursor) -> Columns:
         """Return the providers of whole trees as columns, with their allocations."""
-        return columns_of(self.rows(states), {}, self.consumers(states), cursor)
+        return columns_of(self.rows(states), self.consumers(states), cursor)
 
     def consumers(self, states: Iterable[ProviderState]) -> list[ConsumerRecord]:
         """Return the consumers of some providers and their allocations there, without owners."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -26,6 +26,7 @@ from resource_objects.backends.sql.statements import (
     uuids_among,
 )
 from resource_objects.fields import MAX_FIGURE
+from resource_objects.providers.columns import TIMES
 from resource_objects.providers.disabled import FOREVER, TRAIT
 from resource_objects.providers.listing import (
     By,
@@ -37,6 +38,7 @@ from resource_objects.providers.listing import (
     sorted_totals,
 )
 from resource_objects.providers.orders import ConsumerRecord
+from resource_objects.providers.selection import DESCRIPTIONS, Operator, conditions_of
 from resource_objects.ratio import MAX_RATIO
 from resource_objects.resources.records import InventoryRecord
 
@@ -126,11 +128,10 @@ def _listed(
             traits=frozenset(trait_names[trait] for (trait,) in traits.get(row.id, ())),
             aggregates=frozenset(aggregate_names[a] for (a,) in aggregates.get(row.id, ())),
             kinds=tuple(names.kind_record(*kind) for kind in kinds.get(row.id, ())),
-            reported_at=_time(row.reported_at),
-            adopted_at=_time(row.adopted_at),
             allocation_writes=written,
             definition_writes=row.definition_writes,
             disabled=disabled.in_force(reason, now),
+            **{name: _time(getattr(row, name)) for name in TIMES},
         )
         page.append(listed)
     return tuple(page)
@@ -182,17 +183,21 @@ def list_consumers(
 
 # --- filters --------------------------------------------------------------------------------------
 #
-# Filters as conditions of SQL on a provider, a consumer or an allocation.
+# The conditions of a filter (:mod:`resource_objects.providers.selection`) as SQL.
 #
-# Each condition is an ``IN`` over rare rows (the providers with a trait, the consumers of a
-# provider), so that a database may begin there, or a ``NOT EXISTS``. A filter that cannot match
-# sends no query.
+# Each is an ``IN`` over rare rows (the providers with a trait, the consumers of a provider), so a
+# database may begin there, or a ``NOT EXISTS``. A filter that cannot match sends no query.
 
 
 _Condition: TypeAlias = sa.ColumnElement[bool]
 
 #: The largest capacity of an inventory.
 _MOST = int(MAX_FIGURE * MAX_RATIO)
+#: The rows and the names of a column that has several names for each provider.
+_NAMED = {
+    "traits": (tables.resource_provider_traits, tables.traits),
+    "aggregates": (tables.resource_provider_aggregates, tables.aggregates),
+}
 
 
 def is_empty(criteria: ProviderFilter | ConsumerFilter) -> bool:
@@ -200,31 +205,30 @@ def is_empty(criteria: ProviderFilter | ConsumerFilter) -> bool:
 
     :raises InvalidInput: if it names more than one statement takes
     """
-    sets = list(_sets(criteria))
+    sets: list[Collection[Any]] = []
+    for condition, value in conditions_of(criteria):
+        if condition.operator is Operator.IN:
+            sets.append(value)
+        elif condition.operator is Operator.ANY_OF_EACH:
+            sets += value
+    if isinstance(criteria, ProviderFilter) and criteria.trees is not None:
+        sets.append(criteria.trees)
     refuse_too_many(sets)
     return not all(sets)
 
 
-def _sets(criteria: ProviderFilter | ConsumerFilter) -> Iterator[Collection[Any]]:
-    """Yield the sets of which one member must be matched."""
-    if isinstance(criteria, ConsumerFilter):
-        sets = (criteria.names, criteria.projects, criteria.users, criteria.types, criteria.states)
-        yield from (names for names in (*sets, criteria.groups) if names is not None)
-        return
-    keys = (criteria.names, criteria.uuids, criteria.trees)
-    yield from (names for names in keys if names is not None)
-    yield from criteria.aggregates
-    yield from criteria.any_of
+def _is_one_of(column: sa.ColumnElement[Any], values: Collection[str | None]) -> _Condition:
+    if isinstance(column.type, sa.Uuid) or column is _providers.uuid:
+        return column.in_(uuids_among(value for value in values if value is not None))
+    is_named = column.in_([value for value in values if value is not None])
+    return sa.or_(is_named, column.is_(None)) if None in values else is_named
 
 
-def _is(keys: Collection[str]) -> _Condition:
-    """Return the condition that a provider has one of some names or uuids."""
-    return sa.or_(_providers.name.in_(keys), _providers.uuid.in_(uuids_among(keys)))
-
-
-def _in_tree_of(keys: Collection[str]) -> sa.Select[int]:
-    """Return ``SELECT root_id`` of the trees of some providers."""
-    return sa.select(_providers.root_id).where(_is(keys))
+def _in_tree(trees: Collection[str]) -> sa.Select[int]:
+    """Return ``SELECT root_id`` of the trees of some providers (names or uuids)."""
+    other = tables.resource_providers.alias().c
+    is_named = sa.or_(other.name.in_(trees), other.uuid.in_(uuids_among(trees)))
+    return sa.select(other.root_id).where(is_named)
 
 
 # --- providers ---
@@ -236,54 +240,38 @@ def now_for(connection: Connection, criteria: ProviderFilter) -> datetime.dateti
     return now_of(connection) if TRAIT in traits else None
 
 
-def of_providers(
-    criteria: ProviderFilter, now: datetime.datetime | None = None
-) -> list[_Condition]:
-    """Return the conditions of a filter on rows of ``resource_providers``.
+def of_providers(criteria: ProviderFilter, now: datetime.datetime | None) -> Iterator[_Condition]:
+    """Yield the conditions of a filter on rows of ``resource_providers``.
 
     :param now: see :func:`now_for`
     """
-    conditions = [*_keys(criteria), *_qualities(criteria, now)]
-    conditions += [_has_room(name, amount) for name, amount in criteria.room]
-    if criteria.over_capacity:
-        over = _inventories.used > _inventories.capacity
-        conditions.append(_providers.id.in_(sa.select(_inventories.provider_id).where(over)))
-    if criteria.reported_before is not None:
-        conditions.append(_providers.reported_at < plain(criteria.reported_before))
-    return conditions
-
-
-def _keys(criteria: ProviderFilter) -> Iterator[_Condition]:
-    """Yield the conditions on names, uuids and trees."""
-    if criteria.names is not None:
-        yield _providers.name.in_(criteria.names)
-    if criteria.uuids is not None:
-        yield _providers.uuid.in_(uuids_among(criteria.uuids))
+    for condition, value in conditions_of(criteria):
+        yield _COMPARE[condition.operator](_providers, condition.column, value, now)
     if criteria.trees is not None:
-        other = tables.resource_providers.alias()
-        named = sa.or_(
-            other.c.name.in_(criteria.trees), other.c.uuid.in_(uuids_among(criteria.trees))
-        )
-        yield _providers.root_id.in_(sa.select(other.c.root_id).where(named))
-    if criteria.roots_only:
-        yield _providers.parent_id.is_(None)
+        yield _providers.root_id.in_(_in_tree(criteria.trees))
+    for resource_class, amount in criteria.room:
+        yield _has_room(resource_class, amount)
 
 
-def _qualities(criteria: ProviderFilter, now: datetime.datetime | None) -> Iterator[_Condition]:
-    """Yield the conditions on traits and aggregates."""
-    traits, aggregates = tables.resource_provider_traits, tables.resource_provider_aggregates
-    for any_of in (*([trait] for trait in sorted(criteria.required)), *criteria.any_of):
-        has = _providers.id.in_(_members(traits, tables.traits, any_of))
-        yield sa.or_(has, _is_disabled(now)) if TRAIT in any_of else has
-    for any_of in criteria.aggregates:
-        yield _providers.id.in_(_members(aggregates, tables.aggregates, any_of))
-    if TRAIT in criteria.forbidden:
-        yield sa.not_(_is_disabled(now))
-    if criteria.forbidden:
-        yield _is_none_of(_members(traits, tables.traits, criteria.forbidden))
-    if criteria.forbidden_aggregates:
-        excluded = criteria.forbidden_aggregates
-        yield _is_none_of(_members(aggregates, tables.aggregates, excluded))
+def _has_one_of(column: str, any_of: Collection[str], now: datetime.datetime | None) -> _Condition:
+    has = _providers.id.in_(_bearers(column, any_of))
+    return sa.or_(has, _is_disabled(now)) if TRAIT in any_of else has
+
+
+def _has_none_of(
+    column: str, forbidden: Collection[str], now: datetime.datetime | None
+) -> _Condition:
+    bearers = _bearers(column, forbidden)
+    bearers = bearers.where(bearers.selected_columns[0] == _providers.id)
+    has_none = ~bearers.correlate(tables.resource_providers).exists()
+    return sa.and_(has_none, sa.not_(_is_disabled(now))) if TRAIT in forbidden else has_none
+
+
+def _bearers(column: str, any_of: Collection[str]) -> sa.Select[int]:
+    """Return ``SELECT provider_id`` of the providers with one of some traits or aggregates."""
+    rows, named = _NAMED[column]
+    query = sa.select(rows.c.provider_id).join_from(rows, named)
+    return query.where(named.c.name.in_(any_of))
 
 
 def _is_disabled(now: datetime.datetime | None) -> _Condition:
@@ -291,20 +279,6 @@ def _is_disabled(now: datetime.datetime | None) -> _Condition:
     assert now is not None, "now_for reads it for such a filter"
     until = sa.func.coalesce(_providers.disabled_until, plain(FOREVER))
     return sa.and_(_providers.disabled_reason.is_not(None), until > plain(now))
-
-
-def _members(table: sa.Table, names: sa.Table, any_of: Collection[str]) -> sa.Select[int]:
-    """Return ``SELECT provider_id`` of the rows with one of some names."""
-    query = sa.select(table.c.provider_id).join_from(table, names)
-    return query.where(names.c.name.in_(any_of))
-
-
-def _is_none_of(members: sa.Select[int]) -> _Condition:
-    return (
-        ~members.where(members.selected_columns[0] == _providers.id)
-        .correlate(tables.resource_providers)
-        .exists()
-    )
 
 
 def _has_room(resource_class: str, amount: int) -> _Condition:
@@ -354,42 +328,23 @@ def _lacks_shared(amount: int) -> sa.Select[int]:
     )
 
 
+def _is_over_capacity() -> _Condition:
+    over = _inventories.used > _inventories.capacity
+    return _providers.id.in_(sa.select(_inventories.provider_id).where(over))
+
+
 # --- consumers and allocations ---
 
 
-def of_consumers(criteria: ConsumerFilter) -> list[_Condition]:
-    """Return the conditions of a filter on rows of ``consumers``."""
-    conditions: list[_Condition] = [_consumers.gone == sa.literal_column("0")]
-    if criteria.names is not None:
-        conditions.append(_consumers.name.in_(criteria.names))
-    optional = (
-        (_consumers.project_id, criteria.projects),
-        (_consumers.user_id, criteria.users),
-        (_consumers.consumer_type, criteria.types),
-        (_consumers.server_group, criteria.groups),
-    )
-    conditions += [_one_of(column, values) for column, values in optional if values is not None]
-    if criteria.states is not None:
-        conditions.append(_consumers.state.in_(criteria.states))
-    if criteria.created_before is not None:
-        conditions.append(_consumers.created_at < plain(criteria.created_before))
-    if criteria.created_after is not None:
-        conditions.append(_consumers.created_at > plain(criteria.created_after))
-    if criteria.expires_before is not None:
-        # an IN: few claims expire, and a planner would look for them in the order of names
-        other = tables.consumers.alias()
-        over = sa.select(other.c.id).where(other.c.expires_at < plain(criteria.expires_before))
-        conditions.append(_consumers.id.in_(over))
-    return conditions
-
-
-def _one_of(column: sa.Column[Any], values: Collection[str | None]) -> _Condition:
-    is_named = column.in_([value for value in values if value is not None])
-    return sa.or_(is_named, column.is_(None)) if None in values else is_named
+def of_consumers(criteria: ConsumerFilter) -> Iterator[_Condition]:
+    """Yield the conditions of a filter on rows of ``consumers``, without their allocations."""
+    yield _consumers.gone == sa.literal_column("0")
+    for condition, value in conditions_of(criteria):
+        yield _COMPARE[condition.operator](_consumers, condition.column, value, None)
 
 
 def holders(criteria: ConsumerFilter) -> Iterator[_Condition]:
-    """Yield the conditions on consumers by where they have allocations."""
+    """Yield the conditions on consumers by the places of their allocations."""
     for place in of_places(criteria):
         yield _consumers.id.in_(sa.select(_allocations.consumer_id).where(place))
 
@@ -397,12 +352,38 @@ def holders(criteria: ConsumerFilter) -> Iterator[_Condition]:
 def of_places(criteria: ConsumerFilter) -> Iterator[_Condition]:
     """Yield the conditions on rows of ``allocations`` by provider and tree."""
     if criteria.provider is not None:
-        providers = sa.select(_providers.id).where(_is([criteria.provider]))
-        yield _allocations.provider_id.in_(providers)
+        keys = [criteria.provider]
+        is_named = sa.or_(_providers.name.in_(keys), _providers.uuid.in_(uuids_among(keys)))
+        yield _allocations.provider_id.in_(sa.select(_providers.id).where(is_named))
     if criteria.tree is not None:
-        inside = tables.resource_providers.alias()
-        providers = sa.select(inside.c.id).where(inside.c.root_id.in_(_in_tree_of([criteria.tree])))
+        inside = tables.resource_providers.alias().c
+        providers = sa.select(inside.id).where(inside.root_id.in_(_in_tree([criteria.tree])))
         yield _allocations.provider_id.in_(providers)
+
+
+def _expires_before(moment: datetime.datetime) -> _Condition:
+    # an IN: few claims expire, and a planner would look for them in the order of names
+    other = tables.consumers.alias().c
+    return _consumers.id.in_(sa.select(other.id).where(other.expires_at < plain(moment)))
+
+
+#: The SQL of each operator: of the columns of a table, a name, the value of a filter and the time.
+_COMPARE: Mapping[Operator, Callable[[Any, str, Any, datetime.datetime | None], _Condition]] = {
+    Operator.IN: lambda columns, name, values, _: _is_one_of(columns[name], values),
+    Operator.BEFORE: lambda columns, name, moment, _: (
+        _expires_before(moment) if name == "expires_at" else columns[name] < plain(moment)
+    ),
+    Operator.AFTER: lambda columns, name, moment, _: columns[name] > plain(moment),
+    Operator.MISSING: lambda columns, name, *_: columns[name].is_(None),
+    Operator.ALL_OF: lambda _, table, names, now: sa.and_(
+        *(_has_one_of(table, [name], now) for name in sorted(names))
+    ),
+    Operator.NONE_OF: lambda _, table, names, now: _has_none_of(table, names, now),
+    Operator.ANY_OF_EACH: lambda _, table, sets, now: sa.and_(
+        *(_has_one_of(table, names, now) for names in sets)
+    ),
+    Operator.OVER_CAPACITY: lambda *_: _is_over_capacity(),
+}
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -410,14 +391,10 @@ def of_places(criteria: ConsumerFilter) -> Iterator[_Condition]:
 # The sum used of each class, by project, user, type or provider, or only by class.
 
 
-_DESCRIPTIONS = {
-    By.PROJECT: _consumers.project_id,
-    By.USER: _consumers.user_id,
-    By.CONSUMER_TYPE: _consumers.consumer_type,
-    By.GROUP: _consumers.server_group,
+#: The column to sum by; for the class alone there is none.
+_GROUPS = {By.PROVIDER: _providers.name} | {
+    by: _consumers[condition.column] for by, condition in DESCRIPTIONS.items()
 }
-#: The column to sum up by, None for the class alone.
-_GROUPS = {By.RESOURCE_CLASS: None, By.PROVIDER: _providers.name, **_DESCRIPTIONS}
 
 
 def totals(
@@ -438,7 +415,7 @@ def totals(
 
 
 def _query(criteria: ConsumerFilter, by: By) -> sa.Select[*tuple[Any, ...]]:
-    group = _GROUPS[by]
+    group = _GROUPS.get(by)
     query: sa.Select[*tuple[Any, ...]] = sa.select(
         sa.null() if group is None else group,
         _allocations.class_id,
@@ -458,7 +435,7 @@ def count_consumers(
     """Return the number of consumers of a filter (see the contract). Cost: one query."""
     if is_empty(criteria):
         return {}
-    described = _DESCRIPTIONS[by]
+    described = _GROUPS[by]
     query = sa.select(described, sa.func.count()).select_from(tables.consumers)
     query = query.where(*of_consumers(criteria), *holders(criteria)).group_by(described)
     return dict(connection.execute(query).all())

@@ -17,6 +17,7 @@ from resource_objects.backends.sql.names import Catalogue, NameNumbers, descript
 from resource_objects.backends.sql.statements import SQL, chunks, from_moment, now_of, uuids_among
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import (
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -68,7 +69,7 @@ class _Table:
 _DISABLED = "disabled_reason, disabled_by, disabled_since, disabled_until"
 _PROVIDERS = _Table(
     "resource_providers",
-    f"id, uuid, name, parent_id, root_id, generation, reported_at, adopted_at, {_DISABLED}",
+    f"id, uuid, name, parent_id, root_id, generation, {', '.join(TIMES)}, {_DISABLED}",
     order="id",
     provider="root_id",
 )
@@ -234,9 +235,8 @@ def _columns(
             parent_id=providers["parent_id"],
             root_id=providers["root_id"],
             generation=providers["generation"],
-            reported_at=_times(providers["reported_at"]),
-            adopted_at=_times(providers["adopted_at"]),
             disabled=disabled,
+            **{name: _times(providers[name]) for name in TIMES},
         ),
         inventories=_inventories(_INVENTORIES.read(connection, numbers), classes),
         traits=TraitColumns(

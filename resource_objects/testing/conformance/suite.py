@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from resource_objects.providers import Backend, Provider, diff
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.columns import TIMES, Columns, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderRemoval,
@@ -307,11 +307,10 @@ def state_of_columns(columns: Columns) -> LedgerState:
             frozenset(aggregates[name]),
             _mapping(shares[name]),
             frozenset(kinds[name]),
-            reported_at=row[6],
-            adopted_at=row[7],
             disabled=columns.disabled.get(row[0]),
+            **dict(zip(TIMES, row[6:], strict=True)),
         )
-        for row in zip(*columns.providers[:8], strict=True)
+        for row in zip(*columns.providers[: 6 + len(TIMES)], strict=True)
         for _, uuid, name, parent_id, root_id, generation in [row[:6]]
     }
     allocations = _mapping(

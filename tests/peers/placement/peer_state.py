@@ -66,7 +66,7 @@ def ours(ledger: Ledger) -> State:
         uuid, name = one.uuid, kept.told_name(one)
         found["provider"].add((uuid, name, kept.generation(one), one.parent_uuid, one.root_uuid))
         found["inventory"] |= {(uuid, r.resource_class, *told(r).values()) for r in one.records}
-        found["trait"] |= {(uuid, trait) for trait in one.told_traits}
+        found["trait"] |= {(uuid, trait) for trait in one.all_traits}
         found["aggregate"] |= {(uuid, aggregate) for aggregate in one.aggregates}
     for record in ledger.backend.list_consumers(ConsumerFilter(), 1000, None):
         consumer = record.consumer

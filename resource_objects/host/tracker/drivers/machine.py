@@ -31,6 +31,7 @@ from resource_objects.host.model import TreeSettings, is_discovered, provider_tr
 from resource_objects.host.rules import read_rules
 from resource_objects.host.tracker.driver import Driver, note_invalid
 from resource_objects.providers import Provider
+from resource_objects.providers.columns import TIMES
 from resource_objects.providers.partitions import PLACEMENT
 from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventory
@@ -252,7 +253,6 @@ def _copied(one: Provider, *, children: Iterable[Provider] | None = None) -> Pro
         children=[_copied(child) for child in one.children] if children is None else children,
         aggregates=one.aggregates,
         shares=one.shares,
-        reported_at=one.reported_at,
-        adopted_at=one.adopted_at,
         disabled=one.disabled,
+        **{name: getattr(one, name) for name in TIMES},
     )
