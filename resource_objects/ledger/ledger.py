@@ -1,26 +1,6 @@
-"""The front door: :class:`Ledger`, all its methods, and :func:`connect`, which opens one.
+"""The entry point of the library: :class:`Ledger` with all its methods, and :func:`connect`.
 
-A ledger does nothing by itself. It is composed of parts, each of which has one thing to do and is
-given what it needs by its constructor:
-
-====================  =============================================================================
-``Store``             the backend, operations, retries; what is kept, as objects
-``Reader``            providers, consumers and figures, as they are kept
-``Assigner``          assigns placed amounts and named units, on fresh rows
-``Snapshots``         the last picture of everything, kept fresh by the change feed
-``Claims``            taking and giving back
-``ExpiredClaims``     claims whose time is over
-``Queue``             claims that wait, first come, first served
-``Definitions``       which providers there are, and what they have
-``Plans``             diff, apply, reshape, audit
-``Service``           which providers are out of service
-``UseOverTime``       who used how much of what between two moments
-``Pools``             :attr:`Ledger.pools`
-``Names``             :attr:`Ledger.names`
-``ServerGroups``      :attr:`Ledger.groups`
-``Feed``              :attr:`Ledger.feed`
-``Statistics``        :attr:`Ledger.statistics`
-====================  =============================================================================
+A ledger contains no rules: each method forwards to one of the parts that its constructor composes.
 """
 
 from __future__ import annotations
@@ -69,16 +49,17 @@ BACKEND_NAMESPACE = "resource_objects.backends"
 
 
 class Ledger:
-    """Providers, what they have, and who uses it, kept in a backend.
+    """Providers, their inventories and the allocations of consumers, stored in a backend.
 
     ==============  ===============================================================================
-    declare         :meth:`sync`, :meth:`change`, :meth:`remove`
-    take, give      :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
+    define          :meth:`sync`, :meth:`change`, :meth:`remove`
+    allocate        :meth:`claim`, :meth:`claim_all`, :meth:`adjust`, :meth:`replace`,
                     :meth:`move`, :meth:`swap`, :meth:`attribute`, :meth:`release`,
                     :meth:`release_all`
-    wait            ``claim(wait=...)``; :meth:`queue`, :meth:`is_satisfiable`
-    in service      :meth:`disable`, :meth:`enable`, :meth:`drain`
-    keep            :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
+    wait            ``claim(wait=...)``; :meth:`queue`, :meth:`is_satisfiable`,
+                    :meth:`earliest_start`
+    maintenance     :meth:`disable`, :meth:`enable`, :meth:`drain`
+    expiry          :meth:`confirm`, :meth:`renew`, :meth:`expired`, :meth:`release_expired`
     read            :meth:`provider`, :meth:`providers`, :meth:`trees`, :meth:`inventories`,
                     :meth:`get_claim`, :meth:`assigned_amounts`, :meth:`consumers`, :meth:`usage`,
                     :meth:`totals`, :meth:`now`
@@ -88,29 +69,53 @@ class Ledger:
     pools           :attr:`pools`: ``share``, ``unshare``, ``report``, ``list``
     names           :attr:`names`: ``classes``, ``traits`` and ``aggregates``, each with ``list``,
                     ``ensure``, ``rename``, ``remove``
-    groups          :attr:`groups`: consumers that are to be on one host, or on different ones:
+    groups          :attr:`groups`: consumers to be placed on one host, or on different hosts:
                     ``ensure``, ``get``, ``list``, ``remove``
     history         :attr:`feed`: ``cursor``, ``changes``, ``is_fresh``, ``set_retention``
-    who did it      :attr:`actor`, :meth:`with_actor`
+    actor           :attr:`actor`, :meth:`with_actor`
     statistics      :attr:`statistics`: ``put``, ``read``, ``forget``
-    end             :meth:`close`, or use it in a ``with`` statement
+    end             :meth:`close`, or a ``with`` statement
     ==============  ===============================================================================
 
-    A verb that takes or gives back returns a :class:`Claim`, one for several consumers a tuple of
-    claims, one that declares a :class:`SyncResult`. Lists are iterators, read a page at a time;
-    ``limit`` bounds them, ``after`` (the name of the last one that was seen) goes on. Providers are
-    given by name or uuid. What is there is read in two forms: one thing by its name as an object
-    with all that belongs to it (:meth:`provider` with those below it, :meth:`get_claim`), many in a
-    list as rows that say where each stands (:meth:`providers`: its parent, its root); what both
-    say has the same name in both.
+    A method that allocates or releases returns a :class:`Claim`, one for several consumers a tuple
+    of claims, one that writes definitions a :class:`SyncResult`. Each write is one transaction,
+    carried out completely or not at all. Lists are iterators that read a page at a time.
 
-    A writing method takes an ``operation`` id (a uuid, made up if not given): after a lost
-    acknowledgement call again with the same id, and it happens once. An id is of one operation: of
-    another method, of another subject, or of a claim or replacement that asked for something else
-    (another request, or other counts; where it went does not count) it is refused with
-    ``OperationConflict``. What was asked is known as long as nobody else wrote the consumer; after
-    that the recorded outcome is returned. Those take none that just do the rest when they are
-    called again: :meth:`release_expired` and ``feed.set_retention``.
+    These arguments mean the same in every method that has them:
+
+    - A *provider* is identified by name or uuid.
+    - ``limit`` is the maximum number of results; ``after`` is the last result of the previous page.
+    - ``generation`` is the version at which the caller read the provider or consumer; another
+      version is refused with ``Stale``. None accepts every version.
+    - ``operation`` is the id of a write (a uuid, generated if None). After a lost acknowledgement
+      call again with the same id: the write happens once. An id belongs to one method, subject and
+      request (its placement does not count); another use raises ``OperationConflict``. The request
+      is known as long as no other write changes the consumer; after that the recorded outcome is
+      returned. :meth:`release_expired` and ``feed.set_retention`` have no id: a repeated call does
+      the rest.
+    - ``project``, ``user``, ``consumer_type`` and ``group`` describe the consumer, for lists and
+      totals. ``group`` is its server group (:attr:`groups`) until its claim ends, on any host. A
+      strict policy is checked in the same transaction, also against concurrent claims: four more
+      statements.
+    - ``expires_in`` and ``expires_at`` set the time after which :meth:`release_expired` may release
+      the claim; neither: never. ``expires_in`` counts from the write, by the clock of the database.
+    - ``if_generation``: True accepts a candidate only while the definitions of the search are
+      unchanged; ``{provider: generation}`` names them. The definitions of the cells that a topology
+      was found on must be unchanged in any case.
+    - ``ignore_maintenance``: True allocates from disabled providers (:meth:`disable`) too. The
+      change feed records that, with the actor, which the ledger must have.
+    - ``limits``, ``{provider: limits}``, bounds the total use of a class by all consumers after the
+      write, independent of the capacity. A limit applies where the write allocates more of the
+      provider's own inventory, also through its cells and devices, so limits of the hosts of
+      several candidates can be passed together. The limits of a search apply to its candidates,
+      also in a fresh search, together with these; for single candidates taken from the result,
+      repeat them.
+
+    These errors mean the same in every method. ``NotFound``: a provider does not exist, or a
+    consumer has no allocations. ``CapacityException``: an amount does not fit, exceeds a limit, or
+    breaks the policy of a server group; the error names the consumers. ``Stale``: concurrent writes
+    prevented this one, more often than :attr:`retries` allows. ``InvalidInput``: an argument has
+    another type or form.
     """
 
     def __init__(
@@ -188,7 +193,7 @@ class Ledger:
         )
 
     def close(self) -> None:
-        """Give back every connection. Closing twice is allowed; any other use is refused."""
+        """Return all connections. Closing again has no effect; any other use is refused."""
         self._store.close()
         self._snapshots.forget()
 
@@ -202,36 +207,35 @@ class Ledger:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # --- declaring ---
+    # --- definitions ---
 
     def sync(
         self, *roots: Provider, moves: Sequence[Move] = (), operation: str | None = None
     ) -> SyncResult:
-        """Make the kept trees look like ``roots``, all in one transaction.
+        """Replace the stored trees by ``roots``.
 
-        What a tree does not have any more goes, unless it is used. What consumers hold is not
-        touched: shrinking below use is allowed and shows as a negative ``free``. Cost: one read
-        of these trees and one write; the number of statements does not grow with theirs.
+        Providers and inventories that a tree lacks are removed, unless they are used. Allocations
+        are unchanged: a total may shrink below the used amount, and ``free`` is negative then.
+        Cost: one read of these trees and one write; the number of statements is constant.
 
-        Where something is counted elsewhere from now on, ``moves`` say where allocations go: a
-        :meth:`reshape` whose outcome is stated as trees, in the same write. A move that the trees
-        do not make (any more) is none, so it may be said again and again. Cost: if anything
-        changes, two more reads.
+        ``moves`` move allocations to the inventories that count them from now on: a :meth:`reshape`
+        whose result is written as trees, in the same write. A move that the trees do not require
+        (any more) has no effect, so a sync with moves may be repeated. Cost: two more reads if a
+        definition changes.
 
-        :param moves: see :func:`~resource_objects.providers.reshape_plan.inventory_moves`; several
-            from one place, named alike, are one
-        :raises InvalidPlan: if an allocation would be lost or invented, it is not said where one
-            goes, or totals are not as the moves say
-        :raises CapacityException: if what is to go somewhere does not fit there
-        :raises InvalidTree: if a root or a provider is named twice, or what providers keep in parts
-            contradicts itself, as two cells with one CPU would, or two with one device
+        :param moves: see :func:`~resource_objects.providers.reshape_plan.inventory_moves`; equal
+            moves from one inventory count once
+        :raises InvalidPlan: if an allocation would be lost or invented, has no destination, or
+            totals contradict the moves
+        :raises CapacityException: if a moved allocation does not fit
+        :raises InvalidTree: if a root or provider occurs twice, or the parts of an inventory
+            contradict each other, as two cells with one CPU, or two parts with one device
         :raises Stale: if a provider was read at an older generation
         :raises AlreadyExists: if a name or uuid belongs to another tree
-        :raises InUse: if a provider that would go has allocations; of devices, with who holds
-            which; if an inventory that would go has allocations, or a unit that is held by name
-            would be given out in another way: a dedicated CPU as a shared one, a device as one of
-            another class or provider
-        :raises Conflict: if a class would be counted in a host's tree that a pool gives to it
+        :raises InUse: if a provider or inventory to remove is used, with the consumers of devices;
+            if a unit that is allocated by name would be allocated in another form: a dedicated CPU
+            as a shared one, a device as one of another class or provider
+        :raises Conflict: if a class would be counted both in the tree of a host and at its pool
         """
         return self.definitions.sync(roots, operation, moves)
 
@@ -247,36 +251,33 @@ class Ledger:
         generation: int | None = None,
         operation: str | None = None,
     ) -> SyncResult:
-        """Change one provider, in one transaction; what is not given, and its tree, stay.
+        """Change one provider; arguments that are None, and its tree, stay as they are.
 
-        What is held of it stays held.
+        Its allocations do not change.
 
-        :param provider: name or uuid
-        :param name: another name
-        :param parent: the provider below which it goes, with all below it, in whichever tree; None
-            makes it a root
-        :param inventories: all that it has: :class:`Inventories`, or what these are made from
+        :param name: the new name
+        :param parent: the new parent, in any tree; all providers below the provider move with it.
+            None makes it a root
+        :param inventories: all its inventories: :class:`Inventories`, or a value that these are
+            made from
         :param traits: all its traits
-        :param aggregates: all that it is in; one that is not there is made
-        :param generation: the one it was read at; None demands none
-        :raises NotFound: if it, or the parent, is not there
-        :raises AlreadyExists: if the new name is another provider's
-        :raises InUse: if an inventory that would go is used
-        :raises InvalidTree: if the parent is below it, a share would lead nowhere or cross trees,
-            or the tree would be too deep
-        :raises Conflict: if a pool gives a class to its tree that it would count
+        :param aggregates: all its aggregates; a missing one is created
+        :raises NotFound: if the provider or the parent does not exist
+        :raises AlreadyExists: if another provider has the new name
+        :raises InUse: if an inventory to remove is used
+        :raises InvalidTree: if the parent is below the provider, a share would lead nowhere or to
+            another tree, or the tree would be too deep
+        :raises Conflict: if a class would be counted both in its tree and at a pool of the tree
         :raises InvalidInput: for a trait that is neither standard nor custom
-        :raises Stale: if it was changed since it was read at ``generation``
         """
         fields = changed_fields(name, inventories, traits, aggregates)
         return self.definitions.change(provider, fields, parent, generation, operation)
 
     def remove(self, provider: str, *, operation: str | None = None) -> SyncResult:
-        """Remove a provider (by name or uuid) and all below it, in one transaction.
+        """Remove a provider and all providers below it.
 
-        :raises NotFound: if it is not there
-        :raises InUse: if it or one below has allocations
-        :raises InvalidTree: if what stays of its tree has shares of it
+        :raises InUse: if one of them has allocations
+        :raises InvalidTree: if a provider that remains shares an inventory of a removed one
         """
         return self.definitions.remove(provider, operation)
 
@@ -285,9 +286,9 @@ class Ledger:
     def queue(self, *, limit: int | None = None, after: int | None = None) -> Iterator[Waiter]:
         """Yield the consumers that wait in a claim, in the order of arrival.
 
-        A process that was killed is left out once its lease is over. Cost: two statements per page.
+        An entry of a process that was killed is omitted once its lease has ended. Cost: two
+        statements per page.
 
-        :param limit: the maximum number of entries
         :param after: only entries with a larger ``number``
         """
         return self._queue.waiting(limit, after)
@@ -295,20 +296,19 @@ class Ledger:
     def is_satisfiable(self, candidates: Candidates) -> bool:
         """Return True if a search would have a result on a ledger without allocations.
 
-        What tells busy from refused, where a search found nothing: False means that it cannot be
-        had whoever gives back. True also where the budget of the search ran out. Cost: one read of
-        everything, or of the tree that it was confined to, and a search.
+        False means that the request does not fit even if every consumer releases. True also if the
+        budget of the search is exhausted. Cost: one read of everything, or of the tree that the
+        search was confined to, and a search.
 
-        :param candidates: what a search returned, of which the request and the options count
-        :raises InvalidInput: if it is nothing that a search returned
+        :param candidates: the result of a search, of which the request and the options count
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
         ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
         ...     big = ledger.claim("big", {"host0": "VCPU=8"})
-        ...     for asked in ("VCPU=4", "VCPU=9"):
-        ...         found = ledger.snapshot().candidates(asked)
-        ...         print(bool(found), ledger.is_satisfiable(found))
+        ...     for request in ("VCPU=4", "VCPU=9"):
+        ...         candidates = ledger.snapshot().candidates(request)
+        ...         print(bool(candidates), ledger.is_satisfiable(candidates))
         False True
         False False
         """
@@ -322,23 +322,21 @@ class Ledger:
         limits: Limited = None,
         snapshot: Snapshot | None = None,
     ) -> When:
-        """Return when a request would fit if all claims end when they expire, and nothing comes.
+        """Return when a request fits at the earliest, with the claims that end by then.
 
-        The earliest such moment, with the claims whose end makes it so: an estimate. A claim that
-        has expired ends now. The answer assumes that each claim is released when it expires
-        (:meth:`release_expired`), and that no other claim is made or renewed. Cost: a snapshot, the
-        claims that expire read once, and some searches.
+        The estimate assumes that claims are released when they expire (:meth:`release_expired`),
+        and that none is made or renewed. Cost: a snapshot, one read of the claims that expire, and some
+        searches.
 
-        :param budget: at most so many steps of each search; None: as for ``candidates``
-        :param limits: as for :meth:`claim`
-        :param snapshot: which picture is asked, such as that of a scenario; None: one of now
-        :raises InvalidInput: for a request that cannot be, or what is no snapshot
+        :param budget: the maximum number of steps of each search; None: as for ``candidates``
+        :param snapshot: the snapshot to search in, such as that of a scenario; None: a new one
+        :raises InvalidInput: for an invalid request, or a value that is no snapshot
 
         >>> import datetime, resource_objects as ro
         >>> end = datetime.datetime(2030, 1, 2, tzinfo=datetime.UTC)
         >>> with ro.connect("memory://") as ledger:
         ...     done = ledger.sync(ro.Provider("host0", "VCPU=8"))
-        ...     one = ledger.claim("job-1", {"host0": "VCPU=6"}, expires_at=end)
+        ...     claim = ledger.claim("job-1", {"host0": "VCPU=6"}, expires_at=end)
         ...     print(ledger.earliest_start("VCPU=2"))
         ...     print(ledger.earliest_start("VCPU=4"))
         ...     print(ledger.earliest_start("VCPU=9"))
@@ -347,17 +345,18 @@ class Ledger:
         not by the end of claims
         host0: VCPU asked 9, free 8 of 8
         """
+        if snapshot is None:
+            snapshot = self.snapshot()
+        expiring = ConsumerFilter(expires_before=FOREVER)
         ends = {
-            one.name: one.expires_at
-            for one in self._reader.consumers(ConsumerFilter(expires_before=FOREVER), None, None)
-            if one.expires_at is not None
+            consumer.name: consumer.expires_at
+            for consumer in self._reader.consumers(expiring, None, None)
+            if consumer.expires_at is not None
         }
-        more = {} if budget is None else {"budget": budget}
-        asked = (
-            self.snapshot() if snapshot is None else checked_snapshot(snapshot, "earliest_start")
-        )
-        found = asked.when(request, ends, limits=limits, **more)
-        return found if found.at is None else found.as_of(self.now())
+        options = {} if budget is None else {"budget": budget}
+        searched = checked_snapshot(snapshot, "earliest_start")
+        start = searched.when(request, ends, limits=limits, **options)
+        return start if start.at is None else start.as_of(self.now())
 
     # --- maintenance ---
 
@@ -371,22 +370,20 @@ class Ledger:
     ) -> ListedProvider:
         """Disable a host, a device or any other provider, with all providers below it.
 
-        From now on no search finds the provider, and every claim of it that is committed after this
-        returns is refused (``ProviderDisabled``) unless the claim passes ``ignore_maintenance``.
-        Existing allocations stay; they can be confirmed, renewed, released and moved away. A sync
-        does not change the state. A disabled provider that is removed and created again below the
-        same host is still disabled. Of a provider that is disabled already the reason and the end
-        are replaced. The actor of the ledger is recorded. Cost: a read, and one write of the
-        inventories of the tree that are concerned.
+        From now on no search returns the provider, and each claim of it that is committed later is
+        refused (``ProviderDisabled``) unless it passes ``ignore_maintenance``. Allocations remain;
+        they can be confirmed, renewed, released and moved away. A sync does not change the state,
+        and a disabled provider that is removed and created again below the same host is still
+        disabled. Of a disabled provider the reason and the end are replaced. The actor of the
+        ledger is recorded. Cost: a read, and one write of the inventories concerned.
 
-        :param provider: name or uuid of a host, of a device (``host0/0000:81:00.0``: with its
-            virtual functions) or of a pool
+        :param provider: a host, a device (``host0/0000:81:00.0``: with its virtual functions) or a
+            pool
         :param reason: text of one line
         :param until: the end of the state, by the clock of the ledger; None: until :meth:`enable`
         :returns: the provider after the write, as from :meth:`providers`
-        :raises NotFound: if there is no such provider
-        :raises InvalidInput: for a reason that is no line of text; if the end has no time zone, or
-            is in the past
+        :raises InvalidInput: for a reason of another form; for an end without time zone, or in the
+            past
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://", actor="admin") as ledger:
@@ -401,13 +398,11 @@ class Ledger:
         return self._maintenance.disable(provider, reason, until, operation)
 
     def enable(self, provider: str, *, operation: str | None = None) -> ListedProvider:
-        """Enable a provider; one that is enabled already stays so.
+        """Enable a provider; for an enabled one this has no effect.
 
         Below a disabled host it is still not allocatable.
 
-        :param provider: name or uuid
         :returns: the provider after the write, as from :meth:`providers`
-        :raises NotFound: if there is no such provider
         """
         return self._maintenance.enable(provider, operation)
 
@@ -422,17 +417,15 @@ class Ledger:
         """Disable a provider, and return the consumers with allocations there or below it.
 
         No consumer is moved. To repeat the call until no consumer is left, pass no reason: the
-        recorded reason stays.
+        recorded reason does not change.
 
-        :param provider: name or uuid
         :param reason: as for :meth:`disable`; None: the provider is disabled already
         :param until: as for :meth:`disable`
         :raises InvalidInput: without a reason, if the provider is enabled
-        :raises NotFound: if there is no such provider
         """
         return self._maintenance.drain(provider, reason, until, operation)
 
-    # --- taking and giving back ---
+    # --- allocations ---
 
     def claim(
         self,
@@ -451,69 +444,45 @@ class Ledger:
         wait: datetime.timedelta | None = None,
         operation: str | None = None,
     ) -> Claim:
-        """Take what a search found for a consumer that holds nothing yet; all or nothing.
+        """Allocate to a consumer that has no allocations.
 
-        :param candidates: candidates (the next one on a lost race, then a fresh search, as long as
-            the ledger's :class:`RetryPolicy` says); one candidate, or several of one's own choice,
-            of which the first that is still free is taken; allocations, with their units; or
-            ``{provider: amounts}``, providers by name or uuid, by whoever decides elsewhere. An
-            amount that lies over a tree (a NUMA topology, devices) is asked of the host: assigned
-            it is taken as it is; else the ledger puts it somewhere on what is free at that moment,
-            cells and devices together, again if somebody is faster
-            (:attr:`RetryPolicy.assignments`). A count of devices without their units, taken of
-            their provider, names none: no tree is read for it, and it counts as the last ones that
-            are free there
-        :param project, user, consumer_type: of the consumer, for lists and totals
-        :param group: the server group (:attr:`groups`) that it is a member of until it is gone,
-            wherever it moves. If its policy is strict, that is judged in the same transaction:
-            members that others claim at the same moment count. Cost: four statements more
-        :param expires_in, expires_at: when whoever cleans up may release it
-            (:meth:`release_expired`); neither: never. ``expires_in`` counts from when it is
-            written, by the clock of the ledger's database
-        :param if_generation: True to take a candidate only if the definitions it was found at are
-            as they were, or ``{provider: generation}``; those of the cells that a topology was
-            found on have to be in any case
-        :param ignore_maintenance: True to take also of what is out of service (:meth:`disable`).
-            The change feed tells that it was, and the actor that the ledger was opened with did it
-        :param limits: ``{provider: limits}``, providers by name or uuid: the most that may be used
-            of a class there in all, by everybody, once this is taken; a total that a scheduler
-            computed for this claim, whatever the capacity. What is not named has no such bound. It
-            binds what the claim takes of the provider's own inventory, also through its cells and
-            devices; a limit of what the claim does not touch refuses nothing, so that those of
-            several candidates' hosts can be sent together. What a search under limits returned is
-            claimed under these too, and searched again under both; of single candidates taken out
-            of that they have to be said again
-        :param wait: for how long it waits if others hold what it asks for, or wait for it already;
-            None: it does not. Who waits stands in a queue (:meth:`queue`) and tries only while
-            nobody is before it who came earlier and waits for one of the same classes, where both
-            could be given it in the same tree: first come, first served. A large request at the
-            front so holds back smaller ones behind it, and who does not wait may overtake them all.
-            Before each try the expired claims of the trees that it waits for are released, and
-            candidates are searched afresh. The same consumer that waits for the same
-            again keeps its place. What could not be had whoever gave back is refused at once, and
-            at the front within seconds of the change that made it so. The
-            place goes with the end of the wait, whatever ends it; if the process is killed, with
-            its lease (:attr:`RetryPolicy.lease`)
-        :raises WaitTimedOut: (a ``CapacityException``) if the time is over, with the last refusal
-            and who stood before it
-        :raises NoCandidates: (a ``CapacityException``) if the search found nothing, or after lost
-            races a fresh one does not; with the reasons of every refused host
-        :raises SearchLimitReached: if the search was cut short before it found anything
-        :raises CapacityException: (a ``CapacityException``) if all that would do is out of service,
-            whatever others hold, with why; if it does not fit (any more), or more would be used
-            than a limit allows, with who holds what; (a ``CapacityException``) if its other
-            members, who are named, are on that host or on another one, against its policy
-        :raises InvalidInput: if it overrides that and the ledger has no actor; if limits are no
-            mapping of providers; for a limit below 0; if a count does not agree with the topology
-            beside it, or a topology is asked of what is no host, or of two, or if units are not as
-            many as the amount, or only some of those that go together (a physical function, and
-            those split off it)
-        :raises NotFound: if there is no such server group; if a provider named directly, or in the
-            limits, is not there; for a unit that a cell does not have, or a device of another
-            provider
-        :raises AlreadyExists: if the consumer holds something already
-        :raises Stale: if a definition was changed that was to be unchanged
-        :raises ForeignAmount: if it is assigned to what the host does not have
+        An amount that spans a tree (a NUMA topology, devices) is requested of the host. An assigned
+        amount is allocated as it is. For another one the ledger chooses cells and devices that are
+        free at that moment, together, and again after a lost race
+        (:attr:`RetryPolicy.assignments`). A count of devices that is requested of their provider
+        without units is allocated without reading a tree, and counts as the last units that are
+        free there.
+
+        With ``wait``, a claim that does not fit waits in the :meth:`queue`. It is tried only while
+        no earlier entry waits for one of its classes that both could be allocated in the same tree:
+        first come, first served. So a large request at the front delays smaller ones behind it, and
+        claims that do not wait may overtake them all. Before each try the expired claims of the
+        trees concerned are released, and candidates are searched again. A consumer that waits again
+        for the same request retains its position. A request that no release could satisfy is
+        refused at once, and at the front within seconds of the change that made it so. The entry is
+        removed when the wait ends; if the process is killed, when its lease ends
+        (:attr:`RetryPolicy.lease`).
+
+        :param candidates: the result of a search (after a lost race the next candidate, then a
+            fresh search, as often as :class:`RetryPolicy` allows); one candidate, or several of the
+            caller's choice, of which the first that is still free is allocated; allocations, with
+            their units; or ``{provider: amounts}``, for a caller that decides itself
+        :param wait: the maximum time to wait; None: do not wait
+        :raises WaitTimedOut: (a ``CapacityException``) after ``wait``, with the last refusal and
+            the consumers ahead in the queue
+        :raises NoCandidates: (a ``CapacityException``) if the search has no result, or after lost
+            races a fresh one has none; with the reasons of each refused host
+        :raises SearchLimitReached: if the search was cut short without a result
+        :raises CapacityException: also if all that would fit is disabled, with the reason
+        :raises InvalidInput: for ``ignore_maintenance`` without an actor; if limits are not a
+            mapping, or below 0; if a count contradicts the topology; for a topology of a provider
+            that is no host, or of two hosts; if units are not as many as the amount, or only a part
+            of units that belong together (a physical function, and those split off it)
+        :raises NotFound: if a provider, the server group, or a unit of a cell or device does not
+            exist
+        :raises AlreadyExists: if the consumer has allocations
+        :raises Stale: if a definition that ``if_generation`` requires was changed
+        :raises ForeignAmount: if an amount is assigned to units that the host does not have
         """
         return self._claims.claim(
             consumer,
@@ -548,24 +517,24 @@ class Ledger:
         limits: Limited = None,
         operation: str | None = None,
     ) -> tuple[Claim, ...]:
-        """Take for several consumers that hold nothing yet, all of them or none.
+        """Allocate to several consumers that have no allocations: to all of them, or to none.
 
-        Each takes the first of its candidates that is free beside what those before it take, in
-        the order of the mapping; where somebody finds none that way, all choices of candidates are
-        searched, so who could go elsewhere makes room. The candidates are not
-        searched again. The other arguments are of all of them, as for :meth:`claim`. Cost: one
-        write; if that is refused, one read of the trees that the candidates are of, and one more
-        write for each place that fills up meanwhile; a search of all choices at most a second.
+        Each consumer gets the first of its candidates that is free in addition to those of the
+        consumers before it, in the order of the mapping. If that fails, all choices of candidates
+        are searched. There is no fresh search for candidates. The other arguments apply to each
+        consumer. Cost: one write; if that is refused, one read of the trees of the candidates, and
+        one more write for each host that fills up in between; a search of all choices takes at most
+        a second.
 
-        Amounts that lie over a tree and are not assigned are put somewhere after that, beside what
-        all others take; for these the trees of their hosts are read first.
+        Amounts that span a tree and are not assigned are assigned last, in addition to all others;
+        the trees of their hosts are read for that.
 
-        :param candidates: ``{consumer: what was found}``, each as for :meth:`claim`
+        :param candidates: ``{consumer: candidates}``, each as for :meth:`claim`
         :raises InvalidInput: if it is empty
-        :raises NoCandidates: if nothing was found for one of them
-        :raises CapacityException: if they do not fit together, with who holds what
-        :raises SearchLimitReached: if it takes too long to find out whether they do
-        :raises AlreadyExists: if one of them holds something already
+        :raises NoCandidates: if a consumer has no candidates
+        :raises CapacityException: if the claims do not fit together
+        :raises SearchLimitReached: if the search of all choices takes too long
+        :raises AlreadyExists: if a consumer has allocations
         """
         return self._claims.claim_all(
             candidates,
@@ -594,24 +563,21 @@ class Ledger:
         limits: Limited = None,
         operation: str | None = None,
     ) -> Claim:
-        """Change what a consumer holds by ``{provider name: amounts}``; negative gives back.
+        """Change the allocations of a consumer by amounts; negative amounts are released.
 
-        All or nothing. A consumer that held nothing is made, one that holds nothing afterwards is
-        forgotten. What others hold is never touched. Unit rules bind all that the consumer will
-        hold, unless it is an ``aggregate``, which stands for many.
+        A consumer without allocations is created, one that has none afterwards is removed. Unit
+        rules apply to all allocations of the consumer, unless it is an ``aggregate``, which stands
+        for several.
 
-        A topology is given back assigned and negative, as :meth:`assigned_amounts` returns it; one
-        that is taken is put somewhere as by :meth:`claim`, beside what the consumer holds: devices
-        near the cells it has, and cells near its devices.
+        A topology is released assigned and negative, as :meth:`assigned_amounts` returns it. One
+        that is allocated is assigned as by :meth:`claim`, with the allocations of the consumer:
+        devices near its cells, and cells near its devices.
 
-        :param changes: by provider, or allocations, which may say units
-        :param generation: the one the consumer was read at; None demands none
-        :param ignore_maintenance: as for :meth:`claim`; giving back needs none
-        :param limits: as for :meth:`claim`; they bind what grows, never what is given back
-        :raises CapacityException: if it does not fit, or gives back more than the consumer holds
-        :raises NotFound: if a provider is not there; as :meth:`claim`
-        :raises Stale: if the consumer is not at ``generation`` any more
-        :raises Conflict: if a unit is given back that it does not hold
+        :param changes: ``{provider: amounts}``, or allocations, which may name units
+        :param ignore_maintenance, limits: for the amounts that grow
+        :raises CapacityException: also if more is released than is allocated
+        :raises NotFound: for a provider; as :meth:`claim`
+        :raises Conflict: if a unit to release is not allocated to the consumer
         :raises InvalidInput: as :meth:`claim`, or for a second topology
         """
         return self._claims.adjust(
@@ -637,15 +603,15 @@ class Ledger:
         consumer_type: str | None = None,
         operation: str | None = None,
     ) -> Claim:
-        """Move allocations of the *unattributed* consumer of a host to another consumer, or none.
+        """Move allocations of the *unattributed* consumer of a host to another consumer.
 
         Use that the record of a host reports and that no consumer explains is allocated to the
         *unattributed* consumer of the host (``ComputeNode.bind``). This method moves all or a part
-        of it to the actual consumer in one transaction: it is never free in between, and it may
-        exceed the capacity. The consumer is created if needed, and keeps its other allocations.
+        of it to the actual consumer: it is never free in between, and it may exceed the capacity.
+        The consumer is created if needed, and its other allocations remain.
 
         :param host: name of the host
-        :param what: ``{provider name: amounts}``, or allocations, which name the units of CPUs and
+        :param what: ``{provider: amounts}``, or allocations, which name the units of CPUs and
             devices; None: everything unattributed
         :returns: the claim of the consumer after the write
         :raises NotFound: if nothing is unattributed there
@@ -683,18 +649,15 @@ class Ledger:
         wait: datetime.timedelta | None = None,
         operation: str | None = None,
     ) -> Claim:
-        """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
+        """Replace all allocations of a consumer, which is created if needed; returns its claim.
 
-        Its claim keeps its id, state and expiry; of the rest, what is not given stays. Of the host
-        of the first candidate it keeps the devices, partitions, cells and CPUs that it uses and
-        that the new request allows, and the pool.
+        The claim retains its id, state and expiry, and each further argument that is None. On the
+        host of the first candidate the consumer retains the devices, partitions, cells, CPUs and
+        pool that it uses and that the new request allows.
 
-        :param candidates: what it shall hold, as for :meth:`claim`
-        :param generation: the one the consumer was read at; None demands none
-        :param ignore_maintenance: as for :meth:`claim`; what it holds already needs none
-        :param limits: as for :meth:`claim`; they bind where more is used than before
-        :raises CapacityException: if it does not fit, with who holds what
-        :raises Stale: if the consumer is not at ``generation`` any more
+        :param candidates: the new allocations, as for :meth:`claim`
+        :param ignore_maintenance, limits: for the amounts that grow
+        :param wait: as for :meth:`claim`
         """
         return self._claims.replace(
             consumer,
@@ -727,31 +690,25 @@ class Ledger:
         limits: Limited = None,
         operation: str | None = None,
     ) -> Claim:
-        """Let a consumer hold what was found instead of what it holds, in one transaction.
+        """Replace the allocations of a consumer; another one may get the previous ones.
 
-        With ``source_consumer``, that consumer is created and gets the previous allocations of the
-        consumer, as in a migration: the source stays allocated until the migration ends.
-        ``release(source_consumer)`` then confirms the migration; :meth:`swap` of the two consumers
-        and ``release(source_consumer)`` revert it.
+        ``source_consumer`` is created with the previous allocations, as in a migration: the source
+        remains allocated until the migration ends. ``release(source_consumer)`` then confirms the
+        migration; :meth:`swap` of the two consumers and ``release(source_consumer)`` revert it.
+        Without it the previous allocations are released.
 
-        What both places use of a pool is counted once: the consumer holds it, ``source_consumer``
-        only what goes beyond that, and a swap exchanges it too. Only a ledger that stores no
-        requests (a remote Placement) counts it twice.
+        An amount of a pool that both hosts use is counted once: it is allocated to the consumer,
+        and ``source_consumer`` has the excess; a swap exchanges that too. Only a ledger that stores
+        no requests (a remote Placement) counts it twice.
 
-        :param candidates: where to, as for :meth:`claim`
-        :param source_consumer: who is to hold what the consumer held; it gets its project, user and
-            type. It is in no server group: the consumer itself is, where it goes
+        :param candidates: the new allocations, as for :meth:`claim`
+        :param source_consumer: the consumer to create, with the project, user and type of the
+            consumer; it is in no server group
         :param source_consumer_type: another type for it, such as ``MIGRATION``
-        :param source_consumer_id: the uuid of its claim; None: one is made up
-        :param generation: the one the consumer was read at; None demands none
-        :param ignore_maintenance: as for :meth:`claim`, of where it goes
-        :param limits: as for :meth:`claim`, of where it goes
-        :returns: what the consumer holds now
-        :raises NotFound: if it holds nothing
-        :raises AlreadyExists: if ``source_consumer`` holds something already
-        :raises CapacityException: if it does not fit, with who holds what; nothing moved then
-        :raises Stale: if others write the consumer again and again, or it is not at ``generation``
-            any more
+        :param source_consumer_id: the uuid of its claim; None: a new one
+        :returns: the claim of the consumer after the write
+        :raises AlreadyExists: if ``source_consumer`` has allocations
+        :raises CapacityException: if the amounts do not fit; then nothing is moved
         """
         return self._claims.move(
             consumer,
@@ -769,13 +726,11 @@ class Ledger:
         )
 
     def swap(self, consumer: str, other: str, *, operation: str | None = None) -> tuple[Claim, ...]:
-        """Exchange the allocations of two consumers in one transaction, also on full hosts.
+        """Exchange the allocations of two consumers, also on full hosts.
 
-        Their requests are exchanged too; project, state and expiry stay.
+        Their requests are exchanged too; project, state and expiry are not.
 
         :returns: the claims of the first and of the second consumer after the write
-        :raises NotFound: if one of them has no allocation
-        :raises Stale: if concurrent writes change them more often than the retries allow
         """
         return self._claims.swap(consumer, other, operation)
 
@@ -787,13 +742,10 @@ class Ledger:
         generation: int | None = None,
         operation: str | None = None,
     ) -> Claim:
-        """Confirm a claim: it is in use, and expires no more.
+        """Confirm a claim: it is in use, and does not expire.
 
-        :param claim: the id of the claim that is meant; None: whichever the consumer has
-        :param generation: the one the consumer was read at; None demands none
-        :raises NotFound: if the consumer holds nothing (any more)
-        :raises Stale: if it has another claim than the one that is meant, or is not at
-            ``generation`` any more
+        :param claim: the id of the claim; None: any claim of the consumer
+        :raises Stale: also if the consumer has another claim
         """
         return self._claims.confirm(consumer, claim, generation, operation)
 
@@ -806,29 +758,22 @@ class Ledger:
         claim: str | None = None,
         operation: str | None = None,
     ) -> Claim:
-        """Give a claim another expiry, later or sooner; its state stays.
+        """Set another expiry of a claim, later or earlier; its state does not change.
 
-        :param expires_in, expires_at: one of them (a claim that expires no more: :meth:`confirm`)
-        :param claim: the id of the claim that is meant; None: whichever the consumer has
-        :raises NotFound: if the consumer holds nothing (any more)
-        :raises Stale: if it has another claim than the one that is meant
+        :param expires_in, expires_at: one of them; :meth:`confirm` ends the expiry
+        :param claim: the id of the claim; None: any claim of the consumer
+        :raises Stale: also if the consumer has another claim
         """
         return self._claims.renew(consumer, expiry(expires_in, expires_at), claim, operation)
 
     def release(self, consumer: str, *, operation: str | None = None) -> Claim:
-        """Give back all that a consumer holds; return what it held.
-
-        :raises NotFound: if it holds nothing
-        """
+        """Release all allocations of a consumer; return the released claim."""
         return self._claims.release([consumer], operation)[0]
 
     def release_all(
         self, consumers: Iterable[str], *, operation: str | None = None
     ) -> tuple[Claim, ...]:
-        """Release all allocations of several consumers in one transaction; return their claims.
-
-        :raises NotFound: if one has no allocation; then nothing is released
-        """
+        """Release all allocations of several consumers; return their claims."""
         if isinstance(consumers, str) or not isinstance(consumers, Iterable):
             raise exceptions.InvalidInput("field", "consumers", consumers, "a list of names")
         return self._claims.release(list(consumers), operation)
@@ -841,17 +786,15 @@ class Ledger:
         after: str | None = None,
         reasons: Iterable[Reason] | None = None,
     ) -> Iterator[Claim]:
-        """Yield the claims whose time is over and that are still held, by consumer.
+        """Yield the claims that have expired and are not released, by consumer.
 
         Cost: a few statements per page.
 
-        :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
-            ledger's database
-        :param limit: at most so many
-        :param after: only those of consumers after this name
-        :param reasons: only the consumers of these reasons of a refusal, such as ``error.reasons``:
+        :param now: the time of comparison, with its time zone; None: the present one, by the clock
+            of the database
+        :param after: only consumers after this name
+        :param reasons: only the consumers in these reasons of a refusal, such as ``error.reasons``:
             after :meth:`release_expired` the same claim may succeed
-        :raises InvalidInput: if one of them is no reason
         """
         return self._expired.expired(now, limit, after, reasons)
 
@@ -863,30 +806,26 @@ class Ledger:
         excluding: str | None = None,
         limit: int | None = None,
     ) -> tuple[Claim, ...]:
-        """Release the claims whose time is over; return what was released.
+        """Release the claims that have expired; return them.
 
-        One that is renewed, confirmed or otherwise changed meanwhile stays. Cost: a few statements
-        per page; each page is one transaction. If a page fails after others are done, what these
-        released is returned, and the rest is still there: the next call goes on with it, and
-        raises if it fails again. So call until nothing is returned; ``feed.changes`` tells every
-        release, also one whose acknowledgement was lost.
+        A claim that is renewed, confirmed or changed in between is not released. Cost: a few
+        statements per page; each page is one transaction. If a later page fails, the claims
+        released before are returned, and the next call continues, or raises if it fails again. So
+        call until nothing is returned; ``feed.changes`` records each release, also one whose
+        acknowledgement was lost.
 
-        :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
-            ledger's database
-        :param tree: only claims with an allocation in the tree of this provider (name or uuid)
-        :param excluding: a consumer whose claim stays, such as one that is changed next
-        :param limit: look at so many at most
-        :raises ResourceObjectsError: whatever the first page fails for; nothing is released then
+        :param now: as for :meth:`expired`
+        :param tree: only claims with an allocation in the tree of this provider
+        :param excluding: a consumer whose claim is not released, such as one that is changed next
+        :param limit: the maximum number of claims to read
+        :raises ResourceObjectsError: the error of the first page; then nothing is released
         """
         return self._expired.release(now, limit, tree, excluding)
 
     # --- reading ---
 
     def provider(self, name: str) -> Provider:
-        """Return a provider (by name or uuid) with all below it, and what is used.
-
-        :raises NotFound: if there is none
-        """
+        """Return a provider with all providers below it, and the used amounts."""
         return self._adopted(self._reader.provider(name))
 
     def providers(
@@ -906,30 +845,29 @@ class Ledger:
         limit: int | None = None,
         after: str | None = None,
     ) -> Iterator[ListedProvider]:
-        """Yield the providers that match all that is given, in the order they were made.
+        """Yield the providers that match all arguments, in the order of their creation.
 
-        Those that one call made are in no order among themselves. Each comes alone, without
-        those below it (:meth:`trees` gives these). Cost: a few statements per page; who is made,
-        removed or changed between two pages may be in it or not.
+        Those that one call created are in no particular order. Each is returned without its
+        children (:meth:`trees` returns these). Cost: a few statements per page; a provider that is
+        created, removed or changed between two pages may be missing.
 
-        :param name: its name is this, or one of these
-        :param uuid: the same for its uuid
-        :param tree: it is in the tree of this provider, or of one of these (names or uuids)
-        :param aggregates: it is a member of each; where a set is given, of at least one of the set
+        :param name: its name, or several
+        :param uuid: its uuid, or several
+        :param tree: the provider, or several, in whose tree it is
+        :param aggregates: it is a member of each; of a set, of at least one
         :param forbidden_aggregates: it is a member of none of these
-        :param required: it has all of these traits, itself
-        :param forbidden: it has none of these
-        :param any_of: it has at least one of each of these sets
-        :param room: amounts that it has free by itself, unit rules kept
-        :param over_capacity: it uses more of something than its capacity
-        :param reported_before: its owner or agent reported last before this moment, and is perhaps
-            dead; one that never reported is not in it
-        :param limit: at most so many
-        :param after: only those made after this one (name or uuid)
-        :raises InvalidInput: if ``room`` is less than nothing
-        :raises NotFound: if ``after`` is not there
+        :param required: it has all of these traits itself
+        :param forbidden: it has none of these traits
+        :param any_of: it has at least one of each of these sets of traits
+        :param room: amounts that are free there, by capacity and unit rules
+        :param over_capacity: it uses more of a class than its capacity
+        :param reported_before: the last report of its owner or agent was before this time; a
+            provider without reports is omitted
+        :param after: only those created after this one
+        :raises InvalidInput: for a negative ``room``
+        :raises NotFound: if ``after`` does not exist
         """
-        wanted = provider_filter(
+        condition = provider_filter(
             name=name,
             uuid=uuid,
             tree=tree,
@@ -942,33 +880,29 @@ class Ledger:
             over_capacity=over_capacity,
             reported_before=reported_before,
         )
-        return self._reader.providers(wanted, limit, after)
+        return self._reader.providers(condition, limit, after)
 
     def trees(
-        self, *given: str, limit: int | None = None, after: str | None = None
+        self, *providers: str, limit: int | None = None, after: str | None = None
     ) -> Iterator[Provider]:
-        """Yield the roots, each with its tree, and what is used, in the order they were made.
+        """Yield the roots, each with its tree and the used amounts, in the order of their creation.
 
-        Each tree is of one moment. Cost: a few statements per page.
+        Each tree shows one moment. Cost: a few statements per page.
 
-        :param given: only the trees of these providers (names or uuids), in this order, each once;
-            then there is no ``limit`` and no ``after``
-        :param limit: at most so many
-        :param after: only the trees of roots made after this one (name or uuid)
-        :raises NotFound: if one given is not there
+        :param providers: only their trees, in this order, each once; excludes ``limit`` and
+            ``after``
+        :param after: only roots created after this one
         """
-        return map(self._adopted, self._reader.trees(given, limit, after))
+        return map(self._adopted, self._reader.trees(providers, limit, after))
 
     def inventories(self, name: str) -> Inventories:
-        """Return what a provider (by name or uuid) has, and what of it is used.
+        """Return the inventories of a provider, with the used amounts.
 
-        That of a host is all that is counted at the host itself, and what lies over its tree: a
-        NUMA topology over all its cells, with the CPUs that are taken. That of another provider is
-        its own. It is a copy: what is consumed of it is not taken in the ledger. Cost: one read of
-        the tree.
+        Those of a host include the inventories that span its tree: a NUMA topology of all its
+        cells, with the allocated CPUs. The result is a copy: consuming from it does not change the
+        ledger. Cost: one read of the tree.
 
-        :raises NotFound: if there is none
-        :raises InvalidInventory: if what is kept of cells does not go together
+        :raises InvalidInventory: if the stored cells contradict each other
 
         >>> import resource_objects as ro
         >>> ledger = ro.connect("memory://")
@@ -982,30 +916,23 @@ class Ledger:
         return self._reader.inventories(name)
 
     def get_claim(self, consumer: str) -> Claim:
-        """Return the claim of a consumer, with its allocations.
-
-        :raises NotFound: if the consumer has no allocation
-        """
+        """Return the claim of a consumer, with its allocations."""
         return claim_of(self._store.held(names.consumer_name(consumer)))
 
     def assigned_amounts(self, consumer: str) -> Mapping[str, Amounts]:
-        """Return what a consumer holds and where, as it can be claimed again.
+        """Return the allocations of a consumer in a form that can be claimed again.
 
         That is ``{provider name: amounts}``, read-only, as :meth:`claim`, :meth:`replace` and
-        :meth:`adjust` take it.
-
-        A topology is an assigned amount of its host: which cell, which CPU for each vCPU; so are
-        devices, by request. It is the amount of the request that the claim was made for, with the
-        units that are held: of more devices than it asked for, the first that meet it. What is
-        held of cells in addition is a count of each cell, and is claimed again by :meth:`adjust`.
-        If nobody can tell which units belong to the request (it was changed by counts since), or
-        the CPUs held are of another cell now (firmware numbered anew), all of it is counts of the
-        cells. :meth:`get_claim` names other units. Cost: two reads.
-
-        :raises NotFound: if the consumer holds nothing
+        :meth:`adjust` accept it. A topology is an assigned amount of its host: the cell and the CPU
+        of each vCPU; so are devices, by request. It is the amount of the request of the claim, with
+        the allocated units: of more devices than requested, the first that meet it. Further amounts
+        of cells are counts of each cell, to be claimed by :meth:`adjust`. If the units of the
+        request cannot be determined (it was changed by counts), or the CPUs belong to another cell
+        now (after a firmware update), all of it is returned as counts of the cells.
+        :meth:`get_claim` names other units. Cost: two reads.
         """
-        kept = self._store.held(names.consumer_name(consumer))
-        return MappingProxyType(self._assigner.assigned_amounts(kept))
+        record = self._store.held(names.consumer_name(consumer))
+        return MappingProxyType(self._assigner.assigned_amounts(record))
 
     def consumers(
         self,
@@ -1023,24 +950,20 @@ class Ledger:
         limit: int | None = None,
         after: str | None = None,
     ) -> Iterator[Consumer]:
-        """Yield the consumers that match all that is given, with what they hold, by name.
+        """Yield the consumers that match all arguments, with their allocations, by name.
 
         Cost: a few statements per page.
 
-        :param name: its name is this, or one of these
-        :param project: the same for its project; None among several stands for not given
-        :param user: the same for its user
-        :param consumer_type: the same for its type
-        :param group: the same for its server group
-        :param older_than: it took what it holds longer ago than this
-        :param younger_than: it took it less long ago
-        :param state: its claim is ``held`` or ``confirmed``
-        :param tree: it holds something in the tree of this provider (name or uuid)
-        :param provider: it holds something at this provider (name or uuid)
-        :param limit: at most so many
+        :param name, project, user, consumer_type, group: its value, or several; None among several
+            stands for a consumer without one
+        :param older_than: its claim is older
+        :param younger_than: its claim is younger
+        :param state: the state of its claim, ``held`` or ``confirmed``
+        :param tree: it has an allocation in the tree of this provider
+        :param provider: it has an allocation at this provider
         :param after: only those after this name
         """
-        wanted = consumer_filter(
+        condition = consumer_filter(
             self._reader.now,
             name=name,
             state=state,
@@ -1053,16 +976,16 @@ class Ledger:
             tree=tree,
             provider=provider,
         )
-        return self._reader.consumers(wanted, limit, after)
+        return self._reader.consumers(condition, limit, after)
 
     def usage(self, tree: str | None = None, *, over_capacity: bool = False) -> Usage:
-        """Return what is used and by whom, everywhere or in the tree of one provider.
+        """Return the used amounts with their consumers, of all providers or of one tree.
 
         Cost: one read of it all; :meth:`totals` does not read it.
 
-        :param over_capacity: only what is used beyond its capacity, after a shrink. Everywhere,
-            that costs a few statements per page of over-full providers; the others are not read
-        :raises NotFound: if the provider is not there
+        :param tree: a provider of the tree; None: all
+        :param over_capacity: only amounts beyond a capacity, after a shrink; for all providers at
+            the cost of a few statements per page of such providers
         """
         return self._reader.usage(tree, over_capacity)
 
@@ -1079,19 +1002,21 @@ class Ledger:
         limit: int | None = None,
         after: str | None = None,
     ) -> Iterator[Total]:
-        """Yield what consumers use, summed by class within each group; groups by name.
+        """Yield the used amounts, summed by class within each group; groups by name.
 
-        What is of no group, such as no project, comes last. Cost: a few statements; the database
-        sums all that the filter wants, whatever ``limit`` and ``after`` leave of it.
+        The total of consumers without a group, such as without a project, is last. Cost: a few
+        statements; the database sums everything that matches, independent of ``limit`` and
+        ``after``.
 
         :param by: ``resource_class`` (each class is a group), ``provider``, ``project``, ``user``,
             ``consumer_type`` or ``group`` (the server group)
-        :param project: only what consumers of this project use, or of one of these; the rest as
-            in :meth:`consumers`, but of ``tree`` and ``provider`` only what is used there
-        :param limit: the totals of at most so many groups
-        :param after: only those of groups after this one
+        :param project, user, consumer_type, group: only consumers that match, as in
+            :meth:`consumers`
+        :param tree, provider: only amounts that are used there
+        :param limit: the maximum number of groups
+        :param after: only groups after this one
         """
-        wanted = consumer_filter(
+        condition = consumer_filter(
             self._reader.now,
             project=project,
             user=user,
@@ -1100,41 +1025,36 @@ class Ledger:
             tree=tree,
             provider=provider,
         )
-        return self._reader.totals(by, wanted, limit, after)
+        return self._reader.totals(by, condition, limit, after)
 
     def now(self) -> datetime.datetime:
-        """Return the time of the ledger, by which claims are made and expire: the database's."""
+        """Return the time of the ledger, by which claims expire: that of the database."""
         return self._reader.now()
 
     def snapshot(self, at: str | None = None) -> Snapshot:
-        """Return an immutable picture of the ledger, to search in.
+        """Return an immutable snapshot of the ledger, to search in.
 
-        It shows everything that was committed before the call, by whichever thread, process or
-        machine. The first one reads everything. It is kept, and the next is made of it: if nothing
-        was written meanwhile it is the same one again, at the cost of one small statement; else the
-        trees that were touched are read, in one transaction, and put in the place of what was
-        there. ``snapshot.refreshed`` says how a snapshot came to be. Those given out before do not
-        change. Any number of threads may call this at once.
+        It contains everything that was committed before the call, by any thread, process or
+        machine. The first one reads everything. A later one is made from the previous one: the same
+        again if nothing was written, at the cost of one small statement; else the changed trees are
+        read, in one transaction, and replaced. ``snapshot.refreshed`` describes how it was made.
+        Previous snapshots do not change. Threads may call this concurrently.
 
         Everything is read again after a change that names no provider (a class, trait or aggregate
-        was made, renamed or removed), when the feed was pruned beyond the last snapshot, and when
-        more than a quarter of the trees were touched.
+        was created, renamed or removed), if the feed was pruned beyond the last snapshot, and if
+        more than a quarter of the trees changed.
 
-        On Galera a node may lag behind what another one has acknowledged. It needs
-        ``wsrep_sync_wait=1`` for the program's sessions to show that too: each reading transaction
-        then waits until its node has applied what was committed in the cluster when it began, also
-        the one that finds nothing new. Without it a snapshot shows what the node has; a claim is
-        right all the same. A replica of PostgreSQL lags likewise.
+        On Galera a node may lag behind another one's acknowledgements. ``wsrep_sync_wait=1`` in the
+        sessions of the program makes each read transaction wait until its node has applied
+        everything that was committed in the cluster when it began. Without it a snapshot shows the
+        state of the node; claims are correct in any case. A replica of PostgreSQL lags likewise.
 
-        :param at: a provider (by name or uuid): then only that one, what is below it, and the pools
-            that give to it; the whole tree, and those of the pools, are read each time
-        :raises NotFound: if ``at`` is not there
-        :raises DatabaseError: if the ledger is closed
+        :param at: a provider: then only that one, the providers below it, and its pools; the whole
+            tree, and those of the pools, are read each time
         """
         return self._snapshots.snapshot(at)
 
     def _adopted(self, root: Provider) -> Provider:
-        """Return a tree that was read, each provider of which knows its ledger."""
         for provider in root.walk():
             provider._context = self
         return root
@@ -1144,55 +1064,50 @@ class Ledger:
     def diff(self, *roots: Provider, moves: Sequence[Move] = ()) -> Plan:
         """Return the changes that :meth:`sync` of these trees would make now; write nothing.
 
-        The plan is valid for the definitions that were read: :meth:`apply` refuses it if they
-        changed since. Cost: one read of these trees.
-
-        Errors are those of :meth:`sync`, as far as they show without writing.
+        The plan is valid for the definitions that were read: :meth:`apply` refuses it if they have
+        changed. Cost: one read of these trees. Errors are those of :meth:`sync` that need no write.
         """
         return self._plans.diff(roots, moves)
 
     def apply(
         self, plan: Plan, *, dry_run: bool = False, operation: str | None = None
     ) -> tuple[Claim, ...]:
-        """Carry out a plan, in one transaction; return the claims of its orders, in their order.
+        """Carry out a plan; return the claims of its orders, in their order.
 
         Cost: one write; a dry run, and a plan with definitions, also read the trees concerned, and
-        one of pictures who holds what, and where the feed is.
+        a plan of snapshots the consumers and the end of the feed.
 
-        :param dry_run: only look whether it could be carried out now, and return nothing
-        :raises InvalidPlan: if it says what cannot be, as a file may that somebody edited: shares
-            across trees or of themselves, providers below themselves, changes that do not lead to
-            the definitions beside them; or if it was made of pictures of another ledger
-        :raises Stale: if a provider was changed since the plan was made; if a consumer was, of whom
-            the plan says what it held, or at which generation it was
-        :raises CapacityException: if what a consumer is to hold does not fit
+        :param dry_run: only check whether it could be carried out now, and return nothing
+        :raises InvalidPlan: if it contradicts itself, as an edited file may: shares across trees,
+            providers below themselves; or if it was made of snapshots of another ledger
+        :raises Stale: if a provider was changed since the plan was made, or a consumer whose
+            allocations or generation the plan states
         :raises AlreadyExists, InUse, Conflict: as :meth:`sync`
-        :raises AlreadyExists, NotFound: if one to claim holds something, or one to release
-            nothing
+        :raises AlreadyExists: if a consumer to claim for has allocations
+        :raises NotFound: if a consumer to release has none
         """
         return self._plans.apply(plan, dry_run, operation)
 
     def reshape(
         self, reshape: Reshape, *, dry_run: bool = False, operation: str | None = None
     ) -> Plan:
-        """Move inventories and allocations between providers, in one transaction.
+        """Move inventories and allocations between providers; return the plan that was carried out.
 
         Every consumer has the same amounts before and after; the moves are described in
-        :mod:`resource_objects.providers.reshape`. The plan that was carried out is returned, an
-        empty one for an operation that was done before. Cost: one read of the trees, one of the
-        consumers concerned, one write; the number of statements is constant.
+        :mod:`resource_objects.providers.reshape`. The plan of a repeated operation is empty. Cost:
+        one read of the trees, one of the consumers concerned, one write; the number of statements
+        is constant.
 
-        A claim that commits between the read and the write stays. A source that shrinks may then
-        be above its capacity, as after any shrink; ``usage(over_capacity=True)`` lists it.
+        A claim that commits between the read and the write remains. A source that shrinks may then
+        exceed its capacity, as after any shrink; ``usage(over_capacity=True)`` lists it.
 
-        :param dry_run: only work out the plan, and look whether it could be carried out now
-        :raises InvalidPlan: if an allocation or some of an inventory would be lost or invented, it
-            is not said where one goes, or one fits nowhere
-        :raises NotFound: if a provider is neither kept nor created
-        :raises AlreadyExists: if one to create is there already
-        :raises CapacityException: if what is to go somewhere does not fit there
-        :raises InvalidTree: if the providers would form no tree any more, or a share lead nowhere
-        :raises Stale: if somebody was faster, again and again
+        :param dry_run: only return the plan, after a check whether it could be carried out now
+        :raises InvalidPlan: if a part of an allocation or inventory would be lost or invented, has
+            no destination, or fits nowhere
+        :raises NotFound: if a provider is neither stored nor created
+        :raises AlreadyExists: if a provider to create exists
+        :raises CapacityException: if a moved allocation does not fit
+        :raises InvalidTree: if the providers would form no tree, or a share would lead nowhere
         """
         return self._plans.reshape(reshape, dry_run, operation)
 
@@ -1202,20 +1117,19 @@ class Ledger:
         now: datetime.datetime | None = None,
         older_than: datetime.timedelta | None = None,
     ) -> Audit:
-        """Return what is not as it should be. Nothing is changed.
+        """Return the findings about the ledger: states that should not occur. Nothing is changed.
 
-        Cost: one read of everything, of the expired claims a page at a time, and of the claims
-        that are spread over several trees.
+        Cost: one read of everything, of the expired claims a page at a time, and of the claims that
+        span several trees.
 
-        :param now: the moment to judge by, with its time zone; None: this one, by the clock of the
-            ledger's database
-        :param older_than: how long ago the owner of a pool may have reported; None: for ever
-        :raises InvalidInput: if these are no moment and no age
+        :param now: the time of comparison, with its time zone; None: the present one, by the clock
+            of the database
+        :param older_than: the maximum age of a report of a pool's owner; None: any
         """
         return self._plans.audit(now, older_than)
 
 
-# --- opening one ----------------------------------------------------------------------------------
+# --- opening a ledger -----------------------------------------------------------------------------
 
 
 def connect(
@@ -1225,32 +1139,32 @@ def connect(
     actor: str | None = None,
     session: Any = None,
 ) -> Ledger:
-    """Open the ledger that ``url`` names.
+    """Open the ledger of a URL.
 
     ====================================  ========================================================
-    ``memory://``                         a new one in this process, gone when closed
-    ``sqlite:///lab.db``                  a file (four slashes for an absolute path), upgraded by
-                                          opening it; the first write creates it
-    ``postgresql+psycopg://host/name``    a server's database; ``resource-objects db upgrade`` makes
-                                          and upgrades it
+    ``memory://``                         a new one in this process, lost when closed
+    ``sqlite:///lab.db``                  a file (four slashes for an absolute path), upgraded when
+                                          opened, created by the first write
+    ``postgresql+psycopg://host/name``    a database of a server; ``resource-objects db upgrade``
+                                          creates and upgrades it
     ``mysql+pymysql://host/name``         the same on MariaDB, Galera or MySQL
-    ``placement+https://host/placement``  a remote Placement (extra ``[placement]``), which keeps
+    ``placement+https://host/placement``  a remote Placement (extra ``[placement]``), which stores
                                           less; with a ``session``, ``placement://`` finds it
     ====================================  ========================================================
 
-    More come from plug-ins (namespace ``resource_objects.backends``).
+    Plug-ins add further ones (namespace ``resource_objects.backends``).
 
-    :param retries: how often a write is tried again after somebody else was faster
-    :param actor: who writes, as the change feed shall tell it
-    :param session: a session or adapter of keystoneauth1, by which a remote Placement is asked
-    :raises InvalidURL: if it is no URL, or not one of its backend's
-    :raises NotFound: if no backend of its name is installed
-    :raises DatabaseError: if it cannot be opened; nothing is left behind; if a newer library made
-        it; if it needs ``db upgrade``
+    :param retries: the policy for repeating a write after a concurrent change
+    :param actor: the actor of writes, for the change feed
+    :param session: a session or adapter of keystoneauth1, for requests to a remote Placement
+    :raises InvalidURL: if it is no URL, or not valid for its backend
+    :raises NotFound: if no backend of this name is installed
+    :raises DatabaseError: if it cannot be opened, was made by a newer library, or needs ``db
+        upgrade``
     """
     kind = backend_for(url)
-    opened = kind.open(url) if session is None else kind.open_with(url, session)
-    return Ledger(opened, retries=retries, actor=actor)
+    backend = kind.open(url) if session is None else kind.open_with(url, session)
+    return Ledger(backend, retries=retries, actor=actor)
 
 
 def backend_for(url: str) -> type[Backend]:
