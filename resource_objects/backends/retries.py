@@ -1,4 +1,4 @@
-"""The policy by which transactions and requests are repeated after a transient error.
+"""The policy by which a ledger and its backend repeat work after another process was faster.
 
 A deadlock, a serialization failure or a lock of another transaction does not depend on the change
 itself: the transaction was rolled back completely, so it is run again. The same applies to a remote
@@ -19,17 +19,22 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from resource_objects import clock
-from resource_objects.exceptions import InvalidInput, LedgerError
+from resource_objects.exceptions import InvalidInput, LedgerError, ResourceObjectsError
+from resource_objects.providers.waiting import LEASE
 
+_A = TypeVar("_A")
 T = TypeVar("T")
 
 #: Upgrades (INFO), and transactions that were rolled back and tried again (DEBUG). An error's text
 #: is the library's own: it names hosts and files, and no password.
 LOG = logging.getLogger("resource_objects.backends")
+
+#: Seconds: a killed waiter blocks the queue for a day at most.
+_LONGEST_LEASE = 86_400
 
 
 class Transient(Exception):
@@ -46,34 +51,70 @@ class Transient(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Retries:
-    """The limits of repetitions: at most ``tries`` tries, the last begun within ``seconds``.
+class RetryPolicy:
+    """How often, and for how long, work is repeated after another process was faster.
 
-    Before try n + 1 it sleeps a random time of up to ``first_sleep * 2**n`` seconds, at most
-    ``longest_sleep``. While a server accepts no connection, because it is starting up, shutting
-    down or has too many clients, only ``seconds`` limits the tries.
+    ===============  ===============================================================================
+    ``searches``     the maximum number of further searches of a claim whose candidates are all
+                     allocated to other consumers by now
+    ``definitions``  the maximum number of repetitions of a method that reads and then writes:
+                     ``sync`` and the other changes of definitions, ``reshape`` (the larger of
+                     ``definitions`` and ``assignments``), ``adjust``, ``move``, ``swap``, ``renew``
+    ``assignments``  the maximum number of times that the ledger assigns a placed amount (a
+                     topology, devices, units by name) again after a concurrent claim on its host
+    ``seconds``      for how long a claim searches again, or a transaction is tried again; with the
+                     default values this ends a claim's searches first
+    ``lease``        the seconds for which a waiting claim stays in the queue without a renewal, by
+                     the clock of the ledger; it renews after each third
+    ``tries``        of a backend: the maximum number of tries of a transaction or a request; not
+                     counted while a server accepts no connection, because it is starting up,
+                     shutting down or has too many clients
+    ``first_sleep``  the pause after n tries is a random time of up to ``first_sleep * 2**n``
+                     seconds, at most ``longest_sleep``
+    ===============  ===============================================================================
 
-    :raises InvalidInput: for less than one try, or a time below 0
+    The first further search follows at once; a pause precedes each later one, each new assignment
+    and each new try. From the second search on, the best candidates are shuffled. A claim stops
+    searching when no other process has written since its last search. ``apply`` never retries: a
+    plan is valid only for the state it was made from. A backend has a policy of its own, which is
+    not that of its ledgers.
 
-    >>> Retries(tries=3).run(lambda: "done")
+    ``clock`` measures the time that a claim searches or waits; ``sleep`` and ``uniform`` pause and
+    choose random numbers.
+
+    :raises InvalidInput: for a count that is no integer from 0 (``tries``: from 1), for seconds
+        that are not from 0, or for a lease that is not above 0 and at most a day
+
+    >>> RetryPolicy(tries=3).run(lambda: "done")
     'done'
     """
 
-    tries: int = 20
+    searches: int = 1000
+    definitions: int = 5
+    assignments: int = 20
     seconds: float = 30.0
-    first_sleep: float = 0.002
-    longest_sleep: float = 0.25
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     uniform: Callable[[float, float], float] = random.uniform
+    lease: float = LEASE
+    tries: int = 20
+    first_sleep: float = 0.002
+    longest_sleep: float = 0.25
 
     def __post_init__(self) -> None:
-        if type(self.tries) is not int or self.tries < 1:
-            raise InvalidInput("field", "Retries.tries", self.tries, "an integer from 1")
+        for name, least in (("searches", 0), ("definitions", 0), ("assignments", 0), ("tries", 1)):
+            value = getattr(self, name)
+            self._require(name, type(value) is int and value >= least, f"an integer from {least}")
         for name in ("seconds", "first_sleep", "longest_sleep"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not value >= 0:  # nor NaN
-                raise InvalidInput("field", f"Retries.{name}", value, "seconds, at least 0")
+            is_valid = isinstance(value, int | float) and value >= 0  # nor NaN
+            self._require(name, is_valid, "seconds from 0")
+        is_valid = isinstance(self.lease, int | float) and 0 < self.lease <= _LONGEST_LEASE
+        self._require("lease", is_valid, "seconds above 0, at most a day")
+
+    def _require(self, name: str, is_valid: bool, expected: str) -> None:
+        if not is_valid:
+            raise InvalidInput("field", f"RetryPolicy.{name}", getattr(self, name), expected)
 
     def run(self, attempt: Callable[[], T]) -> T:
         """Return the result of ``attempt``, called again after each :class:`Transient`.
@@ -89,6 +130,69 @@ class Retries:
                 LOG.debug("try %d: %s", number, error.final)
                 if counted == self.tries or self.clock() - began >= self.seconds:
                     raise error.final from error.__cause__
-            longest = clock.longest_pause(self.first_sleep, self.longest_sleep, number)
-            self.sleep(self.uniform(0, longest))
+            self.pause(number)
         raise AssertionError("it counts for ever")
+
+    def retry(
+        self,
+        attempt: Callable[[], T],
+        *faster: type[ResourceObjectsError] | str,
+        tries: int | None = None,
+    ) -> T:
+        """Call a function that reads and then writes; the rest is as in :meth:`write`."""
+        return self.write(lambda: None, lambda _: attempt(), *faster, tries=tries)
+
+    def write(
+        self,
+        read: Callable[[], _A],
+        write: Callable[[_A], T],
+        *faster: type[ResourceObjectsError] | str,
+        tries: int | None = None,
+    ) -> T:
+        """Read, then write; read and write again if another process wrote in between.
+
+        :param write: called with what ``read`` returned. An error of ``read`` is not tried again
+        :param faster: the types or codes of errors of ``write`` that report that another process
+            wrote
+        :param tries: the number of repetitions; None: ``definitions``
+        """
+        tries = self.definitions if tries is None else tries
+        while True:
+            state = read()
+            try:
+                return write(state)
+            except ResourceObjectsError as error:
+                if tries <= 0 or not error.matches(*faster):
+                    raise
+                tries -= 1
+
+    def search_attempts(self) -> Iterator[int]:
+        """Return an iterator over the further searches of a claim, with a pause before the second.
+
+        It ends after ``searches`` searches, or ``seconds`` after this call.
+
+        >>> policy = RetryPolicy(searches=2, sleep=print, uniform=lambda least, most: most)
+        >>> list(policy.search_attempts())
+        0.004
+        [1, 2]
+        """
+        until = self.clock() + self.seconds
+
+        def turns() -> Iterator[int]:
+            for tried in range(self.searches):
+                if tried:
+                    self.pause(tried)
+                if self.clock() >= until:
+                    return
+                yield tried + 1
+
+        return turns()
+
+    def pause(self, tried: int) -> None:
+        """Pause for a random time after some tries, so that the same processes do not meet again.
+
+        >>> RetryPolicy(sleep=print, uniform=lambda least, most: most).pause(2)
+        0.008
+        """
+        longest = clock.longest_pause(self.first_sleep, self.longest_sleep, tried)
+        self.sleep(self.uniform(0, longest))

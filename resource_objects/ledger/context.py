@@ -6,15 +6,13 @@ that a closed ledger is refused in one place.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
-import random
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from resource_objects import clock, exceptions, names
+from resource_objects import exceptions, names
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.providers import Allocation, Backend, Claim, Consumer
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.listing import ConsumerFilter
@@ -26,145 +24,13 @@ from resource_objects.providers.orders import (
     Use,
     Write,
 )
-from resource_objects.providers.waiting import LEASE
 from resource_objects.resources import resource
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
-#: Seconds: the longest pause before another attempt, and the first.
-_LONGEST_PAUSE, _FIRST_PAUSE = 0.25, 0.002
-
-#: Seconds: a killed waiter blocks the queue for a day at most.
-_LONGEST_LEASE = 86_400
-
 #: The number of rows, and of trees, in a page.
 PAGE, TREE_PAGE = 500, 100
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often, and for how long, the methods of a ledger retry after a lost race.
-
-    ===============  ===============================================================================
-    ``searches``     the maximum number of further searches of a claim whose candidates are all
-                     allocated to other consumers by now
-    ``seconds``      for how long a claim searches again; with the default values this ends first
-    ``assignments``  the maximum number of times that the ledger assigns a placed amount (a
-                     topology, devices, units by name) again after a concurrent claim on its host
-    ``definitions``  the maximum number of repetitions of a method that reads and then writes:
-                     ``sync`` and the other changes of definitions, ``reshape`` (the larger of
-                     ``definitions`` and ``assignments``), ``adjust``, ``move``, ``swap``, ``renew``
-    ``lease``        the seconds for which a waiting claim stays in the queue without a renewal, by
-                     the clock of the ledger; it renews after each third
-    ===============  ===============================================================================
-
-    The first further search follows at once. Before each later one, and before each new
-    assignment, the ledger pauses for a short random time that grows to a quarter of a second, so
-    that the same processes do not collide again. From the second search on, the best candidates
-    are shuffled. A claim stops searching when no other process has written since its last search.
-    ``apply`` never retries: a plan is valid only for the state it was made from.
-
-    ``clock`` measures the time that a claim searches or waits; ``sleep`` and ``uniform`` pause and
-    choose random numbers.
-
-    :raises InvalidInput: for a count that is no integer from 0, for seconds that are not from 0, or
-        for a lease that is not above 0 and at most a day
-    """
-
-    searches: int = 1000
-    definitions: int = 5
-    assignments: int = 20
-    seconds: float = 30.0
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    uniform: Callable[[float, float], float] = random.uniform
-    lease: float = LEASE
-
-    def __post_init__(self) -> None:
-        for name in ("searches", "definitions", "assignments"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise exceptions.InvalidInput(
-                    "field", f"RetryPolicy.{name}", value, "an integer from 0"
-                )
-        if not isinstance(self.seconds, int | float) or not self.seconds >= 0:  # nor NaN
-            raise exceptions.InvalidInput(
-                "field", "RetryPolicy.seconds", self.seconds, "seconds from 0"
-            )
-        if not isinstance(self.lease, int | float) or not 0 < self.lease <= _LONGEST_LEASE:
-            expected = "seconds above 0, at most a day"
-            raise exceptions.InvalidInput("field", "RetryPolicy.lease", self.lease, expected)
-
-    def retry(
-        self,
-        attempt: Callable[[], _T],
-        *faster: type[exceptions.ResourceObjectsError] | str,
-        tries: int | None = None,
-    ) -> _T:
-        """Call a function that reads and then writes, again if another process wrote in between.
-
-        :param attempt: the function
-        :param faster: the types or codes of errors that report that another process wrote
-        :param tries: the number of repetitions; None: ``definitions``
-        """
-        return self.write(lambda: None, lambda _: attempt(), *faster, tries=tries)
-
-    def write(
-        self,
-        read: Callable[[], _A],
-        write: Callable[[_A], _T],
-        *faster: type[exceptions.ResourceObjectsError] | str,
-        tries: int | None = None,
-    ) -> _T:
-        """Read, then write; read and write again if another process wrote in between.
-
-        :param write: called with what ``read`` returned. An error of ``read`` is not tried again
-        :param faster: the types or codes of errors of ``write`` that report that another process
-            wrote
-        :param tries: the number of repetitions; None: ``definitions``
-        """
-        tries = self.definitions if tries is None else tries
-        while True:
-            state = read()
-            try:
-                return write(state)
-            except exceptions.ResourceObjectsError as error:
-                if tries <= 0 or not error.matches(*faster):
-                    raise
-                tries -= 1
-
-    def search_attempts(self) -> Iterator[int]:
-        """Return an iterator over the further searches of a claim, with a pause before the second.
-
-        It ends after ``searches`` searches, or ``seconds`` after this call.
-
-        >>> policy = RetryPolicy(searches=2, sleep=print, uniform=lambda least, most: most)
-        >>> list(policy.search_attempts())
-        0.004
-        [1, 2]
-        """
-        until = self.clock() + self.seconds
-
-        def turns() -> Iterator[int]:
-            for tried in range(self.searches):
-                if tried:
-                    self.pause(tried)
-                if self.clock() >= until:
-                    return
-                yield tried + 1
-
-        return turns()
-
-    def pause(self, tried: int) -> None:
-        """Pause for a random time before the next attempt.
-
-        :param tried: the number of attempts so far
-
-        >>> RetryPolicy(sleep=print, uniform=lambda least, most: most).pause(2)
-        0.008
-        """
-        self.sleep(self.uniform(0, clock.longest_pause(_FIRST_PAUSE, _LONGEST_PAUSE, tried)))
 
 
 def new_operation() -> str:

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Retries
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.orders import ConsumerOrder, Operation
 from resource_objects.testing.conformance.suite import define, deltas, host, ledger_state
@@ -30,7 +30,7 @@ from tests.support.checker import problems
 pytestmark = [pytest.mark.long, pytest.mark.law(4)]
 
 #: A policy that gives up soon.
-SOON = Retries(seconds=0.5)
+SOON = RetryPolicy(seconds=0.5)
 
 
 class Lab:
@@ -266,7 +266,7 @@ def test_a_claim_waits_while_a_server_shuts_down(lab: Lab) -> None:
 @pytest.mark.parametrize("server", ["postgresql"], indirect=True)
 def test_a_claim_waits_until_a_server_has_recovered(lab: Lab) -> None:
     """It reads its log first, here from an archive that is slow."""
-    hasty, patient = (SQLBackend.open(lab.url, retries=how) for how in (SOON, Retries()))
+    hasty, patient = (SQLBackend.open(lab.url, retries=how) for how in (SOON, RetryPolicy()))
     lab.server.kill()
     lab.server.put("recovery.signal")
     lab.server.put(

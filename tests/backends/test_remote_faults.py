@@ -16,14 +16,14 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.placement.backend import PlacementBackend
-from resource_objects.backends.retries import Retries
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.rest import application
 from resource_objects.testing.refusals import raises_code
 from tests.support.wsgi_transport import WSGITransport, session_for
 
 JOB = "7f0c9f5e-3c52-4a5c-9f0b-1d3e0b7a6c11"
 #: Tries again at once, and seldom.
-HASTY = Retries(tries=3, sleep=lambda seconds: None)
+HASTY = RetryPolicy(tries=3, sleep=lambda seconds: None)
 
 
 class Between:
@@ -303,7 +303,7 @@ def test_nobody_waits_for_ever(has_session: bool) -> None:
         url = f"http://127.0.0.1:{port}"
         made = session.Session(auth=token_endpoint.Token(url, "admin")) if has_session else None
         backend = PlacementBackend.open_with(
-            f"placement+{url}?timeout=0.2", made, retries=Retries(tries=1)
+            f"placement+{url}?timeout=0.2", made, retries=RetryPolicy(tries=1)
         )
         try:
             with (

@@ -18,7 +18,7 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Retries
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.backends.sql import feed, migrations, orders
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.orders import (
@@ -405,7 +405,9 @@ def test_a_statement_that_takes_longer_than_is_allowed_is_a_busy_database(
         "postgresql": {"options": "-c statement_timeout=100ms"},
         "mysql": {"init_command": "SET SESSION max_statement_time = 0.1"},
     }[database_kind]
-    hurried = SQLBackend.open(_with(ledger_url, run_sql="yes", **allowed), retries=Retries(tries=2))
+    hurried = SQLBackend.open(
+        _with(ledger_url, run_sql="yes", **allowed), retries=RetryPolicy(tries=2)
+    )
 
     def hold(connection: sqlalchemy.Connection) -> None:
         connection.exec_driver_sql("SELECT id FROM inventories FOR UPDATE").all()

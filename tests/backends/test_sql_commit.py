@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy import event
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Retries
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.backends.sql import backend, feed, orders, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.ledger import Ledger
@@ -362,7 +362,7 @@ def test_the_update_itself_keeps_limits(
         return decide(*args, **more)
 
     monkeypatch.setattr("resource_objects.backends.sql.backend.decide", unlimited)
-    monkeypatch.setattr(ledger, "_retries", Retries(tries=1))
+    monkeypatch.setattr(ledger, "_retries", RetryPolicy(tries=1))
     for name in ("host0", "host149"):
         limits = {(uuid, "VCPU"): 3 + (there != name) for there, uuid in names.items()}
         over = {**limits, (names[name], "VCPU"): 2}

@@ -17,7 +17,7 @@ from oslo_db import exception as oslo
 from psycopg import errors as psycopg_errors
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Retries, Transient
+from resource_objects.backends.retries import RetryPolicy, Transient
 from resource_objects.backends.sql import errors, psycopg_connection, urls
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.testing.refusals import raises_code
@@ -167,7 +167,7 @@ def test_every_default_is_a_value_that_its_option_takes() -> None:
 def test_the_driver_names_an_option_whose_value_it_refuses() -> None:
     url = "postgresql://127.0.0.1:1/lab?channel_binding=perhaps"
     with raises_code("DatabaseUnavailable", match="channel_binding"):
-        SQLBackend.open(url, retries=Retries(tries=1))
+        SQLBackend.open(url, retries=RetryPolicy(tries=1))
 
 
 def test_memory_is_pointed_to_its_backend() -> None:
@@ -353,32 +353,32 @@ def test_a_busy_database_is_tried_again_after_growing_random_sleeps() -> None:
         bounds.append(most)
         return most
 
-    retries = Retries(first_sleep=1, longest_sleep=6, sleep=slept.append, uniform=uniform)
+    retries = RetryPolicy(first_sleep=1, longest_sleep=6, sleep=slept.append, uniform=uniform)
     assert retries.run(_failing(4)) == 5
     assert slept == bounds == [2, 4, 6, 6]
 
 
 def test_tries_and_time_are_bounded() -> None:
-    nothing = Retries(tries=3, sleep=lambda _: None)
+    nothing = RetryPolicy(tries=3, sleep=lambda _: None)
     with raises_code("DatabaseBusy"):
         nothing.run(_failing(3))
     assert nothing.run(_failing(2)) == 3
     clock = itertools.count(0, 20)
-    late = Retries(seconds=30, sleep=lambda _: None, clock=lambda: next(clock))
+    late = RetryPolicy(seconds=30, sleep=lambda _: None, clock=lambda: next(clock))
     with raises_code("DatabaseBusy"):
         late.run(_failing(2))
 
 
 def test_it_may_be_tried_as_often_as_one_likes() -> None:
     slept: list[float] = []
-    retries = Retries(tries=5000, sleep=slept.append, uniform=lambda least, most: most)
+    retries = RetryPolicy(tries=5000, sleep=slept.append, uniform=lambda least, most: most)
     assert retries.run(_failing(4000)) == 4001
     assert max(slept) == 0.25
 
 
 def test_who_is_not_taken_yet_asks_until_the_time_is_over() -> None:
     clock = itertools.count()
-    retries = Retries(tries=3, seconds=30, sleep=lambda _: None, clock=lambda: next(clock))
+    retries = RetryPolicy(tries=3, seconds=30, sleep=lambda _: None, clock=lambda: next(clock))
     asked = itertools.count(1)
 
     def refuse() -> None:
@@ -398,7 +398,7 @@ def test_what_is_not_transient_is_not_tried_again() -> None:
         raise exceptions.AlreadyExists("consumer", "job")
 
     with raises_code("ConsumerExists"):
-        Retries().run(refuse)
+        RetryPolicy().run(refuse)
     assert next(tries) == 2
 
 

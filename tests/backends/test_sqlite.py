@@ -19,7 +19,7 @@ import hypothesis.stateful
 import pytest
 
 import resource_objects as ro
-from resource_objects.backends.retries import Retries
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.backends.sql import engine
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.testing.conformance import BackendConformance, state_machine
@@ -307,7 +307,7 @@ def test_a_writer_waits_for_another_and_then_says_busy(
     sqlite_url: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "PATIENCE", 0.1)
-    backend = SQLBackend.open(sqlite_url("ledger.db"), retries=Retries(tries=2))
+    backend = SQLBackend.open(sqlite_url("ledger.db"), retries=RetryPolicy(tries=2))
     names = define(backend, host())
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

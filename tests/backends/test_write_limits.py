@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Retries
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.backends.sql import backend, names
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.rows import TreeRows
@@ -182,13 +182,13 @@ def test_a_rename_and_the_removal_of_a_name_meet_definitions(ledger: SQLBackend)
 @pytest.mark.parametrize("tries", [0, -1, 1.5, True, "3"])
 def test_a_transaction_is_tried_at_least_once(tries: Any) -> None:
     with raises_code("InvalidField", match="tries"):
-        Retries(tries=tries)
+        RetryPolicy(tries=tries)
 
 
 @pytest.mark.parametrize("name", ["seconds", "first_sleep", "longest_sleep"])
 @pytest.mark.parametrize("value", [-0.1, float("nan"), "1"])
 def test_no_time_of_a_retry_is_negative(name: str, value: Any) -> None:
     with raises_code("InvalidField", match=name):
-        Retries(**{name: value})
+        RetryPolicy(**{name: value})
     zero: dict[str, Any] = {name: 0}
-    Retries(tries=1, **zero)
+    RetryPolicy(tries=1, **zero)

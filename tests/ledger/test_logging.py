@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.backends.retries import Retries, Transient
+from resource_objects.backends.retries import RetryPolicy, Transient
 from resource_objects.exceptions import DatabaseError
 
 
@@ -74,7 +74,7 @@ def test_a_transaction_that_is_tried_again_is_logged(caplog: pytest.LogCaptureFi
             raise left.pop()
         return "done"
 
-    assert Retries(sleep=lambda seconds: None).run(attempt) == "done"
+    assert RetryPolicy(sleep=lambda seconds: None).run(attempt) == "done"
     lines = said(caplog, "resource_objects.backends", logging.DEBUG)
     assert [line.partition(":")[0] for line in lines] == ["try 1", "try 2"]
     assert all("locked" in line for line in lines)

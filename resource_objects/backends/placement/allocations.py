@@ -8,7 +8,7 @@ function finds the reasons, with the consumers of the inventories.
 A request names the generation of each consumer, so it is carried out at most once. After a lost
 answer the consumers are read. If their allocations and generations are those after the write, it
 was carried out; if they are unchanged, it is sent again. The limits of the repetitions are those of
-:class:`~resource_objects.backends.retries.Retries`.
+:class:`~resource_objects.backends.retries.RetryPolicy`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from resource_objects.backends.placement.allocations import Allocations, Pending
 from resource_objects.backends.placement.cache import FEW_TREES, ProviderCache, ProviderState
 from resource_objects.backends.placement.client import REPARENTING, Client, client_of
 from resource_objects.backends.placement.definitions import Definitions, Steps
-from resource_objects.backends.retries import Retries
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.providers.backend import RETENTION, Backend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.changed import Changed, Choose
@@ -85,7 +85,7 @@ class PlacementBackend(Backend):
         return cls.open_with(url, None)
 
     @classmethod
-    def open_with(cls, url: str, session: Any, *, retries: Retries | None = None) -> Self:
+    def open_with(cls, url: str, session: Any, *, retries: RetryPolicy | None = None) -> Self:
         """Open a URL with a session or an adapter of keystoneauth1 (None: a new session).
 
         :param retries: the policy for requests without an answer, or that Placement gave up

@@ -19,7 +19,7 @@ from keystoneauth1 import http_basic, noauth, token_endpoint
 from keystoneauth1 import session as sessions
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Retries, Transient
+from resource_objects.backends.retries import RetryPolicy, Transient
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -36,7 +36,7 @@ NEWEST, OLDEST = 39, 30
 CONSUMER_TYPES, REPARENTING = 38, 37
 #: The policy for repeated requests. Pauses are longer than between transactions, because each try
 #: is several requests to a service that may be far away.
-RETRIES = Retries(first_sleep=0.02, longest_sleep=1.0)
+RETRIES = RetryPolicy(first_sleep=0.02, longest_sleep=1.0)
 #: Seconds that a request may take if neither the URL nor the session has a timeout.
 TIMEOUT, _LONGEST_TIMEOUT = 60.0, 3600
 
@@ -89,7 +89,7 @@ class Client:
     """
 
     def __init__(
-        self, adapter: adapters.Adapter, service: str, options: Options, retries: Retries
+        self, adapter: adapters.Adapter, service: str, options: Options, retries: RetryPolicy
     ) -> None:
         self._adapter = adapter
         self.service = service
@@ -360,7 +360,7 @@ def _options_of(values: dict[str, str], url: str) -> Options:
     return options
 
 
-def client_of(url: str, session: Any = None, retries: Retries | None = None) -> Client:
+def client_of(url: str, session: Any = None, retries: RetryPolicy | None = None) -> Client:
     """Return a client of the service of a URL.
 
     :param session: a session or an adapter of keystoneauth1; None: a new session, which

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.retries import LOG, Retries, Transient
+from resource_objects.backends.retries import LOG, RetryPolicy, Transient
 from resource_objects.backends.sql import (
     engine,
     feed,
@@ -89,7 +89,7 @@ class SQLBackend(Backend):
     method is one transaction, repeated by ``retries`` if the database was busy.
     """
 
-    def __init__(self, database: Database, retries: Retries) -> None:
+    def __init__(self, database: Database, retries: RetryPolicy) -> None:
         self._database = database
         self._retries = retries
         self._catalogue = Catalogue()
@@ -99,7 +99,7 @@ class SQLBackend(Backend):
         self._creating = threading.Lock()
 
     @classmethod
-    def open(cls, url: str, *, retries: Retries | None = None) -> Self:
+    def open(cls, url: str, *, retries: RetryPolicy | None = None) -> Self:
         """Open a database; a SQLite file is upgraded (see the contract).
 
         A file that does not exist is created by the first write. Until then it reads as empty.
@@ -152,11 +152,11 @@ class SQLBackend(Backend):
         return self._reading(lambda c: (migrations.standing(c), migrations.revision(c)))
 
     @classmethod
-    def _connect(cls, url: str, retries: Retries | None, **defaults: Any) -> Self:
+    def _connect(cls, url: str, retries: RetryPolicy | None, **defaults: Any) -> Self:
         address = urls.parse(url, **defaults)
         embedded = address.kind == "sqlite"
         connect = engine.connect_file if embedded else engine.connect_server
-        return cls(connect(address), retries or Retries())
+        return cls(connect(address), retries or RetryPolicy())
 
     def _admit(self) -> None:
         """Refuse a database this library must not use; create and upgrade an embedded one."""
