@@ -34,7 +34,8 @@ call it through ``asyncio.to_thread``. Reading never writes.
 
 from __future__ import annotations
 
-from resource_objects.ledger.context import RetryPolicy, new_operation
+from resource_objects.backends.retries import RetryPolicy
+from resource_objects.ledger.context import new_operation
 from resource_objects.ledger.definitions import SyncResult
 from resource_objects.ledger.ledger import BACKEND_NAMESPACE, Ledger, backend_for, connect
 

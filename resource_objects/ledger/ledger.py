@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from resource_objects import exceptions, names, plugins
+from resource_objects.backends.retries import RetryPolicy
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.claims import Claims, IfGeneration, claim_options
-from resource_objects.ledger.context import RetryPolicy, Store, claim_of
+from resource_objects.ledger.context import Store, claim_of
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.expired import ExpiredClaims

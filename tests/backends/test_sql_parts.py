@@ -157,11 +157,11 @@ def test_several_hosts_are_given_in_either_place(
 
 
 def test_every_default_is_a_value_that_its_option_takes() -> None:
-    for driver in urls.DRIVERS.values():
-        for name in driver.options.keys() & urls._DEFAULTS.keys() - {"pooler"}:
-            default = urls._DEFAULTS[name]
-            text = {True: "yes", False: "no"}.get(default, str(default))
-            assert urls._read(driver.options[name], text) == default
+    for _, options in urls.DRIVERS.values():
+        for option in options.values():
+            if option.default is not None:
+                text = {True: "yes", False: "no"}.get(option.default, str(option.default))
+                assert option.read(text) == option.default
 
 
 def test_the_driver_names_an_option_whose_value_it_refuses() -> None:

@@ -199,7 +199,7 @@ class SQLBackend(Backend):
 
     def _upgrade(self) -> list[str]:
         if self._database.embedded:
-            engine.use_wal(self._database)
+            self._database.use_wal()
             upgrading = self._database.writing()
         else:
             upgrading = engine.upgrading(self._database)

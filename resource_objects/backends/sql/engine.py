@@ -13,6 +13,7 @@ maps of the parent.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import select
@@ -35,7 +36,7 @@ from sqlalchemy.pool import Pool, QueuePool
 from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import errors
-from resource_objects.backends.sql.urls import DRIVERS, Address
+from resource_objects.backends.sql.urls import Address
 
 _BEGIN = "resource_objects_begin"
 _SNAPSHOT = "resource_objects_snapshot"
@@ -155,16 +156,15 @@ class Database:
             connection.invalidate()
         return lost
 
-    def run(self, statement: str) -> None:
-        """Run one statement outside of any transaction, such as a pragma."""
-        if self._file is not None:
-            self._file.check()
+    def use_wal(self) -> None:
+        """Put a file into WAL mode, which is permanent. It is busy while others use the file."""
+        file = cast(DatabaseFile, self._file)
+        file.check()
         try:
             connection = self._engine.raw_connection()
             try:
-                connection.cursor().execute(statement)
-                if self._file is not None:
-                    self._file.note_log(cast(sqlite3.Connection, connection.driver_connection))
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+                file.note_log(cast(sqlite3.Connection, connection.driver_connection))
             finally:
                 connection.close()
         except self._errors as error:
@@ -347,19 +347,6 @@ def share_with_group(path: Path) -> None:
         return
 
 
-def _obstacle(path: Path, exists: bool) -> str:
-    """Return why a path cannot be the file of a ledger, "" if it can."""
-    if not path.parent.is_dir():
-        return f"there is no directory {path.parent}"
-    if path.is_dir():
-        return "it is a directory"
-    if exists and not path.is_file():
-        return "it is not a regular file"
-    if exists and not os.access(path, os.R_OK):
-        return "this process may not read it"
-    return "" if exists or os.access(path.parent, os.W_OK) else "its directory cannot be written"
-
-
 def connect_file(address: Address) -> Database:
     """Return the database of a file, which need not exist yet and is not created here.
 
@@ -368,34 +355,78 @@ def connect_file(address: Address) -> Database:
     """
     path = Path(str(address.url.database)).absolute()  # the working directory may change later
     try:
-        exists = path.exists()
-        reason = _obstacle(path, exists)
+        obstacle = _obstacle(path, address.ours["network"])
     except OSError as error:  # a parent directory that this process may not search
         raise exceptions.DatabaseError("unavailable", str(path), str(error.strerror)) from error
-    if reason:
-        raise exceptions.DatabaseError("unavailable", str(path), reason)
-    if exists and not _is_writable(path):
-        raise exceptions.DatabaseError(
-            "read-only",
-            str(path),
-            "this process may not write it, and SQLite writes next to a file to read it",
-        )
-    system = _network_system(path)
-    if system is not None and not address.ours["network"]:
-        raise exceptions.DatabaseError(
-            "unavailable",
-            str(path),
-            f"it is on a network file system ({system}), which does not lock as SQLite needs it; "
-            "use a server, or ?network=yes if only one machine uses the file",
-        )
+    if obstacle is not None:
+        raise exceptions.DatabaseError(obstacle[0], str(path), obstacle[1])
     file = DatabaseFile(path)
-    return Database(
-        _file_engine(address.url.set(database=str(path)), address.ours["synchronous"], file),
-        str(path),
-        reading=["BEGIN"],
-        writing=["BEGIN IMMEDIATE"],
-        file=file,
+    engine = _sqlite_engine(
+        address.url.set(database=str(path)),
+        pool_size=16,
+        pool_use_lifo=True,
+        # the driver begins no transactions itself, which it would do too late
+        connect_args={"timeout": PATIENCE, "check_same_thread": False, "isolation_level": None},
     )
+    run_on_connect(
+        engine,
+        "PRAGMA foreign_keys = ON",
+        f"PRAGMA synchronous = {address.ours['synchronous']}",
+        "PRAGMA fullfsync = ON",
+        f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}",
+    )
+    event.listen(engine, "connect", file.opened)
+    for closing in ("close", "close_detached"):
+        event.listen(engine, closing, file.closed)
+    return Database(engine, str(path), reading=["BEGIN"], writing=["BEGIN IMMEDIATE"], file=file)
+
+
+def empty_database(where: str) -> Database:
+    """Return an empty database in memory, read in place of a file that does not exist yet.
+
+    :param where: the file, as errors show it
+    """
+    uri = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
+    open_shared = functools.partial(
+        sqlite3.connect, uri, uri=True, check_same_thread=False, isolation_level=None
+    )
+    engine = _sqlite_engine("sqlite://", creator=open_shared)
+    return Database(engine, where, reading=["BEGIN"], writing=["BEGIN"])
+
+
+def _sqlite_engine(url: URL | str, **options: Any) -> Engine:
+    engine = sa.create_engine(url, poolclass=QueuePool, max_overflow=-1, **options)
+    event.listen(engine, "connect", _add_sums)
+    exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
+    return engine
+
+
+def _obstacle(path: Path, may_be_remote: bool) -> tuple[str, str] | None:
+    """Return the condition and the reason why a path cannot be the file of a ledger, or None."""
+    exists = path.exists()
+    reason = system = None
+    if not path.parent.is_dir():
+        reason = f"there is no directory {path.parent}"
+    elif path.is_dir():
+        reason = "it is a directory"
+    elif exists and not path.is_file():
+        reason = "it is not a regular file"
+    elif exists and not os.access(path, os.R_OK):
+        reason = "this process may not read it"
+    elif not exists and not os.access(path.parent, os.W_OK):
+        reason = "its directory cannot be written"
+    elif exists and not _is_writable(path):
+        return "read-only", (
+            "this process may not write it, and SQLite writes next to a file to read it"
+        )
+    elif not may_be_remote:
+        system = _network_system(path)
+    if system is not None:
+        reason = (
+            f"it is on a network file system ({system}), which does not lock as SQLite needs it; "
+            "use a server, or ?network=yes if only one machine uses the file"
+        )
+    return None if reason is None else ("unavailable", reason)
 
 
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -428,41 +459,6 @@ def _network_system(path: Path) -> str | None:
     return kind if kind.removeprefix("fuse.") in _NETWORK_SYSTEMS else None
 
 
-def use_wal(database: Database) -> None:
-    """Put a file into WAL mode, which is permanent. It is busy while another process uses it."""
-    database.run("PRAGMA journal_mode = WAL")
-
-
-def _file_engine(url: URL, synchronous: str, file: DatabaseFile) -> Engine:
-    engine = sa.create_engine(
-        url,
-        poolclass=QueuePool,
-        pool_size=16,
-        max_overflow=-1,
-        pool_use_lifo=True,
-        connect_args={"timeout": PATIENCE, "check_same_thread": False},
-    )
-    event.listen(engine, "connect", _begin_ourselves)
-    event.listen(engine, "connect", _add_sums)
-    run_on_connect(
-        engine,
-        "PRAGMA foreign_keys = ON",
-        f"PRAGMA synchronous = {synchronous}",
-        "PRAGMA fullfsync = ON",
-        f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}",
-    )
-    event.listen(engine, "connect", file.opened)
-    for closing in ("close", "close_detached"):
-        event.listen(engine, closing, file.closed)
-    exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
-    return engine
-
-
-def _begin_ourselves(connection: sqlite3.Connection, record: Any) -> None:
-    """Keep the driver from beginning transactions itself, which it does too late."""
-    connection.isolation_level = None
-
-
 class _SumOfProducts:
     """``sum_of_products(a, b)``, exact, as text: SQLite's own integers have 64 bits."""
 
@@ -487,25 +483,6 @@ def _is_writable(path: Path) -> bool:
         return False
     names = (f"{path}-wal", f"{path}-shm")
     return os.access(path.parent, os.W_OK) or all(os.access(name, os.W_OK) for name in names)
-
-
-def empty_database(where: str) -> Database:
-    """Return an empty database in memory, read in place of a file that does not exist yet.
-
-    :param where: the file, as errors show it
-    """
-    uri = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
-    engine = sa.create_engine(
-        "sqlite://",
-        creator=lambda: sqlite3.connect(
-            uri, uri=True, check_same_thread=False, isolation_level=None
-        ),
-        poolclass=QueuePool,
-        max_overflow=-1,
-    )
-    event.listen(engine, "connect", _add_sums)
-    exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
-    return Database(engine, where, reading=["BEGIN"], writing=["BEGIN"])
 
 
 # --- servers --------------------------------------------------------------------------------------
@@ -533,10 +510,8 @@ def connect_server(address: Address) -> Database:
     try:
         return connect(address)
     except ImportError as error:
-        extra = DRIVERS[address.kind].extra
-        raise exceptions.NotFound(
-            "backend", address.url.drivername, f"{error}; pip install 'resource_objects[{extra}]'"
-        ) from error
+        detail = f"{error}; pip install 'resource_objects[{address.kind}]'"
+        raise exceptions.NotFound("backend", address.url.drivername, detail) from error
 
 
 #: PostgreSQL's planner cost of a page read by an index, where one of a sequential scan costs 1: a
@@ -547,9 +522,8 @@ _RANDOM_PAGE_COST = "0.2"
 
 
 def _postgresql(address: Address) -> Database:
-    from resource_objects.backends.sql import (
-        psycopg_connection,
-    )  # of an extra, which may not be installed
+    # of an extra, which may not be installed
+    from resource_objects.backends.sql import psycopg_connection
 
     engine = _server_engine(address)
     _ping_if_readable(engine.dialect, lambda connection: connection.pgconn.socket)

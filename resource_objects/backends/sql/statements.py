@@ -94,7 +94,14 @@ class SQL:
         Inside a pipeline the number is known, and the error raised, at its end.
         """
         cursor = self._execute(connection, values)
-        expect(connection, cursor, rows, error)
+        checks = _checks(connection)
+        if checks is not None:
+            checks.append((cursor, rows, error))
+            return
+        matched: int = cursor.rowcount
+        cursor.close()
+        if matched != rows:
+            raise error(matched)
 
     def text(self, dialect: str, **values: Any) -> str:
         """Return the text that a driver is sent for some values."""
@@ -157,28 +164,28 @@ def _make(text: str, dialect: str, sizes: Mapping[str, int]) -> _Made:
     mark = "?" if dialect == "sqlite" else "%s"
     marks: list[tuple[str, tuple[str, ...], int]] = []
 
-    def worded(found: re.Match[str]) -> str:
-        word, for_some = found.groups()
-        if for_some is None:
+    def replace_word(match: re.Match[str]) -> str:
+        word, text_for = match.groups()
+        if text_for is None:
             return {"now": NOW[dialect]}[word]
-        return for_some if word == dialect or (word == "server" and dialect != "sqlite") else ""
+        return text_for if word == dialect or (word == "server" and dialect != "sqlite") else ""
 
-    def marked(found: re.Match[str]) -> str:
-        key, value, given, star = found.groups()
+    def replace_mark(match: re.Match[str]) -> str:
+        key, value, name, star = match.groups()
         if key:
             marks.append((key, (key, value), sizes[key]))
             return " ".join([f"WHEN {mark} THEN {mark}"] * sizes[key])
-        if not given:  # a percent sign, by which the drivers of servers know their marks
+        if not name:  # a percent sign, by which the drivers of servers know their marks
             return "%" if dialect == "sqlite" else "%%"
         if not star:
-            marks.append((given, (), 0))
+            marks.append((name, (), 0))
             return mark
-        columns = tuple(given.split(","))
-        marks.append((given, columns, sizes[columns[0]]))
-        one = mark if len(columns) == 1 else f"({', '.join([mark] * len(columns))})"
-        return f"({', '.join([one] * sizes[columns[0]])})"
+        columns = tuple(name.split(","))
+        marks.append((name, columns, sizes[columns[0]]))
+        entry = mark if len(columns) == 1 else f"({', '.join([mark] * len(columns))})"
+        return f"({', '.join([entry] * sizes[columns[0]])})"
 
-    return _MARK.sub(marked, " ".join(_WORD.sub(worded, text).split())), marks
+    return _MARK.sub(replace_mark, " ".join(_WORD.sub(replace_word, text).split())), marks
 
 
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
@@ -227,22 +234,19 @@ def _pipeline(connection: Connection) -> Iterator[None]:
     module: Any = connection.dialect.loaded_dbapi
     checks: _Checks = []
     connection.info[_KEY] = checks
+    failure: Exception | None = None
     try:
-        try:
-            with driver.pipeline():
-                yield
-        except module.Error:
-            _check(checks)  # what a statement before the one that failed did not match comes first
-            raise
-        _check(checks)
+        with driver.pipeline():
+            yield
+    except module.Error as error:
+        failure = error
     finally:
         connection.info.pop(_KEY, None)
-
-
-def _check(checks: _Checks) -> None:
-    for cursor, rows, error in checks:
+    for cursor, rows, unmatched in checks:  # before the failure of a later statement
         if cursor.rowcount not in (rows, -1):  # -1: a statement before it failed
-            raise error(cursor.rowcount)
+            raise unmatched(cursor.rowcount) from failure
+    if failure is not None:
+        raise failure
 
 
 def _checks(connection: Connection) -> _Checks | None:
@@ -251,21 +255,6 @@ def _checks(connection: Connection) -> _Checks | None:
         return None
     found: _Checks | None = connection.info.get(_KEY)
     return found
-
-
-def expect(
-    connection: Connection, cursor: Any, rows: int, error: Callable[[int], Exception]
-) -> None:
-    """Raise ``error(matched)`` unless a statement matched ``rows`` rows."""
-    # in a pipeline the number is known at its end
-    checks = _checks(connection)
-    if checks is not None:
-        checks.append((cursor, rows, error))
-        return
-    matched: int = cursor.rowcount
-    cursor.close()
-    if matched != rows:
-        raise error(matched)
 
 
 # --- many rows ------------------------------------------------------------------------------------
@@ -311,7 +300,8 @@ class Insert:
         elif dialect == "postgresql" and len(rows) > _FEW:
             # psycopg parses the text of a long statement, and each mark in it, every time
             for part in chunks(rows):
-                cursor.execute(self._unnest(), [array(c) for c in zip(*part, strict=True)])
+                arrays = [array(column) for column in zip(*part, strict=True)]
+                cursor.execute(self._unnest(connection.dialect), arrays)
         else:
             for part in _statements_of(rows, MOST // len(self._columns)):
                 values = [*itertools.chain.from_iterable(part)]
@@ -327,10 +317,10 @@ class Insert:
                 self._texts[dialect, rows] = text
         return text
 
-    def _unnest(self) -> str:
+    def _unnest(self, dialect: Dialect) -> str:
         values = zip(self._values, self._columns, strict=True)
         selected = ", ".join(value.format(f"given.{name}") for value, name in values)
-        return f"{self._into} SELECT {selected} FROM {_arrays(self._table, self._columns)}"
+        return f"{self._into} SELECT {selected} FROM {_arrays(dialect, self._table, self._columns)}"
 
 
 #: The number of rows up to which the text of an INSERT is kept.
@@ -371,79 +361,80 @@ def _insert_into(table: sa.Table, *columns: str) -> Insert:
     return Insert(table, *columns)
 
 
+#: The statements that change rows: ``{given}`` is the table of the rows' values.
+_UPDATE: Final = {
+    "sqlite": "UPDATE {table} SET {sets} WHERE {where}",
+    "postgresql": "UPDATE {table} AS kept SET {sets} FROM {given} WHERE {where}",
+    "mysql": "UPDATE {given} STRAIGHT_JOIN {table} AS kept ON {where} SET {sets}",
+}
+_DELETE: Final = {
+    "sqlite": "DELETE FROM {table} WHERE {where}",
+    "postgresql": "DELETE FROM {table} AS kept USING {given} WHERE {where}",
+    "mysql": "DELETE kept FROM {given} STRAIGHT_JOIN {table} AS kept ON {where}",
+}
+
+
 def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: RowValues) -> int:
     """Set the other columns of the rows that have the values of ``keys``; return their number.
 
     Cost: a statement for thousands of rows, on MariaDB for 500.
     """
-    changed = [name for name in rows[0] if name not in keys] if rows else []
-    forms = {
-        "sqlite": ("UPDATE {table} SET {sets} WHERE {where}", "{0} = ?"),
-        "postgresql": (
-            "UPDATE {table} AS kept SET {sets} FROM {given} WHERE {where}",
-            "{0} = given.{0}",
-        ),
-        "mysql": (
-            "UPDATE {given} STRAIGHT_JOIN {table} AS kept ON {where} SET {sets}",
-            "kept.{0} = given.{0}",
-        ),
-    }
-    form, assignment = forms[connection.dialect.name]
-    sets = ", ".join(assignment.format(name) for name in changed)
-    return _for_each(connection, table, [*changed, *keys], keys, rows, form, sets)
+    return _for_each(connection, table, _UPDATE, keys, rows)
 
 
 def delete(connection: Connection, table: sa.Table, rows: RowValues) -> int:
     """Delete the rows that have these values; return their number. Cost: as :func:`update`."""
-    forms = {
-        "sqlite": "DELETE FROM {table} WHERE {where}",
-        "postgresql": "DELETE FROM {table} AS kept USING {given} WHERE {where}",
-        "mysql": "DELETE kept FROM {given} STRAIGHT_JOIN {table} AS kept ON {where}",
-    }
-    keys = list(rows[0]) if rows else []
-    return _for_each(connection, table, keys, keys, rows, forms[connection.dialect.name], "")
+    return _for_each(connection, table, _DELETE, list(rows[0]) if rows else [], rows)
 
 
 def _for_each(
     connection: Connection,
     table: sa.Table,
-    columns: Sequence[str],
+    forms: Mapping[str, str],
     keys: Sequence[str],
     rows: RowValues,
-    form: str,
-    sets: str,
 ) -> int:
+    if not rows:
+        return 0
     dialect = connection.dialect.name
-    equal = "{0} = ?" if dialect == "sqlite" else "kept.{0} = given.{0}"
-    where = " AND ".join(equal.format(name) for name in keys)
+    changed = [name for name in rows[0] if name not in keys]
+    columns = [*changed, *keys]
+    value = "?" if dialect == "sqlite" else "given.{0}"
+    column, assigned = {
+        "sqlite": ("{0}", "{0}"),
+        "postgresql": ("kept.{0}", "{0}"),
+        "mysql": ("kept.{0}", "kept.{0}"),
+    }[dialect]
+    where = " AND ".join([f"{column} = {value}".format(name) for name in keys])
+    sets = ", ".join([f"{assigned} = {value}".format(name) for name in changed])
+    text = functools.partial(forms[dialect].format, table=table, sets=sets, where=where)
     cursor = connection.connection.cursor()
     count = 0
     for part in chunks(rows, _most_updates(dialect, rows)):
         values = _tuples(part, columns)
         if dialect == "sqlite":
-            cursor.executemany(form.format(table=table, sets=sets, where=where), values)
+            cursor.executemany(text(), values)
         elif dialect == "postgresql":
-            text = form.format(table=table, sets=sets, where=where, given=_arrays(table, columns))
-            cursor.execute(text, [array(column) for column in zip(*values, strict=True)])
+            arrays = [array(column) for column in zip(*values, strict=True)]
+            cursor.execute(text(given=_arrays(connection.dialect, table, columns)), arrays)
         else:
-            given = _selects(columns, len(part))
-            text = form.format(table=table, sets=sets, where=where, given=given)
-            cursor.execute(text, [*itertools.chain.from_iterable(values)])
+            parameters = [*itertools.chain.from_iterable(values)]
+            cursor.execute(text(given=_selects(columns, len(part))), parameters)
         count += cursor.rowcount
     return count
 
 
 def _most_updates(dialect: str, rows: RowValues) -> int:
     """Return how many rows one statement changes: MySQL parses a SELECT for each, of 16 MiB."""
-    if dialect != "mysql" or not rows:
+    if dialect != "mysql":
         return MOST
     longest = max(sum(len(v) for v in row.values() if type(v) is str) for row in rows)
     return max(1, min(500, MOST_TEXT // (4 * longest + 1)))  # up to 4 bytes each
 
 
-def _arrays(table: sa.Table, columns: Sequence[str]) -> str:
+def _arrays(dialect: Dialect, table: sa.Table, columns: Sequence[str]) -> str:
     """Return ``unnest(...) AS given (...)`` with a mark for the array of each column."""
-    arrays = ", ".join(f"%s::{_array_type(table.c[name])}" for name in columns)
+    arrays = ", ".join(f"%s::{_array_type(dialect, table.c[name])}" for name in columns)
     return f"unnest({arrays}) AS given ({', '.join(columns)})"
 
 
@@ -465,19 +456,12 @@ def array(column: Sequence[Any]) -> str | list[Any]:
     return list(column)
 
 
-@functools.cache
-def _postgresql() -> Dialect:
-    from sqlalchemy.dialects import postgresql  # not needed where another database is used
-
-    return postgresql.dialect()  # type: ignore[no-untyped-call]
-
-
-def _array_type(column: sa.Column[Any]) -> str:
+def _array_type(dialect: Dialect, column: sa.Column[Any]) -> str:
     if isinstance(column.type, sa.Integer):
         return "bigint[]"
     if isinstance(column.type, sa.JSON):
         return "json[]"
-    if isinstance(column.type.dialect_impl(_postgresql()), sa.Uuid):
+    if isinstance(column.type.dialect_impl(dialect), sa.Uuid):
         return "uuid[]"
     return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
 

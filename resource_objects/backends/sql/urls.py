@@ -15,7 +15,7 @@ import dataclasses
 import os
 import re
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy.exc
@@ -25,19 +25,60 @@ from resource_objects import exceptions
 
 # --- options --------------------------------------------------------------------------------------
 
-_SECONDS, _FILE, _FLAG = "whole seconds, from 1 to 9999", "a file that can be read", "yes or no"
-_COUNT = "a number from 1 to 9999"
+_FLAGS: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
-# The options of each driver with their values, which errors show and :func:`_read` interprets.
-_SQLITE: Final = {"synchronous": "FULL or NORMAL", "network": _FLAG}
+
+class Option(NamedTuple):
+    """An option of a URL.
+
+    :param values: the allowed values, as errors show them
+    :param read: returns the value of a text, None if it is not allowed
+    :param default: the value where a URL has none; None: the option is left out
+    :param is_ours: whether it is an option of this library, which the driver does not get
+    """
+
+    values: str
+    read: Callable[[str], Any]
+    default: Any = None
+    is_ours: bool = False
+
+
+def _number(least: int, most: int, default: int | None, unit: str, is_ours: bool = False) -> Option:
+    def read(text: str) -> int | None:
+        is_number = re.fullmatch("[0-9]{1,9}", text, re.ASCII)
+        return int(text) if is_number and least <= int(text) <= most else None
+
+    return Option(f"{unit} from {least} to {most}", read, default, is_ours)
+
+
+def _word(*words: str, default: str | None = None, is_ours: bool = False) -> Option:
+    allowed = {word.lower(): word for word in words}
+    return Option(" or ".join(words), lambda text: allowed.get(text.lower()), default, is_ours)
+
+
+def _flag(default: bool | None = None, is_ours: bool = False) -> Option:
+    return Option("yes or no", lambda text: _FLAGS.get(text.lower()), default, is_ours)
+
+
+def _readable(text: str) -> str | None:
+    return text if os.path.isfile(text) and os.access(text, os.R_OK) else None
+
+
+_TEXT, _FILE = Option("text", str), Option("a file that can be read", _readable)
+
+_SQLITE: Final = {
+    "synchronous": _word("FULL", "NORMAL", default="FULL", is_ours=True),
+    "network": _flag(False, is_ours=True),
+}
 _SERVER: Final = {
-    "connect_timeout": _SECONDS,
-    "read_timeout": _SECONDS,
-    "idle_timeout": "whole seconds, from 0 to 9999",
-    "keepalives_idle": _SECONDS,
-    "keepalives_interval": _SECONDS,
-    "keepalives_count": _COUNT,
-    "run_sql": _FLAG,
+    "connect_timeout": _number(1, 9999, 5, "whole seconds,"),
+    # a lock is waited for up to 30 seconds, so an answer may take longer
+    "read_timeout": _number(1, 9999, 60, "whole seconds,", is_ours=True),
+    "idle_timeout": _number(0, 9999, 10, "whole seconds,", is_ours=True),
+    "keepalives_idle": _number(1, 9999, 30, "whole seconds,"),
+    "keepalives_interval": _number(1, 9999, 10, "whole seconds,"),
+    "keepalives_count": _number(1, 9999, 3, "a number"),
+    "run_sql": _flag(False, is_ours=True),
 }
 _LIBPQ: Final = (
     *("application_name", "channel_binding", "gssencmode", "hostaddr", "krbsrvname", "options"),
@@ -47,104 +88,59 @@ _LIBPQ: Final = (
 )
 _POSTGRESQL: Final = {
     **_SERVER,
-    **dict.fromkeys(_LIBPQ, "text"),
+    **dict.fromkeys(_LIBPQ, _TEXT),
     # libpq ignores most files that it cannot read
     **dict.fromkeys(("passfile", "sslcert", "sslkey", "sslcrl"), _FILE),
-    "sslrootcert": f"{_FILE}, or system",
-    "sslmode": "disable or allow or prefer or require or verify-ca or verify-full",
-    "client_encoding": "utf8",
-    "pooler": "transaction",
+    "sslrootcert": Option(
+        f"{_FILE.values}, or system", lambda text: text if text == "system" else _readable(text)
+    ),
+    "sslmode": _word("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    "client_encoding": _word("utf8"),
+    "pooler": _word("transaction", is_ours=True),
 }
 _MYSQL: Final = {
     **_SERVER,
-    **dict.fromkeys(("bind_address", "init_command", "program_name", "read_default_group"), "text"),
-    **dict.fromkeys(("ssl_key_password", "unix_socket"), "text"),
+    **dict.fromkeys(("bind_address", "init_command", "program_name", "read_default_group"), _TEXT),
+    **dict.fromkeys(("ssl_key_password", "unix_socket"), _TEXT),
     **dict.fromkeys(("read_default_file", "ssl_ca", "ssl_cert", "ssl_key"), _FILE),
-    **dict.fromkeys(("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"), _FLAG),
-    "max_allowed_packet": "bytes, from 1024 to 999999999",
-    "charset": "utf8mb4",
+    **dict.fromkeys(("ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"), _flag()),
+    "max_allowed_packet": _number(1024, 999_999_999, None, "bytes,"),
+    "charset": _word("utf8mb4", default="utf8mb4"),
 }
-
-#: Values where a URL has none. A lock is waited for up to 30 seconds, so an answer may take longer.
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    "synchronous": "FULL",
-    "network": False,
-    "connect_timeout": 5,
-    "read_timeout": 60,
-    "idle_timeout": 10,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "run_sql": False,
-    "pooler": None,
-    "charset": "utf8mb4",
-}
-#: Options of this library, which the drivers do not get.
-_OURS: Final = {"synchronous", "network", "read_timeout", "idle_timeout", "pooler", "run_sql"}
 #: Options by which the author of a URL runs statements.
 _RUN_SQL: Final = {"options", "init_command"}
-_PASSWORDS: Final = ("password", "passwd")
-_FLAGS: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
-class Driver(NamedTuple):
-    """The driver of a kind of database.
-
-    :param extra: the extra of this package that installs it
-    :param options: the options that a URL may have, each with the values that it takes
-    """
-
-    name: str
-    extra: str
-    options: Mapping[str, str]
-
-
+#: The driver of each kind of database, and its options.
 DRIVERS = {
-    "sqlite": Driver("pysqlite", "", _SQLITE),
-    "postgresql": Driver("psycopg", "postgresql", _POSTGRESQL),
-    "mysql": Driver("pymysql", "mysql", _MYSQL),
+    "sqlite": ("pysqlite", _SQLITE),
+    "postgresql": ("psycopg", _POSTGRESQL),
+    "mysql": ("pymysql", _MYSQL),
 }
 _ALIASES = {"mariadb": "mysql", "postgres": "postgresql"}
 
 
-def _read(values: str, text: str) -> Any:
-    """Return the value of an option from its text; None if it is not among the allowed values."""
-    if values == "text":
-        return text
-    if values == _FLAG:
-        return _FLAGS.get(text.lower())
-    if values.startswith(_FILE):
-        is_file = os.path.isfile(text) and os.access(text, os.R_OK)
-        return text if is_file or (values.endswith("system") and text == "system") else None
-    bounds = re.search("from ([0-9]+) to ([0-9]+)", values)
-    if bounds is None:
-        return next((word for word in values.split(" or ") if word.lower() == text.lower()), None)
-    is_number = re.fullmatch("[0-9]{1,9}", text, re.ASCII)
-    is_allowed = is_number and int(bounds[1]) <= int(text) <= int(bounds[2])
-    return int(text) if is_allowed else None
-
-
 def _options(
-    url: str, driver: Driver, query: Mapping[str, Any], defaults: Mapping[str, Any]
+    url: str, kind: str, query: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options for the driver, and ours."""
-    options = {name: _DEFAULTS[name] for name in driver.options if name in _DEFAULTS}
-    options |= {name: value for name, value in defaults.items() if name in driver.options}
+    driver, options = DRIVERS[kind]
+    values = {name: option.default for name, option in options.items()}
+    values |= {name: value for name, value in defaults.items() if name in values}
     for name, text in query.items():
-        if name not in driver.options:
+        if name not in values:
             shown = name if re.fullmatch("[A-Za-z_]{1,40}", name, re.ASCII) else "the one it has"
-            allowed = ", ".join(sorted(driver.options))
-            raise _refuse(url, f"an option of {driver.name}, not {shown}: {allowed}")
+            raise _refuse(url, f"an option of {driver}, not {shown}: {', '.join(sorted(values))}")
         if not isinstance(text, str):
             raise _refuse(url, f"{name} once")
-        options[name] = _read(driver.options[name], text)
-        if options[name] is None:
-            raise _refuse(url, f"{name} to be {driver.options[name]}")
+        values[name] = options[name].read(text)
+        if values[name] is None:
+            raise _refuse(url, f"{name} to be {options[name].values}")
     for name in _RUN_SQL.intersection(query):
-        if not options["run_sql"]:
+        if not values["run_sql"]:
             raise _refuse(url, f"no {name}, which runs statements, unless run_sql=yes allows it")
-    ours = {name: value for name, value in options.items() if name in _OURS}
-    return {name: value for name, value in options.items() if name not in _OURS}, ours
+    ours = {name: values.pop(name) for name, option in options.items() if option.is_ours}
+    return {name: value for name, value in values.items() if value is not None}, ours
 
 
 # --- URLs -----------------------------------------------------------------------------------------
@@ -207,18 +203,19 @@ def parse(url: str, **defaults: Any) -> Address:
         raise _refuse(url, "a URL such as sqlite:///lab.db or postgresql://db/lab")
     name, _, driver = parsed.drivername.partition("+")
     name = _ALIASES.get(name, name)
-    if name not in DRIVERS or driver not in ("", DRIVERS[name].name):
-        accepted = ", ".join(f"{name}+{driver.name}" for name, driver in DRIVERS.items())
+    if name not in DRIVERS or driver not in ("", DRIVERS[name][0]):
+        accepted = ", ".join(f"{name}+{driver}" for name, (driver, _) in DRIVERS.items())
         raise _refuse(url, f"one of {accepted}")
     if parsed.port is not None and not 0 < parsed.port < 65536:
         raise _refuse(url, "a port from 1 to 65535")
-    parsed = parsed.set(drivername=f"{name}+{DRIVERS[name].name}")
+    parsed = parsed.set(drivername=f"{name}+{DRIVERS[name][0]}")
     if name == "sqlite":
         return _file_address(url, parsed, hosts, defaults)
     return _server_address(url, parsed, hosts, defaults)
 
 
 _HOSTS = re.compile(r"([A-Za-z0-9+.-]+://(?:[^/?#]*@)?)([^/?#@]*,[^/?#@]*)(.*)", re.DOTALL)
+_HOST = re.compile(r"(?:\[([^/?]+)\]|([^/:@]+))(?::([0-9]{1,5}))?", re.ASCII)
 
 
 def _without_hosts(url: str) -> tuple[str, list[str]]:
@@ -246,7 +243,7 @@ def _file_address(url: str, parsed: URL, hosts: list[str], defaults: Mapping[str
         raise _refuse(url, "a file, as in sqlite:///lab.db; for memory use memory://")
     if hosts or parsed.host or parsed.username or path.startswith("file:"):
         raise _refuse(url, "sqlite:/// and a path (four slashes for an absolute one)")
-    _, ours = _options(url, DRIVERS["sqlite"], parsed.query, defaults)
+    _, ours = _options(url, "sqlite", parsed.query, defaults)
     return Address(parsed.set(query={}), {}, ours)
 
 
@@ -254,7 +251,7 @@ def _server_address(
     url: str, parsed: URL, hosts: list[str], defaults: Mapping[str, Any]
 ) -> Address:
     query = dict(parsed.query)
-    for name in ("user", *_PASSWORDS):  # the drivers accept them as options, too
+    for name in ("user", "password", "passwd"):  # the drivers accept them as options, too
         value = query.pop(name, None)
         if isinstance(value, str):
             is_user = name == "user"
@@ -273,51 +270,43 @@ def _server_address(
     servers = _servers(url, parsed, hosts, query if has_host_option else {})
     if len(servers) > 1 and not has_host_option:
         raise _refuse(url, "one host")
-    options, ours = _options(url, DRIVERS[parsed.get_backend_name()], query, defaults)
+    options, ours = _options(url, parsed.get_backend_name(), query, defaults)
     if has_host_option and servers:
         options["host"] = ",".join(host for host, _ in servers)
         if any(port for _, port in servers):
-            options["port"] = ",".join(str(port or "") for _, port in servers)
+            options["port"] = ",".join(port for _, port in servers)
     shown = ",".join(_shown(*server) for server in servers if not server[0].startswith("/"))
     return Address(parsed.set(query={}), options, ours, shown)
 
 
-def _shown(host: str, port: int | None) -> str:
+def _shown(host: str, port: str) -> str:
     host = f"[{host}]" if ":" in host else host
-    return host if port is None else f"{host}:{port}"
+    return f"{host}:{port}" if port else host
 
 
 def _servers(
     url: str, parsed: URL, hosts: list[str], query: dict[str, Any]
-) -> list[tuple[str, int | None]]:
+) -> list[tuple[str, str]]:
     """Return hosts and ports: those before the path, or those of the options, which are removed."""
     listed, ports = _split(query.pop("host", ())), _split(query.pop("port", ()))
     if listed and parsed.host:
         raise _refuse(url, "hosts in one place")
     hosts = hosts or listed
     if not hosts:
-        return [(parsed.host, parsed.port)] if parsed.host else []
-    if len(ports) not in (0, 1, len(hosts)):
+        return [(parsed.host, str(parsed.port or ""))] if parsed.host else []
+    ports = ports * len(hosts) if len(ports) == 1 else ports or [""] * len(hosts)
+    if len(ports) != len(hosts):
         raise _refuse(url, "a port for each host, or one for all")
     servers = []
-    for position, host in enumerate(hosts):
-        server = _server(host, ports[position] if len(ports) > 1 else "".join(ports))
-        if server is None:
+    for host, port in zip(hosts, ports, strict=True):
+        match = _HOST.fullmatch(host)
+        name, own_port = (host, "") if match is None else (match[1] or match[2], match[3])
+        used = port or own_port or ""
+        is_port = not used or (re.fullmatch("[0-9]{1,5}", used) and 0 < int(used) < 65536)
+        if not is_port or (match is None and not host.startswith("/")):  # a directory of sockets
             raise _refuse(url, "hosts as host:port between commas, with ports from 1 to 65535")
-        servers.append(server)
+        servers.append((name, used))
     return servers
-
-
-def _server(host: str, port: str) -> tuple[str, int | None] | None:
-    number = _read("from 1 to 65535", port)
-    if port and number is None:
-        return None
-    if host.startswith("/"):  # a directory of sockets
-        return host, number
-    parsed = _parsed(f"x://{host}/x")
-    if parsed is None or not parsed.host or not 0 < (parsed.port or 1) < 65536:
-        return None
-    return parsed.host, number or parsed.port
 
 
 def _split(value: str | Iterable[str]) -> list[str]:
