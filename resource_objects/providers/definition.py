@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid as uuids
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions, names
@@ -579,8 +579,28 @@ def roots_of(parents: Mapping[_Id, _Id | None]) -> dict[_Id, _Id]:
     return roots
 
 
-def _check_shares(definitions: Sequence[ProviderDefinition]) -> None:
-    broken = share_problem(definitions)
+def check_trees(definitions: Collection[ProviderDefinition]) -> None:
+    """Raise unless definitions, parents before children, are trees. Cost: linear.
+
+    :raises InvalidTree: if a tree is deeper than 100 levels, or a share breaks a rule
+    """
+    depths: dict[str | None, int] = {None: -1}
+    roots: dict[str, str] = {}
+    for definition in definitions:
+        uuid, parent = definition.uuid, definition.parent_uuid
+        depths[uuid] = depths[parent] + 1
+        roots[uuid] = uuid if parent is None else roots[parent]
+        if depths[uuid] > MAX_DEPTH:
+            raise exceptions.InvalidTree(
+                "parent of a provider", definition.name, f"at most {MAX_DEPTH} levels"
+            )
+    _check_shares(list(definitions), roots)
+
+
+def _check_shares(
+    definitions: Sequence[ProviderDefinition], root_of: Mapping[str, str] | None = None
+) -> None:
+    broken = share_problem(definitions, root_of)
     if broken is None:
         return
     (sharer, resource_class), (target, of_class) = broken.sharer, broken.target

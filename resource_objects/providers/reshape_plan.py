@@ -15,24 +15,23 @@ import dataclasses
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.providers import decision
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ExpectedUse,
     ProviderDefinition,
     ProviderUpdate,
-    StoredDefinition,
     changes_between,
-    compare_tree,
-    merge_changes,
+    check_trees,
+    roots_of,
     to_definition,
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, Use
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.provider import Provider
 from resource_objects.providers.reshape import Move, Part, Reshape
 from resource_objects.providers.row_diff import holdings, stored_definitions
 from resource_objects.reasons import Rule
@@ -60,20 +59,18 @@ class ReshapePlanner:
         self, reshape: Reshape, columns: Columns, changes: DefinitionChanges | None = None
     ) -> None:
         self._reshape = reshape
-        self._columns = columns
         self._changes = changes
-        self._state = ReshapeState(reshape, columns, changes)
-        self._errors = Errors()
-        self._moves = inventory_moves(reshape, self._state, self._errors)
+        self._state = _State(reshape, columns, changes)
+        self._moves = inventory_moves(reshape, self._state)
         self._sources = {move.source for move in self._moves}
+        if changes is None and not self._state.errors:
+            self._state.change(_final_inventories(self._moves, self._state))
 
     @property
     def consumers(self) -> tuple[str, ...]:
         """The consumers with allocations at a source, sorted."""
-        allocated = self._state.allocated
-        return tuple(
-            sorted(name for name, uses in allocated.items() if not self._sources.isdisjoint(uses))
-        )
+        allocated = self._state.allocated.items()
+        return tuple(sorted(name for name, uses in allocated if not self._sources.isdisjoint(uses)))
 
     def plan(self, claims: Mapping[str, ConsumerRecord]) -> Plan:
         """Return the plan. Cost: linear in the trees and in the allocations of the consumers.
@@ -86,17 +83,13 @@ class ReshapePlanner:
         """
         state = self._state
         self._check_claims(claims)
-        self._errors.raise_if_any()
-        changed = self._changed_inventories()
-        errors = Errors()
-        transfers = _assign(self._moves, claims, state, errors)
-        errors.raise_if_any()
+        state.errors.raise_if_any()
+        transfers = _Assignment(state, claims).transfers(self._moves)
         changes = self._changes
         if changes is None:
-            changes = _definition_changes(self._reshape, self._columns, state, changed)
+            changes = self._definition_changes()
         orders = tuple(_orders(transfers, claims, state))
-        removed = {*state.before, *changed} - state.after.keys()
-        _check_conserved(self._reshape, orders, claims, removed)
+        self._check_conserved(orders, claims)
         plan = Plan(self._with_expected_use(changes) or None, orders)
         # consumers can have allocations from trees that were not read, such as a shared pool
         names = {use.provider_uuid: use.provider for claim in claims.values() for use in claim.held}
@@ -111,16 +104,27 @@ class ReshapePlanner:
                 if amounts.get(key) != use.amount:
                     raise exceptions.Stale("consumer", name, "while it was read")
 
-    def _changed_inventories(self) -> Mapping[Key, InventoryRecord | None]:
-        """Return the inventories that an explicit reshape changes, and apply them to the state."""
-        if self._changes is not None:
-            return {}
-        errors = Errors()
-        changed = _final_inventories(self._moves, self._state, errors)
-        errors.raise_if_any()
-        after = {**self._state.before, **self._state.declared, **changed}
-        self._state.after = {key: record for key, record in after.items() if record is not None}
-        return changed
+    def _definition_changes(self) -> DefinitionChanges:
+        """Return the changes of definitions that the reshape itself makes."""
+        state = self._state
+        removed = {state.uuid(key) for key in self._reshape.remove}
+        target = {uuid: entry for uuid, entry in state.definitions.items() if uuid not in removed}
+        for key, record in state.changed.items():
+            if key[0] in target and key not in state.declared:
+                target[key[0]] = _with_inventory(target[key[0]], key[1], record)
+        for definition in target.values():
+            if definition.parent_uuid in removed:
+                name = state.names[definition.parent_uuid]
+                raise exceptions.InvalidPlan(
+                    "reshape", f"{name} is to be removed, but it has children"
+                )
+        check_trees(target.values())
+        changes = changes_between("", state.stored, target.values())
+        roots = roots_of({uuid: entry.parent_uuid for uuid, entry in state.definitions.items()})
+        trees = sorted({state.names[roots[uuid]] for uuid in _changed(changes)})
+        return dataclasses.replace(
+            changes, root=trees[0] if len(trees) == 1 else f"{len(trees)} trees"
+        )
 
     def _with_expected_use(self, changes: DefinitionChanges) -> DefinitionChanges:
         """Return changes that are refused once more is allocated from a source.
@@ -140,43 +144,91 @@ class ReshapePlanner:
 
         return dataclasses.replace(changes, updates=tuple(map(guarded, changes.updates)))
 
+    def _check_conserved(
+        self, orders: Iterable[ConsumerOrder], claims: Mapping[str, ConsumerRecord]
+    ) -> None:
+        """Raise unless every consumer has the same amounts and units as before."""
+        errors = _Errors()
+        keys = {key for move in self._moves for key in (move.source, *move.keys)}
+        moved = {name for _, name in keys}
+        removed = {*self._state.before, *self._state.changed} - self._state.after.keys()
+        uses_of = {order.consumer: order.uses for order in orders}
+        for consumer, claim in claims.items():
+            after = uses_of.get(consumer, claim.held)
+            if _sums(claim.held, moved) != _sums(after, moved):
+                errors.add(f"{consumer} would not have the same amounts as before", consumer)
+            if not _units(claim.held) <= _units(after):  # units that had no name may get one
+                errors.add(f"{consumer} would not have all of its units", consumer)
+            if any(use.key in removed for use in after):
+                errors.add(
+                    f"{consumer} would have an allocation from a removed inventory", consumer
+                )
+        errors.raise_if_any()
 
-class Errors:
+
+def _with_inventory(
+    definition: ProviderDefinition, name: str, record: InventoryRecord | None
+) -> ProviderDefinition:
+    records = {entry.resource_class: entry for entry in definition.inventories}
+    records.pop(name, None)
+    if record is not None:
+        records[name] = record
+    return dataclasses.replace(
+        definition, inventories=tuple(records[name] for name in sorted(records))
+    )
+
+
+def _units(uses: Iterable[Use]) -> Counter[str]:
+    return Counter(unit for use in uses for unit in use.units)
+
+
+def _sums(uses: Iterable[Use], moved: Collection[str]) -> Counter[str]:
+    """Return the amount of each class; the classes that are moved count as one."""
+    sums: Counter[str] = Counter()
+    for use in uses:
+        sums["" if use.resource_class in moved else use.resource_class] += use.amount
+    return sums
+
+
+class _Errors:
     """The faults of a plan: sentences, and the consumers that they are about."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._consumers: dict[str, None] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
     def add(self, text: str, consumer: str | None = None) -> None:
-        """Add a fault."""
         self._texts.append(text)
         if consumer is not None:
             self._consumers[consumer] = None
 
     def raise_if_any(self) -> None:
-        """Raise ``InvalidPlan`` with all faults, if there are any."""
         if self._texts:
             raise exceptions.InvalidPlan(
                 "reshape", "; ".join(self._texts), self._texts, self._consumers
             )
 
 
-class ReshapeState:
+class _State:
     """The providers and inventories before a reshape and after it.
 
     ``before`` and ``after`` are inventories by provider and class. ``after`` of an explicit reshape
     is known once its moves are. ``declared`` are the inventories of providers that the reshape
-    creates. ``definitions`` are the definitions afterwards, also of providers that are removed.
+    creates. ``definitions`` are the definitions afterwards, also of providers that are removed, but
+    without ``changed``: the inventories that an explicit reshape changes, None for a removed one.
     """
 
     def __init__(
-        self, reshape: Reshape, columns: Columns, changes: DefinitionChanges | None = None
+        self, reshape: Reshape, columns: Columns, changes: DefinitionChanges | None
     ) -> None:
         index = columns.index
+        self.allocated = holdings(columns)
+        self.errors = _Errors()
         #: whether the caller passes the inventories afterwards
         self.has_changes = changes is not None
-        self.allocated = holdings(columns)
         self.before = {
             (index.uuids[number], record.resource_class): record
             for number, records in index.inventories.items()
@@ -185,12 +237,13 @@ class ReshapeState:
         self.names = dict(index.names_by_uuid)
         self._uuids = {name: uuid for uuid, name in self.names.items()}
         self._disabled = {index.uuids[number] for number in columns.disabled}
-        stored = stored_definitions(columns)
-        self.definitions = {uuid: row.definition for uuid, row in stored.items()}
+        self.stored = stored_definitions(columns)
+        self.definitions = {uuid: row.definition for uuid, row in self.stored.items()}
         self.after = dict(self.before)
         self.declared: dict[Key, InventoryRecord] = {}
+        self.changed: Mapping[Key, InventoryRecord | None] = {}
         if changes is not None:
-            self._change(changes)
+            self._replace(changes)
         self._create(reshape)
         self.shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
         for uuid, definition in self.definitions.items():
@@ -198,12 +251,10 @@ class ReshapeState:
                 target = share.of_uuid, share.of_class
                 self.shares[uuid, share.resource_class].append((target, share.factor))
 
-    def _change(self, changes: DefinitionChanges) -> None:
-        definitions = (*changes.creates, *(update.definition for update in changes.updates))
-        replaced = {definition.uuid for definition in definitions}
-        replaced.update(removal.uuid for removal in changes.removals)
-        self.after = {key: record for key, record in self.before.items() if key[0] not in replaced}
-        for definition in definitions:
+    def _replace(self, changes: DefinitionChanges) -> None:
+        changed = _changed(changes)
+        self.after = {key: record for key, record in self.before.items() if key[0] not in changed}
+        for definition in changes.definitions:
             self.definitions[definition.uuid] = definition
             self.names[definition.uuid] = definition.name
             self._uuids[definition.name] = definition.uuid
@@ -224,6 +275,12 @@ class ReshapeState:
             self.definitions[new.uuid] = definition
             self.declared.update(_inventories_of(definition))
 
+    def change(self, changed: Mapping[Key, InventoryRecord | None]) -> None:
+        """Apply the inventories that an explicit reshape changes."""
+        self.changed = changed
+        after = {**self.before, **self.declared, **changed}
+        self.after = {key: record for key, record in after.items() if record is not None}
+
     def uuid(self, key: str) -> str:
         """Return the uuid of a provider by name or uuid.
 
@@ -243,11 +300,6 @@ class ReshapeState:
         """Return an inventory in words."""
         return f"{key[1]} of {self.names[key[0]]}"
 
-    def is_structured(self, key: Key) -> bool:
-        """Return True if a stored inventory is a record of a structured one."""
-        kinds = self.definitions[key[0]].kinds
-        return key not in self.declared and any(key[1] in kind.classes for kind in kinds)
-
     def structured_inventory(self, key: Key) -> Inventory | None:
         """Return the structured inventory afterwards that a class is a record of, None if none."""
         uuid, name = key
@@ -260,10 +312,16 @@ class ReshapeState:
 
     def is_disabled(self, uuid: str) -> bool:
         """Return True if a provider or an ancestor is disabled, also if only for a time."""
-        at: str | None = uuid
-        while at is not None and at not in self._disabled:
-            at = self.definitions[at].parent_uuid
-        return at is not None
+        ancestor: str | None = uuid
+        while ancestor is not None and ancestor not in self._disabled:
+            ancestor = self.definitions[ancestor].parent_uuid
+        return ancestor is not None
+
+
+def _changed(changes: DefinitionChanges) -> set[str]:
+    """Return the uuids of the providers that changes create, update or remove."""
+    uuids = {definition.uuid for definition in changes.definitions}
+    return uuids.union(removal.uuid for removal in changes.removals)
 
 
 def _inventories_of(definition: ProviderDefinition) -> dict[Key, InventoryRecord]:
@@ -273,8 +331,7 @@ def _inventories_of(definition: ProviderDefinition) -> dict[Key, InventoryRecord
 # --- moves of inventories -------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Destination:
+class _Destination(NamedTuple):
     """A part of a move with the total and the reserved amount that it gets."""
 
     key: Key
@@ -283,8 +340,7 @@ class _Destination:
     reserved: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class InventoryMove:
+class _InventoryMove(NamedTuple):
     """A move of a stored inventory; ``loss`` is the part of its total that the source loses."""
 
     source: Key
@@ -293,13 +349,16 @@ class InventoryMove:
     loss: int
 
     @property
+    def keys(self) -> list[Key]:
+        return [destination.key for destination in self.destinations]
+
+    @property
     def reserved(self) -> int:
-        """The reserved amount of all destinations."""
         return sum(destination.reserved for destination in self.destinations)
 
 
-def inventory_moves(reshape: Reshape, state: ReshapeState, errors: Errors) -> list[InventoryMove]:
-    """Return the moves that take place, with their destinations.
+def inventory_moves(reshape: Reshape, state: _State) -> list[_InventoryMove]:
+    """Return the moves that take place, with their destinations; add faults to the errors.
 
     Inventory of class A on provider B has moved to provider C
     (E. Fried, "Upgrade concerns with nested Resource Providers", openstack-dev, 31 May 2018). A
@@ -320,35 +379,34 @@ def inventory_moves(reshape: Reshape, state: ReshapeState, errors: Errors) -> li
     A source is moved once, whether by the name or by the uuid of its provider.
     """
     move_of = _implied_move if state.has_changes else _explicit_move
-    possible_moves = [move_of(move, state, errors) for move in reshape.moves]
-    moves = [move for move in possible_moves if move is not None]
+    moves = [made for move in reshape.moves if (made := move_of(move, state)) is not None]
     sources: set[Key] = set()
     for move in moves:
         source = state.label(move.source)
-        keys = [move.source, *(destination.key for destination in move.destinations)]
+        keys = [move.source, *move.keys]
         if len(set(keys)) != len(keys):
-            errors.add(f"{source} is moved to itself, or twice to one inventory")
-        for key in () if state.has_changes else keys:
-            if state.is_structured(key):
-                errors.add(f"{state.label(key)} is part of a structured inventory")
+            state.errors.add(f"{source} is moved to itself, or twice to one inventory")
+        stored = () if state.has_changes else [key for key in keys if key not in state.declared]
+        for key in stored:
+            if any(key[1] in kind.classes for kind in state.definitions[key[0]].kinds):
+                state.errors.add(f"{state.label(key)} is part of a structured inventory")
         if move.source in sources:  # once by the name of its provider and once by the uuid
-            errors.add(f"{source} is moved twice")
+            state.errors.add(f"{source} is moved twice")
         sources.add(move.source)
     if state.has_changes:
-        _check_growth(moves, state, errors)
+        _check_growth(moves, state)
     return moves
 
 
-def _explicit_move(move: Move, state: ReshapeState, errors: Errors) -> InventoryMove | None:
+def _explicit_move(move: Move, state: _State) -> _InventoryMove | None:
     source = state.uuid(move.from_), move.resource_class
-    uuids = [state.uuid(part.provider) for part in move.to]
+    keys = [(state.uuid(part.provider), part.resource_class or source[1]) for part in move.to]
     record = state.before.get(source)
     if record is None:
-        errors.add(f"there is no {state.label(source)}")
+        state.errors.add(f"there is no {state.label(source)}")
         return None
     destinations: list[_Destination] = []
-    for uuid, part in zip(uuids, move.to, strict=True):
-        key = uuid, part.resource_class or move.resource_class
+    for key, part in zip(keys, move.to, strict=True):
         declared = state.declared.get(key)
         total, reserved = part.total, part.reserved
         if declared is not None:
@@ -356,8 +414,8 @@ def _explicit_move(move: Move, state: ReshapeState, errors: Errors) -> Inventory
         elif total is None and len(move.to) == 1:
             total, reserved = record.total, reserved or record.reserved
         if total is None:
-            errors.add(
-                f"the total of {state.label(source)} that is moved to {state.names[uuid]} "
+            state.errors.add(
+                f"the total of {state.label(source)} that is moved to {state.names[key[0]]} "
                 "is not specified"
             )
         destinations.append(_Destination(key, part, total or 0, reserved))
@@ -365,11 +423,11 @@ def _explicit_move(move: Move, state: ReshapeState, errors: Errors) -> Inventory
     if loss is None:
         loss = sum(destination.total for destination in destinations)
     if loss > record.total:
-        errors.add(f"{state.label(source)} would lose {loss} of {record.total}")
-    return InventoryMove(source, move, tuple(destinations), loss)
+        state.errors.add(f"{state.label(source)} would lose {loss} of {record.total}")
+    return _InventoryMove(source, move, tuple(destinations), loss)
 
 
-def _implied_move(move: Move, state: ReshapeState, errors: Errors) -> InventoryMove | None:
+def _implied_move(move: Move, state: _State) -> _InventoryMove | None:
     source = state.find(move.from_) or "", move.resource_class
     before, after = state.before.get(source), state.after.get(source)
     if before is None:
@@ -377,16 +435,13 @@ def _implied_move(move: Move, state: ReshapeState, errors: Errors) -> InventoryM
     label = state.label(source)
     loss = before.total - (0 if after is None else after.total)
     is_unchanged = after is not None and loss <= 0 and move.total != 0
-    keys = [
-        (state.uuid(part.provider), part.resource_class or move.resource_class) for part in move.to
-    ]
+    keys = [(state.uuid(part.provider), part.resource_class or source[1]) for part in move.to]
     destinations = [
         _Destination(key, part, _growth(key, state))
         for key, part in zip(keys, move.to, strict=True)
     ]
     if is_unchanged:
-        new_keys = [key for key in keys if key not in state.before]
-        wrong = [key for key in new_keys if key in state.after]
+        wrong = [key for key in keys if key in state.after and key not in state.before]
         text = f"but its total is still {before.total}"
     else:
         if after is not None:
@@ -394,21 +449,21 @@ def _implied_move(move: Move, state: ReshapeState, errors: Errors) -> InventoryM
         wrong = [target.key for target in destinations if target.key not in state.after]
         text = "which does not exist"
     for key in wrong:
-        errors.add(f"{label} is declared as moved to {state.label(key)}, {text}")
+        state.errors.add(f"{label} is declared as moved to {state.label(key)}, {text}")
     if is_unchanged or not destinations:
         return None
     if move.total not in (None, loss):
-        errors.add(f"{label} would lose {loss}, not {move.total}")
-    return InventoryMove(source, move, tuple(destinations), loss)
+        state.errors.add(f"{label} would lose {loss}, not {move.total}")
+    return _InventoryMove(source, move, tuple(destinations), loss)
 
 
-def _growth(key: Key, state: ReshapeState) -> int:
+def _growth(key: Key, state: _State) -> int:
     """Return the difference of the total of an inventory after the changes and before them."""
     before, after = state.before.get(key), state.after.get(key)
     return (0 if after is None else after.total) - (0 if before is None else before.total)
 
 
-def _check_growth(moves: Iterable[InventoryMove], state: ReshapeState, errors: Errors) -> None:
+def _check_growth(moves: Iterable[_InventoryMove], state: _State) -> None:
     """Add destinations that do not grow by the sum of their parts, if each specifies a total."""
     totals_of: dict[Key, list[int | None]] = defaultdict(list)
     for move in moves:
@@ -417,18 +472,18 @@ def _check_growth(moves: Iterable[InventoryMove], state: ReshapeState, errors: E
     for key, specified in totals_of.items():
         totals, growth = [total for total in specified if total is not None], _growth(key, state)
         if len(totals) == len(specified) and sum(totals) != growth:
-            errors.add(f"{state.label(key)} would get {growth}, not {sum(totals)}")
+            state.errors.add(f"{state.label(key)} would get {growth}, not {sum(totals)}")
 
 
 # --- inventories after an explicit reshape --------------------------------------------------------
 
 
 def _final_inventories(
-    moves: Iterable[InventoryMove], state: ReshapeState, errors: Errors
+    moves: Iterable[_InventoryMove], state: _State
 ) -> dict[Key, InventoryRecord | None]:
     """Return the inventories that moves change as they are afterwards, None for a removed one."""
-    totals: dict[Key, int] = defaultdict(int)
-    reserved: dict[Key, int] = defaultdict(int)
+    totals: Counter[Key] = Counter()
+    reserved: Counter[Key] = Counter()
     sources_of: dict[Key, list[InventoryRecord]] = defaultdict(list)
     for move in moves:
         totals[move.source] -= move.loss
@@ -442,123 +497,61 @@ def _final_inventories(
         record = state.before[move.source]
         is_removed = record.total + totals[move.source] == 0
         if is_removed and move.move.total is None and move.reserved != record.reserved:
-            errors.add(
+            state.errors.add(
                 f"{record.reserved} of {state.label(move.source)} are reserved, "
                 f"but {move.reserved} at its destinations"
             )
     final: dict[Key, InventoryRecord | None] = {}
     for key, change in totals.items():
-        declared, before = state.declared.get(key), state.before.get(key)
-        if declared is not None:
-            if declared.total != change:
-                errors.add(
-                    f"{state.label(key)} is declared with a total of {declared.total}, "
-                    f"but {change} are moved to it"
-                )
-            final[key] = declared
+        declared = state.declared.get(key)
+        if declared is None:
+            before = state.before.get(key) or _combined(key, sources_of[key], state)
+            final[key] = _increased(key, before, change, reserved[key], state)
             continue
-        if before is None:
-            before = _combined(key, sources_of[key], state, errors)
-        final[key] = _with_total(
-            key, before, before.total + change, before.reserved + reserved[key], state, errors
-        )
+        final[key] = declared
+        if declared.total != change:
+            state.errors.add(
+                f"{state.label(key)} is declared with a total of {declared.total}, "
+                f"but {change} are moved to it"
+            )
     return final
 
 
-def _combined(
-    key: Key, sources: Sequence[InventoryRecord], state: ReshapeState, errors: Errors
-) -> InventoryRecord:
+def _combined(key: Key, sources: Sequence[InventoryRecord], state: _State) -> InventoryRecord:
     """Return an empty inventory with the unit rules and the ratio of its sources."""
     first = sources[0]
     if any(getattr(other, name) != getattr(first, name) for other in sources for name in _RULES):
-        errors.add(
+        state.errors.add(
             f"{state.label(key)} combines inventories with different unit rules or ratios: "
             "declare its inventory"
         )
-    return dataclasses.replace(first, resource_class=key[1], total=0, reserved=0, used=0)
+    return dataclasses.replace(first, resource_class=key[1], total=0, reserved=0)
 
 
-def _with_total(
-    key: Key,
-    record: InventoryRecord,
-    total: int,
-    reserved: int,
-    state: ReshapeState,
-    errors: Errors,
+def _increased(
+    key: Key, record: InventoryRecord, total: int, reserved: int, state: _State
 ) -> InventoryRecord | None:
-    """Return an inventory with other figures, None if nothing is left of it."""
+    """Return an inventory with greater or smaller figures, None if nothing is left of it."""
+    total += record.total
     if total <= 0:
         return None
     max_unit = None if record.max_unit is None else min(record.max_unit, total)
-    changed = dataclasses.replace(record, total=total, reserved=reserved, max_unit=max_unit, used=0)
+    changed = dataclasses.replace(
+        record, total=total, reserved=record.reserved + reserved, max_unit=max_unit, used=0
+    )
     try:
         inventory = resource(record.resource_class).inventory_from_records((changed,))
         (final,) = inventory.to_records()
     except exceptions.InvalidInput as error:
-        errors.add(f"{state.label(key)} would be invalid: {error}")
+        state.errors.add(f"{state.label(key)} would be invalid: {error}")
         return record
     return final
-
-
-def _definition_changes(
-    reshape: Reshape,
-    columns: Columns,
-    state: ReshapeState,
-    changed: Mapping[Key, InventoryRecord | None],
-) -> DefinitionChanges:
-    """Return the changes of definitions that an explicit reshape makes."""
-    roots = trees(columns)
-    stored_of: dict[str, dict[str, StoredDefinition]] = defaultdict(dict)
-    for uuid, stored in stored_definitions(columns).items():
-        stored_of[stored.root_uuid][uuid] = stored
-    providers = {provider.uuid or "": provider for root in roots for provider in root.walk()}
-    children: dict[str | None, list[Provider]] = defaultdict(list)
-    for new in reshape.create:
-        providers[new.uuid] = new.provider()
-        parent = None if new.parent is None else state.uuid(new.parent)
-        children[parent].append(providers[new.uuid])
-    for key, record in changed.items():
-        inventories = providers[key[0]].inventories
-        if key in state.declared:
-            continue  # perhaps a record of a structured inventory
-        if record is not None:
-            inventories[key[1]] = resource(key[1]).inventory_from_records([record])
-        elif key[1] in inventories:
-            del inventories[key[1]]
-    removed = {state.uuid(key) for key in reshape.remove}
-    _set_children(providers, children, removed)
-    changes = [
-        changes_between(root.name, stored_of[root.uuid or ""], ())
-        if root.uuid in removed
-        else compare_tree(stored_of[root.uuid or ""], root)
-        for root in roots
-    ]
-    changes += [compare_tree({}, root) for root in children[None]]
-    names = [tree.root for tree in changes if tree]
-    return merge_changes(names[0] if len(names) == 1 else f"{len(names)} trees", changes)
-
-
-def _set_children(
-    providers: Mapping[str, Provider],
-    added: Mapping[str | None, Sequence[Provider]],
-    removed: Collection[str],
-) -> None:
-    """Add new children to providers and remove others."""
-    for uuid, provider in reversed(list(providers.items())):  # children first
-        children = [child for child in provider.children if child.uuid not in removed]
-        if uuid in removed and (children or added.get(uuid)):
-            raise exceptions.InvalidPlan(
-                "reshape", f"{provider.name} is to be removed, but it has children"
-            )
-        if uuid in added or len(children) != len(provider.children):
-            provider.update(children=(*children, *added.get(uuid, ())))
 
 
 # --- assignment of allocations --------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Transfer:
+class _Transfer(NamedTuple):
     """An amount of a consumer that moves from one inventory to another."""
 
     consumer: str
@@ -568,66 +561,241 @@ class _Transfer:
     units: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Unassigned:
-    """An allocation, or the rest of one, without an explicit destination."""
+class _Assignment:
+    """The assignment of allocations to destinations, with the usage of inventories meanwhile."""
 
-    move: InventoryMove
-    consumer: str
-    use: Use
-
-
-class UseLedger:
-    """The usage of inventories while allocations are moved."""
-
-    def __init__(self, state: ReshapeState, claims: Iterable[ConsumerRecord]) -> None:
+    def __init__(self, state: _State, claims: Mapping[str, ConsumerRecord]) -> None:
         self._state = state
-        self._used: dict[Key, int] = defaultdict(int)
-        self._used.update((key, record.used) for key, record in state.before.items())
-        self._amounts: dict[tuple[str, Key], int] = defaultdict(int)
-        for claim in claims:
-            self._amounts.update(((claim.consumer, use.key), use.amount) for use in claim.held)
+        self._errors = _Errors()
+        self._used = Counter({key: record.used for key, record in state.before.items()})
+        self._amounts: Counter[tuple[str, Key]] = Counter()
+        self._uses_of: dict[Key, list[tuple[str, Use]]] = defaultdict(list)
+        for consumer in sorted(claims):
+            for use in claims[consumer].held:
+                self._amounts[consumer, use.key] = use.amount
+                self._uses_of[use.key].append((consumer, use))
 
-    def allocate(self, consumer: str, key: Key, amount: int) -> None:
+    def transfers(self, moves: Sequence[_InventoryMove]) -> list[_Transfer]:
+        """Return the transfers of allocations: of all moves the explicit ones, then the others.
+
+        :raises InvalidPlan: with all impossible ones
+        """
+        transfers: list[_Transfer] = []
+        unassigned: list[tuple[_InventoryMove, str, Use]] = []
+        for move in moves:
+            uses = self._uses_of[move.source]
+            self._check_consumers(move, {consumer for consumer, _ in uses})
+            parts_of = _parts_by_name(move)
+            for consumer, use in uses:
+                numbers = {n for name in (consumer, *use.units) for n in parts_of.get(name, ())}
+                explicit = self._explicit(move, consumer, use, sorted(numbers))
+                for transfer in explicit:
+                    self._allocate(consumer, transfer.source, -transfer.amount)
+                    self._allocate(consumer, transfer.target, transfer.amount)
+                transfers += explicit
+                remainder = _remainder(use, explicit)
+                if remainder is not None:
+                    unassigned.append((move, consumer, remainder))
+        unassigned.sort(key=lambda entry: (-entry[2].amount, entry[1]))
+        transfers += self._first_fit(unassigned)
+        self._check_capacity(moves)
+        named = [self._with_device_names(transfer) for transfer in transfers]
+        self._errors.raise_if_any()
+        return named
+
+    def _allocate(self, consumer: str, key: Key, amount: int) -> None:
         """Add to an allocation, whether there is capacity or not; a negative amount releases."""
         self._amounts[consumer, key] += amount
         self._used[key] += amount
         for target, factor in self._state.shares.get(key, ()):
             self._used[target] += amount * factor
 
-    def fits(self, consumer: str, key: Key, amount: int) -> bool:
-        """Return True if a consumer may allocate an amount."""
-        return self.largest_fit(consumer, key, amount) == amount
+    def _check_consumers(self, move: _InventoryMove, consumers: set[str]) -> None:
+        """Add named consumers without an allocation at the source.
 
-    def largest_fit(self, consumer: str, key: Key, amount: int) -> int:
+        If the caller passes changes, a consumer with an allocation at a destination was moved
+        before.
+        """
+        parts = [destination.part for destination in move.destinations]
+        absent = {name for part in parts for name in (*part.consumers, *part.owned)} - consumers
+        if absent and self._state.has_changes:
+            uses_of, targets = self._state.allocated, set(move.keys)
+            absent = {name for name in absent if targets.isdisjoint(uses_of.get(name, ()))}
+        for consumer in sorted(absent):
+            source = self._state.label(move.source)
+            self._errors.add(f"{consumer} has no {source} allocated", consumer)
+
+    def _explicit(
+        self, move: _InventoryMove, consumer: str, use: Use, numbers: Iterable[int]
+    ) -> list[_Transfer]:
+        """Return the transfers of an allocation to the destinations that name it or its units."""
+        faults: list[str] = []
+        foreign: set[str] = set()
+        transfers: list[_Transfer] = []
+        for number in numbers:
+            destination = move.destinations[number]
+            label, part = self._state.label(destination.key), destination.part
+            amount = part.consumers.get(consumer, 0)
+            units = tuple(unit for unit in use.units if unit in part.units)
+            if consumer in part.owned:
+                amount, owned = self._owned(destination, consumer, faults)
+                foreign.update(set(owned).difference(use.units))
+                units = owned or units
+            elif units:
+                amount = _amount_of_units(use, units, amount, label, faults)
+            elif not amount:
+                continue  # it names a unit like the consumer
+            if not units:  # none of its units is at the destination: all move with the whole
+                units = use.units
+                if units and amount != use.amount:
+                    faults.append(f"its amount is split: specify the units at {label}")
+            transfers.append(_Transfer(consumer, move.source, destination.key, amount, units))
+        total = sum(transfer.amount for transfer in transfers)
+        if use.units and foreign:
+            transfers = []
+            faults = [f"{' '.join(use.units)} are allocated, not {' '.join(sorted(foreign))}"]
+        elif total > use.amount:
+            transfers = []
+            faults.append(f"{use.amount} are allocated, not {total}")
+        for text in faults:
+            source = self._state.label(move.source)
+            self._errors.add(f"{consumer}, {source}: {text}", consumer)
+        return transfers
+
+    def _owned(
+        self, destination: _Destination, consumer: str, faults: list[str]
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return the amount and units of a destination that are assigned to a consumer by name.
+
+        The units that depend on the named ones are assigned too.
+        """
+        key, part = destination.key, destination.part
+        inventory, units = self._state.structured_inventory(key), part.owned[consumer]
+        existing = _units_of(inventory, key[1])
+        if existing is not None:
+            unknown = sorted(set(units) - existing)
+            if unknown:
+                faults.append(f"{self._state.label(key)} has no {', '.join(unknown)}")
+            units = _with_dependent_units(inventory, key[1], units)
+        count = len(units) if inventory is None else unit_count(inventory, key[1], units)
+        amount = part.consumers.get(consumer, count)
+        if existing is not None and amount != count:
+            label = self._state.label(key)
+            faults.append(f"{amount} are assigned to {label}, but {count} of its units")
+        return amount, units
+
+    def _first_fit(
+        self, unassigned: Iterable[tuple[_InventoryMove, str, Use]]
+    ) -> Iterator[_Transfer]:
+        """Yield transfers of allocations without an explicit destination, in their order."""
+        after, label = self._state.after, self._state.label
+        moving: list[tuple[_InventoryMove, str, Use]] = []
+        for move, consumer, use in unassigned:
+            if move.move.fill or self._has_one_destination(move):
+                self._allocate(consumer, move.source, -use.amount)
+                moving.append((move, consumer, use))
+            elif move.source not in after:
+                self._errors.add(
+                    f"the destination of {use.amount} {label(move.source)} allocated to "
+                    f"{consumer} is not specified",
+                    consumer,
+                )
+        for move, consumer, use in moving:  # all are released: one may fit where another was
+            remaining = use.amount
+            for key, amount in self._destinations(move, consumer, use):
+                start = use.amount - remaining
+                units = use.units if amount == use.amount else use.units[start : start + amount]
+                yield _Transfer(consumer, move.source, key, amount, units)
+                remaining -= amount
+            if remaining and move.source in after:
+                self._allocate(consumer, move.source, remaining)
+            elif remaining:
+                self._errors.add(
+                    f"{remaining} {label(move.source)} allocated to {consumer} "
+                    "fit at no destination",
+                    consumer,
+                )
+
+    def _has_one_destination(self, move: _InventoryMove) -> bool:
+        """Return True if the source is removed and all of it moves to one destination."""
+        return move.source not in self._state.after and len(move.destinations) == 1
+
+    def _destinations(
+        self, move: _InventoryMove, consumer: str, use: Use
+    ) -> Iterator[tuple[Key, int]]:
+        """Allocate at the first destinations with capacity, and yield the amounts.
+
+        A single destination is not checked here: the write itself refuses with its reasons.
+        """
+        for key in move.keys:
+            if (
+                self._has_one_destination(move)
+                or self._largest_fit(consumer, key, use.amount) == use.amount
+            ):
+                self._allocate(consumer, key, use.amount)
+                yield key, use.amount
+                return
+        remaining = use.amount
+        # the amount of a unit is known only if each unit counts as one
+        may_split = move.move.split and len(use.units) in (0, remaining)
+        for key in move.keys if may_split else ():
+            amount = self._largest_fit(consumer, key, remaining)
+            if amount:
+                self._allocate(consumer, key, amount)
+                yield key, amount
+                remaining -= amount
+
+    def _largest_fit(self, consumer: str, key: Key, amount: int) -> int:
         """Return the largest amount up to ``amount`` that fits, 0 if none does."""
         after = self._state.after
         if key not in after:
             return 0
         record, allocated = after[key], self._amounts[consumer, key]
-        largest = min(amount, record.capacity - self._used[key])
+        limits = [amount, record.capacity - self._used[key]]
         for target, factor in self._state.shares.get(key, ()):
             if target in after:
-                largest = min(largest, (after[target].capacity - self._used[target]) // factor)
+                limits.append((after[target].capacity - self._used[target]) // factor)
         if record.max_unit is not None:
-            largest = min(largest, record.max_unit - allocated)
-        largest = (allocated + largest) // record.step_size * record.step_size - allocated
+            limits.append(record.max_unit - allocated)
+        largest = (allocated + min(limits)) // record.step_size * record.step_size - allocated
         return largest if largest > 0 and _meets_unit_rules(record, allocated + largest) else 0
 
-    def check_capacity(self, keys: Collection[Key], errors: Errors) -> None:
-        """Add inventories that shrink below their usage.
+    def _check_capacity(self, moves: Iterable[_InventoryMove]) -> None:
+        """Add moved inventories that shrink below their usage; the write checks those that grow.
 
-        If more is allocated from a shrinking source before the
-        reshape is committed, the source is over its capacity, as after any other shrink: nothing is
-        lost, and ``ledger.usage(over_capacity=True)`` lists it.
+        If more is allocated from a shrinking source before the reshape is committed, the source is
+        over its capacity, as after any other shrink: nothing is lost, and
+        ``ledger.usage(over_capacity=True)`` lists it.
         """
-        for key, before in self._state.before.items():
-            after = self._state.after.get(key)
-            if key not in keys or after is None or after.capacity >= before.capacity:
-                continue  # the write itself checks an inventory that grows
+        for key in dict.fromkeys(key for move in moves for key in (move.source, *move.keys)):
+            before, after = self._state.before.get(key), self._state.after.get(key)
+            if before is None or after is None or after.capacity >= before.capacity:
+                continue
             used = self._used[key]
             if used - after.capacity > max(0, before.used - before.capacity):
-                errors.add(f"{self._state.label(key)} would have {used} used of {after.capacity}")
+                label = self._state.label(key)
+                self._errors.add(f"{label} would have {used} used of {after.capacity}")
+
+    def _with_device_names(self, transfer: _Transfer) -> _Transfer:
+        """Return a transfer to devices with their names, if the consumer gets all of them.
+
+        A device that an allocation does not name would be allocated again to the next consumer.
+        """
+        inventory = self._state.structured_inventory(transfer.target)
+        name = transfer.target[1]
+        units = None if transfer.units else _units_of(inventory, name)
+        if units is None or not isinstance(inventory, Identified):
+            return transfer
+        names = _with_dependent_units(inventory, name, units)
+        if unit_count(inventory, name, names) == transfer.amount:
+            return transfer._replace(units=names)
+        label = self._state.label(transfer.target)
+        self._errors.add(
+            f"{transfer.consumer} would have {transfer.amount} {label}, with the units "
+            f"{', '.join(sorted(units))}: specify in 'owned' which are allocated to it",
+            transfer.consumer,
+        )
+        return transfer
 
 
 def _meets_unit_rules(record: InventoryRecord, amount: int) -> bool:
@@ -636,71 +804,37 @@ def _meets_unit_rules(record: InventoryRecord, amount: int) -> bool:
     return all(reason.rule is Rule.CAPACITY for reason in refusals)
 
 
-def _assign(
-    moves: Sequence[InventoryMove],
-    claims: Mapping[str, ConsumerRecord],
-    state: ReshapeState,
-    errors: Errors,
-) -> list[_Transfer]:
-    """Return the transfers of allocations, and add impossible ones to the errors.
+def _parts_by_name(move: _InventoryMove) -> dict[str, list[int]]:
+    """Return the numbers of the destinations that name a consumer or a unit, by that name."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, (_, part, *_) in enumerate(move.destinations):
+        for name in (*part.units, *part.consumers, *part.owned):
+            numbers[name].append(number)
+    return numbers
 
-    Explicit assignments of all moves come first, then the others.
+
+def _amount_of_units(
+    use: Use, units: tuple[str, ...], amount: int, label: str, faults: list[str]
+) -> int:
+    """Return the amount of an allocation that moves with some of its units.
+
+    :param amount: the specified one, 0 if none is
     """
-    ledger = UseLedger(state, claims.values())
-    uses_of: dict[Key, list[tuple[str, Use]]] = defaultdict(list)
-    for consumer in sorted(claims):
-        for use in claims[consumer].held:
-            uses_of[use.key].append((consumer, use))
-    transfers: list[_Transfer] = []
-    unassigned: list[_Unassigned] = []
-    for move in moves:
-        explicit = _ExplicitMoves(move, state, errors)
-        explicit.check_consumers({consumer for consumer, _ in uses_of[move.source]})
-        for consumer, use in uses_of[move.source]:
-            assigned = explicit.transfers(consumer, use)
-            for transfer in assigned:
-                ledger.allocate(consumer, transfer.source, -transfer.amount)
-                ledger.allocate(consumer, transfer.target, transfer.amount)
-            transfers += assigned
-            remainder = _remainder(use, assigned)
-            if remainder is not None:
-                unassigned.append(_Unassigned(move, consumer, remainder))
-    unassigned.sort(key=lambda entry: (-entry.use.amount, entry.consumer))
-    transfers += _first_fit(unassigned, state, ledger, errors)
-    keys = {move.source for move in moves}
-    keys.update(destination.key for move in moves for destination in move.destinations)
-    ledger.check_capacity(keys, errors)
-    return [_with_device_names(transfer, state, errors) for transfer in transfers]
+    if len(use.units) == use.amount:  # each unit counts as one
+        if amount not in (0, len(units)):
+            faults.append(f"{amount} are assigned to {label}, but {len(units)} units")
+        return len(units)
+    if not amount and len(units) < len(use.units):
+        faults.append(f"its units are split: specify the amount at {label}")
+    return amount or use.amount
 
 
 def _remainder(use: Use, transfers: Sequence[_Transfer]) -> Use | None:
     """Return a use without what is transferred, None if nothing is left."""
-    if not transfers:
-        return use
     amount = use.amount - sum(transfer.amount for transfer in transfers)
     moved = {unit for transfer in transfers for unit in transfer.units}
     units = tuple(unit for unit in use.units if unit not in moved)
     return dataclasses.replace(use, amount=amount, units=units) if amount > 0 else None
-
-
-def _with_device_names(transfer: _Transfer, state: ReshapeState, errors: Errors) -> _Transfer:
-    """Return a transfer to devices with their names, if the consumer gets all of them.
-
-    A device that an allocation does not name would be allocated again to the next consumer.
-    """
-    inventory = state.structured_inventory(transfer.target)
-    units = _units_of(inventory, transfer.target[1])
-    if units is None or transfer.units or not isinstance(inventory, Identified):
-        return transfer
-    names = _with_dependent_units(inventory, transfer.target[1], units)
-    if unit_count(inventory, transfer.target[1], names) == transfer.amount:
-        return dataclasses.replace(transfer, units=names)
-    errors.add(
-        f"{transfer.consumer} would have {transfer.amount} {state.label(transfer.target)}, with "
-        f"the units {', '.join(sorted(units))}: specify in 'owned' which are allocated to it",
-        transfer.consumer,
-    )
-    return transfer
 
 
 def _units_of(inventory: Inventory | None, name: str) -> frozenset[str] | None:
@@ -719,186 +853,11 @@ def _with_dependent_units(
     return tuple(complete)
 
 
-class _ExplicitMoves:
-    """The assignments of a move that name units or consumers. Destinations are numbered."""
-
-    def __init__(self, move: InventoryMove, state: ReshapeState, errors: Errors) -> None:
-        self._move = move
-        self._state = state
-        self._errors = errors
-        self._destination_of_unit: dict[str, int] = {}
-        self._amounts: dict[str, dict[int, int]] = defaultdict(dict)  # by consumer
-        self._new_units: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)  # by consumer
-        for number, destination in enumerate(move.destinations):
-            part = destination.part
-            self._destination_of_unit.update(dict.fromkeys(part.units, number))
-            for consumer, amount in part.consumers.items():
-                self._amounts[consumer][number] = amount
-            for consumer, units in part.owned.items():
-                self._assign_units(consumer, number, destination.key, units)
-
-    def _assign_units(self, consumer: str, number: int, key: Key, units: tuple[str, ...]) -> None:
-        """Assign units of a destination, and the units that depend on them, to a consumer."""
-        inventory = self._state.structured_inventory(key)
-        existing = _units_of(inventory, key[1])
-        if existing is not None:
-            unknown = sorted(set(units) - existing)
-            if unknown:
-                self._add(consumer, f"{self._label(number)} has no {', '.join(unknown)}")
-            units = _with_dependent_units(inventory, key[1], units)
-        count = len(units) if inventory is None else unit_count(inventory, key[1], units)
-        amount = self._amounts[consumer].setdefault(number, count)
-        if existing is not None and amount != count:
-            text = f"{amount} are assigned to {self._label(number)}, but {count} of its units"
-            self._add(consumer, text)
-        self._new_units[consumer][number] = units
-
-    def check_consumers(self, consumers: Collection[str]) -> None:
-        """Add named consumers without an allocation at the source.
-
-        If the caller passes changes, a consumer with an allocation at a destination was moved
-        before.
-        """
-        absent = self._amounts.keys() - consumers
-        if absent and self._state.has_changes:
-            targets = {destination.key for destination in self._move.destinations}
-            uses_of = self._state.allocated
-            absent = {name for name in absent if targets.isdisjoint(uses_of.get(name, ()))}
-        for consumer in sorted(absent):
-            source = self._state.label(self._move.source)
-            self._errors.add(f"{consumer} has no {source} allocated", consumer)
-
-    def transfers(self, consumer: str, use: Use) -> list[_Transfer]:
-        """Return the transfers of an allocation that the move specifies."""
-        named = self._amounts.get(consumer, {})
-        new_units = self._new_units.get(consumer, {})
-        units_of: dict[int, tuple[str, ...]] = defaultdict(tuple)
-        for unit in use.units:
-            if unit in self._destination_of_unit:
-                units_of[self._destination_of_unit[unit]] += (unit,)
-        amounts = {
-            number: named[number]
-            if number in new_units
-            else self._amount(consumer, use, number, units_of.get(number, ()))
-            for number in sorted({*named, *units_of})
-        }
-        foreign = {unit for units in new_units.values() for unit in units}.difference(use.units)
-        if use.units and foreign:
-            text = f"{' '.join(use.units)} are allocated, not {' '.join(sorted(foreign))}"
-            self._add(consumer, text)
-            return []
-        total = sum(amounts.values())
-        if total > use.amount:
-            self._add(consumer, f"{use.amount} are allocated, not {total}")
-            return []
-        transfers: list[_Transfer] = []
-        for number, amount in amounts.items():
-            units = new_units.get(number) or units_of.get(number)
-            if not units:  # none of its units is at the destination: all move with the whole
-                units = use.units
-                if units and amount != use.amount:
-                    text = f"its amount is split: specify the units at {self._label(number)}"
-                    self._add(consumer, text)
-            target = self._move.destinations[number].key
-            transfers.append(_Transfer(consumer, self._move.source, target, amount, units))
-        return transfers
-
-    def _amount(self, consumer: str, use: Use, number: int, units: tuple[str, ...]) -> int:
-        """Return the amount of an allocation that moves to a destination, with its units there."""
-        named = self._amounts.get(consumer, {}).get(number, 0)
-        if not units:
-            return named
-        if len(use.units) == use.amount:  # each unit counts as one
-            if named not in (0, len(units)):
-                text = f"{named} are assigned to {self._label(number)}, but {len(units)} units"
-                self._add(consumer, text)
-            return len(units)
-        if not named and len(units) < len(use.units):
-            text = f"its units are split: specify the amount at {self._label(number)}"
-            self._add(consumer, text)
-        return named or use.amount
-
-    def _label(self, number: int) -> str:
-        return self._state.label(self._move.destinations[number].key)
-
-    def _add(self, consumer: str, text: str) -> None:
-        source = self._state.label(self._move.source)
-        self._errors.add(f"{consumer}, {source}: {text}", consumer)
-
-
-def _first_fit(
-    unassigned: Iterable[_Unassigned], state: ReshapeState, ledger: UseLedger, errors: Errors
-) -> Iterator[_Transfer]:
-    """Yield transfers of allocations without an explicit destination, in their order."""
-    moving: list[_Unassigned] = []
-    for entry in unassigned:
-        source, amount = entry.move.source, entry.use.amount
-        if entry.move.move.fill or _has_one_destination(entry.move, state):
-            ledger.allocate(entry.consumer, source, -amount)
-            moving.append(entry)
-        elif source not in state.after:
-            errors.add(
-                f"the destination of {amount} {state.label(source)} allocated to "
-                f"{entry.consumer} is not specified",
-                entry.consumer,
-            )
-    for entry in moving:  # all are released: an allocation may fit where another was
-        transfers = _place_whole(entry, state, ledger)
-        if not transfers and entry.move.move.split:
-            transfers = _place_split(entry, ledger)
-        yield from transfers
-        remaining = entry.use.amount - sum(transfer.amount for transfer in transfers)
-        if remaining and entry.move.source in state.after:
-            ledger.allocate(entry.consumer, entry.move.source, remaining)
-        elif remaining:
-            errors.add(
-                f"{remaining} {state.label(entry.move.source)} allocated to {entry.consumer} "
-                "fit at no destination",
-                entry.consumer,
-            )
-
-
-def _has_one_destination(move: InventoryMove, state: ReshapeState) -> bool:
-    """Return True if the source is removed and all of it moves to one destination."""
-    return move.source not in state.after and len(move.destinations) == 1
-
-
-def _place_whole(entry: _Unassigned, state: ReshapeState, ledger: UseLedger) -> list[_Transfer]:
-    """Allocate at the first destination that fits, and return the transfer.
-
-    A single destination is not checked here: the write itself refuses with its reasons.
-    """
-    amount, units = entry.use.amount, entry.use.units
-    for destination in entry.move.destinations:
-        key = destination.key
-        if _has_one_destination(entry.move, state) or ledger.fits(entry.consumer, key, amount):
-            ledger.allocate(entry.consumer, key, amount)
-            return [_Transfer(entry.consumer, entry.move.source, key, amount, units)]
-    return []
-
-
-def _place_split(entry: _Unassigned, ledger: UseLedger) -> list[_Transfer]:
-    """Allocate the largest amount that fits at each destination, and return the transfers."""
-    remaining, units = entry.use.amount, entry.use.units
-    if units and len(units) != remaining:
-        return []  # the amount of each unit is unknown
-    transfers: list[_Transfer] = []
-    for destination in entry.move.destinations:
-        key = destination.key
-        amount = ledger.largest_fit(entry.consumer, key, remaining)
-        if amount:
-            transfers.append(
-                _Transfer(entry.consumer, entry.move.source, key, amount, units[:amount])
-            )
-            remaining, units = remaining - amount, units[amount:]
-    return transfers
-
-
 # --- orders ---------------------------------------------------------------------------------------
 
 
 def _orders(
-    transfers: Iterable[_Transfer], claims: Mapping[str, ConsumerRecord], state: ReshapeState
+    transfers: Iterable[_Transfer], claims: Mapping[str, ConsumerRecord], state: _State
 ) -> Iterator[ConsumerOrder]:
     is_disabled = functools.cache(state.is_disabled)
 
@@ -933,59 +892,14 @@ def _orders(
 
 
 def _uses_after(uses: Iterable[Use], transfers: Iterable[_Transfer]) -> Iterator[Use]:
-    amounts = {use.key: use.amount for use in uses}
-    units = {use.key: list(use.units) for use in uses}
+    amounts = Counter({use.key: use.amount for use in uses})
+    units = defaultdict(list, {use.key: list(use.units) for use in uses})
     for transfer in transfers:
         source, target = transfer.source, transfer.target
         amounts[source] -= transfer.amount
-        amounts[target] = amounts.get(target, 0) + transfer.amount
+        amounts[target] += transfer.amount
         units[source] = [unit for unit in units[source] if unit not in transfer.units]
-        units.setdefault(target, []).extend(transfer.units)
+        units[target] += transfer.units
     for key, amount in amounts.items():
         if amount:
             yield Use(*key, amount, tuple(units[key]))
-
-
-def _check_conserved(
-    reshape: Reshape,
-    orders: Iterable[ConsumerOrder],
-    claims: Mapping[str, ConsumerRecord],
-    removed: Collection[Key],
-) -> None:
-    """Raise unless every consumer has the same amounts and units as before, wherever counted."""
-    errors = Errors()
-    group_of = _groups(reshape)
-    uses_of = {order.consumer: order.uses for order in orders}
-    for consumer, claim in claims.items():
-        after: Iterable[Use] = uses_of.get(consumer, claim.held)
-        if _sums(claim.held, group_of) != _sums(after, group_of):
-            errors.add(f"{consumer} would not have the same amounts as before", consumer)
-        if not _units(claim.held) <= _units(after):  # units that had no name may get one
-            errors.add(f"{consumer} would not have all of its units", consumer)
-        if any(use.key in removed for use in after):
-            errors.add(f"{consumer} would have an allocation from a removed inventory", consumer)
-    errors.raise_if_any()
-
-
-def _units(uses: Iterable[Use]) -> Counter[str]:
-    return Counter(unit for use in uses for unit in use.units)
-
-
-def _sums(uses: Iterable[Use], group_of: Mapping[str, str]) -> dict[str, int]:
-    sums: dict[str, int] = defaultdict(int)
-    for use in uses:
-        sums[group_of.get(use.resource_class, use.resource_class)] += use.amount
-    return sums
-
-
-def _groups(reshape: Reshape) -> dict[str, str]:
-    """Return a common name for the classes that the reshape turns into each other, by class."""
-    group_of: dict[str, str] = {}
-    for move in reshape.moves:
-        for part in move.to:
-            old = group_of.get(move.resource_class, move.resource_class)
-            new = part.resource_class or move.resource_class
-            new = group_of.get(new, new)
-            group_of = {name: new if group == old else group for name, group in group_of.items()}
-            group_of[old] = group_of[move.resource_class] = new
-    return group_of

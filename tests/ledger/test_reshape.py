@@ -189,6 +189,15 @@ def test_one_may_be_split_where_that_is_allowed(ledger: ro.Ledger) -> None:
     assert by_place(ledger, "c") == {"cell0": ("VCPU", 1, ()), "cell1": ("VCPU", 1, ())}
 
 
+def test_a_split_allocation_uses_capacity_of_each_destination(ledger: ro.Ledger) -> None:
+    reshape = cells(ledger, a=3, b=2, c=2, d=1)
+    to = (Part("cell0", 4), Part("cell1", 3), Part("cell2", 1))
+    create = (*reshape.create, NewProvider("cell2", "host0"))
+    ledger.reshape(Reshape((Move("host0", "VCPU", to, fill=True, split=True),), create))
+    assert by_place(ledger, "c") == {"cell0": ("VCPU", 1, ()), "cell1": ("VCPU", 1, ())}
+    assert by_place(ledger, "d") == {"cell2": ("VCPU", 1, ())}
+
+
 def test_what_is_told_by_name_goes_before_what_is_filled_in(ledger: ro.Ledger) -> None:
     reshape = cells(ledger, a=3, b=1)
     told = Part("cell1", 4, consumers={"a": 3})
