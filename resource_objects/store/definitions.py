@@ -22,7 +22,7 @@ from resource_objects.providers.disabled import DisabledChange, DisableOrder
 from resource_objects.providers.orders import Key, Write
 from resource_objects.providers.provider import check_shares
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.store.names import AGGREGATE, CLASS, TRAIT, ensure_name
+from resource_objects.store.names import AGGREGATE, CLASS, TRAIT, ensure_names
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
 from resource_objects.store.transaction import Transaction
 
@@ -182,7 +182,8 @@ def _create(transaction: Transaction, definition: ProviderDefinition) -> None:
     if definition.parent_uuid is not None and definition.parent_uuid not in rows.providers:
         raise exceptions.Stale("provider", definition.name, "its parent is gone")
     aggregates = definition.aggregates or frozenset()
-    _ensure_names(rows, definition.traits, aggregates)
+    ensure_names(rows, TRAIT, definition.traits)
+    ensure_names(rows, AGGREGATE, aggregates)
     provider = ProviderRow(
         next(rows.provider_numbers),
         definition.uuid,
@@ -210,7 +211,8 @@ def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpd
         inventory = rows.inventories.get((provider.uuid, expected.resource_class))
         used = 0 if inventory is None else inventory.record.used
         update.check_expected_use(expected.resource_class, used)
-    _ensure_names(rows, update.traits_added, update.aggregates_added)
+    ensure_names(rows, TRAIT, update.traits_added)
+    ensure_names(rows, AGGREGATE, update.aggregates_added)
     provider = dataclasses.replace(
         provider,
         name=definition.name,
@@ -224,33 +226,22 @@ def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpd
     _put_provider(rows, provider, update.changed)
 
 
-def _put_provider(rows: Rows, provider: ProviderRow, records: Iterable[InventoryRecord]) -> None:
-    """Store a provider and some of its inventories; their use stays."""
+def _put_provider(rows: Rows, provider: ProviderRow, records: Collection[InventoryRecord]) -> None:
+    """Store a provider and some of its inventories; their use is unchanged."""
     classes = dict.fromkeys(provider.classes)
+    classes.update(dict.fromkeys(record.resource_class for record in records))
+    ensure_names(rows, CLASS, (record.resource_class for record in records))
     for record in records:
-        name = record.resource_class
-        ensure_name(rows, CLASS, name)
-        inventory = rows.inventories.get((provider.uuid, name))
-        used = 0 if inventory is None else inventory.record.used
+        key = provider.uuid, record.resource_class
+        before = rows.inventories.get(key)
+        used = 0 if before is None else before.record.used
         if record.used != used:
             record = record.using(used)
-        rows.inventories.put(
-            (provider.uuid, name),
-            InventoryRow(record)
-            if inventory is None
-            else dataclasses.replace(inventory, record=record),
-        )
-        classes[name] = None
+        row = dataclasses.replace(before, record=record) if before else InventoryRow(record)
+        rows.inventories.put(key, row)
     if len(classes) > len(provider.classes):
         provider = dataclasses.replace(provider, classes=tuple(classes))
     rows.providers.put(provider.uuid, provider)
-
-
-def _ensure_names(rows: Rows, traits: Iterable[str], aggregates: Iterable[str]) -> None:
-    for name in sorted(traits):
-        ensure_name(rows, TRAIT, name)
-    for name in sorted(aggregates):
-        ensure_name(rows, AGGREGATE, name)
 
 
 def _remove_inventories(rows: Rows, removed: Mapping[Key, exceptions.LedgerError]) -> None:

@@ -224,6 +224,41 @@ class Rows(OrderRows):
             uuids += self.children.of(parent)
         return uuids
 
+    def rename_class(self, old: str, new: str) -> None:
+        """Rename a resource class in the keys of rows and where they are referred to.
+
+        Cost: linear in the inventories. A database does not load them: its keys are numbers.
+        """
+        for key in [key for key in self.inventories.rows if key[1] == old]:
+            self._move_inventory(key, (key[0], new))
+        targets = [target for target in self.sharers.keys if target[1] == old]
+        for key in {source for target in targets for source in self.sharers.of(target)}:
+            inventory = self.inventories[key]
+            shares = tuple(
+                ((target[0], new) if target[1] == old else target, factor)
+                for target, factor in inventory.shares
+            )
+            self.inventories.put(key, dataclasses.replace(inventory, shares=shares))
+
+    def _move_inventory(self, old: Key, new: Key) -> None:
+        inventory = self.inventories[old]
+        record = dataclasses.replace(inventory.record, resource_class=new[1])
+        self.inventories.put(old, None)
+        self.inventories.put(new, dataclasses.replace(inventory, record=record))
+        for consumer, amount in list(self.consumers_of(old)):
+            self.allocations.put((*old, consumer), None)
+            self.allocations.put((*new, consumer), amount)
+            claim = self.consumers[consumer]
+            held = tuple(
+                dataclasses.replace(use, resource_class=new[1]) if use.key == old else use
+                for use in claim.held
+            )
+            self.consumers.put(consumer, dataclasses.replace(claim, held=held))
+        for key in self.units_of.of(old[0]):
+            unit = self.units[key]
+            if unit.resource_class == old[1]:
+                self.units.put(key, UnitRow(unit.consumer, new[1]))
+
     def _disabled_above(self, uuid: str) -> Iterator[tuple[str, Disabled]]:
         """Yield why a provider, which exists, and its ancestors are disabled, with their names."""
         above: str | None = uuid

@@ -64,7 +64,7 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     for name in write.names:
         change_name(transaction, name)
     for group in write.groups:
-        _change_group(transaction, group)
+        change_group(transaction, group)
     if definitions is not None:
         definitions.create_and_update()
     rows, now = transaction.rows, transaction.now
@@ -137,7 +137,13 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
 # --- server groups ---
 
 
-def _change_group(transaction: Transaction, change: GroupChange) -> None:
+def change_group(transaction: Transaction, change: GroupChange) -> None:
+    """Create or delete a server group.
+
+    :raises NotFound: if a group to delete does not exist
+    :raises InUse: if a group to delete has members
+    :raises AlreadyExists: if a group to create exists with another policy
+    """
     groups, wanted = transaction.rows.server_groups, change.wanted
     group = groups.get(change.name)
     if wanted is None:

@@ -34,7 +34,7 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
-from resource_objects.store.names import ensure_name
+from resource_objects.store.names import ensure_names
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
 from resource_objects.store.transaction import Transaction
 from resource_objects.store.write import begin
@@ -485,10 +485,10 @@ def _rows_of(
         definition, state = before.get(entry.uuid), states.get(entry.uuid)
         records = () if definition is None else definition.inventories
         for record in records:  # names that the same write has changed are no obstacle
-            ensure_name(rows, CLASS, record.resource_class)
+            ensure_names(rows, CLASS, [record.resource_class])
         records = records if state is None else state.records
         for record in records:
-            ensure_name(rows, CLASS, record.resource_class)
+            ensure_names(rows, CLASS, [record.resource_class])
             key = entry.uuid, record.resource_class
             rows.inventories.change(key, None, InventoryRow(record, record.used))
         row = ProviderRow(

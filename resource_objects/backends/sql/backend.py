@@ -520,10 +520,8 @@ def commit_write(
         rows.lock()
     elif write.unchanged:
         check_unchanged(connection, write.unchanged)
-    renamed = (
-        names.change_names(connection, catalogue, write.names, number) if write.names else set()
-    )
-    server_groups.change_groups(connection, write.groups, number)
+    renamed = names.change_names(connection, catalogue, write.names, number, now)
+    server_groups.change_groups(connection, write.groups, number, now)
     if rows is not None:
         rows.apply(_inventories_of_orders(connection, write))
     records = ()

@@ -10,11 +10,13 @@ and used again for another name.
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import os_resource_classes
@@ -22,27 +24,54 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects import names as forms
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.statements import SQL, chunks
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
-from resource_objects.providers.orders import NameAction, NameChange, NameKind
+from resource_objects.providers.orders import NameAction, NameChange, NameKind, class_renames
 from resource_objects.resources.records import KindRecord
 from resource_objects.resources.traits import standard_traits
+from resource_objects.store.names import change_name
+from resource_objects.store.rows import ProviderRow, Rows
+from resource_objects.store.tables import changes as changed_rows
+from resource_objects.store.transaction import Transaction
 
 _TABLES = {
     NameKind.RESOURCE_CLASS: tables.resource_classes,
     NameKind.TRAIT: tables.traits,
     NameKind.AGGREGATE: tables.aggregates,
 }
-#: The column that refers to a name, of the table that makes it used.
-_USED_BY = {
-    NameKind.RESOURCE_CLASS: ("inventories", "class_id"),
-    NameKind.TRAIT: ("resource_provider_traits", "trait_id"),
-    NameKind.AGGREGATE: ("resource_provider_aggregates", "aggregate_id"),
+
+
+def _select_names(table: sa.Table, lock: str = "") -> SQL:
+    columns = ", ".join(table.columns.keys())
+    return SQL(f"SELECT {columns} FROM {table.name} WHERE name IN :names*{lock}")
+
+
+_READ_NAMES = {kind: _select_names(table) for kind, table in _TABLES.items()}
+_LOCK_NAMES = {
+    kind: _select_names(table, " ORDER BY id {server: FOR UPDATE}")
+    for kind, table in _TABLES.items()
 }
+_USERS = {
+    # a share counts as an inventory here: a rename concerns both, and it refers to an inventory
+    NameKind.RESOURCE_CLASS: SQL("""
+        SELECT n.class_id, p.id, p.uuid, p.name FROM resource_providers p JOIN (
+            SELECT class_id, provider_id FROM inventories WHERE class_id IN :ids* UNION
+            SELECT of_class_id, provider_id FROM shares WHERE of_class_id IN :ids*
+        ) n ON p.id = n.provider_id"""),
+    NameKind.TRAIT: SQL("""
+        SELECT n.trait_id, p.id, p.uuid, p.name FROM resource_provider_traits n
+        JOIN resource_providers p ON p.id = n.provider_id WHERE n.trait_id IN :ids*"""),
+    NameKind.AGGREGATE: SQL("""
+        SELECT n.aggregate_id, p.id, p.uuid, p.name FROM resource_provider_aggregates n
+        JOIN resource_providers p ON p.id = n.provider_id WHERE n.aggregate_id IN :ids*"""),
+}
+_STRUCTURES = SQL("""
+    SELECT s.name, s.classes, s.body, p.id, p.uuid, p.name FROM structures s
+    JOIN resource_providers p ON p.id = s.provider_id""")
+_SET_GENERATION = SQL("UPDATE resource_providers SET generation = :number WHERE id IN :ids*")
 
 
 class NameNumbers:
@@ -144,7 +173,6 @@ _STORED = 1
 #: Begins and ends a stored description. MySQL, which formats JSON anew, formats it like this.
 _BEGIN, _END = f'{{"version": {_STORED}, "description": ', "}"
 _VERSION = re.compile(r'\{"version": ([^,}]*), "description": ')
-_EVERY = SQL("SELECT provider_id, name, classes, body FROM structures")
 _DROP_KINDS = SQL("DELETE FROM structures WHERE provider_id IN :ids*")
 
 
@@ -206,169 +234,163 @@ def description_of(name: str, body: str | None) -> str:
     return body
 
 
-def rename_kinds(connection: Connection, names: Mapping[str, str]) -> set[int]:
-    """Rename classes in structured inventories; return the numbers of the providers concerned.
-
-    Cost: three statements, linear in the structured inventories of the ledger.
-    """
-    before: list[dict[str, Any]] = []
-    after: list[dict[str, Any]] = []
-    for number, name, encoded, body in _EVERY.rows(connection):
-        classes = json.loads(encoded)
-        if name in names or not names.keys().isdisjoint(classes):
-            classes = _ENCODER.encode([names.get(old, old) for old in classes])
-            key = {"provider_id": number, "name": name}
-            before.append(key)
-            row = {"name": names.get(name, name), "classes": classes, "body": body}
-            after.append({**key, **row})
-    statements.delete(connection, tables.structures, before)
-    statements.insert(connection, tables.structures, after)
-    return {row["provider_id"] for row in before}
-
-
 # --- changes of names -----------------------------------------------------------------------------
 
 
 def change_names(
-    connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange], number: int
+    connection: Connection,
+    catalogue: Catalogue,
+    changes: Sequence[NameChange],
+    number: int,
+    now: datetime.datetime,
 ) -> set[int]:
-    """Carry out changes of names, in their order (see the contract).
+    """Carry out changes of names; return the numbers of the providers with a renamed name.
 
-    A provider whose definition contains a renamed name is stored at the next generation, so a
-    definition that was compared before is refused. The numbers of these providers are returned.
+    The names to rename and to delete are locked and loaded, then the providers that use them. A
+    write that uses such a name waits for the lock, so no provider starts to use one in between.
 
-    Cost: two to ten statements for consecutive changes of one kind and action.
+    Cost: two to ten statements for each kind of name. Linear in the users of the names, and to
+    rename a class in the structured inventories of the ledger.
 
     :param number: of the operation
+    :param now: the time of the database
     """
-    renamed: set[int] = set()
-    for part in _runs(changes):
-        work = _NameChanges(connection, catalogue, part)
-        providers = work.carry_out(part[0].action) - renamed
-        for ids in chunks(sorted(providers)):
-            _SET_GENERATION.run(connection, number=number, ids=ids)
-        renamed |= providers
-    return renamed
-
-
-_SET_GENERATION = SQL("UPDATE resource_providers SET generation = :number WHERE id IN :ids*")
-
-
-def _runs(changes: Iterable[NameChange]) -> Iterator[list[NameChange]]:
-    """Yield changes that can be carried out together: of one kind and action, each name once."""
-    for _, alike in itertools.groupby(changes, key=lambda change: (change.kind, change.action)):
-        part: list[NameChange] = []
-        seen: set[str | None] = set()
-        for change in alike:
-            names = {change.name}
-            if change.action is NameAction.RENAME:
-                names.add(change.to or "")
-            if seen & names:
-                yield part
-                part, seen = [], set()
-            part.append(change)
-            seen |= names
-        yield part
-
-
-class _NameChanges:
-    """Changes of names of one kind by one action."""
-
-    def __init__(
-        self, connection: Connection, catalogue: Catalogue, changes: Sequence[NameChange]
-    ) -> None:
-        self._connection = connection
-        self._changes = changes
-        self._kind = changes[0].kind
-        self._table = _TABLES[self._kind]
-        self._rule = NAME_RULES[self._kind]
-        self._numbers = catalogue.of(self._kind)
-
-    def carry_out(self, action: NameAction) -> set[int]:
-        """Carry out the changes; return the numbers of the providers with a renamed name."""
-        if action is NameAction.RENAME:
-            return self._rename()
-        actions = {
-            NameAction.ENSURE: self._ensure,
-            NameAction.DELETE: self._delete,
-            NameAction.SET_LEVEL: self._set_level,
-        }
-        actions[action]()
+    if not changes:
         return set()
+    rows = Rows()
+    transaction = Transaction(rows, now, number)
+    rows.name_numbers = itertools.count(-1, -1)  # until they are inserted
+    kinds = {change.kind: None for change in changes}
+    for kind in kinds:
+        numbers = _load_names(connection, rows, kind, [c for c in changes if c.kind is kind])
+        _load_users(connection, rows, kind, numbers)
+    renamed = {old for old, _ in class_renames(changes)}
+    if renamed:
+        _load_structures(connection, rows, renamed)
+    for change in changes:
+        change_name(transaction, change)
+    changed = list(changed_rows(rows.journal))
+    for kind in kinds:
+        of_kind = [row for row in changed if row[0] is rows.names and row[1][0] is kind]
+        before = {was.number: was for _, _, was, _ in of_kind if was is not None}
+        after = {row.number: row for _, _, _, row in of_kind if row is not None}
+        _write_names(connection, catalogue.of(kind), _TABLES[kind], before, after)
+    providers = [(was, row) for table, _, was, row in changed if table is rows.providers]
+    users = {provider.number for _, provider in providers}
+    for ids in chunks(sorted(users)):
+        _SET_GENERATION.run(connection, number=number, ids=ids)
+    _write_structures(connection, providers)
+    return users
 
-    def _ensure(self) -> None:
-        for change in self._changes:
-            self._rule.check(change.name)
-        self._numbers.ensure(self._connection, [change.name for change in self._changes])
 
-    def _rename(self) -> set[int]:
-        numbers = self._custom()
-        new_names = {
-            change.name: change.to or "" for change in self._changes if change.to != change.name
-        }
-        for new in new_names.values():
-            self._rule.check(new)
-        existing = self._numbers.find(self._connection, list(new_names.values()))
-        for new in new_names.values():
-            if new in existing:
-                raise exceptions.AlreadyExists("name", new)
-        self._update({numbers[old]: {"name": new} for old, new in new_names.items()})
-        # The rows of the names are locked now. A write that uses one of them waits, and then
-        # for the inventory or the provider: so none comes in between.
-        renamed = sorted(numbers[name] for name in new_names)
-        providers = self._users(*_USED_BY[self._kind], renamed)
-        if self._kind is NameKind.RESOURCE_CLASS:
-            providers |= self._users("shares", "of_class_id", renamed)
-            providers |= rename_kinds(self._connection, new_names)
-        return providers
+def _load_names(
+    connection: Connection, rows: Rows, kind: NameKind, changes: Sequence[NameChange]
+) -> dict[int, str]:
+    """Load the names of some changes; lock and return those to rename and to delete."""
+    actions = NameAction.RENAME, NameAction.DELETE
+    locked = {change.name for change in changes if change.action in actions}
+    locked -= {*NAME_RULES[kind].standard()}
+    others = {name for change in changes for name in (change.name, change.to) if name} - locked
+    numbers: dict[int, str] = {}
+    for query, names in ((_LOCK_NAMES[kind], locked), (_READ_NAMES[kind], others)):
+        for part in chunks(sorted(names)):
+            for number, name, *level in query.rows(connection, names=part):
+                rows.names.change((kind, name), None, ListedName(number, name, *level))
+                numbers[number] = name
+    return {number: name for number, name in numbers.items() if name in locked}
 
-    def _users(self, table: str, column: str, numbers: Sequence[int]) -> set[int]:
-        """Return the numbers of the providers that refer to a name in a column."""
-        query = SQL(f"SELECT DISTINCT provider_id FROM {table} WHERE {column} IN :ids*")
-        return {
-            provider
-            for part in chunks(numbers)
-            for (provider,) in query.rows(self._connection, ids=part)
-        }
 
-    def _delete(self) -> None:
-        numbers = self._custom()
-        name_of = {number: name for name, number in numbers.items()}
-        table, column = _USED_BY[self._kind]
-        used = SQL(f"SELECT {column} FROM {table} WHERE {column} IN :ids* LIMIT 1")
-        for part in chunks(sorted(name_of)):
-            for (number,) in used.rows(self._connection, ids=part):
-                raise exceptions.InUse(self._rule.subject, name_of[number])
-            SQL(f"DELETE FROM {self._table.name} WHERE id IN :ids*").run(self._connection, ids=part)
+def _load_users(
+    connection: Connection, rows: Rows, kind: NameKind, names: Mapping[int, str]
+) -> None:
+    """Load the providers that use some names, by number, with these names only."""
+    for part in chunks(sorted(names)):
+        for number, *provider in _USERS[kind].rows(connection, ids=part):
+            before, user = _provider_row(rows, *provider)
+            name = names[number]
+            if kind is NameKind.RESOURCE_CLASS:
+                user = dataclasses.replace(user, classes=(*user.classes, name))
+            elif kind is NameKind.TRAIT:
+                user = dataclasses.replace(user, traits=user.traits | {name})
+            else:
+                user = dataclasses.replace(user, aggregates=user.aggregates | {name})
+            rows.providers.change(user.uuid, before, user)
 
-    def _set_level(self) -> None:
-        if self._kind is not NameKind.AGGREGATE:
-            raise exceptions.InvalidInput(
-                "field", "kind", self._kind.value, "an aggregate: only those have levels"
-            )
-        for change in self._changes:
-            if change.to is not None:
-                forms.label(change.to, "level")
-        numbers = self._existing()
-        self._update({numbers[change.name]: {"level": change.to} for change in self._changes})
 
-    def _update(self, values: Mapping[int, Mapping[str, Any]]) -> None:
-        rows = [{"id": number, **columns} for number, columns in sorted(values.items())]
-        statements.update(self._connection, self._table, ["id"], rows)
+def _load_structures(connection: Connection, rows: Rows, names: Collection[str]) -> None:
+    """Load the structured inventories that name some classes; descriptions as they are stored."""
+    for name, encoded, body, *provider in _STRUCTURES.rows(connection):
+        classes = tuple(json.loads(encoded))
+        if not {name, *classes}.isdisjoint(names):
+            before, user = _provider_row(rows, *provider)
+            kinds = (*user.kinds, KindRecord(name, classes, body or ""))
+            rows.providers.change(user.uuid, before, dataclasses.replace(user, kinds=kinds))
 
-    def _custom(self) -> dict[str, int]:
-        """Return the numbers of names that may be renamed and removed."""
-        for change in self._changes:
-            self._rule.refuse_standard(change)
-        return self._existing()
 
-    def _existing(self) -> dict[str, int]:
-        """Return the numbers of the names, all of which must exist."""
-        numbers = self._numbers.find(self._connection, [change.name for change in self._changes])
-        for change in self._changes:
-            if change.name not in numbers:
-                raise exceptions.NotFound(self._rule.subject, change.name)
-        return numbers
+def _provider_row(
+    rows: Rows, number: int, uuid: str, name: str
+) -> tuple[ProviderRow | None, ProviderRow]:
+    """Return the loaded row of a provider, and that row or a new one."""
+    before = rows.providers.get(uuid)
+    nothing = frozenset[str]()
+    return before, before or ProviderRow(number, uuid, name, None, nothing, nothing)
+
+
+def _write_names(
+    connection: Connection,
+    numbers: NameNumbers,
+    table: sa.Table,
+    before: Mapping[int, ListedName],
+    after: Mapping[int, ListedName],
+) -> None:
+    """Write the differences between the names of a kind, by number."""
+    for part in chunks(sorted(before.keys() - after.keys())):
+        SQL(f"DELETE FROM {table.name} WHERE id IN :ids*").run(connection, ids=part)
+    stored = [(before[number], after[number]) for number in sorted(before.keys() & after.keys())]
+    renamed = [(was, now) for was, now in stored if was.name != now.name]
+    wanted = {row.name for row in after.values()}
+    # two names may be exchanged, so those that change their number are freed first
+    freed = [
+        (was.number, f"{tables.GIVEN_UP}{was.number}") for was, _ in renamed if was.name in wanted
+    ]
+    created = {row.name: row.level for number, row in after.items() if number < 0}
+    for column, values in (
+        ("name", freed),
+        ("name", [(now.number, now.name) for _, now in renamed]),
+        ("level", [(now.number, now.level) for was, now in stored if was.level != now.level]),
+    ):
+        _update(connection, table, column, values)
+    number_of = numbers.ensure(connection, created)
+    levels = [(number_of[name], level) for name, level in created.items() if level is not None]
+    _update(connection, table, "level", levels)
+
+
+def _update(
+    connection: Connection, table: sa.Table, column: str, values: Iterable[tuple[int, str | None]]
+) -> None:
+    rows = [{"id": number, column: value} for number, value in values]
+    statements.update(connection, table, ["id"], rows)
+
+
+def _write_structures(
+    connection: Connection, providers: Iterable[tuple[ProviderRow, ProviderRow]]
+) -> None:
+    """Replace the structured inventories of providers that were changed."""
+    old: list[dict[str, Any]] = []
+    new: list[dict[str, Any]] = []
+    for was, now in providers:
+        for before, after in zip(was.kinds, now.kinds, strict=True):
+            if before != after:
+                old.append({"provider_id": was.number, "name": before.resource_class})
+                classes = _ENCODER.encode(after.classes)
+                values = {
+                    "name": after.resource_class,
+                    "classes": classes,
+                    "body": after.body or None,
+                }
+                new.append({"provider_id": was.number, **values})
+    statements.delete(connection, tables.structures, old)
+    statements.insert(connection, tables.structures, new)
 
 
 def list_names(

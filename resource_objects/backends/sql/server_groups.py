@@ -7,20 +7,24 @@ groups a new generation.
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects import exceptions
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import SQL, Insert, chunks
-from resource_objects.providers.orders import GroupChange, new_id
+from resource_objects.providers.orders import ConsumerRecord, GroupChange
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.store.decide import GroupMembers
+from resource_objects.store.rows import Rows
+from resource_objects.store.tables import changes as changed_rows
+from resource_objects.store.transaction import Transaction
+from resource_objects.store.write import change_group
 
 _groups = tables.server_groups.c
 _consumers = tables.consumers.c
@@ -46,9 +50,11 @@ _HOSTS = SQL(f"""
     SELECT p.uuid, root.name FROM resource_providers p
     JOIN resource_providers root ON root.id = p.root_id
     WHERE p.uuid IN :uuids* AND {_IS_NO_POOL}""")
-_MEMBER = SQL("SELECT name FROM consumers WHERE server_group IN :names* AND gone = 0 LIMIT 1")
-_REMOVE = SQL("DELETE FROM server_groups WHERE id IN :ids*")
-_MAKE = Insert(tables.server_groups, *("name", "policy", "max_per_host", "uuid", "generation"))
+_FIRST_MEMBERS = SQL("""
+    SELECT server_group, MIN(name) FROM consumers
+    WHERE server_group IN :names* AND gone = 0 GROUP BY server_group""")
+_REMOVE = SQL("DELETE FROM server_groups WHERE name IN :names*")
+_CREATE = Insert(tables.server_groups, *("name", "policy", "max_per_host", "uuid", "generation"))
 
 
 def members_of(
@@ -80,23 +86,39 @@ def members_of(
     return GroupMembers(groups, members, host_of)
 
 
-def change_groups(connection: Connection, changes: Iterable[GroupChange], number: int) -> None:
-    """Create and delete server groups (see the contract). Cost: three statements each."""
+def change_groups(
+    connection: Connection, changes: Sequence[GroupChange], number: int, now: datetime.datetime
+) -> None:
+    """Create and delete server groups (see the contract). Cost: at most four statements.
+
+    :param number: of the operation
+    :param now: the time of the database
+    """
+    if not changes:
+        return
+    rows = Rows()
+    transaction = Transaction(rows, now, number)
+    names = sorted({change.name for change in changes})
+    for part in chunks(names):
+        for _, name, *columns in _LOCK.rows(connection, names=part):
+            rows.server_groups.change(name, None, _group([name, *columns]))
+    removing = sorted({change.name for change in changes if change.wanted is None})
+    for part in chunks(removing):
+        for name, member in _FIRST_MEMBERS.rows(connection, names=part):
+            record = ConsumerRecord("", member, now, (), group=name)
+            rows.consumers.change(member, None, record)
     for change in changes:
-        stored = _LOCK.rows(connection, names=[change.name])
-        if change.wanted is None:
-            if not stored:
-                raise exceptions.NotFound("server group", change.name)
-            if _MEMBER.rows(connection, names=[change.name]):
-                raise exceptions.InUse("server group", change.name)
-            _REMOVE.run(connection, ids=[stored[0][0]])
-        elif not stored:
-            values = change.wanted.policy, change.wanted.max_per_host
-            _MAKE.many(connection, [(change.name, *values, change.wanted.uuid or new_id(), number)])
-        elif not change.wanted.is_like(_group(stored[0][1:])):
-            raise exceptions.AlreadyExists(
-                "server group", change.name, change.wanted.difference(_group(stored[0][1:]))
-            )
+        change_group(transaction, change)
+    changed = list(changed_rows(rows.journal))
+    removed = [name for _, name, before, _ in changed if before is not None]
+    created = [
+        (group.name, group.policy, group.max_per_host, group.uuid, group.generation)
+        for _, _, _, group in changed
+        if group is not None
+    ]
+    for part in chunks(removed):
+        _REMOVE.run(connection, names=part)
+    _CREATE.many(connection, created)
 
 
 def list_groups(
