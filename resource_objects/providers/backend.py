@@ -1,48 +1,49 @@
 """The contract of a backend: where a ledger is stored.
 
 A backend stores providers with their inventories, traits, aggregates and shares, and consumers with
-their claims and allocations. It knows nothing of requests, candidates or hosts: a search reads
+their claims and allocations. It has no requests, candidates or hosts. A search reads
 :class:`Columns`, and the backend decides again when the result is written.
 
-A backend **reads**: columns of trees, pages of lists, and the trees that changed since a cursor. It
-**writes** by one method, :meth:`Backend.commit`. What a write does is not a part of a backend. The
-backend loads the rows that the write is about, with their locks, into
+A backend **reads** columns of trees, pages of lists, and the trees that changed since a cursor. It
+**writes** by one method, :meth:`Backend.carry_out`. The rules of a write are not a part of a
+backend. It loads the rows that the write concerns, with their locks, into
 :class:`~resource_objects.store.rows.Rows` or behind
 :class:`~resource_objects.store.decide.OrderRows`. It runs the rules of
-:mod:`resource_objects.store` on them, and writes the rows that changed (the journal) in the same
-transaction. If a rule raises, the backend rolls back.
+:mod:`resource_objects.store` on them, and stores the changed rows (the journal) in the same
+transaction. If a rule raises, the backend rolls back. A backend that loads all rows derives from
+:class:`~resource_objects.backends.memory.RowsBackend`, which implements the contract on them.
 
 The queue of waiting consumers and the statistics of providers are written by methods of their own.
-No search and no claim reads them, and the change feed does not report them.
+Searches and claims do not read them, and the change feed does not report them.
 
-The laws a backend keeps, under any number of threads and processes and a kill at any instruction:
+The invariants hold for any number of threads and processes, and a kill at any instruction:
 
-* every :class:`~resource_objects.providers.orders.Write` happens whole or not at all;
+* A :class:`~resource_objects.providers.orders.Write` is carried out completely or not at all.
 * ``used`` of an inventory is the sum of the allocations there and of those that share it, times
-  their shares; a write that increases it never takes it above the capacity (one that does not is
-  never refused for that). What orders come to is decided by
-  :func:`~resource_objects.store.decide.decide`, on rows nobody else can change meanwhile;
-* a unit belongs to one consumer;
-* members of a server group whose policy is strict are on one host, or on different ones: no write
-  that is committed puts one where the policy does not want it, whoever else writes meanwhile;
-* of a provider that is disabled (``Write.disabling``), and of all below it, no write that is
-  committed later takes anything, unless its order overrides it; it ends by the ledger's clock;
-* a write whose operation was done before returns the recorded outcome and does nothing. An
-  operation is one kind of write for one subject (the root's name, the consumer); the amounts do
-  not count, because a retry may have searched again. The same id for another kind or subject is
-  refused (``OperationConflict``);
-* definitions change only at the generation they were compared with; orders neither look at nor
-  change it, unless the write demands it (``Write.unchanged``). A rename moves all whose definition
-  says the name to another generation. None is given twice, nor to a provider that is made again
-  with its uuid;
-* shares stay within their tree, of something else, and flat
-  (:func:`~resource_objects.providers.provider.check_shares`), whoever states them;
-* the change feed tells every write, in the order of its shard, as soon as it can be read;
-* of those who wait, whoever came earlier has the smaller number; one that does not renew is gone by
-  the ledger's clock;
-* statistics are deleted with their provider, and written only where the value changes.
+  their factors. A write that increases it does not raise it above the capacity; a write that does
+  not increase it is not refused for the capacity. :func:`~resource_objects.store.decide.decide`
+  decides about orders, on rows that no other write can change until the commit.
+* A unit is allocated to one consumer.
+* Members of a server group with a strict policy are on one host, or on different hosts. No
+  committed write violates the policy, whatever is written concurrently.
+* No write that commits after a provider was disabled (``Write.disabling``) allocates from it or
+  from a provider below it, unless the order overrides that. Disabling ends by the ledger's clock.
+* A write whose operation is recorded returns the recorded outcome and changes nothing. An operation
+  is identified by its id, and is one kind of write for one subject (the name of the root, the
+  consumer). The amounts do not count, because a retry may have searched again. The same id with
+  another kind or subject is refused (``OperationConflict``).
+* Definitions change only at the generation at which they were compared. Orders neither read nor
+  change that generation, unless the write requires it (``Write.unchanged``). A rename changes the
+  generation of all providers whose definition contains the name. No generation is used twice, also
+  not for a provider that is created again with its uuid.
+* Shares stay within their tree, have a target other than their source, and are flat
+  (:func:`~resource_objects.providers.provider.check_shares`).
+* The change feed reports every write, in the order of its shard, as soon as it can be read.
+* In the queue an earlier arrival has a smaller number. An entry that is not renewed ends by the
+  ledger's clock.
+* Statistics are deleted with their provider, and written only where a value changes.
 
-:mod:`resource_objects.testing.conformance` holds the tests every backend passes, also yours.
+:mod:`resource_objects.testing.conformance` has the tests of this contract, for any backend.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 __all__ = [
+    "AlreadyRecorded",
     "Backend",
     "ConsumerOrder",
     "ConsumerRecord",
@@ -97,18 +99,29 @@ __all__ = [
     "Use",
 ]
 
-
 #: The default retention of operations and changes.
 RETENTION = datetime.timedelta(days=7)
 
-#: How often ``Backend.read_changed`` looks again, when somebody wrote between two of its steps.
+#: How often ``Backend.read_changed`` reads again because another write came between its steps.
 TRIES = 5
-#: How many changes it reads at a time.
+#: The number of changes or consumers that a default implementation reads at a time.
 PAGE = 1000
 
 
+class AlreadyRecorded(exceptions.LedgerError):
+    """The operation of a write is recorded already; the write changed nothing."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__("recorded operation", operation)
+        self.args = (operation,)
+
+
 class Backend(abc.ABC):
-    """The store of a ledger, safe for use by several threads."""
+    """The store of a ledger, safe for use by several threads.
+
+    The methods of an optional capability refuse by default: server groups, the feed, the queue,
+    statistics, and use over time.
+    """
 
     #: The capabilities that the backend lacks. It refuses them by name before it writes.
     unsupported: ClassVar[frozenset[Capability]] = frozenset()
@@ -116,24 +129,23 @@ class Backend(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def open(cls, url: str) -> Self:
-        """Open what ``url`` names; an embedded one is upgraded.
+        """Open the ledger of a URL; an embedded database is upgraded.
 
-        A file that does not exist is created by the first write, and reads as empty until then.
+        A file that does not exist is created by the first write, and reads as empty until then. The
+        standard resource classes and traits exist afterwards, unless the ledger is read-only.
 
-        The standard resource classes and traits are there afterwards, unless it cannot be written.
-
-        :raises InvalidURL: if the URL is none of this backend's
-        :raises DatabaseError: if it cannot be reached or is no ledger; if a newer library made it;
-            if it is a server's and needs :meth:`upgrade_database`
+        :raises InvalidURL: if this backend has no such URL
+        :raises DatabaseError: if the database cannot be reached, is no ledger, was made by a newer
+            library, or is on a server and needs :meth:`upgrade_database`
         """
 
     def is_missing(self) -> bool:
-        """Return whether it is a file that does not exist until the first write."""
+        """Return whether the ledger is a file that does not exist until the first write."""
         return False
 
     @classmethod
     def open_with(cls, url: str, session: Any) -> Self:
-        """Open what ``url`` names by somebody's session: only where that is over a network.
+        """Open a remote ledger with a session of the caller.
 
         :raises InvalidURL: if a ledger of this kind is opened by its URL alone
         """
@@ -141,11 +153,10 @@ class Backend(abc.ABC):
 
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:
-        """Bring what ``url`` names to this library's schema; return the steps that were run.
+        """Upgrade a database to the schema of this library; return the names of the steps.
 
-        For a database that :meth:`open` refuses as too old: an empty one, or an older library's.
-        Safe while others do the same, and again after it was cut short. Errors are those of
-        :meth:`open`.
+        For a database that :meth:`open` refuses as empty or too old. It can run concurrently, and
+        again after an interruption. Errors are those of :meth:`open`.
         """
         backend = cls.open(url)
         try:
@@ -155,90 +166,87 @@ class Backend(abc.ABC):
 
     @classmethod
     def database_status(cls, url: str) -> dict[str, str]:
-        """Return what ``url`` names is to this library, in words; nothing is changed.
+        """Return in words whether this library can use a database; nothing is changed.
 
-        Errors are those of :meth:`open`, but a schema that is too old or too new is only told.
+        Errors are those of :meth:`open`, but a schema that is too old or too new is only reported.
         """
         cls.open(url).close()
         return {"database": url, "status": "this library may use it"}
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give back every connection. Closing twice is allowed."""
+        """Close every connection. Closing twice is allowed."""
 
     def upgrade(self) -> list[str]:
-        """Bring the schema up to this library's; return the names of the steps that were run."""
+        """Upgrade the schema to that of this library; return the names of the steps."""
         return []
 
     def require(self, *capabilities: Capability) -> None:
-        """Raise for the first of some capabilities that is unsupported.
-
-        :raises NotSupported: naming it
-        """
+        """Raise ``NotSupported`` for the first unsupported one of some capabilities."""
         for capability in capabilities:
             if capability in self.unsupported:
-                raise exceptions.NotSupported("capability", capability.value)
+                raise self.refusal(capability)
+
+    def refusal(self, capability: Capability) -> exceptions.NotSupported:
+        """Return the error for an unsupported capability."""
+        return exceptions.NotSupported("capability", capability.value)
 
     def check(self, write: Write) -> None:
-        """Raise if a write needs an unsupported capability; sends nothing, for dry runs.
-
-        :raises NotSupported: naming it
-        """
+        """Raise ``NotSupported`` if a write needs an unsupported capability; send nothing."""
         return  # most backends support every capability
 
     # --- reading: never writes ---
 
     @abc.abstractmethod
     def now(self) -> datetime.datetime:
-        """Return this moment by the ledger's clock, which all that use the ledger share.
+        """Return the present time by the clock that all users of the ledger share.
 
-        Whatever it keeps or judges of times goes by it (expiry, retention, the age of operations),
-        never by the clock of whoever asks. Cost: one small statement on a server.
+        Expiry, retention and the age of operations are judged by this clock, never by that of the
+        caller. Cost: one small statement on a server.
         """
 
     @abc.abstractmethod
     def read(self, *trees: str, allocations: bool = True) -> Columns:
-        """Return everything kept, or some trees, at one moment.
+        """Return all trees, or some, at one moment.
 
-        :param trees: name or uuid of any provider of each tree; unknown ones give nothing. None
-            given: everything
+        :param trees: the name or uuid of any provider of each tree; unknown ones are ignored. None:
+            all trees
         :param allocations: whether to read allocations and units, which may be many
         """
 
     def read_again(self, before: Columns, *trees: str) -> Columns:
-        """Return trees that were read before, as they are now, for who decides on them once more.
+        """Return trees that were read before in their present state, for another decision.
 
-        What trees are changes seldom, what is used of them with each claim. Where none of their
-        providers is at another generation, a backend may read what is used alone, the units that
-        are taken, and what is out of service; the rest is that of ``before``, as is when a host
-        reported and was adopted. It then leaves out allocations, and ``cursor``, which says so.
-        This default reads all of it.
+        If no provider has another generation, a backend may read only the use, the allocated units
+        and the disabled providers. The rest is that of ``before``, also the times of reports. Such
+        columns have neither allocations nor a ``cursor``. This default reads everything.
 
-        :param before: the whole of these trees as they were read once; what was used does not count
+        :param before: the trees as they were read, complete; the use in it is ignored
         :param trees: the uuids of their roots
         """
         return self.read(*trees)
 
-    @abc.abstractmethod
     def uuids(self, names: Collection[str]) -> dict[str, str]:
-        """Return ``{name: uuid}`` of the providers of these names that are kept."""
+        """Return ``{name: uuid}`` of the stored providers of some names."""
+        criteria = ProviderFilter(names=frozenset(names))
+        return {row.name: row.uuid for row in self.list_providers(criteria, max(1, len(names)))}
 
     @abc.abstractmethod
     def list_providers(
         self, criteria: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
-        """Return a page of providers, in the order they were created.
+        """Return a page of providers, in the order of their creation.
 
-        :param after: ``number`` of the last one of the page before
+        :param after: ``number`` of the last provider of the page before
         """
 
     @abc.abstractmethod
     def list_consumers(
         self, criteria: ConsumerFilter, limit: int, after: str | None = None
     ) -> tuple[ConsumerRecord, ...]:
-        """Return a page of consumers with what they hold, by name (code points).
+        """Return a page of consumers with their allocations, by name (code points).
 
-        :param after: name of the last one of the page before
+        :param after: the name of the last consumer of the page before
         """
 
     @abc.abstractmethod
@@ -247,202 +255,217 @@ class Backend(abc.ABC):
     ) -> tuple[ListedName, ...]:
         """Return a page of resource classes, traits or aggregates, by name (code points)."""
 
-    @abc.abstractmethod
     def list_server_groups(
         self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
     ) -> tuple[ServerGroup, ...]:
         """Return a page of server groups with their members, by name (code points). One query.
 
-        :param names: of these alone; None: of all
+        :param names: only these groups; None: all
         """
+        raise self.refusal(Capability.SERVER_GROUPS)
 
     @abc.abstractmethod
     def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
-        """Return what the consumers of a filter use, by group and class (``sorted_totals``).
+        """Return the sums used by the consumers of a filter, by group and class
+        (``sorted_totals``).
 
-        With ``provider`` or ``tree`` only what they use there. Groups that use nothing are not
-        in it.
+        With ``provider`` or ``tree`` only the use there counts. Groups without use are left out.
         """
 
     def count_consumers(
         self, criteria: ConsumerFilter, by: Description
     ) -> Mapping[str | None, int]:
-        """Return how many consumers of a filter there are, by what describes them (None: nothing).
+        """Return the number of consumers of a filter by their description (None: without one).
 
-        This default lists them all. A backend that can count does, which costs less.
+        This default lists them all. A backend that can count overrides it.
         """
-        found: Counter[str | None] = Counter()
+        counts: Counter[str | None] = Counter()
         page = self.list_consumers(criteria, PAGE)
         while page:
-            found += count_by(page, by)
+            counts += count_by(page, by)
             page = self.list_consumers(criteria, PAGE, page[-1].consumer)
-        return found
+        return counts
 
-    @abc.abstractmethod
     def held(self, consumer: str) -> ConsumerRecord | None:
-        """Return what a consumer holds, None if nothing."""
+        """Return the record of a consumer, None if it does not exist."""
+        return self.held_by([consumer]).get(consumer)
 
     @abc.abstractmethod
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
-        """Return what several consumers hold, by name, at one moment; those that hold nothing
-        are left out. The number of statements does not grow with theirs."""
+        """Return the records of those of some consumers that exist, by name, at one moment.
+
+        The number of statements does not grow with the consumers.
+        """
 
     @abc.abstractmethod
     def outcome(self, operation: Operation) -> Outcome | None:
-        """Return what an operation did, None if none of that id is recorded."""
+        """Return the outcome of an operation, None if none of that id is recorded."""
 
     @abc.abstractmethod
     def cursor(self) -> Cursor:
-        """Return where the change feed is now. Cost: one small statement."""
+        """Return the end of the change feed. Cost: one small statement."""
 
-    @abc.abstractmethod
     def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
         """Return at most ``limit`` changes after a cursor, of each shard in its order.
 
-        Also of shards that get many changes the others are not starved: a page is taken in the
-        order of time as far as it is known.
+        A page is taken in the order of time as far as that is known, so a shard with many changes
+        does not starve the others.
 
-        :raises Expired: if changes after it were pruned, or it is ahead of the feed
+        :raises Expired: if changes after the cursor were pruned, or it is ahead of the feed
         """
+        raise self.refusal(Capability.FEED)
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
-        """Return the trees that were touched after a cursor, as they are at one moment.
+        """Return the trees that were touched after a cursor, at one moment, to refresh a snapshot.
 
-        What keeps a snapshot fresh. Whoever applies the trees to a picture that was right at
-        ``after`` has one that is right at the cursor returned: everything committed before the call
-        is in it. This default is made of :meth:`cursor`, :meth:`changes` and :meth:`read`: changes
-        first, trees then, and again if somebody wrote in between, which the cursor of the trees
-        tells. A backend that can do it in one transaction does, which costs less, and is not
-        disturbed by those who write meanwhile.
+        A snapshot of ``after`` with these trees is one of the returned cursor. It includes
+        everything committed before the call. This default reads :meth:`changes` and then trees, and
+        again if the cursor of the trees reports another write in between. A backend that can read
+        both in one transaction overrides it.
 
-        :param most: of more changes than so many, nothing is read
-        :param choose: is told whom the changes touched, and says of which trees to read all (by
-            uuids of their providers; those not there give nothing), or None to read nothing
-        :raises Expired: if changes after it were pruned, or it is ahead of the feed
+        :param most: if there are more changes, nothing is read
+        :param choose: returns the uuids of providers of the trees to read, from the changes (it
+            may return unknown uuids), or None to read nothing
+        :raises Expired: if changes after the cursor were pruned, or it is ahead of the feed
         """
-        found: list[FeedEntry] = []
-        at, now = after, self.cursor()
+        entries: list[FeedEntry] = []
+        at, end = after, self.cursor()
         for _ in range(TRIES):
-            while at != now:
-                page = self.changes(at, min(PAGE, most + 1 - len(found)))
-                if not page:  # it is further than where the feed was
+            while at != end:
+                page = self.changes(at, min(PAGE, most + 1 - len(entries)))
+                if not page:  # it is already beyond that end of the feed
                     break
-                found += page
+                entries += page
                 at = at.moved(page)
-                if len(found) > most:
-                    return Changed(at, len(found), None)
-            keys = choose(Touched.of(found))
-            if keys is None:
+                if len(entries) > most:
+                    return Changed(at, len(entries), None)
+            uuids = choose(Touched.of(entries))
+            if uuids is None:
                 break
-            columns = self.read(*keys) if keys else Columns(cursor=at)
-            if columns.cursor is None or _are_names(keys, columns):
+            columns = self.read(*uuids) if uuids else Columns(cursor=at)
+            if columns.cursor is None or _are_names(uuids, columns):
                 break
             if columns.cursor == at:
-                return Changed(at, len(found), columns)
-            now = columns.cursor
-        return Changed(at, len(found), None)
+                return Changed(at, len(entries), columns)
+            end = columns.cursor
+        return Changed(at, len(entries), None)
 
-    # --- waiting ---
+    # --- the queue ---
 
-    @abc.abstractmethod
     def wait(self, order: WaitOrder) -> Waiter:
-        """Put a consumer into the queue, or keep it there for another lease; return its place.
+        """Put a consumer into the queue, or renew its lease there; return its place.
 
-        A consumer that is there and waits for the same keeps its number; the entry becomes that of
-        the order, unless it renews. One that waits for something else, or whose lease is over, is
-        given a new number, above those of all that are there. Numbers are drawn by what keeps the
-        ledger, so that they are in the order of arrival; of those who come at the very same time
-        either may be the first. Waiters whose lease is over are forgotten. Nothing of it is told in
-        the change feed. Cost: a transaction of few statements.
+        A consumer in the queue that waits for the same keeps its number; its entry becomes that of
+        the order, unless the order renews. One that waits for something else, or whose lease is
+        over, gets a new number, above those of all others. The ledger draws the numbers, so they
+        are in the order of arrival. Waiters whose lease is over are deleted. Cost: a transaction of
+        few statements.
         """
+        raise self.refusal(Capability.WAITING)
 
-    @abc.abstractmethod
     def list_waiters(
         self, criteria: WaiterFilter, limit: int, after: int = 0
     ) -> tuple[Waiter, ...]:
-        """Return a page of those in the queue, by number, without those whose lease is over.
+        """Return a page of the queue by number, without consumers whose lease is over.
 
-        :param after: ``number`` of the last one of the page before
+        :param after: ``number`` of the last waiter of the page before
         """
+        raise self.refusal(Capability.WAITING)
 
-    @abc.abstractmethod
     def leave(self, entry: str) -> None:
-        """Remove the entry of a consumer from the queue, if it exists."""
+        """Remove an entry from the queue, if it exists."""
+        raise self.refusal(Capability.WAITING)
 
     # --- statistics ---
 
-    @abc.abstractmethod
     def put_statistics(self, order: StatisticsOrder) -> int:
-        """Write the statistics that a source reports; return the number of changed values.
+        """Store the statistics that a source reports; return the number of changed values.
 
         One transaction writes all; the number of statements does not grow with the providers. If no
         value changes and no provider reports, nothing is written. A value without ``since`` gets
         the time of the ledger's clock.
 
-        :raises NotFound: if one of ``values`` or ``reported`` is not there
+        :raises NotFound: if a provider of ``values`` or ``reported`` does not exist
         """
+        raise self.refusal(Capability.STATISTICS)
 
-    @abc.abstractmethod
     def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter, by name of the provider and of the statistic.
 
-        Providers come in the order they were created, statistics by name; a provider without any
-        is left out. The number of statements does not grow with the providers.
+        Providers are in the order of their creation, statistics by name; a provider without any is
+        left out. The number of statements does not grow with the providers.
         """
+        raise self.refusal(Capability.STATISTICS)
 
-    @abc.abstractmethod
     def forget_statistics(self, criteria: StatisticFilter) -> int:
-        """Delete the statistics that match a filter; return the number of values."""
+        """Delete the statistics of a filter; return the number of values."""
+        raise self.refusal(Capability.STATISTICS)
 
     # --- writing ---
 
-    @abc.abstractmethod
     def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
-        """Carry out a write, whole or not at all; return a record per order.
+        """Carry out a write completely or not at all; return a record per order.
 
-        A record tells the consumer as it is now (``generation`` included); of a consumer that is
-        forgotten, what it held, with state ``released`` (an adjustment or replacement that leaves
-        nothing: that it holds nothing). An operation that is repeated returns what it did, told as
-        if it came now; a class that was renamed meanwhile may be called by either name.
+        A record describes the consumer after the write. Of a consumer that is deleted, it has the
+        state ``released`` and the released allocations (after an adjustment or a replacement that
+        leaves none: no allocations). A repeated operation returns its recorded outcome in the same
+        form; a class that was renamed since may have either name.
 
-        Of several faults in what goes, the first in this order is told, after every fault of the
-        orders: providers in use, in the order of ``removals``; inventories in use, in the order of
-        ``updates`` and of each one's ``removed``.
+        The outcome is looked up only if the write fails. Of several reasons to refuse a write,
+        those of the orders come first, then providers in use in the order of ``removals``, then
+        inventories in use in the order of ``updates`` and their ``removed``.
 
-        :raises Conflict: if the operation's id was used for something else, or the id of a claim to
-            make is another claim's
-        :raises NotFound: if one of ``reported``, ``adopted`` or ``disabling`` is not there; if a
-            name to rename, delete or give a level is not there; if a group to remove, or to be in,
-            is not there
-        :raises InvalidInput: if one would be disabled until what is over by the ledger's clock
-        :raises Stale: if a definition, or one that must be unchanged, is not at its generation any
-            more, or shares would not be as they must
-        :raises AlreadyExists: if a name or uuid to create is taken; if a new name is taken; if a
-            group to make is there and asks something else
-        :raises InUse: if one to remove has allocations; if an inventory to remove is used; if a
-            group to remove has members; if a name to delete is used
+        :raises Conflict: if the operation's id was used for something else, or another claim has
+            the id of a claim to make
+        :raises NotFound: if a provider of ``reported``, ``adopted`` or ``disabling``, a name to
+            change, or a server group to remove or to join does not exist
+        :raises InvalidInput: if a provider would be disabled until a moment that is over
+        :raises Stale: if a definition to change, or to stay unchanged, has another generation, or
+            shares would break their rules
+        :raises AlreadyExists: if a name or uuid to create exists, or a server group with another
+            policy
+        :raises InUse: if a provider to remove has allocations, an inventory or name to remove is
+            used, or a server group to remove has members
         :raises NotSupported: if a standard name would be renamed or deleted
-        :raises Expired: if it is older than what is kept, and not known
-        :raises ResourceObjectsError: whatever :func:`~resource_objects.store.decide.decide` refuses
+        :raises Expired: if the operation is older than the retention, and not recorded
+        :raises ResourceObjectsError: as :func:`~resource_objects.store.decide.decide`
         """
+        try:
+            return self.carry_out(write)
+        except exceptions.DatabaseError:  # reading the outcome would fail too
+            raise
+        except exceptions.ResourceObjectsError:
+            outcome = self.outcome(write.operation)
+            if outcome is None:
+                raise
+        outcome.require(write.operation.id, write.kind, write.subject)
+        return outcome.claims
 
     @abc.abstractmethod
+    def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
+        """Carry out a write in one transaction; return a record per order.
+
+        The operation is recorded in the same transaction. Errors are those of :meth:`commit`.
+
+        :raises AlreadyRecorded: if it is recorded already
+        """
+
     def retain(self, age: datetime.timedelta) -> None:
-        """Keep operations and changes for so long from now on: :data:`RETENTION` unless told.
+        """Set how long operations and changes are stored (:data:`RETENTION` by default).
 
-        What is older is forgotten in small steps by those who write. Cursors that need a forgotten
-        change expire. An operation that is repeated after it was forgotten is refused where its id
-        says when it was made (:class:`Operation`); with an id of somebody else's it is done again,
-        so ``age`` is longer than anybody waits.
+        Writes delete older ones in small steps. A cursor that needs a deleted change expires. The
+        repetition of a deleted operation is refused if its id has a creation time
+        (:class:`Operation`); with another id it is carried out again. So ``age`` must exceed the
+        longest time after which a caller repeats a write.
         """
+        raise self.refusal(Capability.FEED)
 
-    @abc.abstractmethod
     def prune(self, before: datetime.datetime) -> Pruned:
-        """Forget operations and changes older than a moment at once."""
+        """Delete operations and changes older than a moment at once."""
+        raise self.refusal(Capability.FEED)
 
     # --- use over time ---
 
-    @abc.abstractmethod
     def use_between(
         self,
         since: datetime.datetime,
@@ -453,38 +476,37 @@ class Backend(abc.ABC):
         """Return what was used between two moments, summed by groups and class.
 
         It is computed from the change feed, by :func:`.providers.use_over_time.report`. A consumer
-        counts for the user and project that it had last, a class under its name at the time.
+        counts for its last user and project, a class under its name at the time.
 
         :param until: None: now
-        :param by: each once; in addition to the class
+        :param by: the dimensions of a group, each once; in addition to the class
         :raises InvalidInput: if ``since`` is in the future by the ledger's clock, or the filter has
             more names than a database takes
         :raises NotFound: if a class of the filter does not exist and was not used
         """
+        raise self.refusal(Capability.USE_OVER_TIME)
 
     # --- writing, in short ---
 
     def define(self, operation: Operation, changes: DefinitionChanges) -> None:
-        """Apply changes of definitions, all or none, and bump the generation of each provider."""
+        """Apply changes of definitions, all or none."""
         self.commit(Write(operation, "define", changes.root, changes))
 
     def claim(self, operation: Operation, order: ConsumerOrder) -> ConsumerRecord:
-        """Take all deltas of an order for a new consumer, or none."""
+        """Allocate all uses of an order to a new consumer, or none."""
         return self.commit(Write(operation, "claim", order.consumer, orders=(order,)))[0]
 
     def adjust(self, operation: Operation, order: ConsumerOrder) -> ConsumerRecord:
-        """Change what one consumer holds by all deltas of an order, or by none."""
+        """Change the allocations of a consumer by all uses of an order, or by none."""
         return self.commit(Write(operation, "adjust", order.consumer, orders=(order,)))[0]
 
     def release(self, operation: Operation, consumer: str) -> ConsumerRecord:
-        """Give back all that a consumer holds and forget the consumer; return what it held."""
-        return self.commit(
-            Write(operation, "release", consumer, orders=(ConsumerOrder.release(consumer),))
-        )[0]
+        """Release all allocations of a consumer and delete it; return its last record."""
+        order = ConsumerOrder.release(consumer)
+        return self.commit(Write(operation, "release", consumer, orders=(order,)))[0]
 
 
 def _are_names(keys: Collection[str], columns: Columns) -> bool:
-    """Return whether a key is the name of somebody else, which wins over a uuid."""
-    wanted = frozenset(keys)
+    """Return whether a uuid among ``keys`` is another provider's name, which has precedence."""
     pairs = zip(columns.providers.name, columns.providers.uuid, strict=True)
-    return any(name in wanted and name != uuid for name, uuid in pairs)
+    return any(name in keys and name != uuid for name, uuid in pairs)

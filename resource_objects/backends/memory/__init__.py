@@ -4,7 +4,8 @@ For tests, simulations and programs that store their ledger themselves. It behav
 its content is lost when it is closed.
 
 =================  ================================================================================
-``backend``        :class:`MemoryBackend`: the lock, the commit, the queue
+``backend``        :class:`RowsBackend`: the contract on loaded rows;
+                   :class:`MemoryBackend`: the lock, the commit, the queue
 ``feed``           the change feed, read from a cursor and pruned
 ``reading``        pages and totals
 ``statistics``     statistics of providers
@@ -14,6 +15,6 @@ its content is lost when it is closed.
 
 from __future__ import annotations
 
-from resource_objects.backends.memory.backend import URL, MemoryBackend
+from resource_objects.backends.memory.backend import URL, MemoryBackend, RowsBackend
 
-__all__ = ["URL", "MemoryBackend"]
+__all__ = ["URL", "MemoryBackend", "RowsBackend"]

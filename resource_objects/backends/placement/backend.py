@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.placement import codec, unsupported
@@ -16,18 +16,17 @@ from resource_objects.backends.placement.cache import FEW_TREES, ProviderCache, 
 from resource_objects.backends.placement.client import REPARENTING, Client, client_of
 from resource_objects.backends.placement.definitions import Definitions, Steps
 from resource_objects.backends.retries import RetryPolicy
-from resource_objects.providers.backend import RETENTION, Backend
+from resource_objects.providers.backend import RETENTION, AlreadyRecorded, Backend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.feed import Cursor, FeedEntry
+from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
     ListedName,
     ListedProvider,
     ProviderFilter,
-    Pruned,
     Total,
 )
 from resource_objects.providers.orders import (
@@ -39,14 +38,6 @@ from resource_objects.providers.orders import (
     Write,
 )
 from resource_objects.providers.selection import select_consumers, select_providers, totals_of
-from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.providers.statistics import (
-    StatisticFilter,
-    StatisticsByProvider,
-    StatisticsOrder,
-)
-from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
-from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 
 #: The maximum number of operations of which this process remembers the outcome.
 _MAX_OUTCOMES = 10_000
@@ -264,10 +255,6 @@ class PlacementBackend(Backend):
         self._thread.is_fresh = True
         return cache.cursor
 
-    def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
-        """Refuse: Placement has no feed."""
-        return self._refuse(Capability.FEED)
-
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that changed after a version.
 
@@ -286,7 +273,7 @@ class PlacementBackend(Backend):
         unsupported.check(write)
         self._allocations.check(write.orders)
 
-    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
+    def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write.
 
         Orders are one request, so they are carried out completely or not at all; with changes of
@@ -301,12 +288,10 @@ class PlacementBackend(Backend):
         with self._lock:
             running = self._running.setdefault(write.operation.id, threading.Lock())
         with running:  # a concurrent repetition waits for the outcome
-            outcome = self.outcome(write.operation)
-            if outcome is not None:
-                outcome.require(write.operation.id, write.kind, write.subject)
-                return outcome.claims
+            if self.outcome(write.operation) is not None:
+                raise AlreadyRecorded(write.operation.id)
             write.operation.require_known(clock.now(), RETENTION)
-            pending = self._carry_out(write)
+            pending = self._send(write)
             records = () if pending is None else pending.records
             with self._lock:
                 self._outcomes[write.operation.id] = Outcome(write.kind, write.subject, records)
@@ -314,7 +299,7 @@ class PlacementBackend(Backend):
                     self._outcomes.popitem(last=False)
             return records
 
-    def _carry_out(self, write: Write) -> PendingWrite | None:
+    def _send(self, write: Write) -> PendingWrite | None:
         changes, pending = write.definitions, None
         steps = Steps(write.subject)
         with steps.named_in_errors():
@@ -329,59 +314,10 @@ class PlacementBackend(Backend):
             self._definitions.write(write, changes, pending, steps)
         return pending
 
-    # --- unsupported capabilities ---
-
-    def retain(self, age: datetime.timedelta) -> None:
-        """Refuse: Placement has no feed."""
-        self._refuse(Capability.FEED)
-
-    def prune(self, before: datetime.datetime) -> Pruned:
-        """Refuse: Placement has no feed."""
-        return self._refuse(Capability.FEED)
-
-    def list_server_groups(
-        self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
-    ) -> tuple[ServerGroup, ...]:
-        """Refuse: Placement has no server groups."""
-        return self._refuse(Capability.SERVER_GROUPS)
-
-    def wait(self, order: WaitOrder) -> Waiter:
-        """Refuse: Placement has no queue."""
-        return self._refuse(Capability.WAITING)
-
-    def list_waiters(self, wanted: WaiterFilter, limit: int, after: int = 0) -> tuple[Waiter, ...]:
-        """Refuse: Placement has no queue."""
-        return self._refuse(Capability.WAITING)
-
-    def leave(self, entry: str) -> None:
-        """Refuse: Placement has no queue."""
-        self._refuse(Capability.WAITING)
-
-    def put_statistics(self, order: StatisticsOrder) -> int:
-        """Refuse: Placement has no statistics."""
-        return self._refuse(Capability.STATISTICS)
-
-    def read_statistics(self, wanted: StatisticFilter) -> StatisticsByProvider:
-        """Refuse: Placement has no statistics."""
-        return self._refuse(Capability.STATISTICS)
-
-    def forget_statistics(self, wanted: StatisticFilter) -> int:
-        """Refuse: Placement has no statistics."""
-        return self._refuse(Capability.STATISTICS)
-
-    def use_between(
-        self,
-        since: datetime.datetime,
-        until: datetime.datetime | None,
-        wanted: UseFilter,
-        by: Sequence[UseBy],
-    ) -> UseReport:
-        """Refuse: Placement stores no past use."""
-        return self._refuse(Capability.USE_OVER_TIME)
-
-    def _refuse(self, capability: Capability) -> NoReturn:
+    def refusal(self, capability: Capability) -> exceptions.NotSupported:
+        """Return the error for an unsupported capability, with the reason."""
         self._open()
-        raise unsupported.refusal(capability)
+        return unsupported.refusal(capability)
 
     def _open(self) -> ProviderCache:
         """Return the cache, or raise if the backend is closed."""

@@ -41,7 +41,7 @@ from resource_objects.backends.sql.statements import (
     now_of,
     pipeline,
 )
-from resource_objects.providers.backend import Backend
+from resource_objects.providers.backend import AlreadyRecorded, Backend
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
@@ -293,10 +293,6 @@ class SQLBackend(Backend):
         """Return the number of consumers of a filter (see the contract). Cost: one query."""
         return self._reading(lambda connection: listing.count_consumers(connection, criteria, by))
 
-    def held(self, consumer: str) -> ConsumerRecord | None:
-        """Return the record of a consumer, None if it does not exist."""
-        return self.held_by([consumer]).get(consumer)
-
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return the records of several consumers, by name. Cost: three queries."""
         return self._reading(lambda connection: orders.consumer_records(connection, consumers))
@@ -366,27 +362,14 @@ class SQLBackend(Backend):
 
     # --- writing ---
 
-    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
-        """Carry out a write, whole or not at all (see the contract).
-
-        An outcome that is recorded already is read only after a failure: the first attempt of an
-        operation, which is nearly every one, does not pay for it.
-        """
-        try:
-            done_now = self._writing(lambda connection: self._commit(connection, write))
-        except exceptions.DatabaseError:  # reading the outcome would fail too
-            raise
-        except exceptions.ResourceObjectsError:
-            done = self.outcome(write.operation)
-            if done is None:
-                raise
-            done.require(write.operation.id, write.kind, write.subject)
-            return done.claims
+    def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
+        """Carry out a write, completely or not at all (see the contract)."""
+        records = self._writing(lambda connection: self._commit(connection, write))
         # the write is committed; what this does not prune, another write does
         if secrets.randbits(16) % feed.EVERY == 0:
             with contextlib.suppress(exceptions.LedgerError):
                 self._writing(feed.forget_some)
-        return done_now
+        return records
 
     def _commit(self, connection: Connection, write: Write) -> tuple[ConsumerRecord, ...]:
         try:
@@ -394,10 +377,10 @@ class SQLBackend(Backend):
         except exceptions.ResourceObjectsError:
             raise
         except Exception as error:
-            instead = _duplicate(write, duplicated(error))
-            if instead is None:
+            refusal = _duplicate(write, duplicated(error))
+            if refusal is None:
                 raise
-            raise instead from error
+            raise refusal from error
 
     def retain(self, age: datetime.timedelta) -> None:
         """Set the retention time of operations and changes (see the contract)."""
@@ -552,7 +535,7 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
     if made is None or now - made < FRESH:
         return
     if orders.find_outcome(connection, write.operation.id) is not None:
-        raise orders.DoneBefore(write.operation.id)
+        raise AlreadyRecorded(write.operation.id)
     keeps = datetime.timedelta(seconds=feed.retention(connection))
     write.operation.require_known(now, keeps)
 
@@ -623,7 +606,7 @@ def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | No
     :param refused: ``table.column`` of the constraint that refused it, if it was one
     """
     if refused == "operations.uuid":
-        return orders.DoneBefore(write.operation.id)
+        return AlreadyRecorded(write.operation.id)
     if refused == "consumers.uuid" and write.orders:
         first = write.orders[0]
         claim = first.uuid if len(write.orders) == 1 and first.uuid else write.operation.id

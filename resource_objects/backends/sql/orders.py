@@ -795,14 +795,6 @@ class AllocationChanges:
 # written them since; then it is computed from the rows of the change feed.
 
 
-class DoneBefore(exceptions.LedgerError):
-    """The operation is recorded already: this write has changed nothing."""
-
-    def __init__(self, operation: str) -> None:
-        super().__init__("recorded operation", operation)
-        self.args = (operation,)
-
-
 _RECORD = Insert(tables.operations, "id", "uuid", "kind", "subject", "actor", "created_at")
 _OPERATION = SQL("SELECT id, kind, subject FROM operations WHERE uuid = :uuid")
 _CHANGES_OF = SQL("""
