@@ -12,6 +12,7 @@
 ``libvirt``         reading one from the XML of libvirt
 ``discovery``       the plug-in point for finding out what a machine is
 ``rules``           DeviceRule: which devices can be taken, and as what; ``devices``: those of one
+``partitions``      devices that are allocated whole or in parts
 ``numa``            from the facts of a machine to the inventory of its cells
 ``pci_ids``         names of PCI vendors, products and classes
 ``model``           from the facts of a machine to a tree of providers

@@ -35,7 +35,7 @@ is known, by name, and ``gpu2`` comes before ``gpu10``.
 **A half** is told twice: the GPU itself is visible, or the job could not use it, and a variable of
 its own says how much of it the job may use. A MIG instance is a device to CUDA, which is visible by
 its UUID alone. An instance that exists already is a provider whose name ends in its UUID
-(:func:`~resource_objects.providers.partitions.add_partition`). The UUID of another is not known
+(:func:`~resource_objects.host.partitions.add_partition`). The UUID of another is not known
 before the instance is created: then ``CUDA_VISIBLE_DEVICES`` does not name it, so the job sees no
 GPU that is not its own, and ``RESOURCE_OBJECTS_MIG`` describes what a prologue has to create.
 
@@ -54,10 +54,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from resource_objects.exceptions import InvalidInput, NotFound
+from resource_objects.host.partitions import PLACEMENT
 from resource_objects.names import natural_order
 from resource_objects.providers import Allocation, Claim, Provider
 from resource_objects.providers.allocation import total
-from resource_objects.providers.partitions import PLACEMENT
 from resource_objects.resources import Amounts
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.integer import IntegerInventory

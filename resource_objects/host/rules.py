@@ -36,7 +36,7 @@ After it stands as what. A device is one unit of RESOURCE_CLASS; where that is l
                       partition ``/CLASS*COUNT[+COUNT...]``, how much of each slice one of it uses
 ====================  ==============================================================================
 
-A device is split as :mod:`resource_objects.providers.partitions` has it: whoever takes a part of it
+A device is split as :mod:`resource_objects.host.partitions` has it: whoever takes a part of it
 leaves the rest, and nobody has it whole meanwhile. Functions of one card are not split::
 
     10de:*=PGPU;partitions=CUSTOM_SLICE*7+CUSTOM_MEM*8/CUSTOM_MIG_1G*1+1/CUSTOM_MIG_3G*3+4
@@ -59,8 +59,9 @@ import os_resource_classes
 from resource_objects import names
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import FrozenDict
+from resource_objects.host import partitions
 from resource_objects.host.facts import DeviceKind, PCIDevice
-from resource_objects.providers import Provider, partitions
+from resource_objects.providers import Provider
 from resource_objects.resources import resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.pci.device import custom_class
@@ -346,7 +347,7 @@ class Split:
     def apply(self, device: Provider, whole: str) -> None:
         """Let the provider of one device be had whole or in parts.
 
-        :raises InvalidInput: as :func:`~resource_objects.providers.partitions.split`
+        :raises InvalidInput: as :func:`~resource_objects.host.partitions.split`
         """
         partitions.split(device, whole, self.slices, self.partitions)
         for place, (name, uses) in self.placements.items():

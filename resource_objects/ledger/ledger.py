@@ -326,8 +326,8 @@ class Ledger:
         """Return when a request fits at the earliest, with the claims that end by then.
 
         The estimate assumes that claims are released when they expire (:meth:`release_expired`),
-        and that none is made or renewed. Cost: a snapshot, one read of the claims that expire, and some
-        searches.
+        and that none is made or renewed. Cost: a snapshot, one read of the claims that expire, and
+        some searches.
 
         :param budget: the maximum number of steps of each search; None: as for ``candidates``
         :param snapshot: the snapshot to search in, such as that of a scenario; None: a new one

@@ -7,7 +7,6 @@
 ``disabled``        Disabled: the reason why a provider is disabled
 ``composite``       inventories of placed resources, assembled from their parts in a tree:
                     ``tree_shape``, ``joint_fit``, ``consistency``, ``removed_units``
-``partitions``      devices that are allocated whole or in parts
 ``pools``           providers that share their inventories with the members of an aggregate
 ``usage``           usage at one moment; ``use_over_time``: usage between two moments
 ``plan``            a typed list of changes; ``dry_run``: its effects; ``row_diff``: the plan that

@@ -1,6 +1,6 @@
 """Who has what, host by host: the classes of each with what is free, and who holds how much.
 
-A device may be had in parts (:mod:`resource_objects.providers.partitions`): its provider has an
+A device may be had in parts (:mod:`resource_objects.host.partitions`): its provider has an
 inventory of the device itself, which uses all of its slices, and partitions use some of them. Here
 all of that is one device: what consumers hold of its slices and partitions is a fraction of it, the
 largest over its slices, and what is left of it is the smallest. So is what they hold of partitions

@@ -2,7 +2,7 @@
 
 A GPU partition begins at certain memory slices. Each such placement is a provider with one unit of
 the profile, which shares the slices of the device that it occupies
-(:func:`~resource_objects.providers.partitions.add_partition`). Of the free placements of a profile
+(:func:`~resource_objects.host.partitions.add_partition`). Of the free placements of a profile
 on one device, the one that excludes the fewest others is used first, so that large profiles still
 fit later. Which device is used first is decided by the order of the search, as for any provider.
 """

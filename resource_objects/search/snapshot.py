@@ -687,7 +687,7 @@ class Snapshot(Shared):
         :raises InvalidInput: if consumers are no names
 
         >>> import resource_objects as ro
-        >>> from resource_objects.providers import partitions
+        >>> from resource_objects.host import partitions
         >>> with ro.connect("memory://") as ledger:
         ...     host = ro.Provider("lab-0", "VCPU=64")
         ...     for number in range(4):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import resource_objects as ro
-from resource_objects.providers import partitions
+from resource_objects.host import partitions
 from tests.cli.forked import Program
 from tests.support.patience import until
 

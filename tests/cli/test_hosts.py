@@ -11,7 +11,7 @@ import pytest
 import resource_objects as ro
 from resource_objects.cli.base import Age, age_text
 from resource_objects.cli.host_lines import host_lines
-from resource_objects.providers import partitions
+from resource_objects.host import partitions
 
 
 def build(ledger):

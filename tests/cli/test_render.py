@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects.cli import render
 from resource_objects.cli.render import ASCII, UNICODE
-from resource_objects.providers.partitions import thousandths
+from resource_objects.host.partitions import thousandths
 
 
 @given(st.integers(0, 2000), st.integers(0, 2000), st.integers(2, 40))

@@ -12,11 +12,11 @@ from resource_objects import exceptions
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
 from resource_objects.host.model import provider_tree
+from resource_objects.host.partitions import thousandths
 from resource_objects.host.rules import DeviceRule
 from resource_objects.host.site import export_site
 from resource_objects.host.status import HostDevices, KeptDevice, read_devices
 from resource_objects.host.sync import HostSync, sync_host, with_held
-from resource_objects.providers.partitions import thousandths
 from resource_objects.providers.provider import stored_classes
 from resource_objects.testing.refusals import raises_code
 

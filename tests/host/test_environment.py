@@ -13,13 +13,13 @@ from resource_objects import exceptions
 from resource_objects.host import (
     export_lines,
     job_environment,
+    partitions,
     provider_tree,
     read_environment,
     sync_host,
 )
 from resource_objects.host.facts import MIB, Core, Machine, NUMACell, PCIDevice
 from resource_objects.host.site import Site, apply_site
-from resource_objects.providers import partitions
 from resource_objects.testing.refusals import raises_code
 
 NVIDIA, AMD = ("10de", "2330", "030200"), ("1002", "74a1", "120000")

@@ -11,9 +11,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.host import partitions
 from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.ledger.feed import snapshot_in_place, snapshot_without
-from resource_objects.providers import Allocation, Claim, Provider, partitions
+from resource_objects.providers import Allocation, Claim, Provider
 from resource_objects.providers.orders import Write
 from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import by_consumer, paged

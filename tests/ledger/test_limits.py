@@ -11,9 +11,9 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.host.partitions import thousandths
 from resource_objects.ledger import RetryPolicy, new_operation
 from resource_objects.providers import Provider
-from resource_objects.providers.partitions import thousandths
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.pci import DeviceUse
 from resource_objects.testing.conformance.suite import host_of

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.partitions import add_partition, mediated, split, thousandths
+from resource_objects.host.partitions import add_partition, mediated, split, thousandths
 from resource_objects.providers.reshape import Reshape
 from resource_objects.reasons import Reason, Rule
 from resource_objects.testing.conformance.races import processes, together

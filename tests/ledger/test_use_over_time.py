@@ -100,7 +100,7 @@ def test_a_swap_and_a_gang_and_a_release_of_all(lab: ro.Ledger, time: Time) -> N
 
 
 def test_parts_of_a_device_count_as_their_amounts_say(lab: ro.Ledger, time: Time) -> None:
-    from resource_objects.providers import partitions
+    from resource_objects.host import partitions
 
     host = ro.Provider("lab-2")
     partitions.thousandths(host.add("lab-2/gpu0", "PGPU=1"))

@@ -6,7 +6,8 @@ import functools
 import random
 
 import resource_objects as ro
-from resource_objects.providers import ServerGroup, partitions
+from resource_objects.host import partitions
+from resource_objects.providers import ServerGroup
 from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec
 

@@ -8,7 +8,8 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers import ServerGroup, partitions
+from resource_objects.host import partitions
+from resource_objects.providers import ServerGroup
 from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import Pipeline

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions, search
-from resource_objects.providers import partitions
+from resource_objects.host import partitions
 from resource_objects.requests import Gang, Member, Request
 from resource_objects.scheduler.states import HostStates
 from resource_objects.scheduler.weighers.fragmentation import Fragmentation, _fragmentation

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 import resource_objects as ro
-from resource_objects.providers import partitions
+from resource_objects.host import partitions
 from resource_objects.reasons import Rule
 from resource_objects.testing.refusals import raises_code
 

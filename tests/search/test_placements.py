@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resource_objects as ro
-from resource_objects.providers.partitions import add_partition, split
+from resource_objects.host.partitions import add_partition, split
 
 #: By card and profile: the memory slices that a partition occupies, and where it may begin.
 CARDS: Mapping[str, Mapping[str, tuple[int, tuple[int, ...]]]] = {

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.providers.partitions import thousandths
+from resource_objects.host.partitions import thousandths
 from tests.support.lengths import some
 
 _DATA = Path(__file__).resolve().parents[3] / "shared/data/alibaba-gpu-v2023"

@@ -26,6 +26,7 @@ from resource_objects.host.facts import (
     PCIDevice,
 )
 from resource_objects.host.model import TreeSettings
+from resource_objects.host.partitions import add_partition
 from resource_objects.host.tracker import FindingKind, ResourceTracker
 from resource_objects.host.tracker.drivers import (
     BareMetalDriver,
@@ -39,7 +40,6 @@ from resource_objects.host.tracker.drivers.baremetal import class_of
 from resource_objects.host.tracker.drivers.machine import put_found
 from resource_objects.host.tracker.extending import ExtendedDriver
 from resource_objects.providers import diff
-from resource_objects.providers.partitions import add_partition
 from resource_objects.testing.refusals import raises_code
 from tests.host import trees
 from tests.host.libvirt_xml import Connection

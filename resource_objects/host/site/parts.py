@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from resource_objects import exceptions
+from resource_objects.host.partitions import MIG_CARDS, mig_placements
 from resource_objects.host.rules import split_of
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import inventories_of, to_records
 from resource_objects.providers.disabled import Disabled
-from resource_objects.providers.partitions import MIG_CARDS, mig_placements
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.catalog import is_device

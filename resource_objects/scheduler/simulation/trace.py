@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_FIGURE
+from resource_objects.host.partitions import thousandths
 from resource_objects.providers import Provider
-from resource_objects.providers.partitions import thousandths
 from resource_objects.requests import Request
 
 _invalid_trace = functools.partial(InvalidInput, "trace")

@@ -10,7 +10,7 @@ makes, and only that:
 
 Everything else in the tree is somebody else's and stays as it is: other providers and what they
 have, other traits, aggregates; and what is below a device or uses slices of it
-(:func:`~resource_objects.providers.partitions.add_partition`), for as long as the device is there.
+(:func:`~resource_objects.host.partitions.add_partition`), for as long as the device is there.
 
 What is available is the machine itself, without what changes as it is used: so as long as nobody
 builds anything into it, and nobody changes its tree, a look at it costs the reading alone.
@@ -28,11 +28,11 @@ from resource_objects.host.devices import machine_devices
 from resource_objects.host.discovery import discover
 from resource_objects.host.facts import Machine
 from resource_objects.host.model import TreeSettings, is_discovered, provider_tree
+from resource_objects.host.partitions import PLACEMENT
 from resource_objects.host.rules import read_rules
 from resource_objects.host.tracker.driver import Driver, note_invalid
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import TIMES
-from resource_objects.providers.partitions import PLACEMENT
 from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventory
 from resource_objects.resources.numa import NUMA_TOPOLOGY

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers import Provider, Share
-from resource_objects.providers.partitions import (
+from resource_objects.host.partitions import (
     add_partition,
     mediated,
     split,
     thousandths,
     type_class,
 )
+from resource_objects.providers import Provider, Share
 from resource_objects.testing.refusals import raises_code
 
 SLICE, MEMORY = "CUSTOM_GPU_SLICE", "CUSTOM_GPU_MEMORY_SLICE"

@@ -1,10 +1,10 @@
 """Devices that are allocated whole or in parts: slices, and partitions made of slices.
 
-A *slice* is a unit into which a device is divided (a compute slice, a memory slice, a function, a
-unit of bandwidth, a thousandth). A *partition* is a class of parts that use slices. All are
-inventories of the device's provider. Shares within the provider define the slices that a partition
-and the whole device use. So the first allocation leaves the slices that it does not use, the
-counters of the ledger guard them, and a refusal names the slices with their consumers.
+A *slice* is a unit into which a device is divided (a compute slice, a function, a unit of
+bandwidth, a thousandth). A *partition* is a class of parts that use slices. All are inventories of
+the device's provider, and shares within the provider define the slices that a partition and the
+whole device use. So an allocation leaves the slices that it does not use, and a refusal names the
+slices with their consumers.
 
 ==================  ===============================================================================
 ``split``           slices, partitions, the whole: GPU partitions, SR-IOV functions and bandwidth
@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import os_resource_classes
@@ -39,7 +40,7 @@ from resource_objects.resources.integer import IntegerInventory
 #: The number of each slice that one unit of a class uses.
 Uses = Mapping[str, int]
 
-_NONE: Mapping[str, Any] = {}
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def split(
@@ -51,11 +52,9 @@ def split(
     """Make a device allocatable whole or in parts; return it.
 
     The device gets an inventory of each slice, of each partition (the maximum number that its
-    slices allow) and of the whole, and shares: a partition uses its slices, the whole uses all of
-    them. So partitions and the whole exclude each other, and partitions exist at the same time as
-    far as there are slices.
+    slices allow) and of the whole, and shares: a partition uses its slices, the whole all of them.
+    So partitions and the whole exclude each other.
 
-    :param device: the provider of one device
     :param whole: the class of the device itself; None if it is not allocated whole
     :param slices: ``{class: total}``
     :param partitions: ``{class: {slice: number that one partition uses}}``
@@ -80,7 +79,7 @@ def split(
     CUSTOM_MIG_3G uses 3 CUSTOM_GPU_SLICE of host0/gpu0
     CUSTOM_MIG_3G uses 4 CUSTOM_GPU_MEMORY_SLICE of host0/gpu0
     """
-    counted = _check_device(device, whole)
+    counted = _counted_classes(device, whole)
     totals = _counts("slices", slices)
     if not totals:
         raise exceptions.InvalidInventory(f"slices of {device.name}", slices, "at least one")
@@ -89,8 +88,8 @@ def split(
         for name, counts in _by_class("partitions", partitions).items()
     }
     classes = [*totals, *uses, *([whole] if whole else [])]
-    for place, name in enumerate(classes):
-        if name in classes[:place] or name in counted - {whole}:
+    for number, name in enumerate(classes):
+        if name in classes[:number] or name in counted - {whole}:
             raise exceptions.InvalidInput(
                 "repetition",
                 f"classes of {device.name}",
@@ -117,8 +116,8 @@ def add_partition(
 ) -> Provider:
     """Add one partition of a device as a provider below the device; return the new provider.
 
-    It has traits of its own, such as those of a region of an FPGA, or a position. One request may
-    get several of them at different devices, unlike partitions that are counted.
+    It has its own traits, such as those of a region of an FPGA, or a position. One request may get
+    several of them at different devices, unlike partitions that are counted.
 
     :param device: a device with an inventory of each slice, as after :func:`split`
     :param resource_class: the class of the partition, of which it has one unit
@@ -234,20 +233,18 @@ def mig_placements(card: str) -> dict[str, tuple[str, Uses]]:
 
 # --- mediated devices -----------------------------------------------------------------------------
 #
-# A driver reports, for each type, the number of devices of that type that a device offers if it has
-# no other. It does not report which types exist at the same time, and that differs: some devices
-# have one type at a time, some several.
-#
-# Several types at a time are parts of one measure, see :func:`mediated`.
+# A driver reports, for each type, the number of devices that a device offers if it has no other
+# type. It does not report which types exist at the same time: some devices have several, some have
+# one. Several types at a time are parts of one measure, see :func:`mediated`.
 #
 # One type at a time cannot be expressed by shares. Suppose that a of type A or b of type B may
-# exist, any number of one, but never both. Shares are linear: an amount here uses an amount there,
-# and each inventory has a bound. So the set of combinations that they allow is convex. With a and b
-# of 2 or more, one A with one B is between "a of A" and "b of B", as 1/a + 1/b <= 1; shares that
-# allow these two allow that too. With a = 1 or b = 1 the measure is exact: the single one uses all
-# of it. So types are accepted if all but one have a single device at most. Otherwise one of them
-# has to be chosen, as in Nova's configuration. To choose another one, sync the device again; the
-# ledger refuses this while devices of the first type are allocated.
+# exist, but never both. Shares are linear, and each inventory has a bound, so the set of
+# combinations that they allow is convex. With a and b of 2 or more, one A with one B is between "a
+# of A" and "b of B", as 1/a + 1/b <= 1; shares that allow these two allow that too. With a = 1 or b
+# = 1 the measure is exact: the single one uses all of it. So types are accepted if all but one have
+# a single device at most. Otherwise one of them has to be chosen, as in Nova's configuration. To
+# choose another one, sync the device again; the ledger refuses this while devices of the first type
+# are allocated.
 
 
 def mediated(
@@ -261,11 +258,11 @@ def mediated(
 ) -> Provider:
     """Make a device allocatable as mediated devices (vGPUs) of one type or several; return it.
 
-    Each type is a class (:func:`type_class`). Its total is the number that the device offers when
-    it has no other type (in sysfs ``mdev_supported_types/<type>/available_instances``). All types
-    are parts of one measure, the least common multiple of these numbers: one of n is 1/n of the
-    device. That never allows more than the memory of the device. It may refuse a mixture that just
-    fits: memory that remains because a type does not divide it counts as used by the type.
+    Each type is a class (:func:`type_class`). Its total is the number that the device offers if it
+    has no other type (``available_instances`` in sysfs). All types are parts of one measure, the
+    least common multiple of these numbers: one of n is 1/n of the device. That never allows more
+    than the memory of the device. It may refuse a mixture that just fits: memory that remains
+    because a type does not divide it counts as used by the type.
 
     :param types: ``{name of the type: number}``
     :param whole: the class of the device itself; None if it is not allocated whole
@@ -285,7 +282,7 @@ def mediated(
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInventory: types: got {...}, expected at most one type ...
     """
-    counts = _typed(types)
+    counts = _counts("types", types, type_class)
     if only is not None:
         chosen = type_class(only)
         if chosen not in counts:
@@ -323,26 +320,11 @@ def type_class(name: str) -> str:
     return names.resource_class_name(normalized)
 
 
-def _typed(types: object) -> dict[str, int]:
-    """Return the number of devices of each type, by class."""
-    if not isinstance(types, Mapping):
-        raise exceptions.InvalidInventory("types", types, "a mapping of types to numbers")
-    counts: dict[str, int] = {}
-    for name, count in types.items():
-        kind = type_class(name)
-        if kind in counts:
-            raise exceptions.InvalidInput(
-                "repetition", "types", name, f"no two types of the class {kind}"
-            )
-        counts[kind] = _number(name, count)
-    return counts
-
-
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _check_device(device: object, whole: str | None) -> set[str | None]:
-    """Return the classes that a provider has, if it may be split as one device of ``whole``."""
+def _counted_classes(device: object, whole: str | None) -> set[str]:
+    """Return the classes of a provider, or raise unless it is one device of the class ``whole``."""
     if not isinstance(device, Provider):
         raise exceptions.InvalidTree("device", device, "a provider")
     capacities = _capacities(device)
@@ -359,7 +341,6 @@ def _check_device(device: object, whole: str | None) -> set[str | None]:
 
 
 def _capacities(device: Provider) -> dict[str, int]:
-    """Return the capacity of each class of a device."""
     return {
         record.resource_class: record.capacity
         for _, inventory in device.inventories.by_name()
@@ -368,39 +349,37 @@ def _capacities(device: Provider) -> dict[str, int]:
 
 
 def _counted(name: str) -> str:
-    """Return the name of a resource class whose units are counted."""
+    """Return the name of a resource class, or raise unless its units are counted."""
     kind = resource(name)
     if not issubclass(kind.inventory_kind, IntegerInventory):
         raise exceptions.InvalidInventory("resource class", name, "one that is counted")
     return kind.name
 
 
-def _number(name: str, value: object) -> int:
-    if type(value) is not int or not 1 <= value <= fields.MAX_FIGURE:
-        raise exceptions.InvalidInput(
-            "amount", name, value, f"an integer from 1 to {fields.MAX_FIGURE}"
-        )
-    return value
-
-
-def _by_class(name: str, values: object) -> dict[str, Any]:
+def _by_class(
+    name: str, values: object, class_of: Callable[[str], str] = _counted
+) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise exceptions.InvalidInventory(name, values, "a mapping by resource class")
     by_class: dict[str, Any] = {}
     for key, value in values.items():
-        kind = _counted(key)
+        kind = class_of(key)
         if kind in by_class:
             raise exceptions.InvalidInput("repetition", name, kind, "each class once")
         by_class[kind] = value
     return by_class
 
 
-def _counts(name: str, values: object) -> dict[str, int]:
-    return {kind: _number(kind, value) for kind, value in _by_class(name, values).items()}
+def _counts(name: str, values: object, class_of: Callable[[str], str] = _counted) -> dict[str, int]:
+    counts = _by_class(name, values, class_of)
+    for kind, value in counts.items():
+        if type(value) is not int or not 1 <= value <= fields.MAX_FIGURE:
+            expected = f"an integer from 1 to {fields.MAX_FIGURE}"
+            raise exceptions.InvalidInput("amount", kind, value, expected)
+    return counts
 
 
 def _uses(name: str, values: object, totals: Mapping[str, int]) -> dict[str, int]:
-    """Return the slices that one partition uses, if the device has them."""
     subject = f"{_counted(name)} uses"
     uses = _counts(subject, values)
     if not uses:
