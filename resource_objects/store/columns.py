@@ -6,7 +6,8 @@ import datetime
 import itertools
 import operator
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from resource_objects import clock
 from resource_objects.providers.columns import (
@@ -26,7 +27,6 @@ from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind
 from resource_objects.providers.row_diff import stored_definitions
-from resource_objects.resources.records import inventory_row
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, UnitRow
 
 
@@ -42,15 +42,17 @@ def columns_of(
     :param allocations: whether to include allocations and units
     :param now: the time of the rows; None: the present time, if anything is disabled
     """
-    trees = [
-        (rows.providers[uuid], root.number) for root in roots for uuid in rows.subtree(root.uuid)
-    ]
-    providers = [provider for provider, _ in trees]
+    providers: list[ProviderRow] = []
+    root_ids: list[int] = []
+    for root in roots:
+        tree = [rows.providers[uuid] for uuid in rows.subtree(root.uuid)]
+        providers += tree
+        root_ids += [root.number] * len(tree)
     allocating = providers if allocations else []
     now = now or present_time(rows)
     return Columns(
-        ProviderColumns(*zip(*_provider_rows(rows, trees, now), strict=True)),
-        InventoryColumns(*zip(*_inventory_rows(rows, providers), strict=True)),
+        _provider_columns(providers, root_ids, now),
+        _inventory_columns(rows, providers),
         TraitColumns(*zip(*_name_rows((p.number, p.traits) for p in providers), strict=True)),
         AllocationColumns(*zip(*_allocation_rows(rows, allocating), strict=True)),
         AggregateColumns(
@@ -105,28 +107,39 @@ def in_force(disabled: Disabled | None, now: datetime.datetime | None) -> Disabl
     return disabled
 
 
-def _provider_rows(
-    rows: Rows, trees: Iterable[tuple[ProviderRow, int]], now: datetime.datetime | None
-) -> Iterator[tuple[object, ...]]:
-    times = operator.attrgetter(*TIMES)
-    for provider, root in trees:
-        parent = provider.parent_uuid
-        yield (
-            provider.number,
-            provider.uuid,
-            provider.name,
-            None if parent is None else rows.providers[parent].number,
-            root,
-            provider.generation,
-            *times(provider),
-            in_force(provider.disabled, now),
-        )
+# Providers and inventories are read column by column: a tuple for each of 100,000 rows would make
+# the garbage collector go through all of them several times.
 
 
-def _inventory_rows(rows: Rows, providers: Iterable[ProviderRow]) -> Iterator[tuple[object, ...]]:
-    for provider in providers:
-        for name in provider.classes:
-            yield provider.number, *inventory_row(rows.inventories[provider.uuid, name].record)
+def _provider_columns(
+    providers: Sequence[ProviderRow],
+    root_ids: Sequence[int],
+    now: datetime.datetime | None,
+) -> ProviderColumns:
+    numbers: dict[str | None, int | None] = {None: None}
+    numbers.update((provider.uuid, provider.number) for provider in providers)
+    return ProviderColumns(
+        provider_id=_values(providers, "number"),
+        uuid=_values(providers, "uuid"),
+        name=_values(providers, "name"),
+        parent_id=tuple([numbers[provider.parent_uuid] for provider in providers]),
+        root_id=tuple(root_ids),
+        generation=_values(providers, "generation"),
+        disabled=tuple([in_force(provider.disabled, now) for provider in providers]),
+        **{name: _values(providers, name) for name in TIMES},
+    )
+
+
+def _inventory_columns(rows: Rows, providers: Sequence[ProviderRow]) -> InventoryColumns:
+    inventories = rows.inventories.rows
+    records = [inventories[p.uuid, name].record for p in providers for name in p.classes]
+    figures = {name: _values(records, name) for name in InventoryColumns._fields[1:]}
+    ids = [provider.number for provider in providers for _ in provider.classes]
+    return InventoryColumns(tuple(ids), **figures)
+
+
+def _values(rows: Iterable[object], field: str) -> tuple[Any, ...]:
+    return tuple(map(operator.attrgetter(field), rows))
 
 
 def _name_rows(names_of: Iterable[tuple[int, frozenset[str]]]) -> Iterator[tuple[int, str]]:
