@@ -39,7 +39,6 @@ SOURCE = "agent"
 # the rule of OpenTelemetry for names of instruments, with the colon that Prometheus' recorded
 # metrics have
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./:-]{0,254}\Z")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EXPECTED = (
     f"an integer of at most {MAX_AMOUNT}, a decimal of at most six places and {MAX_DECIMAL}, "
     "True, False, or a text of 1 to 255 printable characters"
@@ -230,7 +229,7 @@ def changed(
     stored: Mapping[str, StoredStatistic],
     reported: Iterable[Statistic],
     source: str,
-    now: datetime.datetime | None = None,
+    now: datetime.datetime,
 ) -> tuple[dict[str, StoredStatistic], list[str]]:
     """Return the rows of one provider to write, by name, and the names to delete.
 
@@ -238,7 +237,7 @@ def changed(
     source that reports the same values again writes nothing.
 
     :param stored: the rows that are stored, by name
-    :param now: ``since`` of values that have none; None where only the names are needed
+    :param now: ``since`` of values that have none
     """
     written: dict[str, StoredStatistic] = {}
     names_now: set[str] = set()
@@ -247,7 +246,7 @@ def changed(
         names_now.add(name)
         row = stored.get(name)
         if row is None or row.value != value:
-            written[name] = StoredStatistic(value, source, statistic.since or now or _EPOCH)
+            written[name] = StoredStatistic(value, source, statistic.since or now)
         elif row.source != source:
             written[name] = row._replace(source=source)
     deleted = [

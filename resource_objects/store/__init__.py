@@ -11,6 +11,7 @@ rows that changed.
 ``names``        changes of resource classes, traits and aggregates
 ``definitions``  changes of providers, their inventories, shares and parents
 ``write``        :func:`~resource_objects.store.write.carry_out`: everything a write changes
+``statistics``   statistics of providers: written, read and deleted
 ``columns``      rows as columns, and columns as rows
 ``decide``       :func:`~resource_objects.store.decide.decide`: the rules of orders
 ``dry_run``      dry runs: writes carried out on rows made of columns

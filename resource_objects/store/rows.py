@@ -44,9 +44,9 @@ class ProviderRow:
     number: int
     uuid: str
     name: str
-    parent_uuid: str | None
-    traits: frozenset[str]
-    aggregates: frozenset[str]
+    parent_uuid: str | None = None
+    traits: frozenset[str] = frozenset()
+    aggregates: frozenset[str] = frozenset()
     classes: tuple[str, ...] = ()
     kinds: tuple[KindRecord, ...] = ()
     generation: int = 0

@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from resource_objects import exceptions
-from resource_objects.backends.memory import MemoryBackend, statistics
+from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql import orders, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import SQL
@@ -41,7 +41,7 @@ from resource_objects.providers.provider import Share
 from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
-from resource_objects.store import decide, write
+from resource_objects.store import decide, statistics, write
 from resource_objects.store.definitions import DefinitionWork
 from resource_objects.store.rows import InventoryRow, Rows
 from resource_objects.testing.conformance import BackendConformance

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from resource_objects.backends.sql import statistics
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.statistics import changed
+from resource_objects.store import statistics
 from resource_objects.testing.conformance.statistics import BUILDS, LOAD, put, read
 from resource_objects.testing.conformance.suite import two_hosts
 
@@ -31,8 +31,11 @@ def test_one_source_takes_nothing_away_that_another_says_meanwhile(
         target=put, args=(ledger, host, *says[second]), kwargs={"source": second}
     )
 
-    def after_the_other(kept: Any, said: Any, source: str, now: Any = None) -> Any:
-        if now is not None and source == first:  # in the transaction that writes
+    sources: list[str] = []
+
+    def after_the_other(kept: Any, said: Any, source: str, now: Any) -> Any:
+        sources.append(source)
+        if source == first and sources.count(first) == 2:  # in the transaction that writes
             other.start()
             other.join(_SOON)
         return changed(kept, said, source, now)

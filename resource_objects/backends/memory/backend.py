@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Self, TypeAlias
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import feed, reading, statistics, use_over_time
+from resource_objects.backends.memory import feed, reading, use_over_time
 from resource_objects.providers.backend import (
     RETENTION,
     AlreadyRecorded,
@@ -46,6 +46,11 @@ from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store.columns import columns_of, roots_of_all, with_present_use
 from resource_objects.store.rows import Rows
+from resource_objects.store.statistics import (
+    delete_statistics,
+    read_statistics,
+    write_statistics,
+)
 from resource_objects.store.tables import Table
 from resource_objects.store.write import carry_out
 
@@ -199,17 +204,17 @@ class RowsBackend(Backend):
     def put_statistics(self, order: StatisticsOrder) -> int:
         """Store the statistics of some providers (see the contract)."""
         with self.writing() as rows:
-            return statistics.put(rows, order, self.now())
+            return write_statistics(rows, order, self.now())
 
     def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter (see the contract)."""
         with self.reading() as rows:
-            return statistics.read(rows, criteria)
+            return read_statistics(rows, criteria)
 
     def forget_statistics(self, criteria: StatisticFilter) -> int:
         """Delete the statistics of a filter (see the contract)."""
         with self.writing() as rows:
-            return statistics.forget(rows, criteria)
+            return delete_statistics(rows, criteria)
 
     # --- writing ---
 

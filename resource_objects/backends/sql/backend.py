@@ -37,7 +37,6 @@ from resource_objects.backends.sql.statements import (
     SQL,
     chunks,
     draw_number,
-    moment,
     now_of,
     pipeline,
 )
@@ -682,7 +681,6 @@ _LOCATE = SQL("SELECT id FROM resource_providers WHERE uuid IN :uuids*")
 _GENERATIONS = SQL("SELECT uuid, generation FROM resource_providers WHERE uuid IN :uuids*")
 _SHARE = SQL(f"{_READ} {{postgresql: FOR SHARE}}{{mysql: LOCK IN SHARE MODE}}")
 _LOCK = SQL(f"{_READ} {{server: FOR UPDATE}}")
-_REPORT = SQL("UPDATE resource_providers SET reported_at = :at WHERE id IN :ids*")
 
 
 def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]) -> None:
@@ -726,8 +724,4 @@ def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
     """Write statistics of providers and the times of their reports, under locks of these."""
     locked = _locked(connection, sorted(order.providers), _LOCK if order.reported else _SHARE)
     numbers = {uuid: number for uuid, (number, _, _) in locked.items()}
-    now = now_of(connection)
-    count = statistics.put(connection, order, numbers, now)
-    for part in chunks(sorted(numbers[uuid] for uuid in order.reported)):
-        _REPORT.run(connection, at=moment(connection, now), ids=part)
-    return count
+    return statistics.put(connection, order, numbers, now_of(connection))

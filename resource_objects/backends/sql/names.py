@@ -332,8 +332,7 @@ def _provider_row(
 ) -> tuple[ProviderRow | None, ProviderRow]:
     """Return the loaded row of a provider, and that row or a new one."""
     before = rows.providers.get(uuid)
-    nothing = frozenset[str]()
-    return before, before or ProviderRow(number, uuid, name, None, nothing, nothing)
+    return before, before or ProviderRow(number, uuid, name)
 
 
 def _write_names(

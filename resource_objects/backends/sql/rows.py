@@ -749,4 +749,4 @@ def _ends(
 _figures = attrgetter(*_FIGURES)
 _NO_NAMES = frozenset[str]()
 #: A provider as it is inserted, as far as other columns are concerned.
-_NEW = ProviderRow(0, "", "", None, _NO_NAMES, _NO_NAMES)
+_NEW = ProviderRow(0, "", "")

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects import exceptions
+from resource_objects import clock
 from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
 from resource_objects.providers.statistics import (
@@ -27,32 +28,22 @@ from resource_objects.providers.statistics import (
     StatisticsByProvider,
     StatisticsOrder,
     StoredStatistic,
-    changed,
 )
+from resource_objects.store.rows import ProviderRow, Rows
+from resource_objects.store.statistics import write_statistics
+from resource_objects.store.tables import changes as changed_rows
 
 _providers = tables.resource_providers.c
 _statistics = tables.statistics.c
 _COLUMNS = (_statistics.name, _statistics.value, _statistics.source, _statistics.since)
 _KEYS = ("provider_id", "name")
 
-
-_FIND = SQL("SELECT id, uuid FROM resource_providers WHERE uuid IN :uuids*")
+_FIND = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
 _SELECT = """
     SELECT provider_id, name, value, source, since FROM statistics WHERE provider_id IN :ids*"""
 _STORED = SQL(_SELECT)
 _LOCK_STORED = SQL(f"{_SELECT} ORDER BY provider_id, name {{server: FOR UPDATE}}")
-
-
-class _Changes:
-    """The rows that an order inserts, updates and deletes."""
-
-    def __init__(self) -> None:
-        self.inserts: list[dict[str, Any]] = []
-        self.updates: list[dict[str, Any]] = []
-        self.deletes: list[dict[str, Any]] = []
-
-    def __len__(self) -> int:
-        return len(self.inserts) + len(self.updates) + len(self.deletes)
+_REPORT = SQL("UPDATE resource_providers SET reported_at = :at WHERE id IN :ids*")
 
 
 def is_news(connection: Connection, order: StatisticsOrder) -> bool:
@@ -67,9 +58,10 @@ def is_news(connection: Connection, order: StatisticsOrder) -> bool:
     numbers = {
         uuid: number
         for part in chunks(sorted(order.providers))
-        for number, uuid in _FIND.rows(connection, uuids=part)
+        for uuid, number in _FIND.rows(connection, uuids=part)
     }
-    return bool(_changes(connection, order, numbers))
+    rows = _load(connection, _STORED, order, numbers)
+    return write_statistics(rows, order, clock.now()) > 0
 
 
 def put(
@@ -78,59 +70,54 @@ def put(
     numbers: Mapping[str, int],
     now: datetime.datetime,
 ) -> int:
-    """Write the values that changed; return their number (see the contract).
+    """Write the values that changed and the times of reports; return the number of values.
 
-    Cost: one query, and up to three statements.
+    Cost: one query, and up to four statements.
 
     :param numbers: those of the providers, by uuid, which are locked
+    :raises NotFound: if a provider of the order has no number
     """
-    changes = _changes(connection, order, numbers, now)
-    statements.insert(connection, tables.statistics, changes.inserts)
-    statements.update(connection, tables.statistics, _KEYS, changes.updates)
-    statements.delete(connection, tables.statistics, changes.deletes)
-    return len(changes)
+    rows = _load(connection, _LOCK_STORED, order, numbers)
+    count = write_statistics(rows, order, now)
+    inserts: list[dict[str, Any]] = []
+    updates: list[dict[str, Any]] = []
+    deletes: list[dict[str, Any]] = []
+    for table, uuid, before, after in changed_rows(rows.journal):
+        if table is not rows.statistics:
+            continue
+        before, after = before or {}, after or {}
+        for name in sorted(before.keys() | after.keys()):
+            key = {"provider_id": numbers[uuid], "name": name}
+            row = after.get(name)
+            if row is None:
+                deletes.append(key)
+            elif row != before.get(name):
+                values = {**row._asdict(), "since": moment(connection, row.since)}
+                (updates if name in before else inserts).append({**key, **values})
+    for changes in (inserts, updates, deletes):
+        changes.sort(key=itemgetter(*_KEYS))
+    statements.insert(connection, tables.statistics, inserts)
+    statements.update(connection, tables.statistics, _KEYS, updates)
+    statements.delete(connection, tables.statistics, deletes)
+    for part in chunks(sorted(numbers[uuid] for uuid in order.reported)):
+        _REPORT.run(connection, at=moment(connection, now), ids=part)
+    return count
 
 
-def _changes(
-    connection: Connection,
-    order: StatisticsOrder,
-    numbers: Mapping[str, int],
-    now: datetime.datetime | None = None,
-) -> _Changes:
-    """Return the rows that an order changes, in the order of their keys.
-
-    :param now: None: nothing is locked, and only the number of changes is needed
-    """
-    for uuid in sorted(order.providers):
-        if uuid not in numbers:
-            raise exceptions.NotFound("provider", uuid)
-    changes = _Changes()
-    query = _STORED if now is None else _LOCK_STORED
-    stored = _stored(connection, query, [numbers[uuid] for uuid in order.values])
-    for number, statistics in sorted((numbers[uuid], some) for uuid, some in order.values.items()):
-        here = stored.get(number, {})
-        written, deleted = changed(here, statistics, order.source, now)
-        for name, row in sorted(written.items()):
-            values = {
-                "provider_id": number,
-                "name": name,
-                "value": row.value,
-                "source": row.source,
-                "since": moment(connection, row.since),
-            }
-            (changes.updates if name in here else changes.inserts).append(values)
-        changes.deletes += ({"provider_id": number, "name": name} for name in sorted(deleted))
-    return changes
-
-
-def _stored(
-    connection: Connection, query: SQL, providers: Collection[int]
-) -> dict[int, dict[str, StoredStatistic]]:
-    """Return the stored rows of some providers, by number and name."""
-    rows: defaultdict[int, dict[str, StoredStatistic]] = defaultdict(dict)
-    for part in chunks(sorted(providers)):
+def _load(
+    connection: Connection, query: SQL, order: StatisticsOrder, numbers: Mapping[str, int]
+) -> Rows:
+    """Return the providers of an order, as far as statistics need them, and their statistics."""
+    rows = Rows()
+    for uuid, number in numbers.items():
+        rows.providers.change(uuid, None, ProviderRow(number, uuid, name=uuid))  # no name is read
+    uuid_of = {numbers[uuid]: uuid for uuid in order.values if uuid in numbers}
+    stored: defaultdict[str, dict[str, StoredStatistic]] = defaultdict(dict)
+    for part in chunks(sorted(uuid_of)):
         for provider, name, value, source, since in query.rows(connection, ids=part):
-            rows[provider][name] = StoredStatistic(value, source, from_moment(since))
+            stored[uuid_of[provider]][name] = StoredStatistic(value, source, from_moment(since))
+    for uuid, statistics in stored.items():
+        rows.statistics.change(uuid, None, statistics)
     return rows
 
 
