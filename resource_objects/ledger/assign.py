@@ -63,26 +63,20 @@ class Assigner:
         self._store = store
         self._shapes = ShapeCache()
 
-    def read(
-        self,
-        demands: Iterable[Demand],
-        providers: Collection[str] = (),
-        leaving: Collection[str] = (),
-    ) -> Columns | None:
+    def read(self, demands: Iterable[Demand], leaving: Collection[str] = ()) -> Columns | None:
         """Return the trees on which demands are to be assigned; None if nothing has to be assigned.
 
         The columns have allocations only if these are needed for the assignment.
 
-        :param providers: providers of further trees, which are read only with the others
         :param leaving: the consumers that release their allocations in the same write
         """
         keys = _keys(demands)
         if not keys:
             return None
-        before = None if providers or leaving else self._shapes.columns(keys)
+        before = None if leaving else self._shapes.columns(keys)
         if before is not None:
             return self._store.backend.read_again(before, *keys)
-        return self._store.backend.read(*keys, *providers)
+        return self._store.backend.read(*keys)
 
     def assign(
         self,

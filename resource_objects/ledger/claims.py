@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import itertools
 import logging
 from collections import Counter
@@ -18,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
+from resource_objects.fields import FrozenDict
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.context import Store, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
     Claimable,
     Demand,
-    Resolve,
     demand_of,
     demands_of,
     merged_request,
@@ -53,7 +54,6 @@ from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
     Operation,
-    Outcome,
     StoredRequest,
     Totals,
     Use,
@@ -111,12 +111,8 @@ class ClaimOptions:
         return {
             "request": _stored(demand.request, self.ignore_maintenance),
             "overrides_disabled": self.ignore_maintenance,
-        }
-
-    @property
-    def consumer_fields(self) -> dict[str, str | None]:
-        """The fields of an order that describe its consumer; None keeps the stored value."""
-        return {
+            "expires_at": self.expires_at,
+            "expires_in": self.expires_in,
             "project": self.project,
             "user": self.user,
             "consumer_type": self.consumer_type,
@@ -125,39 +121,27 @@ class ClaimOptions:
 
 
 def claim_options(
-    *,
-    project: str | None = None,
-    user: str | None = None,
-    consumer_type: str | None = None,
-    group: str | None = None,
-    expires_in: object = None,
-    expires_at: object = None,
-    if_generation: IfGeneration = False,
-    generation: int | None = None,
-    limits: object = None,
-    ignore_maintenance: bool = False,
-    wait: datetime.timedelta | None = None,
-    operation: str | None = None,
+    *, expires_in: object = None, expires_at: object = None, limits: object = None, **options: Any
 ) -> ClaimOptions:
-    """Return the checked options of a method that allocates.
+    """Return the checked options of a method that allocates; see :class:`ClaimOptions`.
 
     :raises InvalidInput: for an option that is invalid independently of the ledger
     """
-    until = expiry(expires_in, expires_at)
-    return ClaimOptions(
-        None if project is None else names.label(project, "project"),
-        None if user is None else names.label(user, "user"),
-        None if consumer_type is None else names.label(consumer_type, "consumer type"),
-        None if group is None else names.label(group, "server group"),
-        until.get("expires_at"),
-        until.get("expires_in"),
-        if_generation,
-        any_generation(generation),
-        checked_limits(limits),
-        ignore_maintenance,
-        wait,
-        operation,
-    )
+    for field, description in _LABELS.items():
+        if options.get(field) is not None:
+            names.label(options[field], description)
+    any_generation(options.get("generation"))
+    if limits is not None:
+        options["limits"] = checked_limits(limits)
+    return ClaimOptions(**options, **expiry(expires_in, expires_at))
+
+
+_LABELS = {
+    "project": "project",
+    "user": "user",
+    "consumer_type": "consumer type",
+    "group": "server group",
+}
 
 
 @set_directly
@@ -168,35 +152,36 @@ class ClaimPlan:
     ``choices`` yields demands by consumer; after a refusal it is sent the refusal and yields the
     next choice. If it ``learns``, it is asked before the same demands are assigned again. ``new``
     are consumers that must have no allocations, ``releasing`` those that release their allocations
-    in the same write. ``definitions`` returns the definitions that a demand requires on behalf of
-    the caller; if the caller named them, no other choice meets them either. ``reads`` reports that
-    the consumers were read for the plan, so that it is made again when one of them was changed.
+    in the same write. ``definitions`` are those that the caller requires; None: those at which the
+    demands were found. If the caller named them, no other choice meets them either. ``reads``
+    reports that the consumers were read for the plan, so that it is made again when one of them was
+    changed.
     """
 
-    operation: Operation
-    kind: str
-    subject: str
     choices: Choices
     orders: Callable[[Mapping[str, Demand]], Iterable[ConsumerOrder]]
-    options: ClaimOptions
+    ignores_maintenance: bool = False
     limits: Totals = UNLIMITED
     new: tuple[str, ...] = ()
     releasing: tuple[str, ...] = ()
-    definitions: Callable[[Demand], _Definitions] = lambda demand: ()
+    definitions: _Definitions | None = ()
     reads: bool = False
     learns: bool = False
 
-    def write(self, demands: Mapping[str, Demand]) -> Write:
-        """Return the write of demands whose placed amounts are assigned."""
-        unchanged: _Definitions = ()
+    def write(self, header: Write, demands: Mapping[str, Demand], required: _Definitions) -> Write:
+        """Return the write of demands whose placed amounts are assigned.
+
+        :param header: the write without its orders
+        :param required: the definitions that the caller requires
+        """
         for demand in demands.values():
-            unchanged += self.definitions(demand) + demand.required
+            required += demand.required
         return Write(
-            self.operation,
-            self.kind,
-            self.subject,
+            header.operation,
+            header.kind,
+            header.subject,
             orders=tuple(self.orders(demands)),
-            unchanged=tuple(dict.fromkeys(unchanged)) if unchanged else (),
+            unchanged=tuple(dict.fromkeys(required)),
             limits=self.limits,
         )
 
@@ -204,9 +189,7 @@ class ClaimPlan:
         self, demands: Mapping[str, Demand], refusal: exceptions.ResourceObjectsError
     ) -> Mapping[str, Demand] | None:
         """Return the choice after the refusal of another one, None if there is none."""
-        if isinstance(refusal, exceptions.Stale) and isinstance(
-            self.options.if_generation, Mapping
-        ):
+        if self.definitions and isinstance(refusal, exceptions.Stale):
             provider = refusal.name
             if not any(demand.requires(provider) for demand in demands.values()):
                 return None
@@ -230,14 +213,10 @@ class Claims:
     # --- allocating ---
 
     def claim(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
-        if options.wait is not None:
-            return self._queued("claim", consumer, candidates, options, self.claim)
         name = names.consumer_name(consumer)
-
-        def choices(limits: Totals, _: Callable[[Demand], _Definitions]) -> Choices:
-            return self._candidates_in_order(name, candidates, limits)
-
-        return self._claim({name: candidates}, options, choices)[0]
+        if options.wait is not None:
+            return self._queued("claim", name, candidates, options, self.claim)
+        return self._claim({name: candidates}, options)[0]
 
     def claim_all(
         self, candidates: Mapping[str, Claimable], options: ClaimOptions
@@ -247,60 +226,36 @@ class Claims:
                 "amount", "claim_all", candidates, "{consumer: candidates}"
             )
         requested = {names.consumer_name(name): claimable for name, claimable in candidates.items()}
-
-        def choices(limits: Totals, definitions: Callable[[Demand], _Definitions]) -> Choices:
-            resolve = self._resolver(requested.values())
-            demands: dict[str, list[Demand]] = {}
-            for name, claimable in requested.items():
-                demands[name] = []
-                for demand in demands_of(claimable, resolve, "claim"):
-                    definitions(demand)
-                    demands[name].append(self._assigner.with_units(demand, name))
-                if not demands[name]:
-                    raise exceptions.NoCandidates(f"no candidate for {name}")
-            return gang_choices(demands, self._store.backend, limits)
-
-        return self._claim(requested, options, choices, is_gang=True)
+        return self._claim(requested, options, is_gang=True)
 
     def _claim(
-        self,
-        requested: Mapping[str, Claimable],
-        options: ClaimOptions,
-        choices: Callable[[Totals, Callable[[Demand], _Definitions]], Choices],
-        is_gang: bool = False,
+        self, requested: Mapping[str, Claimable], options: ClaimOptions, is_gang: bool = False
     ) -> tuple[Claim, ...]:
-        self._check_override(options)
-        subject = subject_of(requested)
-        operation, outcome = self._store.begin(options.operation, "claim", subject)
-        if outcome is not None:
-            return self._repeated(operation, outcome, requested, options)
-        definitions = self._definitions(options.if_generation)
-        within = self._limits(options, *requested.values())
-
-        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-            for name, demand in demands.items():
-                yield ConsumerOrder.claim(
-                    name,
-                    demand.uses,
-                    **options.order_fields(demand),
-                    expires_at=options.expires_at,
-                    expires_in=options.expires_in,
-                    **options.consumer_fields,
+        def plan() -> ClaimPlan:
+            definitions = self._definitions(options.if_generation)
+            limits = self._limits(options, *requested.values())
+            if is_gang:
+                choices = self._gang_choices(requested, definitions, limits)
+            else:
+                choices = self._candidates_in_order(
+                    *next(iter(requested.items())), limits, self._snapshots.snapshot
                 )
 
-        plan = ClaimPlan(
-            operation,
-            "claim",
-            subject,
-            choices(within, definitions),
-            orders,
-            options,
-            within,
-            new=tuple(requested),
-            definitions=definitions,
-            learns=is_gang,
-        )
-        return _in_order(self._commit(lambda: plan), requested, written_claim_of)
+            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+                for name, demand in demands.items():
+                    yield ConsumerOrder.claim(name, demand.uses, **options.order_fields(demand))
+
+            return ClaimPlan(
+                choices,
+                orders,
+                options.ignore_maintenance,
+                limits,
+                new=tuple(requested),
+                definitions=definitions,
+                learns=is_gang,
+            )
+
+        return self._carry_out("claim", requested, options, plan, requested)
 
     def adjust(
         self,
@@ -310,46 +265,37 @@ class Claims:
         options: ClaimOptions,
     ) -> Claim:
         name = names.consumer_name(consumer)
-        self._check_override(options)
-        operation, outcome = self._store.begin(options.operation, "adjust", name)
-        if outcome is not None:
-            return _in_order(outcome.claims, [name])[0]
-        within = self._limits(options)
-        demand = demand_of(
-            changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
-        )
 
         def plan() -> ClaimPlan:
-            combined, read_at = demand, None
-            if demand.request is not None and not aggregate:
-                combined, read_at = self._with_retained(name, demand)
+            limits = self._limits(options)
+            demand = demand_of(
+                changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
+            )
+            read_at = options.generation
+            if aggregate:
+                demand = dataclasses.replace(demand, request=None)
+            elif demand.request is not None:
+                demand, generation = self._with_retained(name, demand)
+                read_at = generation if read_at is None else read_at
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 yield ConsumerOrder.adjust(
                     name,
                     demands[name].uses,
                     aggregate=aggregate,
-                    generation=read_at if options.generation is None else options.generation,
-                    request=(
-                        None
-                        if aggregate
-                        else _stored(demands[name].request, options.ignore_maintenance)
-                    ),
-                    overrides_disabled=options.ignore_maintenance,
+                    generation=read_at,
+                    **options.order_fields(demands[name]),
                 )
 
             return ClaimPlan(
-                operation,
-                "adjust",
-                name,
-                _only({name: combined}),
+                _only({name: demand}),
                 orders,
-                options,
-                within,
+                options.ignore_maintenance,
+                limits,
                 reads=options.generation is None,
             )
 
-        return _in_order(self._commit(plan), [name])[0]
+        return self._carry_out("adjust", [name], options, plan)[0]
 
     def attribute(
         self,
@@ -359,10 +305,6 @@ class Claims:
         options: ClaimOptions,
     ) -> Claim:
         name, source = names.consumer_name(consumer), unattributed(names.provider_name(host))
-        subject = subject_of([name, source])
-        operation, outcome = self._store.begin(options.operation, "attribute", subject)
-        if outcome is not None:
-            return next(claim_of(record) for record in outcome.claims if record.consumer == name)
 
         def plan() -> ClaimPlan:
             (record,) = self._store.held_by(source)
@@ -378,9 +320,8 @@ class Claims:
                     name,
                     uses,
                     generation=read_at,
-                    request=_stored(demands[name].request),
                     adopts=True,
-                    **options.consumer_fields,
+                    **options.order_fields(demands[name]),
                 )
                 released = tuple(dataclasses.replace(use, amount=-use.amount) for use in uses)
                 yield ConsumerOrder.adjust(
@@ -388,73 +329,43 @@ class Claims:
                 )
 
             return ClaimPlan(
-                operation,
-                "attribute",
-                subject,
                 _only({name: demand}),
                 orders,
-                dataclasses.replace(options, ignore_maintenance=True),  # it is in use already
+                ignores_maintenance=True,  # it is in use already
                 releasing=(source,),
                 reads=True,
             )
 
-        return claim_of(self._commit(plan)[0])
+        return self._carry_out("attribute", [name, source], options, plan)[0]
 
     def replace(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
+        name = names.consumer_name(consumer)
         if options.wait is not None:
-            return self._queued("replace", consumer, candidates, options, self.replace)
-        self._check_override(options)
-        name = names.consumer_name(consumer)
-        operation, outcome = self._store.begin(options.operation, "replace", name)
-        if outcome is not None:
-            return self._repeated(operation, outcome, {name: candidates}, options)[0]
-        plan = self._replacement(name, candidates, options, operation)
-        return _in_order(self._commit(lambda: plan), [name])[0]
+            return self._queued("replace", name, candidates, options, self.replace)
 
-    def planned_replacement(
-        self, consumer: str, candidates: Claimable, options: ClaimOptions
-    ) -> Write:
-        """Return the write of :meth:`replace` without committing it.
+        def plan() -> ClaimPlan:
+            definitions = self._definitions(options.if_generation)
+            limits = self._limits(options, candidates)
+            snapshot = functools.partial(snapshot_in_place, self._store.backend, name)
 
-        Placed amounts and units are assigned on rows that are read now. The caller commits the
-        write by ``ledger.backend.commit``, individually or as part of a larger write. If the commit
-        is refused because another process was faster, the caller plans again.
+            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+                yield ConsumerOrder.replace(
+                    name,
+                    demands[name].uses,
+                    generation=options.generation,
+                    **options.order_fields(demands[name]),
+                )
 
-        :raises ResourceObjectsError: as :meth:`replace`, except for refusals of the commit
-        """
-        name = names.consumer_name(consumer)
-        self._check_override(options)
-        operation = self._store.operation(options.operation)
-        plan = self._replacement(name, candidates, options, operation)
-        demands = next(plan.choices)
-        return plan.write(self._assigned(plan, demands, self._read(plan, demands)))
-
-    def _replacement(
-        self, name: str, candidates: Claimable, options: ClaimOptions, operation: Operation
-    ) -> ClaimPlan:
-        definitions = self._definitions(options.if_generation)
-        within = self._limits(options, candidates)
-
-        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-            yield ConsumerOrder.replace(
-                name,
-                demands[name].uses,
-                generation=options.generation,
-                **options.order_fields(demands[name]),
-                **options.consumer_fields,
+            return ClaimPlan(
+                self._candidates_in_order(name, candidates, limits, snapshot, is_in_place=True),
+                orders,
+                options.ignore_maintenance,
+                limits,
+                releasing=(name,),
+                definitions=definitions,
             )
 
-        return ClaimPlan(
-            operation,
-            "replace",
-            name,
-            self._candidates_in_order(name, candidates, within, is_in_place=True),
-            orders,
-            options,
-            within,
-            releasing=(name,),
-            definitions=definitions,
-        )
+        return self._carry_out("replace", [name], options, plan, {name: candidates})[0]
 
     def move(
         self,
@@ -465,30 +376,29 @@ class Claims:
         source_consumer_id: str | None,
         options: ClaimOptions,
     ) -> Claim:
-        self._check_override(options)
         name = names.consumer_name(consumer)
         source = None if source_consumer is None else names.consumer_name(source_consumer)
-        source_type = claim_options(consumer_type=source_consumer_type).consumer_type
+        if source_consumer_type is not None:
+            names.label(source_consumer_type, "consumer type")
         source_id = _claim_id(source_consumer_id)
-        subject = subject_of([name] if source is None else [name, source])
-        operation, outcome = self._store.begin(options.operation, "move", subject)
-        if outcome is not None:
-            return _in_order(outcome.claims, [name])[0]
-        definitions = self._definitions(options.if_generation)
-        within = self._limits(options, candidates)
 
         def plan() -> ClaimPlan:
+            definitions = self._definitions(options.if_generation)
+            limits = self._limits(options, candidates)
             (record,) = self._store.held_by(name)
+            read_at = record.generation if options.generation is None else options.generation
+            snapshot, latest = self._snapshots.snapshot, candidates
+            if source is not None:  # pools are counted once, so a search ignores these
+                snapshot = functools.partial(self._snapshot_moving, name)
+                if isinstance(candidates, Candidates) and not candidates:
+                    latest = snapshot(candidates.at).searched(
+                        candidates.request, candidates.options.within(limits)
+                    )
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 uses = demands[name].uses
                 yield ConsumerOrder.replace(
-                    name,
-                    uses,
-                    generation=(
-                        record.generation if options.generation is None else options.generation
-                    ),
-                    **options.order_fields(demands[name]),
+                    name, uses, generation=read_at, **options.order_fields(demands[name])
                 )
                 if source is not None:
                     yield ConsumerOrder.claim(
@@ -496,44 +406,36 @@ class Claims:
                         **record.left_by(uses, self._pools_of(record, uses)),
                         project=record.project,
                         user=record.user,
-                        consumer_type=source_type or record.consumer_type,
+                        consumer_type=source_consumer_type or record.consumer_type,
                         uuid=source_id,
                         # within a host the usage of both increases
                         overrides_disabled=options.ignore_maintenance,
                     )
 
             return ClaimPlan(
-                operation,
-                "move",
-                subject,
-                self._candidates_in_order(
-                    name, candidates, within, shares_pools=source is not None
-                ),
+                self._candidates_in_order(name, latest, limits, snapshot),
                 orders,
-                options,
-                within,
+                options.ignore_maintenance,
+                limits,
                 releasing=(name,) if source is None else (),
                 definitions=definitions,
                 reads=options.generation is None,
             )
 
-        return _in_order(self._commit(plan), [name])[0]
+        consumers = [name] if source is None else [name, source]
+        return self._carry_out("move", consumers, options, plan)[0]
 
-    def swap(self, consumer: str, other: str, operation_id: str | None) -> tuple[Claim, ...]:
+    def swap(self, consumer: str, other: str, operation: str | None) -> tuple[Claim, ...]:
         pair = [names.consumer_name(consumer), names.consumer_name(other)]
         if pair[0] == pair[1]:
             raise exceptions.InvalidInput("repetition", "swap", pair[0], "two consumers")
-        subject = subject_of(pair)
-        operation, outcome = self._store.begin(operation_id, "swap", subject)
-        if outcome is not None:
-            return _in_order(outcome.claims, pair)
 
-        def orders() -> Iterator[ConsumerOrder]:
+        def plan() -> ClaimPlan:
             first, second = self._store.held_by(*pair)
-            yield _exchange_order(first, second)
-            yield _exchange_order(second, first)
+            orders = _exchange_order(first, second), _exchange_order(second, first)
+            return ClaimPlan(_only({}), lambda _: orders, reads=True)
 
-        return tuple(map(claim_of, self._commit_orders(operation, "swap", subject, orders)))
+        return self._carry_out("swap", pair, ClaimOptions(operation=operation), plan)
 
     def confirm(
         self, consumer: str, claim: str | None, generation: int | None, operation: str | None
@@ -546,22 +448,20 @@ class Claims:
         return claim_of(records[0])
 
     def renew(
-        self, consumer: str, until: Expiry, claim: str | None, operation_id: str | None
+        self, consumer: str, until: Expiry, claim: str | None, operation: str | None
     ) -> Claim:
         name, claim_id = names.consumer_name(consumer), _claim_id(claim)
         if not until:
             raise exceptions.InvalidInput("field", "renew", None, "expires_in or expires_at")
-        operation, outcome = self._store.begin(operation_id, "renew", name)
-        if outcome is not None and outcome.claim is not None:
-            return claim_of(outcome.claim)
 
-        def orders() -> Iterator[ConsumerOrder]:
+        def plan() -> ClaimPlan:
             (record,) = self._store.held_by(name)
-            yield ConsumerOrder.renew(
+            order = ConsumerOrder.renew(
                 name, state=record.state, uuid=claim_id, generation=record.generation, **until
             )
+            return ClaimPlan(_only({}), lambda _: (order,), reads=True)
 
-        return claim_of(self._commit_orders(operation, "renew", name, orders)[0])
+        return self._carry_out("renew", [name], ClaimOptions(operation=operation), plan)[0]
 
     def release(self, consumers: Sequence[str], operation: str | None) -> tuple[Claim, ...]:
         requested = [names.consumer_name(consumer) for consumer in consumers]
@@ -585,29 +485,105 @@ class Claims:
 
     # --- the loop ---
 
-    def _commit(self, make_plan: Callable[[], ClaimPlan]) -> tuple[ConsumerRecord, ...]:
-        """Assign and write a choice of a plan; after lost races, again or the next choice.
+    def _carry_out(
+        self,
+        kind: str,
+        consumers: Collection[str],
+        options: ClaimOptions,
+        make_plan: Callable[[], ClaimPlan],
+        requested: Mapping[str, Claimable] = FrozenDict(),
+    ) -> tuple[Claim, ...]:
+        """Return the claims of consumers after a write, or after its operation if it is repeated.
 
         :param make_plan: called again if a consumer was changed since it was read for the plan
+        :param requested: candidates by consumer, which a repetition must have again
+        """
+        self._check_override(options)
+        operation, claims = self._begin(kind, consumers, options, requested)
+        if claims is not None:
+            return claims
+        header = Write(operation, kind, subject_of(consumers))
+        by_name = {record.consumer: record for record in self._commit(header, make_plan)}
+        return tuple(written_claim_of(by_name[name]) for name in consumers)
+
+    def _begin(
+        self,
+        kind: str,
+        consumers: Collection[str],
+        options: ClaimOptions,
+        requested: Mapping[str, Claimable],
+    ) -> tuple[Operation, tuple[Claim, ...] | None]:
+        """Return the operation of a write, and the claims that it made if it is a repetition.
+
+        An operation stores no request, but its consumer does until it is written again. So the
+        requests are compared as long as the consumer is as the operation left it. The hosts are
+        not compared: a repetition searches again and finds another host.
+
+        :raises Conflict: if the operation was for another request
+        """
+        operation, outcome = self._store.begin(options.operation, kind, subject_of(consumers))
+        if outcome is None:
+            return operation, None
+        stored = self._store.backend.held_by(requested) if requested else {}
+        for record in outcome.claims:
+            now = stored.get(record.consumer)
+            if now is None or now.generation != record.generation:
+                continue
+            if not _may_be_for(now, requested[now.consumer], options.ignore_maintenance):
+                claim = claim_of(now)
+                earlier = f"{outcome.kind} of {claim.consumer}, {claim.request or claim.amounts}"
+                raise exceptions.Conflict("operation", operation.id, earlier)
+        by_name = {record.consumer: record for record in outcome.claims}
+        return operation, tuple(claim_of(by_name[name]) for name in consumers)
+
+    def _queued(
+        self,
+        kind: str,
+        consumer: str,
+        candidates: Claimable,
+        options: ClaimOptions,
+        attempt: Callable[[str, Claimable, ClaimOptions], Claim],
+    ) -> Claim:
+        """Claim in the order of the queue, unless the operation was carried out before."""
+        _, claims = self._begin(kind, [consumer], options, {consumer: candidates})
+        if claims is not None:
+            return claims[0]
+        at_once = dataclasses.replace(options, wait=None)
+        assert options.wait is not None, "the caller waits"
+        return self._queue.claim(
+            consumer,
+            candidates,
+            options.wait,
+            lambda latest: attempt(consumer, latest, at_once),
+            is_replacement=kind == "replace",
+            limits=self._limits(options),
+        )
+
+    def _commit(
+        self, header: Write, make_plan: Callable[[], ClaimPlan]
+    ) -> tuple[ConsumerRecord, ...]:
+        """Assign and write a choice of a plan; after lost races, again or the next choice.
+
+        :param header: the write without its orders
         :returns: the records that were written, or that the same operation wrote before
         """
         try:
             for repetition in itertools.count():
                 plan = make_plan()
                 try:
-                    return self._commit_plan(plan)
+                    return self._commit_plan(header, plan)
                 except exceptions.Stale as stale:
                     if not stale.is_about("consumer"):
                         raise
                     if not plan.reads or repetition >= self._store.retries.definitions:
                         raise
-                    LOG.debug("%s of %s: read again after: %s", plan.kind, plan.subject, stale)
+                    LOG.debug("%s of %s: read again after: %s", header.kind, header.subject, stale)
         except exceptions.CapacityException as refusal:
             LOG.info("refused: %s", refusal)
             raise
         raise AssertionError("the loop has no other end")
 
-    def _commit_plan(self, plan: ClaimPlan) -> tuple[ConsumerRecord, ...]:
+    def _commit_plan(self, header: Write, plan: ClaimPlan) -> tuple[ConsumerRecord, ...]:
         retries = self._store.retries
         demands = next(plan.choices)
         attempts, columns_before = 0, None
@@ -615,17 +591,21 @@ class Claims:
         while True:
             columns, is_assigned = None, False
             try:
-                columns = self._read(plan, demands)
+                required = _required(demands, plan.definitions)  # raises before anything is read
+                columns = self._assigner.read(demands.values(), plan.releasing)
                 if lost is not None and _is_unchanged(columns, columns_before):
                     raise lost  # no other process was faster: the refusal has another cause
-                write = plan.write(self._assigned(plan, demands, columns))
+                assigned = self._assigner.assign(
+                    demands, columns, plan.releasing, plan.limits, plan.ignores_maintenance
+                )
+                write = plan.write(header, assigned, required)
                 is_assigned = True
                 return self._store.backend.commit(write)
             except exceptions.ResourceObjectsError as refusal:
                 if not refusal.matches(*_REFUSALS):
                     raise
                 if not is_assigned and refusal is not lost:
-                    recorded = self._recorded(plan, refusal)
+                    recorded = self._recorded(header, plan.new, refusal)
                     if recorded is not None:
                         return recorded
                 may_assign_again = (
@@ -644,104 +624,26 @@ class Claims:
                     retries.pause(attempts)
                 else:
                     raise
-                LOG.debug("%s of %s: tried again after: %s", plan.kind, plan.subject, refusal)
-
-    def _read(self, plan: ClaimPlan, demands: Mapping[str, Demand]) -> Columns | None:
-        for demand in demands.values():
-            plan.definitions(demand)  # raises before anything is read
-        return self._assigner.read(demands.values(), leaving=plan.releasing)
-
-    def _assigned(
-        self, plan: ClaimPlan, demands: Mapping[str, Demand], columns: Columns | None
-    ) -> Mapping[str, Demand]:
-        return self._assigner.assign(
-            demands, columns, plan.releasing, plan.limits, plan.options.ignore_maintenance
-        )
-
-    def _commit_orders(
-        self,
-        operation: Operation,
-        kind: str,
-        subject: str,
-        orders: Callable[[], Iterable[ConsumerOrder]],
-    ) -> tuple[ConsumerRecord, ...]:
-        """Write orders that are made of stored consumers; read these again if one was changed."""
-        try:
-            return self._store.retries.retry(
-                lambda: self._store.commit(operation, kind, subject, orders()),
-                "StaleConsumer",
-            )
-        except exceptions.CapacityException as refusal:
-            LOG.info("refused: %s", refusal)
-            raise
-
-    def _queued(
-        self,
-        kind: str,
-        consumer: str,
-        candidates: Claimable,
-        options: ClaimOptions,
-        attempt: Callable[[str, Claimable, ClaimOptions], Claim],
-    ) -> Claim:
-        """Claim in the order of the queue, unless the operation was carried out before."""
-        name = names.consumer_name(consumer)
-        operation, outcome = self._store.begin(options.operation, kind, name)
-        if outcome is not None:
-            return self._repeated(operation, outcome, {name: candidates}, options)[0]
-        at_once = dataclasses.replace(options, wait=None)
-        assert options.wait is not None, "the caller waits"
-        return self._queue.claim(
-            name,
-            candidates,
-            options.wait,
-            lambda latest: attempt(name, latest, at_once),
-            is_replacement=kind == "replace",
-            limits=self._limits(options),
-        )
-
-    def _repeated(
-        self,
-        operation: Operation,
-        outcome: Outcome,
-        candidates: Mapping[str, Claimable],
-        options: ClaimOptions,
-    ) -> tuple[Claim, ...]:
-        """Return the claims that an operation made earlier, in the order of the candidates.
-
-        An operation stores no request, but its consumer does until it is written again. So the
-        requests are compared as long as the consumer is as the operation left it. The hosts are
-        not compared: a repetition searches again and finds another host.
-
-        :raises Conflict: if the operation was for another request
-        """
-        stored = self._store.backend.held_by(candidates)
-        for record in outcome.claims:
-            now = stored.get(record.consumer)
-            if now is None or now.generation != record.generation:
-                continue
-            if not _may_be_for(now, candidates[now.consumer], options.ignore_maintenance):
-                claim = claim_of(now)
-                earlier = f"{outcome.kind} of {claim.consumer}, {claim.request or claim.amounts}"
-                raise exceptions.Conflict("operation", operation.id, earlier)
-        return _in_order(outcome.claims, candidates)
+                LOG.debug("%s of %s: tried again after: %s", header.kind, header.subject, refusal)
 
     def _recorded(
-        self, plan: ClaimPlan, refusal: exceptions.ResourceObjectsError
+        self, header: Write, new: Collection[str], refusal: exceptions.ResourceObjectsError
     ) -> tuple[ConsumerRecord, ...] | None:
         """Return the recorded outcome of a repeated operation that does not fit any more.
 
         The backend looks up the outcome of a write that it refuses in the same way.
 
-        :raises AlreadyExists: if a consumer that must hold nothing holds something
+        :param new: the consumers that must have no allocations
+        :raises AlreadyExists: if one of these has allocations
         """
         if not isinstance(refusal, exceptions.CapacityException):
             return None
-        outcome = self._store.backend.outcome(plan.operation)
+        outcome = self._store.backend.outcome(header.operation)
         if outcome is not None:
-            outcome.require(plan.operation.id, plan.kind, plan.subject)
+            outcome.require(header.operation.id, header.kind, header.subject)
             return outcome.claims
-        stored = self._store.backend.held_by(plan.new)
-        for name in plan.new:
+        stored = self._store.backend.held_by(new)
+        for name in new:
             if name in stored:
                 raise exceptions.AlreadyExists("consumer", name) from refusal
         return None
@@ -753,30 +655,22 @@ class Claims:
         consumer: str,
         candidates: Claimable,
         limits: Totals,
-        *,
+        snapshot: Callable[[str | None], Snapshot],
         is_in_place: bool = False,
-        shares_pools: bool = False,
     ) -> Choices:
         """Yield the demands of candidates in their order, then those of further searches.
 
         :param limits: the limits of further searches
+        :param snapshot: returns the snapshot of a further search, confined to a provider if any
         :param is_in_place: the consumer is changed in place: it retains the devices and CPUs of
             its host that the new request allows
-        :param shares_pools: the consumer moves and counts its allocations of pools once, so a
-            search ignores these. If nothing was found before, it is searched again first
         """
         if not isinstance(candidates, Candidates):
             for demand in demands_of(candidates, self._store.uuids, "claim"):
                 yield {consumer: demand}
             return
-
-        kind = consumer if is_in_place else None, consumer if shares_pools else None
-        if shares_pools and not candidates:
-            options = candidates.options.within(limits)
-            candidates = self._snapshot(candidates.at, *kind).searched(candidates.request, options)
-        for latest in itertools.chain(
-            [candidates], self._further_searches(candidates, limits, kind)
-        ):
+        further = self._further_searches(candidates, limits, snapshot)
+        for latest in itertools.chain([candidates], further):
             if not latest:
                 raise exceptions.NoCandidates(f"no candidate for {consumer}", latest.explain())
             retaining = self._retaining(consumer, latest) if is_in_place else ()
@@ -784,27 +678,22 @@ class Claims:
                 for demand in demands_of(claimable, self._store.uuids, "claim"):
                     yield {consumer: demand}
 
+    def _snapshot_moving(self, consumer: str, at: str | None) -> Snapshot:
+        return snapshot_without(self._store.backend, at, (), consumer)
+
     def _further_searches(
-        self, candidates: Candidates, limits: Totals, kind: tuple[str | None, str | None]
+        self, candidates: Candidates, limits: Totals, snapshot: Callable[[str | None], Snapshot]
     ) -> Iterator[Candidates]:
         """Yield the candidates of the same search, repeated while other processes write."""
         retries, cursor = self._store.retries, None
         for _ in retries.search_attempts():
-            latest = self._snapshot(candidates.at, *kind)
+            latest = snapshot(candidates.at)
             if latest.cursor is not None and latest.cursor == cursor:
                 return  # no other process was faster: the refusal has another cause
             cursor = latest.cursor
             again = candidates.options.again(int(retries.uniform(0, 2**32)))
             candidates = latest.searched(candidates.request, again.within(limits))
             yield candidates
-
-    def _snapshot(self, at: str | None, in_place: str | None, moving: str | None) -> Snapshot:
-        """Return a snapshot, for a consumer that is changed in place or that moves if named."""
-        if in_place is not None:
-            return snapshot_in_place(self._store.backend, in_place, at)
-        if moving is not None:
-            return snapshot_without(self._store.backend, at, (), moving)
-        return self._snapshots.snapshot(at)
 
     def _retaining(self, consumer: str, candidates: Candidates) -> Iterator[Chosen]:
         """Yield candidates that retain what the consumer uses of its host."""
@@ -821,6 +710,31 @@ class Claims:
 
         yield from kept_in_place(candidates, record.held, without, retained)
 
+    def _gang_choices(
+        self,
+        requested: Mapping[str, Claimable],
+        definitions: _Definitions | None,
+        limits: Totals,
+    ) -> Choices:
+        """Return the choices of several consumers; the providers of all are read at once."""
+        keys = dict.fromkeys(
+            key for claimable in requested.values() for key in providers_in(claimable)
+        )
+        uuids = self._store.uuids(keys)
+
+        def resolve(keys: Collection[str]) -> Mapping[str, str]:
+            return {**self._store.uuids([key for key in keys if key not in uuids]), **uuids}
+
+        demands: dict[str, list[Demand]] = {}
+        for name, claimable in requested.items():
+            demands[name] = []
+            for demand in demands_of(claimable, resolve, "claim"):
+                _required({name: demand}, definitions)
+                demands[name].append(self._assigner.with_units(demand, name))
+            if not demands[name]:
+                raise exceptions.NoCandidates(f"no candidate for {name}")
+        return gang_choices(demands, self._store.backend, limits)
+
     # --- what a plan is made of ---
 
     def _check_override(self, options: ClaimOptions) -> None:
@@ -833,12 +747,10 @@ class Claims:
             expected = "False, or a ledger opened with an actor: it is recorded who overrides"
             raise exceptions.InvalidInput("field", "ignore_maintenance", True, expected)
 
-    def _definitions(self, if_generation: IfGeneration) -> Callable[[Demand], _Definitions]:
-        """Return a function that returns the definitions that a demand requires."""
-        if if_generation is False:
-            return lambda demand: ()
-        if if_generation is True:
-            return _definitions_found_at
+    def _definitions(self, if_generation: IfGeneration) -> _Definitions | None:
+        """Return the definitions that a caller requires; None: those found by the search."""
+        if type(if_generation) is bool:
+            return None if if_generation else ()
         if not isinstance(if_generation, Mapping):
             raise exceptions.InvalidInput("field", "if_generation", if_generation, _IF_GENERATION)
         generations = {
@@ -846,8 +758,7 @@ class Claims:
             for name, number in if_generation.items()
         }
         uuids = self._store.uuids(generations)
-        pairs = tuple((uuids[key], number) for key, number in generations.items())
-        return lambda demand: pairs
+        return tuple((uuids[key], number) for key, number in generations.items())
 
     def _limits(self, options: ClaimOptions, *candidates: Claimable) -> Totals:
         """Return the limits of the options and those under which candidates were found, by uuid.
@@ -859,18 +770,6 @@ class Claims:
             if isinstance(claimable, Candidates) and claimable.options.limits:
                 limits = tighter(limits, claimable.options.limits)
         return limits
-
-    def _resolver(self, candidates: Iterable[Claimable]) -> Resolve:
-        """Return a function from names to uuids, read at once for all providers in candidates."""
-        named = dict.fromkeys(key for claimable in candidates for key in providers_in(claimable))
-        missing = [key for key in named if not names.is_uuid(key)]
-        uuids_by_name = self._store.backend.uuids(missing) if missing else {}
-
-        def resolve(keys: Collection[str]) -> dict[str, str]:
-            uuids = {key: uuids_by_name[key] for key in keys if key in uuids_by_name}
-            return uuids | self._store.uuids([key for key in keys if key not in uuids_by_name])
-
-        return resolve
 
     def _pools_of(self, record: ConsumerRecord, uses: Iterable[Use]) -> frozenset[str]:
         """Return the uuids of the pools that a moving consumer uses before and after the move.
@@ -893,7 +792,7 @@ class Claims:
         if record is None:
             return demand, None
         retained = self._assigner.assigned_amounts(record)
-        released = {one.resource_class for one in demand.located if one.amount.is_negative}
+        released = {placed.resource_class for placed in demand.located if placed.amount.is_negative}
         held_classes = {name for amounts in retained.values() for name in amounts.names()}
         for placed in demand.located:
             if placed.resource_class in held_classes - released:
@@ -932,20 +831,16 @@ def _depends_on_rows(
     )
 
 
-def _definitions_found_at(demand: Demand) -> _Definitions:
-    if not demand.definitions or demand.host is None:  # no search found it
-        raise exceptions.InvalidInput("field", "if_generation", True, _IF_GENERATION)
-    return demand.definitions
-
-
-def _in_order(
-    records: Iterable[ConsumerRecord],
-    consumers: Iterable[str],
-    claim: Callable[[ConsumerRecord], Claim] = claim_of,
-) -> tuple[Claim, ...]:
-    """Return claims in the order of their consumers."""
-    by_name = {record.consumer: record for record in records}
-    return tuple(claim(by_name[name]) for name in consumers)
+def _required(demands: Mapping[str, Demand], definitions: _Definitions | None) -> _Definitions:
+    """Return the definitions that a caller requires for demands; see :class:`ClaimPlan`."""
+    if definitions is not None:
+        return definitions
+    required: _Definitions = ()
+    for demand in demands.values():
+        if not demand.definitions or demand.host is None:  # no search found it
+            raise exceptions.InvalidInput("field", "if_generation", True, _IF_GENERATION)
+        required += demand.definitions
+    return required
 
 
 def _stored(request: Request | None, ignores_maintenance: bool = False) -> StoredRequest | None:
