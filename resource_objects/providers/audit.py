@@ -21,9 +21,9 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import roots_of
 from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.pools import SHARES
-from resource_objects.resources import Amount, resource
+from resource_objects.resources import Amount, Inventory, resource
 from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
-from resource_objects.resources.records import InventoryRecord, KeptPart, KindRecord
+from resource_objects.resources.records import KeptPart, KindRecord
 
 __all__ = [
     "Audit",
@@ -238,6 +238,7 @@ class _Rows:
 
     def __init__(self, columns: Columns) -> None:
         index = self.index = columns.index
+        self.name = index.names.__getitem__
         self.roots = roots_of(index.parents)
         self.orphans = [
             _orphan("child", index.names[number])
@@ -253,14 +254,17 @@ class _Rows:
         self.aggregates: dict[int, set[str]] = defaultdict(set)
         for number, aggregate in self._of_known("membership", index.aggregates):
             self.aggregates[number].add(aggregate)
-        self.aggregates_of_tree: dict[int, set[str]] = defaultdict(set)
-        for number, aggregates in self.aggregates.items():
-            self.aggregates_of_tree[self.roots[number]] |= aggregates
-        self.shares = self._shares()
+        self.shares: dict[_Key, list[tuple[_Key, int]]] = defaultdict(list)
+        for number, (name, of, of_class, factor) in self._of_known("share", index.shares):
+            sharer, target = (number, name), (of, of_class)
+            if of not in index.names:
+                self.orphans.append(_orphan("share", *self.at(sharer)))
+            elif self._has_inventory("share", sharer) and self._has_inventory("share", target):
+                self.shares[sharer].append((target, factor))
         self.allocations = [
             _Allocation((number, name), consumer, amount)
             for number, (name, consumer, amount) in self._of_known("allocation", index.allocations)
-            if self._has_inventory("allocation", number, name, consumer)
+            if self._has_inventory("allocation", (number, name), consumer)
         ]
         self.kinds = list(self._of_known("kind", index.kinds))
         self.units = [
@@ -268,17 +272,9 @@ class _Rows:
             for number, (name, resource_class, consumer) in self._of_known("unit", index.units)
         ]
 
-    def name(self, number: int) -> str:
-        """Return the name of a provider."""
-        return self.index.names[number]
-
-    def by_consumer(self) -> dict[str, dict[int, list[_Allocation]]]:
-        """Return the allocations of each consumer by the root of the tree, consumers sorted."""
-        by_consumer: dict[str, dict[int, list[_Allocation]]] = defaultdict(dict)
-        for allocation in self.allocations:
-            root = self.roots[allocation.key[0]]
-            by_consumer[allocation.consumer].setdefault(root, []).append(allocation)
-        return dict(sorted(by_consumer.items()))
+    def at(self, key: _Key) -> tuple[str, str]:
+        """Return the name of the provider of an inventory, and the resource class."""
+        return self.name(key[0]), key[1]
 
     def _of_known(
         self, table: str, rows_of: Mapping[int, Sequence[_T]]
@@ -290,26 +286,10 @@ class _Rows:
             else:
                 self.orphans += [_orphan(table, f"provider {number}") for _ in rows]
 
-    def _has_inventory(
-        self, table: str, number: int, resource_class: str, consumer: str | None = None
-    ) -> bool:
-        if (number, resource_class) in self.inventories:
-            return True
-        self.orphans.append(_orphan(table, self.name(number), resource_class, consumer))
-        return False
-
-    def _shares(self) -> dict[_Key, list[tuple[_Key, int]]]:
-        shares: dict[_Key, list[tuple[_Key, int]]] = defaultdict(list)
-        for number, (name, target, target_class, factor) in self._of_known(
-            "share", self.index.shares
-        ):
-            if target not in self.index.names:
-                self.orphans.append(_orphan("share", self.name(number), name))
-            elif self._has_inventory("share", number, name) and self._has_inventory(
-                "share", target, target_class
-            ):
-                shares[number, name].append(((target, target_class), factor))
-        return shares
+    def _has_inventory(self, table: str, key: _Key, consumer: str | None = None) -> bool:
+        if key not in self.inventories:
+            self.orphans.append(_orphan(table, *self.at(key), consumer))
+        return key in self.inventories
 
 
 def _orphan(
@@ -323,13 +303,13 @@ def _orphan(
 
 def _usage(rows: _Rows) -> Iterator[Finding]:
     """Yield inventories with a wrong usage, or one above the capacity."""
-    sums: dict[_Key, int] = defaultdict(int)
-    for allocation in rows.allocations:
-        sums[allocation.key] += allocation.amount
-        for target, factor in rows.shares.get(allocation.key, ()):
-            sums[target] += allocation.amount * factor
+    sums: Counter[_Key] = Counter()
+    for key, _, amount in rows.allocations:
+        sums[key] += amount
+        for target, factor in rows.shares.get(key, ()):
+            sums[target] += amount * factor
     for key, record in rows.inventories.items():
-        place, used = (rows.name(key[0]), key[1]), record.used
+        place, used = rows.at(key), record.used
         if used != sums[key]:
             yield Finding(FindingKind.WRONG_USED, *place, found=used, expected=sums[key])
         if used > record.capacity:
@@ -349,8 +329,7 @@ def _allocated_units(rows: _Rows) -> Iterator[Finding]:
 
 
 def _of_unit(kind: FindingKind, rows: _Rows, unit: _Unit, other: str | None = None) -> Finding:
-    number, resource_class = unit.key
-    return Finding(kind, rows.name(number), resource_class, unit.consumer, unit.name, other=other)
+    return Finding(kind, *rows.at(unit.key), unit.consumer, unit.name, other=other)
 
 
 def _unshared(rows: _Rows, searched: Collection[str]) -> Iterator[Finding]:
@@ -360,30 +339,34 @@ def _unshared(rows: _Rows, searched: Collection[str]) -> Iterator[Finding]:
     from pools, if the providers are pools now, or if a search chose them: then they were pools. A
     caller may also have allocated from several hosts on purpose.
     """
-    for consumer, by_tree in rows.by_consumer().items():
-        hosts = [
-            root
-            for root, allocations in by_tree.items()
-            if not all(allocation.key[0] in rows.pools for allocation in allocations)
-        ]
-        if len(by_tree) < 2 or not hosts:
+    linked_to: dict[int, set[str]] = defaultdict(set)  # aggregates by root
+    for number, aggregates in rows.aggregates.items():
+        linked_to[rows.roots[number]] |= aggregates
+    by_consumer: dict[str, dict[int, list[_Allocation]]] = defaultdict(dict)
+    for allocation in rows.allocations:
+        root = rows.roots[allocation.key[0]]
+        by_consumer[allocation.consumer].setdefault(root, []).append(allocation)
+    for consumer, by_root in sorted(by_consumer.items()):
+        classes = {
+            root: {key[1] for key, _, _ in allocations}
+            for root, allocations in by_root.items()
+            if not all(key[0] in rows.pools for key, _, _ in allocations)
+        }
+        if len(by_root) < 2 or not classes:
             continue  # with allocations from pools alone, the host is unknown
-        classes = {root: {allocation.key[1] for allocation in by_tree[root]} for root in hosts}
-        host = min(hosts, key=lambda root: (-len(classes[root]), rows.index.uuids[root]))
-        linked = frozenset().union(*(rows.aggregates_of_tree[root] for root in hosts))
-        for root, allocations in by_tree.items():
-            for (number, resource_class), _, amount in allocations if root != host else ():
-                is_pool = number in rows.pools
-                is_linked = is_pool and not rows.aggregates[number].isdisjoint(linked)
-                if (is_pool or consumer in searched) and not is_linked:
-                    yield Finding(
-                        FindingKind.UNSHARED,
-                        rows.name(number),
-                        resource_class,
-                        consumer,
-                        found=amount,
-                        other=rows.name(host),
-                    )
+        host = min(classes, key=lambda root: (-len(classes[root]), rows.index.uuids[root]))
+        linked = frozenset().union(*(linked_to[root] for root in classes))
+        for key, _, amount in (a for root in by_root if root != host for a in by_root[root]):
+            is_pool = key[0] in rows.pools
+            is_linked = is_pool and not rows.aggregates[key[0]].isdisjoint(linked)
+            if (is_pool or consumer in searched) and not is_linked:
+                yield Finding(
+                    FindingKind.UNSHARED,
+                    *rows.at(key),
+                    consumer,
+                    found=amount,
+                    other=rows.name(host),
+                )
 
 
 def _counted_twice(rows: _Rows) -> Iterator[Finding]:
@@ -401,15 +384,10 @@ def _counted_twice(rows: _Rows) -> Iterator[Finding]:
     def pools_of(root: int) -> list[int]:
         return [pool for pool in pools if not rows.aggregates[pool].isdisjoint(members[root])]
 
-    for number, resource_class in rows.inventories:
-        for pool in pools_of(rows.roots[number]) if number not in rows.pools else ():
-            if (pool, resource_class) in rows.inventories:
-                yield Finding(
-                    FindingKind.COUNTED_TWICE,
-                    rows.name(number),
-                    resource_class,
-                    other=rows.name(pool),
-                )
+    for key in rows.inventories:
+        for pool in pools_of(rows.roots[key[0]]) if key[0] not in rows.pools else ():
+            if (pool, key[1]) in rows.inventories:
+                yield Finding(FindingKind.COUNTED_TWICE, *rows.at(key), other=rows.name(pool))
 
 
 def _expired(claims: Iterable[ConsumerRecord], now: datetime.datetime) -> Iterator[Finding]:
@@ -432,37 +410,25 @@ def _stale_pools(rows: _Rows, before: datetime.datetime) -> Iterator[Finding]:
 # another part than the one it was allocated from: firmware may number cells anew.
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _PlacedResource:
-    """The parts of one resource in a tree; ``inventories`` are of the parts that can be built."""
-
-    root: int
-    name: str
-    parts: dict[int, KindRecord] = dataclasses.field(default_factory=dict)
-    inventories: dict[int, Located[Amount]] = dataclasses.field(default_factory=dict)
-
-
 def _placed_resources(rows: _Rows) -> Iterator[Finding]:
-    placed: dict[_Key, _PlacedResource] = {}
+    parts: dict[tuple[int, str], dict[int, KindRecord]] = defaultdict(dict)
     for number, kind in rows.kinds:
         if _is_placed(kind.resource_class):
-            key = rows.roots[number], kind.resource_class
-            placed.setdefault(key, _PlacedResource(*key)).parts[number] = kind
+            parts[rows.roots[number], kind.resource_class][number] = kind
     units: dict[int, list[_Unit]] = defaultdict(list)
-    for unit in rows.units if placed else ():
+    for unit in rows.units if parts else ():
         units[unit.key[0]].append(unit)
-    allocations: dict[int, list[_Allocation]] = defaultdict(list)
-    for allocation in rows.allocations if placed else ():
-        allocations[allocation.key[0]].append(allocation)
-    for tree in placed.values():
-        units_of_tree = [unit for number in tree.parts for unit in units[number]]
-        yield from _contradictions(rows, tree, units_of_tree)
-        yield from _units_of_two_parts(rows, tree, units_of_tree)
+    trees = [
+        _PlacedResource(rows, root, name, kinds, [unit for n in kinds for unit in units[n]])
+        for (root, name), kinds in parts.items()
+    ]
+    for tree in trees:
+        yield from tree.contradictions()
+        yield from tree.units_of_two_parts()
         if len(tree.inventories) == len(tree.parts):  # otherwise the existing units are unknown
-            yield from _missing_units(rows, tree, units_of_tree)
-        for number in tree.parts:
-            yield from _unit_counts(rows, tree, units[number], allocations[number])
-    yield from _undescribed(rows, placed.values())
+            yield from tree.missing_units()
+        yield from tree.unit_counts()
+    yield from _undescribed(rows, trees)
 
 
 def _is_placed(resource_class: str) -> bool:
@@ -472,57 +438,141 @@ def _is_placed(resource_class: str) -> bool:
         return False
 
 
-def _contradictions(
-    rows: _Rows, tree: _PlacedResource, units: Iterable[_Unit]
-) -> Iterator[Finding]:
-    """Build the inventories of a tree, and yield the parts that cannot be built."""
-    placed = resource(tree.name)
-    units_of: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for unit in units:
-        units_of[unit.key[0]][unit.key[1]].append(unit.name)
-    built: list[KeptPart] = []
-    for number, kind in tree.parts.items():
-        keys = [(number, name) for name in kind.classes if (number, name) in rows.inventories]
-        records = tuple(rows.inventories[key] for key in keys)
-        part = KeptPart(
-            records,
-            kind.body or None,
-            {name: tuple(units) for name, units in units_of[number].items()},
-        )
+@dataclasses.dataclass(frozen=True, slots=True)
+class _PlacedResource:
+    """The parts of one resource in a tree, and their allocated units, by number of the provider.
+
+    ``inventories`` are of the parts that can be built.
+    """
+
+    rows: _Rows
+    root: int
+    name: str
+    parts: Mapping[int, KindRecord]
+    units: Sequence[_Unit]
+    inventories: dict[int, Located[Amount]] = dataclasses.field(default_factory=dict)
+
+    def contradictions(self) -> Iterator[Finding]:
+        """Build the inventories, and yield the parts that cannot be built."""
+        units_of: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)
+        for (number, name), unit, _ in self.units:
+            units_of[number][name] = (*units_of[number].get(name, ()), unit)
+        built: list[KeptPart] = []
+        for number, kind in self.parts.items():
+            keys = [(number, name) for name in kind.classes]
+            records = [self.rows.inventories[key] for key in keys if key in self.rows.inventories]
+            part = KeptPart(tuple(records), kind.body or None, units_of[number])
+            try:
+                inventory = self._build(part)
+                differing = self._differing(part, kind, inventory)
+            except exceptions.InvalidInput as error:
+                yield self._contradiction(number, str(error))
+                continue
+            if differing:
+                text = f"the figures of {', '.join(sorted(differing))} are not as described"
+                yield self._contradiction(number, text)
+            self.inventories[number] = inventory
+            built.append(part)
         try:
-            inventory = placed.from_parts([part])
-            if not isinstance(inventory, Located):
-                raise exceptions.InvalidInventory(
-                    tree.name, inventory, "an inventory with parts (Located)"
-                )
-            missing = set(kind.classes).difference(record.resource_class for record in records)
-            differing = missing | _differing(records, inventory.to_records())
-            if differing:  # reserved amounts may be subtracted before the ratio, or after it
-                stored = placed.inventory_from_kept(records, part.description)
-                differing &= missing | _differing(records, stored.to_records())
+            if built:
+                resource(self.name).from_parts(built)
         except exceptions.InvalidInput as error:
-            yield _contradiction(rows.name(number), tree, str(error))
-            continue
-        if differing:
-            text = f"the figures of {', '.join(sorted(differing))} are not as described"
-            yield _contradiction(rows.name(number), tree, text)
-        tree.inventories[number] = inventory
-        built.append(part)
-    try:
-        placed.from_parts(built) if built else None
-    except exceptions.InvalidInput as error:
-        yield _contradiction(rows.name(tree.root), tree, str(error))
+            yield self._contradiction(self.root, str(error))
+
+    def _build(self, part: KeptPart) -> Located[Amount]:
+        inventory = resource(self.name).from_parts([part])
+        if not isinstance(inventory, Located):
+            expected = "an inventory with parts (Located)"
+            raise exceptions.InvalidInventory(self.name, inventory, expected)
+        return inventory
+
+    def _differing(self, part: KeptPart, kind: KindRecord, built: Located[Amount]) -> set[str]:
+        """Return the classes of a part with figures that are missing or not as described."""
+        stored = {record.definition() for record in part.records}
+
+        def differing(inventory: Inventory) -> set[str]:
+            described = {record.definition() for record in inventory.to_records()}
+            return {record.resource_class for record in stored ^ described}
+
+        missing = set(kind.classes).difference(record.resource_class for record in stored)
+        classes = missing | differing(built)
+        if classes:  # reserved amounts may be subtracted before the ratio, or after it
+            other = resource(self.name).inventory_from_kept(part.records, part.description)
+            classes &= missing | differing(other)
+        return classes
+
+    def _contradiction(self, number: int, text: str) -> Finding:
+        return Finding(FindingKind.CONTRADICTION, self.rows.name(number), self.name, other=text)
+
+    def units_of_two_parts(self) -> Iterator[Finding]:
+        """Yield units that are allocated from two parts."""
+        is_of_devices = issubclass(resource(self.name).inventory_kind, Identified)
+        first_of: dict[tuple[str, str], _Unit] = {}
+        for unit in self.units:
+            # a device is the same under every class that it can be allocated as
+            name = "" if is_of_devices else unit.key[1]
+            first = first_of.setdefault((name, unit.name), unit)
+            if first.key[0] != unit.key[0]:
+                other = f"{first.consumer} at {self.rows.name(first.key[0])}"
+                yield _of_unit(FindingKind.UNIT_TWICE, self.rows, unit, other)
+
+    def missing_units(self) -> Iterator[Finding]:
+        """Yield allocated units that no part has."""
+        inventories = self.inventories.values()
+        existing = {
+            name: [inventory.units(name) for inventory in inventories]
+            for name in {unit.key[1] for unit in self.units}
+        }
+        dependent = self._dependent()
+        for unit in self.units:
+            name = unit.key[1]
+            if any(names is None or unit.name in names for names in existing[name]):
+                continue
+            if unit in dependent:
+                continue
+            is_elsewhere = any(unit.name in other.units_elsewhere(name) for other in inventories)
+            kind = FindingKind.UNIT_ELSEWHERE if is_elsewhere else FindingKind.UNIT_GONE
+            yield _of_unit(kind, self.rows, unit)
+
+    def _dependent(self) -> set[_Unit]:
+        """Return the units that are allocated together with the units of consumers."""
+        dependent_of = {
+            key: dependent_units(self.inventories[key[0]], key[1])
+            for key in {unit.key for unit in self.units}
+        }
+        return {
+            unit._replace(name=name)
+            for unit in self.units
+            for name in dependent_of[unit.key].get(unit.name, ())
+        }
+
+    def unit_counts(self) -> Iterator[Finding]:
+        """Yield allocations with units, but not as many as their amount."""
+        units_of: dict[tuple[_Key, str], list[str]] = defaultdict(list)
+        for unit in self.units:
+            units_of[unit.key, unit.consumer].append(unit.name)
+        for number, inventory in self.inventories.items():
+            for name, consumer, amount in self.rows.index.allocations.get(number, ()):
+                key = number, name
+                units = units_of[key, consumer]
+                if not units or key not in self.rows.inventories or not inventory.units(name):
+                    continue
+                count = _amount_of(inventory, name, units)
+                if count != amount:
+                    yield Finding(
+                        FindingKind.UNIT_MISSING,
+                        *self.rows.at(key),
+                        consumer,
+                        found=count,
+                        expected=amount,
+                    )
 
 
-def _differing(stored: Iterable[InventoryRecord], described: Iterable[InventoryRecord]) -> set[str]:
-    """Return the classes with stored figures that are not those described."""
-    stored_figures = {record.definition() for record in stored}
-    described_figures = {record.definition() for record in described}
-    return {record.resource_class for record in stored_figures ^ described_figures}
-
-
-def _contradiction(provider: str, tree: _PlacedResource, text: str) -> Finding:
-    return Finding(FindingKind.CONTRADICTION, provider, tree.name, other=text)
+def _amount_of(inventory: Located[Amount], name: str, units: Collection[str]) -> int:
+    """Return the amount of a class that units are; a unit that does not exist any more is one."""
+    dependent = frozenset[str]().union(*dependent_units(inventory, name).values())
+    missing = set(units).difference(inventory.units(name) or (), dependent)
+    return unit_count(inventory, name, missing.symmetric_difference(units)) + len(missing)
 
 
 def _undescribed(rows: _Rows, trees: Iterable[_PlacedResource]) -> Iterator[Finding]:
@@ -547,82 +597,3 @@ def _undescribed(rows: _Rows, trees: Iterable[_PlacedResource]) -> Iterator[Find
         if own_targets and own_targets <= shared and classes <= counted:
             part_name = rows.name(min(tree.parts, key=rows.name))
             yield Finding(FindingKind.UNDESCRIBED, rows.name(number), tree.name, other=part_name)
-
-
-def _units_of_two_parts(
-    rows: _Rows, tree: _PlacedResource, units: Iterable[_Unit]
-) -> Iterator[Finding]:
-    """Yield units that are allocated from two parts of one tree."""
-    is_of_devices = issubclass(resource(tree.name).inventory_kind, Identified)
-    first_of: dict[tuple[str, str], _Unit] = {}
-    for unit in units:
-        # a device is the same under every class that it can be allocated as
-        name = "" if is_of_devices else unit.key[1]
-        first = first_of.setdefault((name, unit.name), unit)
-        if first.key[0] != unit.key[0]:
-            other = f"{first.consumer} at {rows.name(first.key[0])}"
-            yield _of_unit(FindingKind.UNIT_TWICE, rows, unit, other)
-
-
-def _missing_units(rows: _Rows, tree: _PlacedResource, units: Sequence[_Unit]) -> Iterator[Finding]:
-    """Yield allocated units that no part of the tree has."""
-    inventories = tree.inventories.values()
-    existing = {
-        name: [inventory.units(name) for inventory in inventories]
-        for name in {unit.key[1] for unit in units}
-    }
-    dependent = set(_dependent(tree, units))
-    for unit in units:
-        name = unit.key[1]
-        if any(names is None or unit.name in names for names in existing[name]):
-            continue
-        if unit in dependent:
-            continue
-        is_elsewhere = any(
-            unit.name in inventory.units_elsewhere(name) for inventory in inventories
-        )
-        kind = FindingKind.UNIT_ELSEWHERE if is_elsewhere else FindingKind.UNIT_GONE
-        yield _of_unit(kind, rows, unit)
-
-
-def _dependent(tree: _PlacedResource, units: Iterable[_Unit]) -> Iterator[_Unit]:
-    """Yield the units that are allocated together with the units of consumers."""
-    dependent_of: dict[_Key, Mapping[str, frozenset[str]]] = {}
-    for unit in units:
-        if unit.key not in dependent_of:
-            dependent_of[unit.key] = dependent_units(tree.inventories[unit.key[0]], unit.key[1])
-        for name in dependent_of[unit.key].get(unit.name, ()):
-            yield _Unit(unit.key, name, unit.consumer)
-
-
-def _unit_counts(
-    rows: _Rows,
-    tree: _PlacedResource,
-    units: Iterable[_Unit],
-    allocations: Iterable[_Allocation],
-) -> Iterator[Finding]:
-    """Yield allocations with units, but not as many as their amount."""
-    units_of: dict[tuple[_Key, str], list[str]] = defaultdict(list)
-    for unit in units:
-        units_of[unit.key, unit.consumer].append(unit.name)
-    for key, consumer, amount in allocations:
-        names, inventory = units_of[key, consumer], tree.inventories.get(key[0])
-        if not names or inventory is None or not inventory.units(key[1]):
-            continue
-        count = _amount_of(inventory, key[1], names)
-        if count != amount:
-            yield Finding(
-                FindingKind.UNIT_MISSING,
-                rows.name(key[0]),
-                key[1],
-                consumer,
-                found=count,
-                expected=amount,
-            )
-
-
-def _amount_of(inventory: Located[Amount], name: str, units: Collection[str]) -> int:
-    """Return the amount of a class that units are; a unit that does not exist any more is one."""
-    dependent = frozenset[str]().union(*dependent_units(inventory, name).values())
-    missing = set(units).difference(inventory.units(name) or (), dependent)
-    return unit_count(inventory, name, missing.symmetric_difference(units)) + len(missing)
