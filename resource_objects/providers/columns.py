@@ -176,6 +176,11 @@ class TreeIndex:
         return self._by_number("root_id")
 
     @cached_property
+    def generations(self) -> Mapping[int, int]:
+        """The generation of each provider, by number."""
+        return self._by_number("generation")
+
+    @cached_property
     def reported_at(self) -> Mapping[int, datetime.datetime | None]:
         """The time of the last report of each provider, by number."""
         return self._by_number("reported_at")

@@ -18,7 +18,6 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import Use
 from resource_objects.providers.tree_shape import (
     NO_EXCLUSIONS,
-    CachedInventory,
     Exclusions,
     PartProvider,
     ResourceParts,
@@ -175,12 +174,11 @@ class LocatedViews:
         """
         key = root, kind
         if key not in self._views and key in self.shape.parts:
-            inventory = self._from_cache(root, kind) if self._is_cached else None
-            self._views[key] = (
-                self.excluding(root, kind, self._exclusions)
-                if inventory is None
-                else LocatedView(inventory, self.shape.resource_parts(root, kind))
-            )
+            parts = self.shape.resource_parts(root, kind)
+            inventory = parts.copy(self._usage) if self._is_cached else None
+            if inventory is None:
+                inventory = parts.inventory(self._usage, self._exclusions)
+            self._views[key] = LocatedView(inventory, parts)
         return self._views.get(key)
 
     def excluding(self, root: int, kind: str, exclusions: Exclusions) -> LocatedView:
@@ -188,30 +186,8 @@ class LocatedViews:
 
         :param exclusions: those that apply, in place of the exclusions of all views
         """
-        shape = self.shape.resource_parts(root, kind)
-        parts = shape.all_parts(self._usage, exclusions)
-        remaining = shape.remaining(self._usage, exclusions)
-        return LocatedView(shape.assemble(parts, remaining), shape)
-
-    def _from_cache(self, root: int, kind: str) -> Located[Amount] | None:
-        """Return a copy of the cached inventory with the present usage; None if it has no copies.
-
-        The cached inventory itself is never changed.
-        """
-        shape, usage = self.shape.resource_parts(root, kind), self._usage
-        cached, remaining = shape.cached, shape.remaining(usage)
-        inventory: Located[Amount] | None = None
-        if cached is None:
-            parts = shape.all_parts(usage)
-        else:
-            parts = shape.parts_after(cached, usage)
-            inventory = cached.inventory.with_use(cached.parts, parts, remaining)
-        if inventory is None:
-            inventory = shape.assemble(parts, remaining)
-        copy = inventory.with_use(parts, parts, remaining)
-        if copy is not None:
-            shape.cached = CachedInventory(usage, parts, inventory)
-        return copy
+        parts = self.shape.resource_parts(root, kind)
+        return LocatedView(parts.inventory(self._usage, exclusions), parts)
 
     def described(self, root: int, kind: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Return the numbers of the providers of the parts in a tree, and their descriptions."""

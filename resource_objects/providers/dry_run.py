@@ -1,23 +1,19 @@
 """Columns and trees as if something were allocated, released or defined. Pure.
 
 For decisions on what was read: several amounts are assigned one after the other, and a consumer
-that moves is assigned as if nothing were allocated to it. What a write would do or refuse is in
-:mod:`resource_objects.store.dry_run`.
+that moves is assigned as if nothing were allocated to it. The effects of a write, or its refusal,
+are in :mod:`resource_objects.store.dry_run`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from resource_objects.providers.columns import (
-    AllocationColumns,
-    Columns,
-    UnitColumns,
-)
+from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -27,11 +23,14 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.orders import Change, Use
 from resource_objects.providers.provider import Provider, Share
 
+_T = TypeVar("_T", bound=tuple[Any, ...])
+_Figure = TypeVar("_Figure")
+
 
 def trees_after(roots: Iterable[Provider], changes: DefinitionChanges | None) -> list[Provider]:
-    """Return trees as changes would leave them, by name, without what is used. Cost: linear.
+    """Return trees after changes, by name and without their usage. Cost: linear.
 
-    :param roots: the trees that the changes are about, as they are kept
+    :param roots: the stored trees that the changes are about
 
     >>> from resource_objects.providers.definition import diff
     >>> gpus = Provider("box", "VGPU=8", uuid="1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", generation=0)
@@ -40,95 +39,86 @@ def trees_after(roots: Iterable[Provider], changes: DefinitionChanges | None) ->
     >>> print(box, *box.children, sep=", ")
     box: VCPU=4, box/gpu0: VGPU=8
     """
-    final = {uuid: one.definition for uuid, one in definitions_of(roots).items()}
-    if changes is not None:
-        final.update((one.uuid, one) for one in changes.creates)
-        final.update((one.definition.uuid, one.definition) for one in changes.updates)
-        for removal in changes.removals:
-            final.pop(removal.uuid, None)
-    below: dict[str | None, list[ProviderDefinition]] = defaultdict(list)
-    for one in sorted(final.values(), key=lambda one: one.name):
-        below[one.parent_uuid].append(one)
-    names = {uuid: one.name for uuid, one in final.items()}
+    changes = changes or DefinitionChanges("")
+    definitions = {uuid: stored.definition for uuid, stored in definitions_of(roots).items()}
+    definitions |= {definition.uuid: definition for definition in changes.definitions}
+    for removal in changes.removals:
+        definitions.pop(removal.uuid, None)
+    children: dict[str | None, list[ProviderDefinition]] = defaultdict(list)
+    for definition in sorted(definitions.values(), key=lambda definition: definition.name):
+        children[definition.parent_uuid].append(definition)
 
-    def made(one: ProviderDefinition) -> Provider:
+    def to_provider(definition: ProviderDefinition) -> Provider:
         return Provider(
-            one.name,
-            inventories_of(one.inventories, one.kinds),
-            traits=one.traits,
-            uuid=one.uuid,
-            aggregates=one.aggregates or (),
+            definition.name,
+            inventories_of(definition.inventories, definition.kinds),
+            traits=definition.traits,
+            uuid=definition.uuid,
+            aggregates=definition.aggregates or (),
             shares=[
                 Share(
                     resource_class=share.resource_class,
-                    of=names[share.of_uuid],
+                    of=definitions[share.of_uuid].name,
                     of_class=share.of_class,
                     factor=share.factor,
                 )
-                for share in one.shares
+                for share in definition.shares
             ],
-            children=map(made, below[one.uuid]),
+            children=map(to_provider, children[definition.uuid]),
         )
 
-    return list(map(made, below[None]))
+    return list(map(to_provider, children[None]))
 
 
-# --- columns as if ---
+# --- columns as if --------------------------------------------------------------------------------
 
 
-_T = TypeVar("_T", bound=tuple[Any, ...])
-_F = TypeVar("_F")
+def with_taken(columns: Columns, uses: Iterable[Use], consumer: str = "") -> Columns:
+    """Return columns as if amounts of their providers were allocated; other amounts are ignored.
 
-#: (provider's number, resource class)
-_Place: TypeAlias = tuple[int, str]
+    The allocations do not change: the result is for decisions, and names no new consumer of an
+    amount. Cost: linear in the rows, nothing without an amount.
 
-
-def with_taken(columns: Columns, deltas: Iterable[Use], consumer: str = "") -> Columns:
-    """Return columns as if ``deltas`` were taken, as far as they are of providers in them.
-
-    Allocations are left as they are: it is for deciding, not for telling who holds what. Cost:
-    linear in the rows, nothing where there are no deltas.
-
-    :param consumer: who has their units then
+    :param consumer: the consumer of the units
     """
-    deltas = list(deltas)
-    if not deltas:
+    uses = list(uses)
+    if not uses:
         return columns
     numbers = columns.index.numbers
-    counts: dict[_Place, int] = defaultdict(int)
-    more: list[tuple[int, str, str, str]] = []
-    for delta in deltas:
-        if delta.provider_uuid in numbers:
-            number = numbers[delta.provider_uuid]
-            counts[number, delta.resource_class] += delta.amount
-            more += [(number, unit, delta.resource_class, consumer) for unit in delta.units]
-    units = [*zip(*columns.units, strict=True), *more]
-    return dataclasses.replace(_recounted(columns, counts), units=_table(UnitColumns, units))
+    changes: Counter[tuple[int, str]] = Counter()
+    units = [*zip(*columns.units, strict=True)]
+    for use in uses:
+        number = numbers.get(use.provider_uuid)
+        if number is not None:
+            changes[number, use.resource_class] += use.amount
+            units += [(number, unit, use.resource_class, consumer) for unit in use.units]
+    return dataclasses.replace(_recounted(columns, changes), units=_table(UnitColumns, units))
 
 
 def after(columns: Columns, changes: Iterable[Change]) -> Columns:
-    """Return columns after changes of what consumers hold, as far as they are of providers in them.
+    """Return columns after changes of allocations of their providers; others are ignored.
 
     Cost: linear in the rows.
     """
     numbers = columns.index.numbers
-    counts: dict[_Place, int] = defaultdict(int)
-    given: set[tuple[int, str]] = set()
-    taken: list[tuple[int, str, str, str]] = []
-    held = {row[:3]: row[3] for row in zip(*columns.allocations, strict=True)}
-    for one in changes:
-        (uuid, name), who = one.key, one.consumer
-        if uuid in numbers:
-            number = numbers[uuid]
-            counts[number, name] += one.after - one.before
-            held[number, name, who] = one.after
-            given.update((number, unit) for unit in one.given)
-            taken += [(number, unit, name, who) for unit in one.taken]
-    units = [row for row in zip(*columns.units, strict=True) if row[:2] not in given]
+    net: Counter[tuple[int, str]] = Counter()
+    released: set[tuple[int, str]] = set()
+    units: list[tuple[int, str, str, str]] = []
+    amounts = {row[:3]: row[3] for row in zip(*columns.allocations, strict=True)}
+    for change in changes:
+        (uuid, name), consumer = change.key, change.consumer
+        number = numbers.get(uuid)
+        if number is not None:
+            net[number, name] += change.after - change.before
+            amounts[number, name, consumer] = change.after
+            released.update((number, unit) for unit in change.given)
+            units += [(number, unit, name, consumer) for unit in change.taken]
+    retained = [row for row in zip(*columns.units, strict=True) if row[:2] not in released]
+    allocations = [(*key, amount) for key, amount in amounts.items() if amount]
     return dataclasses.replace(
-        _recounted(columns, counts),
-        units=_table(UnitColumns, [*units, *taken]),
-        allocations=_table(AllocationColumns, [(*key, n) for key, n in held.items() if n]),
+        _recounted(columns, net),
+        units=_table(UnitColumns, [*retained, *units]),
+        allocations=_table(AllocationColumns, allocations),
     )
 
 
@@ -139,24 +129,24 @@ def without_consumers(
 
     :param only: of these providers, by number; None: of all
     """
-    gone = frozenset(consumers)
-    counts: dict[_Place, int] = defaultdict(int)
-    others: list[tuple[Any, ...]] = []
+    leaving = frozenset(consumers)
+    changes: Counter[tuple[int, str]] = Counter()
+    allocations: list[tuple[Any, ...]] = []
     for row in zip(*columns.allocations, strict=True):
-        number, name, who, amount = row
-        if who in gone and (only is None or number in only):
-            counts[number, name] -= amount
+        number, name, consumer, amount = row
+        if consumer in leaving and (only is None or number in only):
+            changes[number, name] -= amount
         else:
-            others.append(row)
+            allocations.append(row)
     units = [
         row
         for row in zip(*columns.units, strict=True)
-        if row[3] not in gone or not (only is None or row[0] in only)
+        if row[3] not in leaving or not (only is None or row[0] in only)
     ]
     return dataclasses.replace(
-        _recounted(columns, counts),
+        _recounted(columns, changes),
         units=_table(UnitColumns, units),
-        allocations=_table(AllocationColumns, others),
+        allocations=_table(AllocationColumns, allocations),
     )
 
 
@@ -170,56 +160,52 @@ def in_place(columns: Columns, consumer: str, *, only: Collection[int] | None = 
     :param only: of these providers, by number; None: of all
     """
     amounts = {
-        (number, name): n
-        for number, name, who, n in zip(*columns.allocations, strict=True)
-        if who == consumer and (only is None or number in only)
+        (number, name): amount
+        for number, name, owner, amount in zip(*columns.allocations, strict=True)
+        if owner == consumer and (only is None or number in only)
     }
-    found = without_consumers(columns, consumer, only=only)
-    table = found.inventories
-    places = zip(table.provider_id, table.resource_class, strict=True)
-    in_use = [amounts.get(place, 0) for place in places]
+    released = without_consumers(columns, consumer, only=only)
+    table = released.inventories
+    keys = zip(table.provider_id, table.resource_class, strict=True)
+    in_use = [amounts.get(key, 0) for key in keys]
 
-    def allowed(figures: Sequence[_F], allow: Callable[[_F, int], _F]) -> tuple[_F, ...]:
+    def allowing(figures: Sequence[_Figure], allow: Callable[[_Figure, int], _Figure]) -> Any:
         pairs = zip(figures, in_use, strict=True)
         return tuple(allow(figure, amount) if amount else figure for figure, amount in pairs)
 
     rows = zip(table.capacity, columns.inventories.used, table.used, strict=True)  # shares too
-    capacity = [max(most, before) if before > used else most for most, before, used in rows]
     relaxed = table._replace(
-        min_unit=allowed(table.min_unit, min),
-        max_unit=allowed(table.max_unit, lambda most, n: None if most is None else max(most, n)),
-        step_size=allowed(table.step_size, math.gcd),
-        capacity=tuple(capacity),
+        min_unit=allowing(table.min_unit, min),
+        max_unit=allowing(table.max_unit, lambda most, n: None if most is None else max(most, n)),
+        step_size=allowing(table.step_size, math.gcd),
+        capacity=tuple(
+            max(capacity, before) if before > used else capacity for capacity, before, used in rows
+        ),
     )
-    return dataclasses.replace(found, inventories=relaxed)
+    return dataclasses.replace(released, inventories=relaxed)
 
 
 def held_in(columns: Columns, consumer: str) -> Iterator[Use]:
-    """Yield what a consumer holds of the providers in columns. Cost: linear in the rows."""
-    given = columns.providers
-    rows = zip(given.provider_id, given.uuid, given.name, strict=True)
-    keys = {number: (uuid, name) for number, uuid, name in rows}
-    units: dict[_Place, list[str]] = defaultdict(list)
-    for number, unit, kind, who in zip(*columns.units, strict=True):
-        if who == consumer:
-            units[number, kind].append(unit)
-    for number, kind, who, amount in zip(*columns.allocations, strict=True):
-        if who == consumer:
-            yield Use(
-                keys[number][0], kind, amount, tuple(units.get((number, kind), ())), keys[number][1]
-            )
+    """Yield the allocations of a consumer. Cost: linear in the rows."""
+    uuids, names = columns.index.uuids, columns.index.names
+    units: dict[tuple[int, str], tuple[str, ...]] = defaultdict(tuple)
+    for number, unit, name, owner in zip(*columns.units, strict=True):
+        if owner == consumer:
+            units[number, name] += (unit,)
+    for number, name, owner, amount in zip(*columns.allocations, strict=True):
+        if owner == consumer:
+            yield Use(uuids[number], name, amount, units[number, name], names[number])
 
 
-def _recounted(columns: Columns, counts: Mapping[_Place, int]) -> Columns:
-    """Return columns in which so much more is used, through shares too."""
-    changes = dict(counts)
+def _recounted(columns: Columns, changes: Mapping[tuple[int, str], int]) -> Columns:
+    """Return columns in which more is used, through shares too."""
+    more = dict(changes)
     for number, name, of, of_class, factor in zip(*columns.shares, strict=True):
-        more = counts.get((number, name), 0)
-        if more:
-            changes[of, of_class] = changes.get((of, of_class), 0) + more * factor
+        if change := changes.get((number, name), 0):
+            more[of, of_class] = more.get((of, of_class), 0) + change * factor
     table = columns.inventories
     rows = zip(table.provider_id, table.resource_class, table.used, strict=True)
-    used = tuple(count + changes.get((number, name), 0) for number, name, count in rows)
+    used = tuple(amount + more.get((number, name), 0) for number, name, amount in rows)
     return dataclasses.replace(columns, inventories=table._replace(used=used))
 
 

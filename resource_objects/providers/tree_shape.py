@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resource_objects import exceptions, fields
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.orders import Key
 from resource_objects.resources import Amount, Resource, resource
 from resource_objects.resources.located import Located
@@ -99,33 +99,87 @@ class CachedInventory(NamedTuple):
     inventory: Located[Amount]
 
 
-@dataclasses.dataclass(slots=True, eq=False)
 class ResourceParts:
-    """The parts of one placed resource in one tree, sorted by the names of their providers."""
+    """The parts of one placed resource in one tree, sorted by the names of their providers.
 
-    resource: Resource
-    root: int  #: the number of the root
-    host: str  #: name of the root
-    parts: tuple[PartProvider, ...]
-    classes: frozenset[str]  #: the resource classes in which the parts are counted
-    positions: Mapping[str, int]  #: of the parts, by the uuid of the provider
-    generations: Mapping[str, int]  #: of the providers, by uuid
-    definitions: Sequence[PartDefinition]
-    cached: CachedInventory | None = None  #: the inventory that was assembled last
-    #: the rows of the inventories, each with the position of its part
-    _rows: Sequence[tuple[int, int]] = dataclasses.field(init=False)
-    _shared: Sequence[SharedWith] = dataclasses.field(init=False)  #: of all parts, each once
+    ``host`` is the name of the root, ``parts`` are the providers of the parts, ``classes`` the
+    resource classes that these are counted in, ``positions`` and ``generations`` those of the
+    providers, by uuid. ``cached`` is the inventory that was assembled last.
+    """
 
-    def __post_init__(self) -> None:
-        definitions = self.definitions
-        self._rows = [(row, n) for n, part in enumerate(definitions) for row, _ in part.records]
-        self._shared = list(dict.fromkeys(other for part in definitions for other in part.shared))
+    def __init__(self, shape: TreeShape, root: int, kind: str) -> None:
+        index = shape.index
+        names, uuids = index.names, index.uuids
+        # names that end in numbers are sorted by these: ``numa2`` before ``numa10``
+        described = sorted(
+            shape.parts[root, kind], key=lambda part: (len(names[part[0]]), names[part[0]])
+        )
+        self.resource: Resource = resource(kind)
+        self.root = root
+        self.host = names[root]
+        self.parts = tuple(PartProvider(uuids[n], names[n], n) for n, _ in described)
+        self.classes = frozenset(shape.classes[root, kind])
+        self.positions = {part.uuid: position for position, part in enumerate(self.parts)}
+        self.generations = {part.uuid: index.generations[part.number] for part in self.parts}
+        self.cached: CachedInventory | None = None
+        self._definitions = [shape.definition(number, text) for number, text in described]
+        #: the rows of the inventories, each with the position of its part
+        self._rows = [
+            (row, n) for n, part in enumerate(self._definitions) for row, _ in part.records
+        ]
+        self._shared = tuple(
+            dict.fromkeys(other for part in self._definitions for other in part.shared)
+        )
 
-    def part(
+    def inventory(
+        self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
+    ) -> Located[Amount]:
+        """Return a new inventory of the parts; excluded amounts count as used.
+
+        :raises InvalidInventory: if the parts contradict each other
+        """
+        remaining = _least(self._shared, usage, exclusions.total)
+        return self._assembled(self.all_parts(usage, exclusions), remaining)
+
+    def copy(self, usage: TreeUsage) -> Located[Amount] | None:
+        """Return a copy of the cached inventory with the present usage; None if it has no copies.
+
+        The cached inventory itself is never changed.
+
+        :raises InvalidInventory: if the parts contradict each other
+        """
+        cached, remaining = self.cached, _least(self._shared, usage)
+        inventory: Located[Amount] | None = None
+        if cached is None:
+            parts = self.all_parts(usage)
+        else:
+            parts = self._parts_after(cached, usage)
+            inventory = cached.inventory.with_use(cached.parts, parts, remaining)
+        if inventory is None:
+            inventory = self._assembled(parts, remaining)
+        copy = inventory.with_use(parts, parts, remaining)
+        if copy is not None:
+            self.cached = CachedInventory(usage, parts, inventory)
+        return copy
+
+    def all_parts(self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS) -> list[KeptPart]:
+        """Return the stored forms of all parts; excluded amounts count as used."""
+        positions = range(len(self.parts))
+        if not exclusions.by_limits:
+            return [self._part(position, usage, exclusions) for position in positions]
+        limited = exclusions._replace(amounts=exclusions.total)
+        return [
+            dataclasses.replace(
+                self._part(position, usage, limited),
+                unlimited=self._part(position, usage, exclusions),
+            )
+            for position in positions
+        ]
+
+    def _part(
         self, position: int, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
     ) -> KeptPart:
-        """Return the stored form of a part; excluded amounts count as used."""
-        number, definition = self.parts[position].number, self.definitions[position]
+        number, definition = self.parts[position].number, self._definitions[position]
         more = exclusions.amounts
         return KeptPart(
             tuple(
@@ -139,21 +193,7 @@ class ResourceParts:
             frozenset(exclusions.units.get(number, ())),
         )
 
-    def all_parts(self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS) -> list[KeptPart]:
-        """Return the stored forms of all parts; excluded amounts count as used."""
-        positions = range(len(self.parts))
-        if not exclusions.by_limits:
-            return [self.part(position, usage, exclusions) for position in positions]
-        limited = exclusions._replace(amounts=exclusions.total)
-        return [
-            dataclasses.replace(
-                self.part(position, usage, limited),
-                unlimited=self.part(position, usage, exclusions),
-            )
-            for position in positions
-        ]
-
-    def parts_after(self, cached: CachedInventory, usage: TreeUsage) -> list[KeptPart]:
+    def _parts_after(self, cached: CachedInventory, usage: TreeUsage) -> list[KeptPart]:
         """Return the stored forms of all parts: the cached object of each part without a change."""
         before, parts = cached.usage, list(cached.parts)
         used_before, used = before.used, usage.used  # one pass: most hosts have many parts
@@ -164,24 +204,18 @@ class ResourceParts:
                 for position, part in enumerate(self.parts)
                 if before.units.get(part.number) != usage.units.get(part.number)
             )
-        for position, definition in enumerate(self.definitions):
+        for position, definition in enumerate(self._definitions):
             if position in changed:
-                parts[position] = self.part(position, usage)
+                parts[position] = self._part(position, usage)
             elif definition.shared:
                 remaining = _least(definition.shared, usage)
                 if remaining != parts[position].left:
                     parts[position] = dataclasses.replace(parts[position], left=remaining)
         return parts
 
-    def remaining(self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS) -> dict[str, int]:
-        """Return the capacity that the inventories shared by the parts have, by class of a part."""
-        return _least(self._shared, usage, exclusions.total)
-
-    def assemble(self, parts: Sequence[KeptPart], remaining: Mapping[str, int]) -> Located[Amount]:
-        """Return the inventory that consists of parts.
-
-        :raises InvalidInventory: if the parts contradict each other
-        """
+    def _assembled(
+        self, parts: Sequence[KeptPart], remaining: Mapping[str, int]
+    ) -> Located[Amount]:
         inventory = self.resource.from_parts(parts, remaining)
         if not isinstance(inventory, Located):
             name = self.resource.name
@@ -205,34 +239,31 @@ def _least(
 class TreeShape:
     """The placed resources of some trees; valid for all columns with the same definition.
 
-    Each value is computed when it is first needed, and is the same for every caller. So threads may
-    share an instance.
+    ``parts`` are by root and resource: the number of the provider of each part, and its
+    description. ``classes`` are the resource classes that the parts are counted in. Each value is
+    computed when it is first needed, and is the same for every caller. So threads may share an
+    instance.
     """
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self.index = columns.index
-        #: by root and resource: the number of the provider of each part, and its description
         self.parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
-        self._classes: dict[tuple[int, str], set[str]] = defaultdict(set)
+        self.classes: dict[tuple[int, str], set[str]] = defaultdict(set)
         kinds = {kind for kind in set(columns.kinds.resource_class) if resource(kind).is_located}
         for number, kind, classes, description in zip(*columns.kinds, strict=True):
             if kind in kinds:
-                self.parts[self.index.roots[number], kind].append((number, description))
-                self._classes[self.index.roots[number], kind].update(classes)
+                key = self.index.roots[number], kind
+                self.parts[key].append((number, description))
+                self.classes[key].update(classes)
         self._resource_parts: dict[tuple[int, str], ResourceParts] = {}
 
     @classmethod
     def of_definition(cls, columns: Columns) -> TreeShape:
         """Return the shape that refers to the definition in some columns alone, not to usage."""
         return cls(
-            Columns(
-                columns.providers,
-                columns.inventories,
-                columns.traits,
-                aggregates=columns.aggregates,
-                shares=columns.shares,
-                kinds=columns.kinds,
+            dataclasses.replace(
+                columns, allocations=AllocationColumns(), units=UnitColumns(), cursor=None, now=None
             )
         )
 
@@ -255,44 +286,28 @@ class TreeShape:
         """Return the parts of a resource in the tree of a root; the tree has some."""
         key = root, kind
         if key not in self._resource_parts:
-            providers, rows = self.columns.providers, self._row_of
-            # names that end in numbers are sorted by these: ``numa2`` before ``numa10``
-            parts = sorted(
-                (
-                    (PartProvider(providers.uuid[row], providers.name[row], number), description)
-                    for number, description in self.parts[key]
-                    for row in (rows[number],)
-                ),
-                key=lambda part: (len(part[0].name), part[0].name),
-            )
-            self._resource_parts[key] = ResourceParts(
-                resource(kind),
-                root,
-                self.index.names[root],
-                tuple(part for part, _ in parts),
-                frozenset(self._classes[key]),
-                {part.uuid: position for position, (part, _) in enumerate(parts)},
-                {part.uuid: providers.generation[rows[part.number]] for part, _ in parts},
-                [self._definition(part.number, description) for part, description in parts],
-            )
+            self._resource_parts[key] = ResourceParts(self, root, kind)
         return self._resource_parts[key]
 
-    def _definition(self, number: int, description: str) -> PartDefinition:
+    def definition(self, number: int, description: str) -> PartDefinition:
+        """Return the definition of the part that a provider stores."""
         inventories, shares = self.columns.inventories, self.columns.shares
+        inventory_rows, share_rows, trait_rows = self._rows
         figures: Sequence[Sequence[Any]] = inventories[1:-1]
         records = [
             (row, InventoryRecord(*[column[row] for column in figures]))
-            for row in self._inventories.get(number, ())
+            for row in inventory_rows.get(number, ())
         ]
         shared: list[SharedWith] = []
-        for share in self._shares.get(number, ()):
+        for share in share_rows.get(number, ()):
             key = shares.of_id[share], shares.of_class[share]
-            rows = self._inventories.get(key[0], ())
+            rows = inventory_rows.get(key[0], ())
             other = next((row for row in rows if inventories.resource_class[row] == key[1]), None)
             capacity = 0 if other is None else inventories.capacity[other]
             name, factor = shares.resource_class[share], shares.factor[share]
             shared.append(SharedWith(name, factor, other, capacity, key))
-        return PartDefinition(description, records, shared, frozenset(self._traits.get(number, ())))
+        traits = (self.columns.traits.trait[row] for row in trait_rows.get(number, ()))
+        return PartDefinition(description, records, shared, frozenset(traits))
 
     @functools.cached_property
     def keys(self) -> Mapping[str, Collection[Key]]:
@@ -303,30 +318,13 @@ class TreeShape:
         return keys
 
     @functools.cached_property
-    def _row_of(self) -> dict[int, int]:
-        return {number: row for row, number in enumerate(self.columns.providers.provider_id)}
-
-    @functools.cached_property
-    def _part_numbers(self) -> set[int]:
-        return {number for parts in self.parts.values() for number, _ in parts}
-
-    @functools.cached_property
-    def _shares(self) -> dict[int, list[int]]:
-        return _rows_by_provider(self.columns.shares.provider_id, self._part_numbers)
-
-    @functools.cached_property
-    def _inventories(self) -> dict[int, list[int]]:
-        of = self.columns.shares.of_id
-        shared = {of[row] for rows in self._shares.values() for row in rows}
-        return _rows_by_provider(
-            self.columns.inventories.provider_id, shared.union(self._part_numbers)
-        )
-
-    @functools.cached_property
-    def _traits(self) -> dict[int, list[str]]:
-        table = self.columns.traits
-        rows = _rows_by_provider(table.provider_id, self._part_numbers)
-        return {number: [table.trait[row] for row in own_rows] for number, own_rows in rows.items()}
+    def _rows(self) -> tuple[dict[int, list[int]], ...]:
+        """The rows of inventories, shares and traits, by provider: a part, or shared by parts."""
+        columns, numbers = self.columns, {n for parts in self.parts.values() for n, _ in parts}
+        shares = _rows_by_provider(columns.shares.provider_id, numbers)
+        shared = {columns.shares.of_id[row] for rows in shares.values() for row in rows}
+        inventories = _rows_by_provider(columns.inventories.provider_id, numbers | shared)
+        return inventories, shares, _rows_by_provider(columns.traits.provider_id, numbers)
 
 
 def _rows_by_provider(numbers: Iterable[int], selected: Collection[int]) -> dict[int, list[int]]:

@@ -14,6 +14,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
 from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.provider import Share
+from resource_objects.providers.tree_shape import ResourceParts
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory
@@ -445,13 +446,13 @@ def test_no_view_is_gathered_of_trees_that_cannot(monkeypatch):
     )
     ledger.claim("a", ledger.snapshot(at="full").candidates("NUMA_TOPOLOGY=2:dedicated=6"))
     gathered = []
-    real = LocatedViews.excluding
+    real = ResourceParts.inventory
 
-    def excluding(self, root, kind, exclusions):
-        gathered.append(self.shape.resource_parts(root, kind).host)
-        return real(self, root, kind, exclusions)
+    def inventory(self, usage, exclusions):
+        gathered.append(self.host)
+        return real(self, usage, exclusions)
 
-    monkeypatch.setattr(LocatedViews, "excluding", excluding)
+    monkeypatch.setattr(ResourceParts, "inventory", inventory)
     snapshot = ledger.snapshot()
     for _ in range(2):
         assert len(snapshot.candidates("NUMA_TOPOLOGY=2:dedicated=4", limit=None)) == 1
