@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.ledger.context import Store
-from resource_objects.ledger.reading import Reader
+from resource_objects.ledger.queries import Reader
 from resource_objects.providers import DefinitionChanges, Provider
 from resource_objects.providers.arguments import any_generation
 from resource_objects.providers.columns import Columns

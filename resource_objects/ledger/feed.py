@@ -1,4 +1,4 @@
-"""The change feed of a ledger, and the snapshot that it keeps fresh."""
+"""The change feed of a ledger, and the snapshot that is refreshed from it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 class Changes:
     """Entries of the change feed after a cursor, in the order of each shard.
 
-    :attr:`cursor` is the position after them.
-
-    It iterates over :class:`~resource_objects.providers.feed.FeedEntry`.
+    It iterates over :class:`~resource_objects.providers.feed.FeedEntry`. :attr:`cursor` is the
+    position after them.
     """
 
     changes: tuple[FeedEntry, ...]
@@ -84,56 +83,52 @@ class Feed:
         *,
         wait: datetime.timedelta | None = None,
     ) -> Changes:
-        """Return what was written after a cursor; ``.cursor`` of it is where to read on.
+        """Return the entries after a cursor; read on from the ``.cursor`` of the result.
 
-        Nothing that was committed is missed. The order is total within a shard, and a tree is
-        always in the same one; read on until nothing comes. While a provider moves to another tree,
-        a write about it at that very moment may be told in the shard of the tree it leaves: whoever
-        reads all shards, as this does, misses nothing.
+        No committed write is missed. The order is total within a shard, and a tree is always in the
+        same shard. A write that is concurrent with a move of its provider to another tree may be in
+        the shard of the previous tree.
 
-        :param after: a cursor, of :meth:`cursor`, a snapshot or changes, or its text
-        :param limit: at most so many changes
-        :param wait: if there are none, for how long to wait for some; None: not at all. Cost: a
-            small statement after each pause, of a second at most
-        :raises Expired: if changes after it were pruned, or it is of another ledger
-        :raises InvalidInput: if it is no cursor: None, of a snapshot without one; if it is no time
-            to wait for
-        :raises NotSupported: if the ledger is kept where there is no feed
+        :param after: the cursor of :meth:`cursor`, of a snapshot or of changes, or its text
+        :param limit: the maximum number of entries
+        :param wait: if there are no entries, the time to wait for one. Cost: a small statement
+            after each pause, of a second at most
+        :raises Expired: if entries after the cursor were pruned, or it is of another ledger
+        :raises InvalidInput: for None, which is the cursor of a snapshot without one, and for an
+            invalid cursor or time
+        :raises NotSupported: if the backend has no feed
         """
         if wait is not None and (not isinstance(wait, datetime.timedelta) or wait < _NOTHING):
             raise exceptions.InvalidInput("field", "wait", wait, "a timedelta from 0, or None")
         self._store.backend.require(Capability.FEED)
         cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
-        found = self._store.backend.changes(cursor, check_limit(limit))
-        if not found and wait:
-            found = self._waited(cursor, limit, wait)
-        return Changes(found, cursor.moved(found))
+        entries = self._store.backend.changes(cursor, check_limit(limit))
+        if not entries and wait:
+            entries = self._wait_for_changes(cursor, limit, wait)
+        return Changes(entries, cursor.moved(entries))
 
-    def _waited(
+    def _wait_for_changes(
         self, cursor: Cursor, limit: int, wait: datetime.timedelta
     ) -> tuple[FeedEntry, ...]:
-        """Return the entries after a cursor, polling for some time until there is one."""
         retries, backend = self._store.retries, self._store.backend
         until = retries.clock() + wait.total_seconds()
-        for looks in itertools.count():
-            left = until - retries.clock()
-            if left <= 0:
+        entries: tuple[FeedEntry, ...] = ()
+        for turn in itertools.count():
+            remaining = until - retries.clock()
+            if entries or remaining <= 0:
                 break
-            longest = clock.longest_pause(_FIRST_PAUSE, _LONGEST_PAUSE, looks)
-            retries.sleep(min(left, retries.uniform(longest / 2, longest)))
+            longest = clock.longest_pause(_FIRST_PAUSE, _LONGEST_PAUSE, turn)
+            retries.sleep(min(remaining, retries.uniform(longest / 2, longest)))
             if cursor.waiting(backend.cursor()):
-                found = backend.changes(cursor, limit)
-                if found:
-                    return found
-        return ()
+                entries = backend.changes(cursor, limit)
+        return entries
 
     def is_fresh(self, snapshot: Snapshot) -> bool:
-        """Return whether nothing was written since a snapshot was taken, anywhere.
+        """Return True if nothing was written since a snapshot. Cost: one small statement.
 
-        Where there is no feed nobody can know that, and it is never said. Cost: one small
-        statement.
+        It is False on a backend without a feed, which cannot determine it.
 
-        :raises InvalidInput: if it is no snapshot
+        :raises InvalidInput: if the argument is not a snapshot
         """
         snapshot = checked_snapshot(snapshot, "is_fresh")
         if Capability.FEED in self._store.backend.unsupported:
@@ -141,15 +136,14 @@ class Feed:
         return snapshot.cursor is not None and snapshot.cursor == self.cursor()
 
     def set_retention(self, age: datetime.timedelta) -> None:
-        """Set how long operations and changes are stored; without a call it is seven days.
+        """Set how long operations and changes are stored; the default is seven days.
 
-        Writes delete older ones, a few at a time. An operation of :func:`new_operation`
-        repeated after that is refused (``OperationExpired``), one with an id of one's own is
-        done again; and a cursor that needs what is forgotten expires.
+        Writes delete older ones, a few at a time. After that a repeated operation of
+        :func:`new_operation` is refused (``OperationExpired``), one with an id of another form is
+        carried out again, and a cursor before a deleted entry expires. Use over time is known for
+        the same time.
 
-        Use over time is known for the same time.
-
-        :raises InvalidInput: if it is no age, shorter than two hours, or longer than 100 years
+        :raises InvalidInput: unless the age is from two hours to 100 years
         """
         if not isinstance(age, datetime.timedelta) or not _LEAST <= age <= _MOST:
             expected = f"a timedelta from {_LEAST} to {_MOST.days} days"
@@ -172,53 +166,53 @@ class Snapshots:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._kept: Following | None = None
+        self._last: Following | None = None
         _all.add(self)
 
     def snapshot(self, at: str | None = None) -> Snapshot:
         """Return a snapshot that shows everything committed before the call.
 
-        :param at: a provider (by name or uuid): then only that one, what is below it, and the
-            pools that give to its tree
+        :param at: a provider (by name or uuid) to confine it to, with its descendants and the pools
+            of its tree
         """
         backend = self._store.backend
         if at is not None:
             key = names.provider_key(at)
             return search.Snapshot(_confined(backend, key), at=key)
-        before = self._kept
+        before = self._last
         now = backend.cursor()
         if before is not None and before.snapshot.cursor == now:
             return before.snapshot
         with self._lock:
-            kept = self._kept
-            if kept is not None and kept is not before and _shows(kept.snapshot, now):
-                return kept.snapshot
-            return self._next(backend, kept)
+            last = self._last
+            if last is not None and last is not before and _includes(last.snapshot, now):
+                return last.snapshot
+            return self._next(backend, last)
 
     def forget(self) -> None:
         """Drop the snapshot."""
-        self._kept = None
+        self._last = None
 
-    def _next(self, backend: Backend, kept: Following | None) -> Snapshot:
+    def _next(self, backend: Backend, last: Following | None) -> Snapshot:
         changes = 0
-        if kept is not None:
-            following, changes = _followed(backend, kept)
+        if last is not None:
+            following, changes = _followed(backend, last)
             if following is not None:
-                self._kept = following
+                self._last = following
                 return following.snapshot
-        from resource_objects.search.refresh import Following  # NumPy: only who searches loads it
+        from resource_objects.search.refresh import Following  # loads NumPy
 
         following = Following.begin(backend.read(), changes)
-        # of columns that do not say when they were read nothing can be told later
-        self._kept = None if following.snapshot.cursor is None else following
+        # without a cursor the changes after it cannot be read
+        self._last = None if following.snapshot.cursor is None else following
         return following.snapshot
 
 
-def checked_snapshot(given: object, what: str) -> Snapshot:
+def checked_snapshot(value: object, field: str) -> Snapshot:
     """Return a snapshot that was passed as an argument, or raise ``InvalidInput``."""
-    if not isinstance(given, search.Snapshot):
-        raise exceptions.InvalidInput("field", what, given, "a Snapshot")
-    return given
+    if not isinstance(value, search.Snapshot):
+        raise exceptions.InvalidInput("field", field, value, "a Snapshot")
+    return value
 
 
 def snapshot_without(
@@ -234,9 +228,9 @@ def snapshot_without(
     :param at: as :meth:`Snapshots.snapshot`
     :param moving: a consumer whose use of pools does not count, and stays possible
     """
-    columns = backend.read() if at is None else _confined(backend, names.provider_key(at))
-    gone = set(columns.allocations.consumer) if consumers is None else consumers
-    columns = without_consumers(columns, *gone)
+    columns = _read(backend, at)
+    excluded = set(columns.allocations.consumer) if consumers is None else consumers
+    columns = without_consumers(columns, *excluded)
     if moving is not None:
         traits = zip(columns.traits.provider_id, columns.traits.trait, strict=True)
         pools = {number for number, trait in traits if trait == SHARES}
@@ -244,21 +238,20 @@ def snapshot_without(
     return search.Snapshot(columns, at=at)
 
 
-def snapshot_in_place(
-    backend: Backend, consumer: str, at: str | None = None, others: Collection[str] = ()
-) -> Snapshot:
+def snapshot_in_place(backend: Backend, consumer: str, at: str | None = None) -> Snapshot:
     """Return a snapshot for a change in place of a consumer; see :func:`in_place`.
 
     :param at: as :meth:`Snapshots.snapshot`
-    :param others: consumers that hold nothing in it either
     """
-    columns = backend.read() if at is None else _confined(backend, names.provider_key(at))
-    columns = in_place(without_consumers(columns, *others) if others else columns, consumer)
-    return search.Snapshot(columns, at=at)
+    return search.Snapshot(in_place(_read(backend, at), consumer), at=at)
+
+
+def _read(backend: Backend, at: str | None) -> Columns:
+    return backend.read() if at is None else _confined(backend, names.provider_key(at))
 
 
 def _confined(backend: Backend, at: str) -> Columns:
-    """Read the tree of a provider, and those of the pools that give to it.
+    """Read the tree of a provider and those of its pools.
 
     Cost: a read; if the tree is in aggregates a list, and if these have pools one read more.
     """
@@ -266,45 +259,44 @@ def _confined(backend: Backend, at: str) -> Columns:
     linked = frozenset(columns.aggregates.aggregate)
     if not linked:
         return columns
-    wanted = ProviderFilter(aggregates=(linked,), required=frozenset({SHARES}))
-    pools = {one.uuid for one in backend.list_providers(wanted, MOST_ROWS)}
+    criteria = ProviderFilter(aggregates=(linked,), required=frozenset({SHARES}))
+    pools = {pool.uuid for pool in backend.list_providers(criteria, MOST_ROWS)}
     others = pools.difference(columns.providers.uuid)
     return backend.read(at, *sorted(others)) if others else columns
 
 
-def _followed(backend: Backend, kept: Following) -> tuple[Following | None, int]:
-    """Return the next snapshot, None if all must be read, and how many changes there were."""
-    cursor = kept.snapshot.cursor
-    assert cursor is not None, "it is kept because it has one"
+def _followed(backend: Backend, last: Following) -> tuple[Following | None, int]:
+    """Return the next snapshot, None if all must be read, and the number of changes."""
+    cursor = last.snapshot.cursor
+    assert cursor is not None, "only snapshots with a cursor are stored"
     seen: list[Touched] = []
 
     def choose(touched: Touched) -> Collection[str] | None:
         seen.append(touched)
-        return kept.choose(touched)
+        return last.choose(touched)
 
     try:
-        changed = backend.read_changed(cursor, kept.most_changes, choose)
+        changed = backend.read_changed(cursor, last.most_changes, choose)
     except exceptions.Expired as error:
         if not error.is_about("cursor"):
             raise
         return None, 0
     if changed.columns is None:
         return None, changed.changes
-    return kept.after(changed, seen[-1]), changed.changes
+    return last.after(changed, seen[-1]), changed.changes
 
 
-def _shows(snapshot: Snapshot, now: Cursor) -> bool:
-    """Return whether a snapshot includes all changes up to a cursor."""
-    have = snapshot.cursor
-    return have is not None and all(a >= b for a, b in zip(have.heads, now.heads, strict=True))
+def _includes(snapshot: Snapshot, now: Cursor) -> bool:
+    heads = () if snapshot.cursor is None else snapshot.cursor.heads
+    return bool(heads) and all(a >= b for a, b in zip(heads, now.heads, strict=True))
 
 
 _all: weakref.WeakSet[Snapshots] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    for kept in list(_all):
-        kept._lock = threading.Lock()  # whoever held it stayed in the parent
+    for snapshots in list(_all):
+        snapshots._lock = threading.Lock()  # a thread that had locked it stayed in the parent
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

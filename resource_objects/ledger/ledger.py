@@ -23,8 +23,8 @@ from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
+from resource_objects.ledger.queries import NamesGiven, Reader, consumer_filter, provider_filter
 from resource_objects.ledger.queue import Queue
-from resource_objects.ledger.reading import NamesGiven, Reader, consumer_filter, provider_filter
 from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.use_over_time import UseOverTime

@@ -9,7 +9,7 @@ from typing import Any
 
 from resource_objects import exceptions, names
 from resource_objects.ledger.context import Store
-from resource_objects.ledger.reading import Reader
+from resource_objects.ledger.queries import Reader
 from resource_objects.providers import Consumer, Disabled
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.disabled import DisableOrder

@@ -20,7 +20,7 @@ from resource_objects.ledger.definitions import (
     SyncResult,
     find_stored,
 )
-from resource_objects.ledger.reading import Reader
+from resource_objects.ledger.queries import Reader
 from resource_objects.providers.arguments import ago, any_generation
 from resource_objects.providers.definition import (
     ProviderDefinition,

@@ -8,7 +8,7 @@ from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.ledger.context import Store
-from resource_objects.ledger.reading import NamesGiven, use_filter
+from resource_objects.ledger.queries import NamesGiven, use_filter
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.use_over_time import UseBy, UseReport
 

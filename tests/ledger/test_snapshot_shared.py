@@ -123,7 +123,7 @@ def test_a_closed_ledger_has_no_snapshot(ledger: ro.Ledger) -> None:
             ledger.snapshot()
         with raises_code("LedgerClosed"):
             ledger.snapshot(at="host0")
-    assert ledger._snapshots._kept is None, "nothing of it stays in memory"
+    assert ledger._snapshots._last is None, "nothing of it stays in memory"
 
 
 def test_a_closed_ledger_never_had_one(ledger: ro.Ledger) -> None:

@@ -1,18 +1,19 @@
 """Tests of lists: filters agree with simple loops, and pages contain each row once.
 
 The loops run over all stored rows. They share no code with a backend: they read
-:class:`Columns`, and implement each condition of a filter again.
+:class:`LedgerState`, and implement each condition of a filter again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import math
+import functools
 import random
 import uuid as uuids
-from collections.abc import Iterator
-from fractions import Fraction
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, get_args
 
 import pytest
@@ -22,24 +23,22 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
-from resource_objects.providers.columns import Columns
-from resource_objects.providers.definition import (
-    DefinitionChanges,
-    ProviderDefinition,
-)
+from resource_objects.providers.columns import TIMES
+from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
     Description,
-    ListedProvider,
     ProviderFilter,
     Total,
     sorted_totals,
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Write
 from resource_objects.providers.provider import Share
+from resource_objects.resources.records import InventoryRecord
 from resource_objects.testing.conformance.suite import (
     Kit,
+    ProviderState,
     claim,
     define,
     deltas,
@@ -51,202 +50,132 @@ from resource_objects.testing.conformance.suite import (
     updated,
 )
 
-
-@dataclasses.dataclass
-class NamedProvider:
-    """A provider, described by names only."""
-
-    name: str
-    uuid: str
-    parent: str | None
-    root: str
-    reported_at: datetime.datetime | None
-    adopted_at: datetime.datetime | None
-    inventories: dict[str, dict[str, Any]]
-    traits: set[str]
-    aggregates: set[str]
-    shares: list[tuple[str, str, str, int]]  #: class, of provider, of class, factor
+#: The stored providers, by name.
+States = Mapping[str, ProviderState]
 
 
-_FIGURES = (
-    "total",
-    "reserved",
-    "min_unit",
-    "max_unit",
-    "step_size",
-    "ratio_millionths",
-    "capacity",
-    "used",
-)
-
-
-def rows_of(columns: Columns) -> dict[str, NamedProvider]:
-    """Return the providers of columns, by name."""
-    table = columns.providers
-    name = columns.index.names
-    parent = {
-        totals: None if above is None else name[above]
-        for totals, above in zip(table.name, table.parent_id, strict=True)
-    }
-    result = {}
-    for number, totals, uuid in zip(table.provider_id, table.name, table.uuid, strict=True):
-        top = totals
-        while (above := parent[top]) is not None:
-            top = above
-        result[totals] = NamedProvider(
-            totals,
-            uuid,
-            parent[totals],
-            top,
-            table.reported_at[list(table.name).index(totals)],
-            table.adopted_at[list(table.name).index(totals)],
-            {
-                values[0]: dict(zip(_FIGURES, values[1:], strict=True))
-                for of, *values in zip(*columns.inventories, strict=True)
-                if of == number
-            },
-            {trait for of, trait in zip(*columns.traits, strict=True) if of == number},
-            {item for of, item in zip(*columns.aggregates, strict=True) if of == number},
-            [
-                (kind, name[target], target_kind, factor)
-                for of, kind, target, target_kind, factor in zip(*columns.shares, strict=True)
-                if of == number
-            ],
-        )
-    return result
-
-
-def wanted_providers(rows: dict[str, NamedProvider], requested: ProviderFilter) -> set[str]:
+def expected_providers(providers: States, criteria: ProviderFilter) -> set[str]:
     """Return the names of the providers that match a filter."""
-    return {name for name, row in rows.items() if all(_conditions(rows, row, requested))}
+    return {name for name in providers if all(_provider_conditions(providers, name, criteria))}
 
 
-def _conditions(
-    rows: dict[str, NamedProvider], row: NamedProvider, requested: ProviderFilter
-) -> Iterator[bool]:
-    if requested.names is not None:
-        yield row.name in requested.names
-    if requested.uuids is not None:
-        yield row.uuid in requested.uuids
-    if requested.trees is not None:
-        tree = [other for other in rows.values() if other.root == row.root]
-        yield any(other.name in requested.trees or other.uuid in requested.trees for other in tree)
-    yield all(aggregate not in row.aggregates for aggregate in requested.forbidden_aggregates)
-    yield all(any(item in row.aggregates for item in sample) for sample in requested.aggregates)
-    yield all(trait in row.traits for trait in requested.required)
-    yield all(trait not in row.traits for trait in requested.forbidden)
-    yield all(any(trait in row.traits for trait in sample) for sample in requested.any_of)
-    for kind, amount in requested.room:
-        yield _has_room(rows, row, kind, amount)
-    if requested.over_capacity:
-        yield any(figures["used"] > _capacity(figures) for figures in row.inventories.values())
-    if requested.roots_only:
-        yield row.parent is None
-    if requested.reported_before is not None:
-        yield row.reported_at is not None and row.reported_at < requested.reported_before
+def _provider_conditions(providers: States, name: str, criteria: ProviderFilter) -> Iterator[bool]:
+    provider = providers[name]
+    if criteria.names is not None:
+        yield name in criteria.names
+    if criteria.uuids is not None:
+        yield provider.uuid in criteria.uuids
+    if criteria.trees is not None:
+        yield any(_is_in_tree(providers, name, tree) for tree in criteria.trees)
+    yield all(item not in provider.aggregates for item in criteria.forbidden_aggregates)
+    yield all(any(item in provider.aggregates for item in some) for some in criteria.aggregates)
+    yield all(trait in provider.traits for trait in criteria.required)
+    yield all(trait not in provider.traits for trait in criteria.forbidden)
+    yield all(any(trait in provider.traits for trait in some) for some in criteria.any_of)
+    for resource_class, amount in criteria.room:
+        yield _has_room(providers, name, resource_class, amount)
+    if criteria.over_capacity:
+        yield any(record.used > _capacity(record) for record in provider.inventories.values())
+    if criteria.roots_only:
+        yield provider.parent is None
+    if criteria.reported_before is not None:
+        yield provider.reported_at is not None and provider.reported_at < criteria.reported_before
 
 
-def _capacity(figures: dict[str, Any]) -> int:
-    ratio = Fraction(figures["ratio_millionths"], 1_000_000)
-    remaining: int = figures["total"] - figures["reserved"]
-    return math.floor(remaining * ratio)
-
-
-def _has_room(rows: dict[str, NamedProvider], row: NamedProvider, kind: str, amount: int) -> bool:
-    if kind not in row.inventories:
-        return False
-    figures = row.inventories[kind]
-    most = figures["total"] if figures["max_unit"] is None else figures["max_unit"]
-    if amount < figures["min_unit"] or amount % figures["step_size"]:
-        return False
-    if figures["max_unit"] is not None and amount > most:
-        return False
-    if figures["used"] + amount > _capacity(figures):
-        return False
-    for totals, target, target_kind, factor in row.shares:
-        destination = rows[target].inventories[target_kind]
-        if totals == kind and destination["used"] + amount * factor > _capacity(destination):
-            return False
-    return True
-
-
-def everybody(backend: Backend) -> list[ConsumerRecord]:
-    """Return the records of all consumers, read individually."""
-    names = sorted(set(backend.read().allocations.consumer))
-    result = (backend.held(name) for name in names)
-    return [record for record in result if record is not None]
-
-
-def wanted_consumers(
-    rows: dict[str, NamedProvider], records: list[ConsumerRecord], requested: ConsumerFilter
-) -> list[str]:
-    """Return the names of the consumers that match a filter, in order."""
-    return sorted(record.consumer for record in records if all(_asked(rows, record, requested)))
-
-
-def _asked(
-    rows: dict[str, NamedProvider], record: ConsumerRecord, requested: ConsumerFilter
-) -> Iterator[bool]:
-    for allowed, value in (
-        (requested.names, record.consumer),
-        (requested.projects, record.project),
-        (requested.users, record.user),
-        (requested.types, record.consumer_type),
-        (requested.groups, record.group),
-        (requested.states, record.state),
-    ):
-        if allowed is not None:
-            yield value in allowed
-    if requested.provider is not None:
-        yield any(requested.provider in _handles(rows, use.provider) for use in record.held)
-    if requested.tree is not None:
-        yield any(_in_tree(rows, use.provider, requested.tree) for use in record.held)
-    if requested.created_before is not None:
-        yield record.created_at < requested.created_before
-    if requested.created_after is not None:
-        yield record.created_at > requested.created_after
-    if requested.expires_before is not None:
-        yield record.expires_at is not None and record.expires_at < requested.expires_before
-
-
-def _handles(rows: dict[str, NamedProvider], name: str) -> tuple[str, str]:
-    return name, rows[name].uuid
-
-
-def _in_tree(rows: dict[str, NamedProvider], name: str, tree: str) -> bool:
+def _is_in_tree(providers: States, name: str, tree: str) -> bool:
     return any(
-        tree in (other.name, other.uuid) for other in rows.values() if other.root == rows[name].root
+        tree in (other, state.uuid)
+        for other, state in providers.items()
+        if state.root == providers[name].root
     )
 
 
-def wanted_totals(
-    rows: dict[str, NamedProvider], records: list[ConsumerRecord], requested: ConsumerFilter, by: By
+def _capacity(record: InventoryRecord) -> int:
+    return (record.total - record.reserved) * record.ratio_millionths // 1_000_000
+
+
+def _has_room(providers: States, name: str, resource_class: str, amount: int) -> bool:
+    record = providers[name].inventories.get(resource_class)
+    if record is None or amount < record.min_unit or amount % record.step_size:
+        return False
+    if record.max_unit is not None and amount > record.max_unit:
+        return False
+    limits = [(record, amount)]
+    for (shared, of, of_class), factor in providers[name].shares.items():
+        if shared == resource_class:
+            limits.append((providers[of].inventories[of_class], amount * factor))
+    return all(limit.used + added <= _capacity(limit) for limit, added in limits)
+
+
+def stored_consumers(backend: Backend) -> list[ConsumerRecord]:
+    """Return the records of all consumers by name, read individually."""
+    names = sorted(set(backend.read().allocations.consumer))
+    records = (backend.held(name) for name in names)
+    return [record for record in records if record is not None]
+
+
+def expected_consumers(
+    providers: States, records: list[ConsumerRecord], criteria: ConsumerFilter
+) -> list[ConsumerRecord]:
+    """Return the consumers that match a filter, in order."""
+    return [record for record in records if all(_consumer_conditions(providers, record, criteria))]
+
+
+def _consumer_conditions(
+    providers: States, record: ConsumerRecord, criteria: ConsumerFilter
+) -> Iterator[bool]:
+    for members, value in (
+        (criteria.names, record.consumer),
+        (criteria.projects, record.project),
+        (criteria.users, record.user),
+        (criteria.types, record.consumer_type),
+        (criteria.groups, record.group),
+        (criteria.states, record.state),
+    ):
+        if members is not None:
+            yield value in members
+    places = {use.provider for use in record.held}
+    yield any(_is_at(providers, place, ConsumerFilter(tree=criteria.tree)) for place in places)
+    at_provider = ConsumerFilter(provider=criteria.provider)
+    yield any(_is_at(providers, place, at_provider) for place in places)
+    if criteria.created_before is not None:
+        yield record.created_at < criteria.created_before
+    if criteria.created_after is not None:
+        yield record.created_at > criteria.created_after
+    if criteria.expires_before is not None:
+        yield record.expires_at is not None and record.expires_at < criteria.expires_before
+
+
+def _is_at(providers: States, place: str, criteria: ConsumerFilter) -> bool:
+    return criteria.provider in (None, place, providers[place].uuid) and (
+        criteria.tree is None or _is_in_tree(providers, place, criteria.tree)
+    )
+
+
+#: The value of a consumer that it is grouped by.
+_DESCRIBED: Mapping[By, Callable[[ConsumerRecord], str | None]] = {
+    By.PROJECT: attrgetter("project"),
+    By.USER: attrgetter("user"),
+    By.CONSUMER_TYPE: attrgetter("consumer_type"),
+    By.GROUP: attrgetter("group"),
+}
+
+
+def expected_totals(
+    providers: States, records: list[ConsumerRecord], criteria: ConsumerFilter, by: By
 ) -> set[Total]:
     """Return the totals of the consumers of a filter, by group and class."""
-    consumers = set(wanted_consumers(rows, records, requested))
-    amounts: dict[tuple[str | None, str], list[tuple[str, int]]] = {}
-    for record in records:
+    amounts: dict[tuple[str | None, str], list[tuple[str, int]]] = defaultdict(list)
+    for record in expected_consumers(providers, records, criteria):
         for use in record.held:
-            if record.consumer not in consumers:
-                continue
-            if requested.provider not in (None, *_handles(rows, use.provider)):
-                continue
-            if requested.tree is not None and not _in_tree(rows, use.provider, requested.tree):
-                continue
-            group = {
-                By.RESOURCE_CLASS: None,
-                By.PROVIDER: use.provider,
-                By.PROJECT: record.project,
-                By.USER: record.user,
-                By.CONSUMER_TYPE: record.consumer_type,
-                By.GROUP: record.group,
-            }[by]
-            amounts.setdefault((group, use.resource_class), []).append(
-                (record.consumer, use.amount)
-            )
+            if _is_at(providers, use.provider, criteria):
+                group = use.provider if by is By.PROVIDER else None
+                if by in _DESCRIBED:
+                    group = _DESCRIBED[by](record)
+                amounts[group, use.resource_class].append((record.consumer, use.amount))
     return {
-        Total(group, kind, sum(amount for _, amount in pairs), len({name for name, _ in pairs}))
-        for (group, kind), pairs in amounts.items()
+        Total(*key, sum(amount for _, amount in pairs), len({name for name, _ in pairs}))
+        for key, pairs in amounts.items()
     }
 
 
@@ -315,43 +244,52 @@ def _moment(days: int) -> datetime.datetime:
     return datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(days=days)
 
 
-def _some(values: list[str]) -> st.SearchStrategy[frozenset[str]]:
+def _some(values: list[Any]) -> st.SearchStrategy[frozenset[Any]]:
     return st.frozensets(st.sampled_from(values), max_size=3)
 
 
-def _maybe(strategy: st.SearchStrategy[frozenset[str]]) -> st.SearchStrategy[frozenset[str] | None]:
-    return st.none() | strategy
+def _several(values: list[Any]) -> st.SearchStrategy[tuple[frozenset[Any], ...]]:
+    return st.lists(_some(values), max_size=2).map(tuple)
 
 
 _listed_handles = [*_PROVIDERS, "nobody"]
-_provider_filters = st.builds(
-    ProviderFilter,
-    names=_maybe(_some(_listed_handles)),
-    trees=_maybe(_some(_listed_handles)),
-    aggregates=st.lists(_some([*_AGGREGATES, "none"]), max_size=2).map(tuple),
-    forbidden_aggregates=_some(_AGGREGATES),
-    required=_some([*_TRAITS, "CUSTOM_NONE"]),
-    forbidden=_some(_TRAITS),
-    any_of=st.lists(_some(_TRAITS), max_size=2).map(tuple),
-    room=st.dictionaries(
-        st.sampled_from([*_CLASSES, "DISK_GB"]), st.integers(1, 6), max_size=2
-    ).map(lambda found: tuple(found.items())),
-    over_capacity=st.booleans(),
-    roots_only=st.booleans(),
-)
-_people = st.none() | st.frozensets(st.sampled_from(_PEOPLE), max_size=3)
-_consumer_filters = st.builds(
-    ConsumerFilter,
-    names=_maybe(_some([*_CONSUMERS, "nobody"])),
-    projects=_people,
-    users=_people,
-    types=_people,
-    states=_maybe(_some([HELD, CONFIRMED])),
-    tree=st.none() | st.sampled_from(_listed_handles),
-    provider=st.none() | st.sampled_from(_listed_handles),
-    expires_before=st.sampled_from([None, _moment(0), _moment(1), _moment(9)]),
-)
-#: Choose few conditions at a time, so that filters match some rows.
+_amounts = st.dictionaries(st.sampled_from([*_CLASSES, "DISK_GB"]), st.integers(1, 6), max_size=2)
+_of_providers: dict[str, st.SearchStrategy[Any]] = {
+    "names": _some(_listed_handles),
+    "trees": _some(_listed_handles),
+    "aggregates": _several([*_AGGREGATES, "none"]),
+    "forbidden_aggregates": _some(_AGGREGATES),
+    "required": _some([*_TRAITS, "CUSTOM_NONE"]),
+    "forbidden": _some(_TRAITS),
+    "any_of": _several(_TRAITS),
+    "room": _amounts.map(lambda amounts: tuple(amounts.items())),
+    "over_capacity": st.booleans(),
+    "roots_only": st.booleans(),
+}
+_of_consumers: dict[str, st.SearchStrategy[Any]] = {
+    "names": _some([*_CONSUMERS, "nobody"]),
+    "projects": _some(_PEOPLE),
+    "users": _some(_PEOPLE),
+    "types": _some(_PEOPLE),
+    "states": _some([HELD, CONFIRMED]),
+    "tree": st.sampled_from(_listed_handles),
+    "provider": st.sampled_from(_listed_handles),
+    "expires_before": st.sampled_from([_moment(0), _moment(1), _moment(9)]),
+}
+
+
+def _few(
+    conditions: dict[str, st.SearchStrategy[Any]], most: int
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Choose few conditions at a time, so that filters match some rows."""
+    names = st.frozensets(st.sampled_from(sorted(conditions)), max_size=most)
+    return names.flatmap(
+        lambda names: st.fixed_dictionaries({name: conditions[name] for name in sorted(names)})
+    )
+
+
+_provider_filters = _few(_of_providers, 3).map(lambda fields: ProviderFilter(**fields))
+_consumer_filters = _few(_of_consumers, 2).map(lambda fields: ConsumerFilter(**fields))
 _rarely = settings(
     max_examples=60,
     deadline=None,
@@ -363,33 +301,27 @@ _rarely = settings(
 )
 
 
-_provider_conditions = st.frozensets(
-    st.sampled_from(
-        [
-            "names",
-            "trees",
-            "aggregates",
-            "forbidden_aggregates",
-            "required",
-            "forbidden",
-            "any_of",
-            "room",
-            "over_capacity",
-            "roots_only",
-        ]
-    ),
-    max_size=3,
-)
-_consumer_conditions = st.frozensets(
-    st.sampled_from(
-        ["names", "projects", "users", "types", "states", "tree", "provider", "expires_before"]
-    ),
-    max_size=2,
-)
+def check_pages(
+    listed: Callable[[int, Any], tuple[Any, ...]], key: Callable[[Any], Any], limit: int, first: Any
+) -> None:
+    """Check that pages contain each row of a list once.
+
+    :param listed: ``listed(limit, after)`` returns a page
+    :param key: returns the key of a row
+    :param first: the key before all rows
+    """
+    complete = listed(1000, first)
+    pages: list[Any] = []
+    while page := listed(limit, key(pages[-1]) if pages else first):
+        assert len(page) <= limit
+        pages += page
+        assert len(pages) <= len(complete), "a row is listed again"
+    assert tuple(pages) == complete
+    assert len({key(row) for row in pages}) == len(pages)
 
 
 class ListRules(Kit):
-    """What lists and totals answer."""
+    """Lists, totals and their pages."""
 
     @pytest.fixture
     def filled(self, backend: Backend) -> Backend:
@@ -398,67 +330,55 @@ class ListRules(Kit):
         return backend
 
     @pytest.fixture
-    def rows(self, filled: Backend) -> dict[str, NamedProvider]:
-        """Its providers, for the oracle."""
-        return rows_of(filled.read())
+    def providers(self, filled: Backend) -> States:
+        """Return the providers of the filled ledger."""
+        return ledger_state(filled).providers
 
     @pytest.fixture
     def records(self, filled: Backend) -> list[ConsumerRecord]:
-        """Its consumers, for the oracle."""
-        return everybody(filled)
+        """Return the consumers of the filled ledger."""
+        return stored_consumers(filled)
 
     # --- providers ---
 
     @_rarely
-    @given(requested=_provider_filters, conditions=_provider_conditions)
+    @given(criteria=_provider_filters)
     def test_providers_are_filtered_as_by_loops(
-        self,
-        filled: Backend,
-        rows: dict[str, NamedProvider],
-        requested: ProviderFilter,
-        conditions: frozenset[str],
+        self, filled: Backend, providers: States, criteria: ProviderFilter
     ) -> None:
-        thinned = ProviderFilter(**{name: getattr(requested, name) for name in conditions})
-        listed = filled.list_providers(thinned, 1000)
-        assert {row.name for row in listed} == wanted_providers(rows, thinned)
+        listed = filled.list_providers(criteria, 1000)
+        assert {row.name for row in listed} == expected_providers(providers, criteria)
         assert [row.number for row in listed] == sorted({row.number for row in listed})
 
     def test_the_filled_ledger_has_every_kind_of_record(
-        self, filled: Backend, rows: dict[str, NamedProvider], records: list[ConsumerRecord]
+        self, filled: Backend, providers: States, records: list[ConsumerRecord]
     ) -> None:
-        for requested in (
+        for criteria in (
             ProviderFilter(over_capacity=True),
             ProviderFilter(reported_before=now()),
             ProviderFilter(required=frozenset({"CUSTOM_A"})),
             ProviderFilter(aggregates=(frozenset({"room"}),)),
             ProviderFilter(room=(("CUSTOM_X", 3),)),
         ):
-            result = {row.name for row in filled.list_providers(requested, 100)}
-            assert result == wanted_providers(rows, requested)
-            assert 0 < len(result) < len(rows)
-        assert any(row.shares for row in rows.values())
+            result = {row.name for row in filled.list_providers(criteria, 100)}
+            assert result == expected_providers(providers, criteria)
+            assert 0 < len(result) < len(providers)
+        assert any(provider.shares for provider in providers.values())
         assert len(records) > 5
         assert {record.state for record in records} == {HELD, CONFIRMED}
 
-    def test_a_listed_provider_has_every_field(self, filled: Backend) -> None:
-        providers = ledger_state(filled).providers
+    def test_a_listed_provider_has_every_field(self, filled: Backend, providers: States) -> None:
         listed = filled.list_providers(ProviderFilter(), 1000)
         assert {row.name for row in listed} == set(providers)
         for row in listed:
             stored = providers[row.name]
-            assert (row.uuid, row.generation, row.parent) == (
-                stored.uuid,
-                stored.generation,
-                stored.parent,
-            )
-            assert (row.root, row.root_uuid) == (stored.root, providers[stored.root].uuid)
+            for field in ("uuid", "generation", "parent", "root", "traits", "aggregates", *TIMES):
+                assert getattr(row, field) == getattr(stored, field)
+            assert row.root_uuid == providers[stored.root].uuid
             assert row.parent_uuid == (providers[stored.parent].uuid if stored.parent else None)
             assert {record.resource_class: record for record in row.records} == stored.inventories
-            assert (row.traits, row.aggregates) == (stored.traits, stored.aggregates)
-            assert (row.reported_at, row.adopted_at) == (stored.reported_at, stored.adopted_at)
 
-    def test_providers_are_found_by_uuid(self, filled: Backend) -> None:
-        providers = ledger_state(filled).providers
+    def test_providers_are_found_by_uuid(self, filled: Backend, providers: States) -> None:
         requested = frozenset({providers["p0"].uuid, providers["p1/0"].uuid, str(uuids.uuid4())})
         listed = filled.list_providers(ProviderFilter(uuids=requested), 10)
         assert {row.name for row in listed} == {"p0", "p1/0"}
@@ -467,33 +387,24 @@ class ListRules(Kit):
         assert {row.name for row in listed} == {"p1", "p1/0", "p1/0/0"}
 
     def test_an_empty_set_matches_no_row(self, filled: Backend) -> None:
-        no_names = frozenset[str]()
-        for requested in (
-            ProviderFilter(names=no_names),
-            ProviderFilter(uuids=no_names),
-            ProviderFilter(trees=no_names),
-            ProviderFilter(aggregates=(no_names,)),
-            ProviderFilter(any_of=(no_names,)),
-        ):
-            assert filled.list_providers(requested, 10) == ()
-        for request in ("names", "projects", "users", "types", "states"):
-            assert filled.list_consumers(ConsumerFilter(**{request: no_names}), 10) == ()  # type: ignore[arg-type]
+        empty: Any = frozenset()
+        for field in ("names", "uuids", "trees"):
+            assert filled.list_providers(ProviderFilter(**{field: empty}), 10) == ()
+        for field in ("aggregates", "any_of"):
+            assert filled.list_providers(ProviderFilter(**{field: (empty,)}), 10) == ()
+        for field in ("names", "projects", "users", "types", "states"):
+            assert filled.list_consumers(ConsumerFilter(**{field: empty}), 10) == ()
 
     @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
     def test_pages_of_providers_cover_each_once(self, filled: Backend, limit: int) -> None:
         names = frozenset({"p0", "p1", "p1/0", "p1/0/0", "nobody"})
-        for requested in (
+        for criteria in (
             ProviderFilter(),
             ProviderFilter(roots_only=True),
             ProviderFilter(names=names),
         ):
-            listed = filled.list_providers(requested, 1000)
-            paged: list[ListedProvider] = []
-            while page := filled.list_providers(requested, limit, paged[-1].number if paged else 0):
-                assert len(page) <= limit
-                paged += page
-                assert len(paged) <= len(listed), "a row is listed again"
-            assert tuple(paged) == listed
+            listed = functools.partial(filled.list_providers, criteria)
+            check_pages(listed, attrgetter("number"), limit, 0)
 
     def test_pages_continue_while_rows_are_added_and_removed(self, backend: Backend) -> None:
         define(backend, *(host(f"host{n}") for n in range(6)))
@@ -516,73 +427,51 @@ class ListRules(Kit):
     # --- consumers ---
 
     @_rarely
-    @given(requested=_consumer_filters, conditions=_consumer_conditions)
+    @given(criteria=_consumer_filters)
     def test_consumers_are_filtered_as_by_loops(
         self,
         filled: Backend,
-        rows: dict[str, NamedProvider],
+        providers: States,
         records: list[ConsumerRecord],
-        requested: ConsumerFilter,
-        conditions: frozenset[str],
+        criteria: ConsumerFilter,
     ) -> None:
-        thinned = ConsumerFilter(**{name: getattr(requested, name) for name in conditions})
-        listed = filled.list_consumers(thinned, 1000)
-        assert [row.consumer for row in listed] == wanted_consumers(rows, records, thinned)
-        by_name = {record.consumer: sorted_record(record) for record in records}
-        assert [sorted_record(row) for row in listed] == [by_name[row.consumer] for row in listed]
+        listed = filled.list_consumers(criteria, 1000)
+        expected = expected_consumers(providers, records, criteria)
+        assert list(map(sorted_record, listed)) == list(map(sorted_record, expected))
 
     @_rarely
-    @given(requested=_consumer_filters, conditions=_consumer_conditions, by=st.sampled_from(By))
+    @given(criteria=_consumer_filters, by=st.sampled_from(By))
     def test_totals_are_summed_as_by_loops(
         self,
         filled: Backend,
-        rows: dict[str, NamedProvider],
+        providers: States,
         records: list[ConsumerRecord],
-        requested: ConsumerFilter,
-        conditions: frozenset[str],
+        criteria: ConsumerFilter,
         by: By,
     ) -> None:
-        if {"tree", "provider"} <= conditions:
-            conditions -= {"tree"}
-        thinned = ConsumerFilter(**{name: getattr(requested, name) for name in conditions})
-        result = filled.totals(thinned, by)
-        assert set(result) == wanted_totals(rows, records, thinned, by)
+        if criteria.provider is not None:
+            criteria = dataclasses.replace(criteria, tree=None)
+        result = filled.totals(criteria, by)
+        assert set(result) == expected_totals(providers, records, criteria, by)
         assert result == sorted_totals(result)
 
     @_rarely
-    @given(
-        requested=_consumer_filters,
-        conditions=_consumer_conditions,
-        by=st.sampled_from(get_args(Description)),
-    )
+    @given(criteria=_consumer_filters, by=st.sampled_from(get_args(Description)))
     def test_consumers_are_counted_as_by_loops(
         self,
         filled: Backend,
-        rows: dict[str, NamedProvider],
+        providers: States,
         records: list[ConsumerRecord],
-        requested: ConsumerFilter,
-        conditions: frozenset[str],
+        criteria: ConsumerFilter,
         by: Description,
     ) -> None:
-        thinned = ConsumerFilter(**{name: getattr(requested, name) for name in conditions})
-        named = wanted_consumers(rows, records, thinned)
-        counted: dict[str | None, int] = {}
-        for record in records:
-            if record.consumer in named:
-                described = {
-                    By.PROJECT: record.project,
-                    By.USER: record.user,
-                    By.CONSUMER_TYPE: record.consumer_type,
-                    By.GROUP: record.group,
-                }[by]
-                counted[described] = counted.get(described, 0) + 1
-        assert filled.count_consumers(thinned, by) == counted
+        expected = expected_consumers(providers, records, criteria)
+        assert filled.count_consumers(criteria, by) == Counter(map(_DESCRIBED[by], expected))
 
-    def test_handles_may_be_uuids(self, filled: Backend) -> None:
-        providers = ledger_state(filled).providers
-        for request in ("tree", "provider"):
-            by_name = ConsumerFilter(**{request: "p1"})  # type: ignore[arg-type]
-            by_uuid = ConsumerFilter(**{request: providers["p1"].uuid})  # type: ignore[arg-type]
+    def test_handles_may_be_uuids(self, filled: Backend, providers: States) -> None:
+        for field in ("tree", "provider"):
+            by_name = ConsumerFilter(**{field: "p1"})  # type: ignore[arg-type]
+            by_uuid = ConsumerFilter(**{field: providers["p1"].uuid})  # type: ignore[arg-type]
             assert filled.list_consumers(by_uuid, 99) == filled.list_consumers(by_name, 99)
             assert filled.totals(by_uuid, By.USER) == filled.totals(by_name, By.USER) != ()
 
@@ -605,21 +494,14 @@ class ListRules(Kit):
 
     @pytest.mark.parametrize("limit", [1, 3, 1000])
     def test_pages_of_consumers_cover_each_once(self, filled: Backend, limit: int) -> None:
-        for requested in (
+        for criteria in (
             ConsumerFilter(),
             ConsumerFilter(tree="p0"),
             ConsumerFilter(states=frozenset({HELD})),
             ConsumerFilter(names=frozenset([*_CONSUMERS, "nobody"])),
         ):
-            listed = filled.list_consumers(requested, 1000)
-            paged: list[ConsumerRecord] = []
-            while page := filled.list_consumers(
-                requested, limit, paged[-1].consumer if paged else None
-            ):
-                assert len(page) <= limit
-                paged += page
-                assert len(paged) <= len(listed), "a row is listed again"
-            assert tuple(paged) == listed and len(paged) == len({item.consumer for item in paged})
+            listed = functools.partial(filled.list_consumers, criteria)
+            check_pages(listed, attrgetter("consumer"), limit, None)
 
     def test_names_are_ordered_by_their_code_points(self, backend: Backend) -> None:
         [here] = define(backend, host("host0", "VCPU=99")).values()

@@ -1,0 +1,321 @@
+"""Queries of a ledger: providers, consumers and totals by filters, a page at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from resource_objects import exceptions, names
+from resource_objects.ledger.context import Store, any_limit, consumer_of, pages_of
+from resource_objects.providers import Consumer, Provider
+from resource_objects.providers.allocation import CONFIRMED, HELD
+from resource_objects.providers.arguments import ago, moment
+from resource_objects.providers.columns import Columns, KindColumns, find, trees
+from resource_objects.providers.composite import LocatedViews
+from resource_objects.providers.listing import (
+    By,
+    ConsumerFilter,
+    ListedProvider,
+    ProviderFilter,
+    Total,
+)
+from resource_objects.providers.usage import Usage, usage_of
+from resource_objects.providers.use_over_time import UseFilter
+from resource_objects.resources import Amounts, Inventories, Inventory
+from resource_objects.resources.traits import known_traits
+
+#: One name or several; None matches consumers without one.
+NamesGiven: TypeAlias = str | Iterable[str | None] | None
+
+
+class Reader:
+    """The reading methods of a ledger, documented in :class:`~resource_objects.ledger.Ledger`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def now(self) -> datetime.datetime:
+        return self._store.backend.now()
+
+    # --- providers ---
+
+    def provider(self, name: str) -> Provider:
+        _, _, provider = self._find(name, allocations=False)
+        return provider
+
+    def _find(self, name: str, *, allocations: bool) -> tuple[Columns, Provider, Provider]:
+        """Return the columns of a provider's tree, its root and the provider."""
+        key = names.provider_key(name)
+        columns = self._store.backend.read(key, allocations=allocations)
+        match = find(columns, key)
+        if match is None:
+            raise exceptions.NotFound("provider", name)
+        return columns, *match
+
+    def trees(
+        self, keys: Iterable[str], limit: int | None, after: str | None
+    ) -> Iterator[Provider]:
+        checked = [names.provider_key(key) for key in keys]
+        if not checked:
+            return self._all_trees(any_limit(limit), after)
+        if limit is not None or after is not None:
+            raise exceptions.InvalidInput(
+                "field", "trees", keys, "names of trees, or limit and after"
+            )
+        return self._trees_of(checked)
+
+    def _all_trees(self, limit: int | None, after: str | None) -> Iterator[Provider]:
+        page_of_roots = ProviderFilter(roots_only=True)
+        for page in self.pages(page_of_roots, limit, after, self._store.tree_page):
+            uuids = [listed.uuid for listed in page]
+            columns = self._store.backend.read(*uuids, allocations=False)
+            roots = {root.uuid: root for root in trees(columns)}
+            # a root that meanwhile moved below another one is part of that tree
+            yield from (roots[uuid] for uuid in uuids if uuid in roots)
+
+    def _trees_of(self, keys: Sequence[str]) -> Iterator[Provider]:
+        seen: set[str | None] = set()
+        for start in range(0, len(keys), self._store.tree_page):
+            page = keys[start : start + self._store.tree_page]
+            roots = {
+                key: root
+                for root in trees(self._store.backend.read(*page, allocations=False))
+                for provider in root.walk()
+                for key in (provider.name, provider.uuid)
+            }
+            for key in page:
+                if key not in roots:
+                    raise exceptions.NotFound("provider", key)
+                if roots[key].uuid not in seen:
+                    seen.add(roots[key].uuid)
+                    yield roots[key]
+
+    def providers(
+        self, criteria: ProviderFilter, limit: int | None, after: str | None
+    ) -> Iterator[ListedProvider]:
+        pages = self.pages(criteria, any_limit(limit), after)
+        return itertools.chain.from_iterable(pages)
+
+    def pages(
+        self,
+        criteria: ProviderFilter,
+        limit: int | None = None,
+        after: str | None = None,
+        page: int | None = None,
+    ) -> Iterator[tuple[ListedProvider, ...]]:
+        """Yield the providers of a filter in pages, in the order of their creation.
+
+        :param after: the name or uuid of the last provider before the first page
+        :raises NotFound: if that provider does not exist
+        """
+        backend = self._store.backend
+        start = 0
+        if after is not None:
+            key = names.provider_key(after)
+            uuid = self._store.uuids([key])[key]
+            last = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1, 0)
+            if not last:
+                raise exceptions.NotFound("provider", after)
+            start = last[0].number
+        return pages_of(
+            lambda count, number: backend.list_providers(criteria, count, number or 0),
+            lambda listed: listed.number,
+            page or self._store.page,
+            limit,
+            start,
+        )
+
+    def inventories(self, name: str) -> Inventories:
+        columns, root, provider = self._find(name, allocations=True)
+        inventories = dict(provider.inventories.by_name())
+        inventories.update(_of_tree(columns, root.uuid or "", provider.uuid or ""))
+        return Inventories(inventories)
+
+    # --- consumers and figures ---
+
+    def consumers(
+        self, criteria: ConsumerFilter, limit: int | None, after: str | None
+    ) -> Iterator[Consumer]:
+        last = None if after is None else names.consumer_name(after)
+        pages = self._store.consumers(criteria, any_limit(limit), last)
+        return (consumer_of(record) for page in pages for record in page)
+
+    def usage(self, tree: str | None, over_capacity: bool) -> Usage:
+        backend = self._store.backend
+        if tree is not None:
+            columns = backend.read(names.provider_key(tree))
+            if not columns.providers.uuid:
+                raise exceptions.NotFound("provider", tree)
+            usage = usage_of(columns)
+            return usage.only(usage.over_capacity) if over_capacity else usage
+        if not over_capacity:
+            return usage_of(backend.read())
+        parts: list[Usage] = []
+        for page in self.pages(ProviderFilter(over_capacity=True), page=self._store.tree_page):
+            listed = {provider.name for provider in page}
+            usage = usage_of(backend.read(*(provider.uuid for provider in page)))
+            parts.append(usage.only(use for use in usage.over_capacity if use.provider in listed))
+        return Usage.joined(parts)
+
+    def totals(
+        self, by: str, criteria: ConsumerFilter, limit: int | None, after: str | None
+    ) -> Iterator[Total]:
+        if by not in list(By):
+            raise exceptions.InvalidInput("field", "totals by", by, f"one of {', '.join(By)}")
+        most, only_class = any_limit(limit), by == By.RESOURCE_CLASS
+        last = None if after is None else names.label(after, "after")
+
+        def group(total: Total) -> str | None:
+            return total.resource_class if only_class else total.group
+
+        def is_before(total: Total) -> bool:
+            name = group(total)
+            if last is None or name is None:  # totals without a group come last
+                return False
+            if only_class:
+                return names.resource_class_order(name) <= names.resource_class_order(last)
+            return name <= last
+
+        rest = itertools.dropwhile(is_before, self._store.backend.totals(criteria, By(by)))
+        groups = itertools.islice(itertools.groupby(rest, group), most and min(most, sys.maxsize))
+        return (total for _, totals in groups for total in totals)
+
+
+def _of_tree(columns: Columns, root: str, uuid: str) -> Iterator[tuple[str, Inventory]]:
+    """Yield the inventories that span a tree; for a provider below the root only its own."""
+    numbers = columns.index.numbers
+    if uuid != root:
+        rows = [row for row in zip(*columns.kinds, strict=True) if row[0] == numbers[uuid]]
+        columns = dataclasses.replace(columns, kinds=KindColumns(*zip(*rows, strict=True)))
+    views = LocatedViews(columns)
+    for kind in sorted(views.kinds()):
+        view = views.of_tree(numbers[root], kind)
+        if view is not None:
+            yield kind, view.inventory
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def provider_filter(
+    *,
+    name: NamesGiven,
+    uuid: NamesGiven,
+    tree: NamesGiven,
+    aggregates: Iterable[str | Iterable[str]],
+    forbidden_aggregates: Iterable[str],
+    required: Iterable[str],
+    forbidden: Iterable[str],
+    any_of: Iterable[Iterable[str]],
+    room: Any,
+    over_capacity: bool,
+    reported_before: datetime.datetime | None,
+) -> ProviderFilter:
+    """Return the filter of ``ledger.providers``, checked."""
+    return ProviderFilter(
+        names=_names(name, names.provider_name),
+        uuids=_names(uuid, names.uuid_text),
+        trees=_names(tree, names.provider_key),
+        aggregates=tuple(
+            _checked([members] if isinstance(members, str) else members, names.aggregate_name)
+            for members in _list("aggregates", aggregates)
+        ),
+        forbidden_aggregates=_checked(forbidden_aggregates, names.aggregate_name),
+        required=known_traits(required),
+        forbidden=known_traits(forbidden),
+        any_of=tuple(known_traits(traits) for traits in _list("any_of", any_of)),
+        room=() if room is None else _room(room),
+        over_capacity=over_capacity,
+        reported_before=None
+        if reported_before is None
+        else moment("reported_before", reported_before),
+    )
+
+
+def consumer_filter(
+    now: Callable[[], datetime.datetime],
+    *,
+    name: NamesGiven = None,
+    state: NamesGiven = None,
+    older_than: datetime.timedelta | None = None,
+    younger_than: datetime.timedelta | None = None,
+    project: NamesGiven = None,
+    user: NamesGiven = None,
+    consumer_type: NamesGiven = None,
+    group: NamesGiven = None,
+    tree: str | None = None,
+    provider: str | None = None,
+) -> ConsumerFilter:
+    """Return the filter of ``ledger.consumers`` and ``ledger.totals``, checked.
+
+    :param now: returns the time of the ledger, for ages
+    """
+    return ConsumerFilter(
+        names=_names(name, names.consumer_name),
+        states=_names(state, _state),
+        created_before=None if older_than is None else ago("older_than", older_than, now()),
+        created_after=None if younger_than is None else ago("younger_than", younger_than, now()),
+        projects=_labels("project", project),
+        users=_labels("user", user),
+        types=_labels("consumer type", consumer_type),
+        groups=_labels("server group", group),
+        tree=None if tree is None else names.provider_key(tree),
+        provider=None if provider is None else names.provider_key(provider),
+    )
+
+
+def use_filter(
+    consumer: NamesGiven, user: NamesGiven, project: NamesGiven, resource_class: NamesGiven
+) -> UseFilter:
+    """Return the filter of ``ledger.use_over_time.between``, checked."""
+    return UseFilter(
+        consumers=_names(consumer, names.consumer_name),
+        users=_labels("user", user),
+        projects=_labels("project", project),
+        classes=_names(resource_class, names.resource_class_name),
+    )
+
+
+def _names(values: NamesGiven, check: Callable[[object], str]) -> frozenset[str] | None:
+    if values is None:
+        return None
+    return _checked([values] if isinstance(values, str) else values, check)
+
+
+def _checked(values: Any, check: Callable[[object], str]) -> frozenset[str]:
+    return frozenset(map(check, _list("names", values)))
+
+
+def _list(field: str, values: Any) -> Iterable[Any]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise exceptions.InvalidInput("field", field, values, "a list")
+    return values
+
+
+def _labels(field: str, values: NamesGiven) -> frozenset[str | None] | None:
+    if values is None:
+        return None
+    labels = [values] if isinstance(values, str) else _list(field, values)
+    return frozenset(None if label is None else names.label(label, field) for label in labels)
+
+
+def _state(value: object) -> str:
+    if value not in (HELD, CONFIRMED):  # a released consumer is not stored
+        raise exceptions.InvalidInput("field", "state", value, f"{HELD} or {CONFIRMED}")
+    return str(value)
+
+
+def _room(value: Any) -> tuple[tuple[str, int], ...]:
+    amounts = Amounts.of(value)
+    for kind, amount in amounts.by_name():
+        if amount.is_negative:
+            raise exceptions.InvalidInput("negative amount", kind, amount, "0 or more")
+    return tuple(
+        (record.resource_class, record.amount)
+        for kind, amount in amounts.by_name()
+        for record in amount.to_records(kind)
+    )
