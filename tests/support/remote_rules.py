@@ -173,7 +173,7 @@ CANNOT: dict[Capability | Difference, tuple[str, ...]] = {
         "test_one_refused_change_of_a_name_refuses_the_others",
         "test_another_backend_sees_that_a_name_was_deleted",
         "test_an_aggregate_in_use_cannot_be_deleted",
-        "test_a_follower_has_the_stored_state",
+        "test_a_follower_sees_a_provider_move_to_another_tree",
     ),
     Capability.LEVELS: ("test_an_aggregate_has_a_level_or_none",),
     Capability.RENAMED_TRAITS: (

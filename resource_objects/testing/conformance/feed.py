@@ -14,33 +14,18 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from resource_objects import exceptions
-from resource_objects.providers import Backend, Provider
+from resource_objects.providers import Backend
 from resource_objects.providers.changed import Changed, Touched
-from resource_objects.providers.definition import (
-    DefinitionChanges,
-    ProviderDefinition,
-    ProviderRemoval,
-)
+from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
-from resource_objects.providers.orders import (
-    ConsumerOrder,
-    NameAction,
-    NameChange,
-    Operation,
-    Use,
-    Write,
-)
-from resource_objects.resources import Inventories
+from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Operation, Use
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     AGGREGATE,
-    CLASS,
-    TRAIT,
     Kit,
     LedgerState,
     adjust,
     change_names,
-    changes_to,
     claim,
     define,
     deltas,
@@ -51,9 +36,8 @@ from resource_objects.testing.conformance.suite import (
     now,
     order,
     release,
-    rename,
     state_of_columns,
-    stored_tree,
+    two_hosts,
     updated,
 )
 from resource_objects.testing.refusals import raises_code
@@ -118,20 +102,6 @@ class FeedRules(Kit):
         with raises_code("CursorExpired"):
             backend.changes(other, 10)
         assert len(backend.changes(cursor, 10)) == 1
-
-    def test_a_provider_that_changes_its_tree_has_an_entry_in_both_shards(
-        self, backend: Backend
-    ) -> None:
-        old = host("old", "VCPU=8")
-        old.add("moves", "VCPU=4")
-        names = define(backend, old, host("new", "VCPU=8"))
-        update = updated(backend, "moves", parent_uuid=names["new"])
-        cursor = backend.cursor()
-        backend.define(Operation(), DefinitionChanges("moves", updates=(update,)))
-        assert ledger_state(backend).providers["moves"].root == "new"
-        changes = everything(backend, cursor)
-        assert len({change.shard for change in changes}) == len(changes) == 2
-        assert all(names["moves"] in change.providers for change in changes)
 
     @law(11)
     def test_reading_adds_no_entry(self, backend: Backend) -> None:
@@ -385,6 +355,8 @@ class Follower:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._old: set[str] = set()
+        #: the providers that the last followed changes concern
+        self.touched = Touched()
         self._read()
 
     def _read(self) -> None:
@@ -394,6 +366,7 @@ class Follower:
 
     def _choose(self, touched: Touched) -> Collection[str] | None:
         """Return the providers whose trees are read: the changed ones and their former roots."""
+        self.touched = touched
         root_of = {value.uuid: value.root for value in self.state.providers.values()}
         self._old = {root_of[provider] for provider in touched.providers if provider in root_of}
         roots = {self.state.providers[name].uuid for name in self._old}
@@ -430,16 +403,9 @@ class Follower:
         return changed
 
 
-def _ask(backend: Backend, after: Cursor, most: int = MANY) -> tuple[Changed, Touched | None]:
-    """Return the changed trees, and the providers that the changes concern."""
-    seen: list[Touched] = []
-
-    def choose(touched: Touched) -> Collection[str]:
-        seen.append(touched)
-        return touched.providers
-
-    changed = backend.read_changed(after, most, choose)
-    return changed, seen[-1] if seen else None
+def _changed(backend: Backend, after: Cursor, most: int = MANY) -> Changed:
+    """Return the changed trees of all providers that the changes concern."""
+    return backend.read_changed(after, most, lambda touched: touched.providers)
 
 
 class FreshnessRules(Kit):
@@ -448,131 +414,60 @@ class FreshnessRules(Kit):
     def test_an_unchanged_ledger_is_not_read_again(self, backend: Backend) -> None:
         define(backend, host("host0"))
         cursor = backend.cursor()
-        changed, touched = _ask(backend, cursor)
+        changed = _changed(backend, cursor)
         assert (changed.cursor, changed.changes) == (cursor, 0)
-        assert touched in (None, Touched())
         assert changed.columns is not None and not changed.columns.providers.uuid
 
-    def test_each_changed_tree_is_read_completely(self, backend: Backend) -> None:
-        tree = host("host0", "VCPU=8")
-        tree.add("host0/gpu", "PGPU=1", traits=["CUSTOM_A"])
-        names = define(backend, tree, host("host1"), host("host2"))
-        claim(backend, "before", {names["host0/gpu"]: "PGPU=1"})
-        cursor = backend.cursor()
-        claim(backend, "a", {names["host0"]: "VCPU=1"})
-        claim(backend, "b", {names["host2"]: "VCPU=1"})
-        changed, touched = _ask(backend, cursor)
-        assert touched is not None and not touched.is_wide
-        assert touched.providers == frozenset((names["host0"], names["host2"]))
-        assert (changed.cursor, changed.changes) == (backend.cursor(), 2)
-        assert changed.columns is not None
-        assert state_of_columns(changed.columns) == ledger_state(backend, "host0", "host2")
-
     def test_more_changes_than_requested_are_not_read(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
+        here, _ = two_hosts(backend)
         cursor = backend.cursor()
         for number in range(4):
-            claim(backend, f"job-{number}", {names["host0"]: "VCPU=1"})
-        changed, _ = _ask(backend, cursor, most=3)
+            claim(backend, f"job-{number}", {here: "VCPU=1"})
+        changed = _changed(backend, cursor, most=3)
         assert changed.columns is None and changed.changes == 4
-        changed, _ = _ask(backend, cursor, most=4)
+        changed = _changed(backend, cursor, most=4)
         assert changed.columns is not None and changed.changes == 4
+        assert changed.cursor == backend.cursor()
 
     def test_only_selected_trees_are_read(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
+        here, _ = two_hosts(backend)
         cursor = backend.cursor()
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        claim(backend, "job", {here: "VCPU=1"})
         changed = backend.read_changed(cursor, MANY, lambda touched: None)
         assert (changed.columns, changed.changes) == (None, 1)
         changed = backend.read_changed(cursor, MANY, lambda touched: ())
         assert changed.columns is not None and not changed.columns.providers.uuid
 
-    def test_a_removed_tree_is_read_as_empty_columns(self, backend: Backend) -> None:
-        names = define(backend, host("host0"), host("host1"))
-        cursor = backend.cursor()
-        removal = ProviderRemoval(
-            names["host1"], "host1", stored_tree(backend, "host1").generation or 0
-        )
-        backend.define(Operation(), DefinitionChanges("host1", removals=(removal,)))
-        changed, touched = _ask(backend, cursor)
-        assert touched is not None and not touched.is_wide
-        assert touched.providers == frozenset((names["host1"],))
-        assert changed.columns is not None and not changed.columns.providers.uuid
-
     def test_a_uuid_is_not_confused_with_a_name(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        other = ProviderDefinition(str(uuids.uuid4()), names["host0"], None, (), frozenset())
-        backend.define(Operation(), DefinitionChanges("host1", creates=(other,)))
+        here, _ = two_hosts(backend)
+        other = ProviderDefinition(str(uuids.uuid4()), here, None, (), frozenset())
+        backend.define(Operation(), DefinitionChanges("other", creates=(other,)))
         cursor = backend.cursor()
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
-        changed, _ = _ask(backend, cursor)
+        claim(backend, "job", {here: "VCPU=1"})
+        changed = _changed(backend, cursor)
         # a backend that cannot distinguish them can read everything
         assert changed.columns is None or list(changed.columns.providers.name) == ["host0"]
 
     def test_a_renewal_changes_no_tree(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
-        cursor = backend.cursor()
-        backend.commit(
-            Write(Operation(), "renew", "job", orders=(ConsumerOrder.renew("job", None),))
-        )
-        changed, touched = _ask(backend, cursor)
-        assert touched is not None and not touched.is_wide
-        assert touched.providers <= {names["host0"]}
-        assert changed.columns is not None and changed.changes == 1
-
-    def test_a_rename_alone_concerns_every_tree(self, backend: Backend) -> None:
-        define(backend, Provider("host0", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"]))
-        for kind, name in ((CLASS, "CUSTOM_OLD"), (TRAIT, "CUSTOM_A")):
-            cursor = backend.cursor()
-            change_names(backend, rename(kind, name, "CUSTOM_NEW"))
-            _, touched = _ask(backend, cursor)
-            assert touched == Touched(is_wide=True)
-
-    def test_a_rename_with_other_changes_names_the_providers(self, backend: Backend) -> None:
-        provider = Provider("told", {"CUSTOM_OLD": 4}, traits=["CUSTOM_A"])
-        names = define(backend, host("host0"), provider, host("other"))
-        cursor = backend.cursor()
-        backend.commit(
-            Write(
-                Operation(),
-                "reshape",
-                "job",
-                orders=(ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1"})),),
-                names=(rename(CLASS, "CUSTOM_OLD", "CUSTOM_NEW"),),
-            )
-        )
-        _, touched = _ask(backend, cursor)
-        assert touched is not None and not touched.is_wide
-        assert touched.providers == frozenset((names["host0"], names["told"]))
-        cursor = backend.cursor()
-        backend.commit(
-            Write(
-                Operation(),
-                "reshape",
-                "host0",
-                changes_to(backend, host("host0", "VCPU=9")),
-                names=(rename(TRAIT, "CUSTOM_A", "CUSTOM_B"),),
-            )
-        )
-        _, touched = _ask(backend, cursor)
-        assert touched is not None and not touched.is_wide
-        assert touched.providers == frozenset((names["host0"], names["told"]))
+        here, _ = two_hosts(backend)
+        claim(backend, "job", {here: "VCPU=1"})
+        follower = Follower(backend)
+        order(backend, ConsumerOrder.renew("job", None))
+        assert follower.follow().changes == 1
+        assert not follower.touched.is_wide and follower.touched.providers <= {here}
+        assert follower.state == ledger_state(backend)
 
     def test_an_invalid_cursor_is_refused(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
+        here, _ = two_hosts(backend)
         old = backend.cursor()
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        claim(backend, "job", {here: "VCPU=1"})
         ahead = Cursor(tuple(head + 1 for head in backend.cursor().heads))
         with raises_code("CursorExpired"):
-            _ask(backend, ahead)
-        moment = began = now()
-        while moment <= began:
-            moment = now()
-        backend.prune(moment)
-        for cursor in (old, Cursor((0,) * SHARDS)):
+            _changed(backend, ahead)
+        backend.prune(later_moment())
+        for cursor in (old, _ZERO):
             with raises_code("CursorExpired"):
-                _ask(backend, cursor)
+                _changed(backend, cursor)
 
     @law(11)
     def test_following_adds_no_entry(self, backend: Backend) -> None:
@@ -584,55 +479,6 @@ class FreshnessRules(Kit):
         assert backend.cursor() == cursor == follower.cursor
 
     # --- a followed state ---
-
-    @law(1)
-    def test_a_follower_has_the_stored_state(self, backend: Backend) -> None:
-        """Compare after every kind of write."""
-        follower = Follower(backend)
-        names: dict[str, str] = {}
-
-        def check() -> None:
-            follower.follow()
-            assert follower.state == ledger_state(backend)
-            assert follower.cursor == backend.cursor()
-
-        def defined(*roots: Provider) -> None:
-            names.update(define(backend, *roots))
-            check()
-
-        tree = host("host0", "VCPU=8")
-        tree.add("cell0", "PCPU=4", traits=["CUSTOM_A"])
-        tree.add("cell1", "PCPU=4")
-        defined(tree, host("host1"), host("host2"))
-        claim(backend, "job", {names["host0"]: "VCPU=1", names["cell0"]: "PCPU=1"})
-        check()
-        order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=2"})))
-        check()
-        tree = stored_tree(backend, "host0")
-        tree.find("cell0").update(traits={"CUSTOM_B"}, aggregates={"rack0"})
-        defined(tree)
-        tree = stored_tree(backend, "host0")
-        tree.find("cell1").update(inventories=Inventories({"PCPU": 6, "MEMORY_MB": 7}))
-        defined(tree)
-        reparent(backend, "cell1", "host2")
-        check()
-        assert follower.state.providers["cell1"].root == "host2"
-        claim(backend, "job-2", {names["cell1"]: "PCPU=1"})
-        check()
-        for change in (
-            NameChange(AGGREGATE, NameAction.ENSURE, "rack1"),
-            rename(AGGREGATE, "rack0", "rack2"),
-            rename(TRAIT, "CUSTOM_B", "CUSTOM_C"),
-        ):
-            change_names(backend, change)
-            check()
-        backend.commit(Write(Operation(), "report", "host0", reported=(names["host1"],)))
-        check()
-        tree = stored_tree(backend, "host0")
-        tree.update(children=())
-        defined(tree)
-        order(backend, ConsumerOrder.release("job"), ConsumerOrder.release("job-2"))
-        check()
 
     @law(2)
     def test_a_follower_sees_each_write_completely(self, backend: Backend) -> None:

@@ -388,10 +388,11 @@ class ListRules(Kit):
 
     def test_an_empty_set_matches_no_row(self, filled: Backend) -> None:
         empty: Any = frozenset()
+        of_empty: Any = (empty,)
         for field in ("names", "uuids", "trees"):
             assert filled.list_providers(ProviderFilter(**{field: empty}), 10) == ()
         for field in ("aggregates", "any_of"):
-            assert filled.list_providers(ProviderFilter(**{field: (empty,)}), 10) == ()
+            assert filled.list_providers(ProviderFilter(**{field: of_empty}), 10) == ()
         for field in ("names", "projects", "users", "types", "states"):
             assert filled.list_consumers(ConsumerFilter(**{field: empty}), 10) == ()
 

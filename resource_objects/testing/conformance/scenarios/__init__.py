@@ -24,6 +24,7 @@ Steps, each of which is one write:
                                                children are indented; several names before the colon
                                                are several trees
 ``undefine host0``                             remove a tree
+``move gpu0: host1``                           move a provider with its descendants
 ``claim job: host0 VCPU=1; host1 PCPU cpu0``   claim; a word that begins without ``CLASS=`` names a
                                                unit, ``-cpu0`` releases one. Options follow in
                                                brackets: ``[aggregate, project=p, at=noted]``
@@ -50,7 +51,8 @@ What follows a step is indented below it:
 ``refused ERROR [of SUBJECT]`` names the exception or its code. It is checked that a refused step
 leaves the ledger and its feed as they were. ``because`` lines are its reasons, all of them, or
 ``because RULE``. ``feed`` lines are the entries of the change feed, one for each shard, such as
-``feed definitions host0`` or ``feed uses job VCPU at host0 0 to 2 +cpu0 +cpu1``.
+``feed definitions host0`` or ``feed uses job VCPU at host0 0 to 2 +cpu0 +cpu1``. ``touched host0``
+are the providers whose trees a reader of changes reads again, or ``touched all``.
 
 Statements on the state:
 
@@ -104,6 +106,7 @@ from resource_objects.providers.provider import Share
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Inventories
+from resource_objects.testing.conformance.feed import Follower
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     Kit,
@@ -111,6 +114,7 @@ from resource_objects.testing.conformance.suite import (
     ledger_state,
     names_of,
     sorted_record,
+    updated,
 )
 
 _ORDERS: dict[str, Callable[..., ConsumerOrder]] = {
@@ -120,7 +124,7 @@ _ORDERS: dict[str, Callable[..., ConsumerOrder]] = {
     "renew": ConsumerOrder.renew,
     "release": ConsumerOrder.release,
 }
-_DEFINITIONS = ("define", "undefine", "send")
+_DEFINITIONS = ("define", "undefine", "move", "send")
 _NAME_ACTIONS = {
     "ensure": NameAction.ENSURE,
     "rename": NameAction.RENAME,
@@ -245,6 +249,7 @@ class _Runner:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
+        self.follower = Follower(backend)
         self.uuids: dict[str, str] = {}
         self.noted: dict[str, int] = {}
         self.prepared: dict[str, DefinitionChanges] = {}
@@ -279,14 +284,18 @@ class _Runner:
             return
         outcome = [part for part in statement.below if part.word in ("refused", "because")]
         feed = [part for part in statement.below if part.word == "feed"]
-        parts = [below for below in statement.below if below not in (*outcome, *feed)]
+        touched = [part for part in statement.below if part.word == "touched"]
+        parts = [part for part in statement.below if part not in (*outcome, *feed, *touched)]
         steps = parts if statement.word == "write" else [statement._replace(below=parts)]
+        if touched:
+            self.follower.follow()
         if not outcome:
             self._commit(self._write(steps))
             if feed:
-                assert {item.rest for item in feed} == {
-                    self._entry_text(entry) for entry in self.entries
-                }
+                texts = [self._entry_text(entry) for entry in self.entries]
+                assert sorted(item.rest for item in feed) == sorted(texts)
+            for part in touched:
+                self._check_touched(part)
             return
         before, cursor = ledger_state(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
@@ -321,6 +330,17 @@ class _Runner:
             assert len({entry.shard for entry in self.entries}) == len(self.entries)
             assert self.backend.cursor() == cursor.moved(self.entries)
             assert len({record.generation for record in outcome}) <= 1, "one write, one generation"
+            self.follower.follow()
+            assert self.follower.state == ledger_state(self.backend), "as read from the feed"
+
+    def _check_touched(self, statement: Statement) -> None:
+        """Compare the providers that a write concerns with ``touched host0 gpu0``, or ``all``."""
+        if self.follower.cursor != self.backend.cursor():  # of a backend without a feed
+            self.follower.follow()
+            assert self.follower.state == ledger_state(self.backend)
+        touched = self.follower.touched
+        names = sorted(name for name, uuid in self.uuids.items() if uuid in touched.providers)
+        assert (["all"] if touched.is_wide else names) == statement.rest.split()
 
     def _entry_text(self, entry: FeedEntry) -> str:
         """Return what an entry of the feed is about, by the names that providers have now."""
@@ -432,6 +452,10 @@ class _Runner:
                 for provider in reversed(list(root.walk()))
             ]
             yield DefinitionChanges(step.rest, removals=tuple(removals))
+        elif step.word == "move":
+            name, _, parent = step.rest.partition(": ")
+            update = updated(self.backend, name, parent_uuid=self.uuid_of(parent))
+            yield DefinitionChanges(name, updates=(update,))
         elif step.word == "define":
             names, _, content = step.rest.partition(":")
             for name in names.split(", "):
