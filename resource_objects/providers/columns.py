@@ -13,7 +13,7 @@ import datetime
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from resource_objects.providers.definition import inventories_of
 from resource_objects.providers.disabled import Disabled
@@ -21,8 +21,6 @@ from resource_objects.providers.feed import Cursor
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.resources import Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord
-
-_T = TypeVar("_T")
 
 #: The times of a provider that may be missing: columns of :class:`ProviderColumns` in this order,
 #: and attributes of every other form of a provider.
@@ -144,6 +142,32 @@ class Columns:
         return {number: disabled for number, disabled in rows if disabled is not None}
 
 
+def _of_providers(name: str) -> cached_property[Any]:
+    """Return a lookup of one column of the providers, by number."""
+
+    def lookup(index: TreeIndex) -> dict[int, Any]:
+        providers = index.columns.providers
+        return dict(zip(providers.provider_id, getattr(providers, name), strict=True))
+
+    return cached_property(lookup)
+
+
+def _rows_of(table: str, make: Callable[..., Any]) -> cached_property[Any]:
+    """Return a lookup of the rows of a table by the number of their provider."""
+
+    def lookup(index: TreeIndex) -> dict[int, list[Any]]:
+        rows: dict[int, list[Any]] = {}
+        for number, *values in zip(*getattr(index.columns, table), strict=True):
+            rows.setdefault(number, []).append(make(*values))
+        return rows
+
+    return cached_property(lookup)
+
+
+def _row(*values: Any) -> tuple[Any, ...]:
+    return values
+
+
 class TreeIndex:
     """Lookups over columns: providers by number, uuid and name, and their rows.
 
@@ -151,39 +175,44 @@ class TreeIndex:
     """
 
     def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+        self.columns = columns
 
-    # --- providers ---
+    # --- providers, by number ---
 
-    @cached_property
-    def uuids(self) -> Mapping[int, str]:
-        """The uuid of each provider, by number."""
-        return self._by_number("uuid")
+    uuids: cached_property[Mapping[int, str]] = _of_providers("uuid")
+    names: cached_property[Mapping[int, str]] = _of_providers("name")
+    #: the numbers of the parents, None for a root
+    parents: cached_property[Mapping[int, int | None]] = _of_providers("parent_id")
+    #: the numbers of the roots
+    roots: cached_property[Mapping[int, int]] = _of_providers("root_id")
+    generations: cached_property[Mapping[int, int]] = _of_providers("generation")
+    #: the times of the last reports
+    reported_at: cached_property[Mapping[int, datetime.datetime | None]] = _of_providers(
+        "reported_at"
+    )
 
-    @cached_property
-    def names(self) -> Mapping[int, str]:
-        """The name of each provider, by number."""
-        return self._by_number("name")
+    # --- rows of each provider, by its number ---
 
-    @cached_property
-    def parents(self) -> Mapping[int, int | None]:
-        """The number of the parent of each provider, by number; None for a root."""
-        return self._by_number("parent_id")
+    #: with their usage
+    inventories: cached_property[Mapping[int, Sequence[InventoryRecord]]] = _rows_of(
+        "inventories", InventoryRecord
+    )
+    #: the structured inventories
+    kinds: cached_property[Mapping[int, Sequence[KindRecord]]] = _rows_of("kinds", KindRecord)
+    traits: cached_property[Mapping[int, Sequence[str]]] = _rows_of("traits", str)
+    aggregates: cached_property[Mapping[int, Sequence[str]]] = _rows_of("aggregates", str)
+    #: as ``(class, number of the target, its class, factor)``
+    shares: cached_property[Mapping[int, Sequence[tuple[str, int, str, int]]]] = _rows_of(
+        "shares", _row
+    )
+    #: as ``(class, consumer, amount)``
+    allocations: cached_property[Mapping[int, Sequence[tuple[str, str, int]]]] = _rows_of(
+        "allocations", _row
+    )
+    #: the allocated units, as ``(unit, class, consumer)``
+    units: cached_property[Mapping[int, Sequence[tuple[str, str, str]]]] = _rows_of("units", _row)
 
-    @cached_property
-    def roots(self) -> Mapping[int, int]:
-        """The number of the root of each provider, by number."""
-        return self._by_number("root_id")
-
-    @cached_property
-    def generations(self) -> Mapping[int, int]:
-        """The generation of each provider, by number."""
-        return self._by_number("generation")
-
-    @cached_property
-    def reported_at(self) -> Mapping[int, datetime.datetime | None]:
-        """The time of the last report of each provider, by number."""
-        return self._by_number("reported_at")
+    # --- others ---
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -196,11 +225,6 @@ class TreeIndex:
         return {name: number for number, name in self.names.items()}
 
     @cached_property
-    def names_by_uuid(self) -> Mapping[str, str]:
-        """The name of each provider, by uuid."""
-        return dict(zip(self._columns.providers.uuid, self._columns.providers.name, strict=True))
-
-    @cached_property
     def children(self) -> Mapping[int | None, Sequence[int]]:
         """The numbers of the children of each provider; of None: of the roots."""
         children: dict[int | None, list[int]] = defaultdict(list)
@@ -208,17 +232,12 @@ class TreeIndex:
             children[parent].append(number)
         return children
 
-    def find(self, key: str) -> int | None:
-        """Return the number of the provider of a uuid or name, None if it is not there."""
-        number = self.numbers.get(key)
-        return self.numbers_by_name.get(key) if number is None else number
-
     def ancestors(self, number: int) -> Iterator[int]:
         """Yield the numbers of a provider and of all providers above it, up to the root."""
-        at: int | None = number
-        while at is not None:
-            yield at
-            at = self.parents[at]
+        ancestor: int | None = number
+        while ancestor is not None:
+            yield ancestor
+            ancestor = self.parents[ancestor]
 
     def subtree(self, number: int) -> list[int]:
         """Return the numbers of a provider and of all providers below it, parents first."""
@@ -227,61 +246,9 @@ class TreeIndex:
             below.extend(self.children.get(parent, ()))
         return below
 
-    def _by_number(self, name: str) -> dict[int, Any]:
-        providers = self._columns.providers
-        return dict(zip(providers.provider_id, getattr(providers, name), strict=True))
-
-    # --- rows of each provider, by its number ---
-
-    @cached_property
-    def inventories(self) -> Mapping[int, Sequence[InventoryRecord]]:
-        """The inventories of each provider, with their usage."""
-        return _grouped(self._columns.inventories, InventoryRecord)
-
-    @cached_property
-    def kinds(self) -> Mapping[int, Sequence[KindRecord]]:
-        """The structured inventories of each provider."""
-        return _grouped(self._columns.kinds, KindRecord)
-
-    @cached_property
-    def traits(self) -> Mapping[int, Sequence[str]]:
-        """The traits of each provider."""
-        return _grouped(self._columns.traits, str)
-
-    @cached_property
-    def aggregates(self) -> Mapping[int, Sequence[str]]:
-        """The aggregates of each provider."""
-        return _grouped(self._columns.aggregates, str)
-
-    @cached_property
-    def shares(self) -> Mapping[int, Sequence[tuple[str, int, str, int]]]:
-        """The shares of each provider, as ``(class, number of the target, its class, factor)``."""
-        return _grouped(self._columns.shares, _row)
-
-    @cached_property
-    def allocations(self) -> Mapping[int, Sequence[tuple[str, str, int]]]:
-        """The allocations from each provider, as ``(class, consumer, amount)``."""
-        return _grouped(self._columns.allocations, _row)
-
-    @cached_property
-    def units(self) -> Mapping[int, Sequence[tuple[str, str, str]]]:
-        """The allocated units of each provider, as ``(unit, class, consumer)``."""
-        return _grouped(self._columns.units, _row)
-
     def inventories_of(self, number: int) -> Inventories:
         """Return the inventories of one provider as objects."""
         return inventories_of(self.inventories.get(number, ()), self.kinds.get(number, ()))
-
-
-def _row(*values: Any) -> tuple[Any, ...]:
-    return values
-
-
-def _grouped(table: Any, make: Callable[..., _T]) -> dict[int, list[_T]]:
-    rows: dict[int, list[_T]] = {}
-    for provider_id, *values in zip(*table, strict=True):
-        rows.setdefault(provider_id, []).append(make(*values))
-    return rows
 
 
 def trees(columns: Columns) -> list[Provider]:

@@ -26,8 +26,8 @@ from resource_objects.resources import Inventory, resource
 from resource_objects.resources.located import Identified, Located
 from resource_objects.resources.records import KeptPart
 
-#: The placed inventories of one provider, by resource.
-_Parts = Mapping[str, Inventory]
+#: The placed inventories of the parts of a tree: by uuid of the provider, then by resource.
+_Parts = dict[str, Mapping[str, Inventory]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,12 +65,11 @@ def conflicting_holders(
     :param columns: the tree, with allocations
     :param orders: those of the same write as the changes
     """
-    uuids = columns.index.uuids
-    names = columns.index.names
+    uuids, names = columns.index.uuids, columns.index.names
     by_consumer = {order.consumer: order for order in orders}
     for number, unit, name, consumer in zip(*columns.units, strict=True):
-        is_reassigned = uuids[number] in reassigned.parts and unit in reassigned.units.get(name, ())
         key = uuids[number], name
+        is_reassigned = key[0] in reassigned.parts and unit in reassigned.units.get(name, ())
         if is_reassigned and _retains(by_consumer.get(consumer), key, unit):
             yield names[number], name, unit, consumer
 
@@ -87,19 +86,19 @@ def _retains(order: ConsumerOrder | None, key: Key, unit: str) -> bool:
 
 def has_devices(definition: ProviderDefinition) -> bool:
     """Return True if a provider has a part whose units are devices."""
-    return any(isinstance(inventory, Identified) for _, inventory in _structured(definition))
+    return any(isinstance(inventory, Identified) for inventory in _structured(definition).values())
 
 
 # --- parts before and after -----------------------------------------------------------------------
 
 
 class _ChangedTree(NamedTuple):
-    """The parts of a tree, by uuid of the provider, before and after changes."""
+    """The parts of a tree before and after changes."""
 
     root: str  #: uuid
     name: str
-    before: Mapping[str, _Parts]  #: including parts moved here from other trees
-    after: Mapping[str, _Parts]
+    before: _Parts  #: including parts moved here from other trees
+    after: _Parts
 
 
 def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterator[_ChangedTree]:
@@ -108,24 +107,22 @@ def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Ite
     if not any(map(_has_parts, changed)):
         return
     definitions = {uuid: provider.definition for uuid, provider in stored.items()}
-    before: dict[str, _Parts] = {
-        uuid: dict(_parts_of(definition))
+    before = {
+        uuid: _parts_of(definition)
         for uuid, definition in definitions.items()
         if _has_parts(definition)
     }
-    after = dict(before)
-    for definition in changed:
-        definitions[definition.uuid] = definition
-        after[definition.uuid] = dict(_parts_of(definition))
+    definitions |= {definition.uuid: definition for definition in changed}
+    after = before | {definition.uuid: _parts_of(definition) for definition in changed}
     for removal in changes.removals:
         after.pop(removal.uuid, None)
     roots = roots_of({uuid: definition.parent_uuid for uuid, definition in definitions.items()})
-    before_by_tree: dict[str, dict[str, _Parts]] = defaultdict(dict)
+    before_by_tree: dict[str, _Parts] = defaultdict(dict)
+    after_by_tree: dict[str, _Parts] = defaultdict(dict)
     for uuid, parts in before.items():
-        moved_to = {roots[uuid]} if after.get(uuid) else set()
-        for root in {stored[uuid].root_uuid, *moved_to}:
-            before_by_tree[root][uuid] = parts
-    after_by_tree: dict[str, dict[str, _Parts]] = defaultdict(dict)
+        before_by_tree[stored[uuid].root_uuid][uuid] = parts
+        if after.get(uuid):
+            before_by_tree[roots[uuid]][uuid] = parts
     for uuid, parts in after.items():
         if parts:
             after_by_tree[roots[uuid]][uuid] = parts
@@ -137,34 +134,39 @@ def _has_parts(definition: ProviderDefinition) -> bool:
     return any(resource(kind.resource_class).is_located for kind in definition.kinds)
 
 
-def _parts_of(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
-    return ((name, part) for name, part in _structured(definition) if resource(name).is_located)
+def _parts_of(definition: ProviderDefinition) -> dict[str, Inventory]:
+    structured = _structured(definition).items()
+    return {name: inventory for name, inventory in structured if resource(name).is_located}
 
 
-def _structured(definition: ProviderDefinition) -> Iterator[tuple[str, Inventory]]:
-    """Yield the inventories of a provider that consist of more than figures, by resource."""
+def _structured(definition: ProviderDefinition) -> dict[str, Inventory]:
+    """Return the inventories of a provider that consist of more than figures, by resource."""
     records = {record.resource_class: record for record in definition.inventories}
+    inventories: dict[str, Inventory] = {}
     for kind in definition.kinds:
         figures = [records[name] for name in kind.classes if name in records]
-        inventory = resource(kind.resource_class).inventory_from_kept(figures, kind.body or None)
-        yield kind.resource_class, inventory
+        placed = resource(kind.resource_class)
+        inventories[placed.name] = placed.inventory_from_kept(figures, kind.body or None)
+    return inventories
 
 
-def _located(parts: Iterable[_Parts]) -> Iterator[Located[Any]]:
-    """Yield the inventories of parts."""
-    for inventories in parts:
-        yield from (
-            inventory for inventory in inventories.values() if isinstance(inventory, Located)
-        )
+def _located(parts: _Parts) -> Iterator[tuple[str, Located[Any]]]:
+    """Yield the inventories of parts, each with the uuid of its provider."""
+    for uuid, inventories in parts.items():
+        for inventory in inventories.values():
+            if isinstance(inventory, Located):
+                yield uuid, inventory
 
 
-def _classes(parts: Iterable[_Parts]) -> set[str]:
-    """Return the resource classes in which parts are counted."""
+def _classes(parts: _Parts) -> dict[str, frozenset[str]]:
+    """Return the resource classes in which parts are counted, by uuid of the provider."""
     return {
-        record.resource_class
-        for inventories in parts
-        for inventory in inventories.values()
-        for record in inventory.to_records()
+        uuid: frozenset(
+            record.resource_class
+            for inventory in inventories.values()
+            for record in inventory.to_records()
+        )
+        for uuid, inventories in parts.items()
     }
 
 
@@ -188,44 +190,40 @@ def _assemble(tree: _ChangedTree) -> None:
 
 def _reassigned_in_place(tree: _ChangedTree) -> Iterator[ReassignedUnits]:
     """Yield the units of a tree that were available by name only."""
-    new_devices = _part_of_unit(tree.after).keys() - _part_of_unit(tree.before).keys()
+    new_devices = _devices(tree.after).keys() - _devices(tree.before).keys()
+    classes = (*_classes(tree.before).values(), *_classes(tree.after).values())
     units: dict[str, frozenset[str]] = {}
-    for name in _classes((*tree.before.values(), *tree.after.values())):
+    for name in frozenset().union(*classes):
         after, before = (
-            _units_given_otherwise(parts.values(), name) for parts in (tree.after, tree.before)
+            {unit for _, part in _located(parts) for unit in part.units_elsewhere(name)}
+            for parts in (tree.after, tree.before)
         )
         if reassigned := after - before - new_devices:
-            units[name] = reassigned
+            units[name] = frozenset(reassigned)
     if units:
         yield ReassignedUnits(tree.root, units, frozenset(tree.after))
 
 
-def _units_given_otherwise(parts: Iterable[_Parts], name: str) -> frozenset[str]:
-    """Return the units named like those of a class that are available in another way."""
-    return frozenset().union(*(part.units_elsewhere(name) for part in _located(parts)))
-
-
 def _moved_devices(tree: _ChangedTree) -> Iterator[ReassignedUnits]:
     """Yield the devices that become devices of another part; allocations are at the former one."""
-    now = _part_of_unit(tree.after)
+    now = _devices(tree.after)
     moved: dict[str, set[str]] = defaultdict(set)
-    for unit, uuid in _part_of_unit(tree.before).items():
+    for unit, uuid in _devices(tree.before).items():
         if now.get(unit, uuid) != uuid:
             moved[uuid].add(unit)
     for uuid, units in moved.items():  # in every class: a device may be allocated with another one
-        by_class = dict.fromkeys(_classes([tree.before[uuid]]), frozenset(units))
+        by_class = dict.fromkeys(_classes(tree.before)[uuid], frozenset(units))
         yield ReassignedUnits(tree.root, by_class, frozenset([uuid]))
 
 
-def _part_of_unit(parts: Mapping[str, _Parts]) -> dict[str, str]:
+def _devices(parts: _Parts) -> dict[str, str]:
     """Return the provider of each device, by the name of the device."""
     return {
         unit: uuid
-        for uuid, inventories in parts.items()
-        for inventory in _located([inventories])
+        for uuid, inventory in _located(parts)
         if isinstance(inventory, Identified)
-        for name in _classes([{"": inventory}])
-        for unit in inventory.units(name) or ()
+        for record in inventory.to_records()
+        for unit in inventory.units(record.resource_class) or ()
     }
 
 
@@ -305,23 +303,20 @@ def renumbered(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterato
             if parts not in ([], [uuid]):
                 successors[uuid] = parts
         if successors:
-            classes = {uuid: frozenset(_classes([parts])) for uuid, parts in tree.after.items()}
+            classes = _classes(tree.after)
             part_of = {
                 unit: uuid
-                for uuid in after
-                for inventory in _located([tree.after[uuid]])
-                for name in classes[uuid]
+                for uuid, inventory in _located(tree.after)
+                for name in (classes[uuid] if uuid in after else ())
                 for unit in inventory.units(name) or ()
             }
             yield RenumberedParts(tree.root, part_of, successors, classes)
 
 
-def _identifying_units(parts: Mapping[str, _Parts]) -> dict[str, frozenset[str]]:
+def _identifying_units(parts: _Parts) -> dict[str, frozenset[str]]:
     """Return the units that identify each part when the parts are numbered anew."""
-    units = {
-        uuid: frozenset[str]().union(
-            *(part.identifying_units() for part in _located([inventories]))
-        )
-        for uuid, inventories in parts.items()
-    }
-    return {uuid: names for uuid, names in units.items() if names}
+    units: dict[str, frozenset[str]] = {}
+    for uuid, inventory in _located(parts):
+        if names := inventory.identifying_units():
+            units[uuid] = units.get(uuid, frozenset()) | names
+    return units

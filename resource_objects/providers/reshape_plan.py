@@ -234,7 +234,7 @@ class _State:
             for number, records in index.inventories.items()
             for record in records
         }
-        self.names = dict(index.names_by_uuid)
+        self.names = dict(zip(columns.providers.uuid, columns.providers.name, strict=True))
         self._uuids = {name: uuid for uuid, name in self.names.items()}
         self._disabled = {index.uuids[number] for number in columns.disabled}
         self.stored = stored_definitions(columns)
