@@ -17,13 +17,13 @@ import dataclasses
 import datetime
 import re
 import threading
-from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.placement import codec, unsupported
-from resource_objects.backends.placement.cache import ProviderCache, ProviderState
+from resource_objects.backends.placement.cache import ProviderCache
 from resource_objects.backends.placement.client import CONSUMER_TYPES, Answer, Client
 from resource_objects.backends.retries import Transient
 from resource_objects.exceptions import CapacityException
@@ -32,12 +32,12 @@ from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import ProviderDefinition
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Key, Use
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Use
 from resource_objects.ratio import MILLION
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.store.decide import ConsumerEffect, Effects, OrderRows, decide, keys_of
-from resource_objects.store.rows import InventoryRow
+from resource_objects.store.decide import ConsumerEffect, Effects, decide, keys_of
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
 
 _TYPE = re.compile("[A-Z0-9_]{1,255}")
 
@@ -177,16 +177,17 @@ class Allocations:
         consumers = self.held_by(order.consumer for order in orders if not order.is_claim)
         keys = keys_of(orders, consumers)
         names = {uuid: definition.name for uuid, definition in definitions.items()}
+        names = _held_names(consumers.values()) | names
         for uuid in sorted({key[0] for key in keys} - names.keys()):
             name = self.cache.name_of(uuid)
             if name is not None:
                 names[uuid] = name
-        unlimited = {
-            key: InventoryRow(InventoryRecord(key[1], *_UNLIMITED_FIGURES))
-            for key in keys
-            if key[0] in names
-        }
-        effects = decide(_Rows(consumers, unlimited, names), orders, clock.now())
+        rows = _rows_of(consumers.values(), names)
+        for key in keys:
+            if key[0] in names:
+                record = InventoryRecord(key[1], *_UNLIMITED_FIGURES)
+                rows.inventories.put(key, InventoryRow(record))
+        effects = decide(rows, orders, clock.now())
         for use in (use for effect in effects.consumers for use in effect.claim.held):
             if use.amount > codec.MAX_INTEGER:
                 subject = f"use of {use.resource_class}"
@@ -363,31 +364,45 @@ class _Sending:
         """
         if _is_about_consumers(answer):
             self._refuse_consumers(answer)
-        pending, cache, uuids = self.pending, self.allocations.cache, self.pending.providers
-        states = cache.read_states(
-            entry for entry in cache.entries_of_trees(uuids) if entry.uuid in uuids
-        )
-        names = {state.entry.uuid: state.entry.name for state in states}
-        inventories = _inventories(states, pending.definitions)
-        users: dict[Key, list[tuple[str, int]]] = defaultdict(list)
-        for state in states:
-            for consumer, amounts in state.allocations.items():
-                for resource_class, amount in amounts.items():
-                    key = state.entry.uuid, resource_class
-                    users[key].append((self.allocations.consumers.name(consumer), amount))
-        rows = _Rows(pending.consumers, inventories, names, users)
-        decide(rows, pending.orders, clock.now())
+        rows = self._present_rows()
+        decide(rows, self.pending.orders, clock.now())
         reasons: list[Reason] = []
         if "constraints" in answer.detail:
-            reasons = list(_unit_reasons(pending, inventories))
+            reasons = list(_unit_reasons(self.pending, rows))
         elif "capacity" in answer.detail:
-            reasons = list(_capacity_reasons(pending, inventories, names))
+            reasons = list(_capacity_reasons(self.pending, rows))
         if reasons:
             raise CapacityException(reasons)
         detail = f"{answer.status}: {answer.detail}"
         refused = exceptions.LedgerError("request", self.allocations.client.service, detail)
         passing = ("capacity", "resource class", "invalid")
         raise Transient(refused) if any(text in answer.detail for text in passing) else refused
+
+    def _present_rows(self) -> Rows:
+        """Return the present rows of the providers, with the figures that the same write defines.
+
+        The inventories that it removes exist until the orders are carried out.
+        """
+        pending, cache, uuids = self.pending, self.allocations.cache, self.pending.providers
+        states = cache.read_states(
+            entry for entry in cache.entries_of_trees(uuids) if entry.uuid in uuids
+        )
+        names = {state.entry.uuid: state.entry.name for state in states}
+        names = _held_names(pending.consumers.values()) | names
+        rows = _rows_of(pending.consumers.values(), names)
+        for state in states:
+            uuid = state.entry.uuid
+            used = {record.resource_class: record.used for record in state.records}
+            defined = pending.definitions.get(uuid)
+            for record in (*state.records, *(defined.inventories if defined else ())):
+                key = uuid, record.resource_class
+                record = record.using(used.get(record.resource_class, 0))
+                rows.inventories.put(key, InventoryRow(record))
+            for consumer, amounts in state.allocations.items():
+                name = self.allocations.consumers.name(consumer)
+                for resource_class, amount in amounts.items():
+                    rows.allocations.put((uuid, resource_class, name), amount)
+        return rows
 
     def _refuse_consumers(self, answer: Answer) -> NoReturn:
         present = self.allocations.held_by(order.consumer for order in self.pending.orders)
@@ -403,81 +418,49 @@ class _Sending:
         return exceptions.Stale("consumer", self.pending.orders[0].consumer, answer.detail)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Rows(OrderRows):
-    """The rows that orders are about; Placement has no units and no server groups."""
-
-    consumers: Mapping[str, ConsumerRecord]
-    inventories: Mapping[Key, InventoryRow]
-    names: Mapping[str, str]
-    users: Mapping[Key, Iterable[tuple[str, int]]] = FrozenDict()
-
-    def consumer(self, name: str) -> ConsumerRecord | None:
-        """Return a consumer."""
-        return self.consumers.get(name)
-
-    def inventory(self, key: Key) -> InventoryRow | None:
-        """Return an inventory."""
-        return self.inventories.get(key)
-
-    def provider_name(self, uuid: str) -> str | None:
-        """Return the name of a provider."""
-        return self.names.get(uuid)
-
-    def users_of(self, keys: Collection[Key]) -> Mapping[Key, Iterable[tuple[str, int]]]:
-        """Return the consumers that use inventories, with their amounts."""
-        return self.users
+def _held_names(consumers: Iterable[ConsumerRecord]) -> dict[str, str]:
+    """Return the names of the providers of consumers, by uuid."""
+    return {use.provider_uuid: use.provider for record in consumers for use in record.held}
 
 
-def _inventories(
-    states: Iterable[ProviderState], definitions: Mapping[str, ProviderDefinition]
-) -> dict[Key, InventoryRow]:
-    """Return the inventories of providers, with the figures that the same write defines.
-
-    The inventories that it removes exist until the orders are carried out.
-    """
-    inventories: dict[Key, InventoryRow] = {}
-    for state in states:
-        uuid = state.entry.uuid
-        used = {record.resource_class: record.used for record in state.records}
-        defined = definitions[uuid].inventories if uuid in definitions else ()
-        for record in (*state.records, *defined):
-            name = record.resource_class
-            inventories[uuid, name] = InventoryRow(record.using(used.get(name, 0)))
-    return inventories
+def _rows_of(consumers: Iterable[ConsumerRecord], names: Mapping[str, str]) -> Rows:
+    """Return rows of consumers, and of providers by uuid."""
+    rows = Rows()
+    rows.has_groups = False
+    for uuid, name in names.items():
+        row = ProviderRow(next(rows.provider_numbers), uuid, name, None, frozenset(), frozenset())
+        rows.providers.put(uuid, row)
+    for record in consumers:
+        rows.consumers.put(record.consumer, record)
+    return rows
 
 
-def _unit_reasons(
-    pending: PendingWrite, inventories: Mapping[Key, InventoryRow]
-) -> Iterator[Reason]:
+def _unit_reasons(pending: PendingWrite, rows: Rows) -> Iterator[Reason]:
     """Yield the violated unit rules: Placement applies them also to amounts that do not grow."""
     for effect in pending.effects.consumers:
         for use in effect.claim.held:
-            if use.key in inventories and not effect.is_gone:
-                record = inventories[use.key].record.using(0)
-                for reason in decision.refusals(record, use.amount, use.provider):
+            row = rows.inventory(use.key)
+            if row is not None and not effect.is_gone:
+                for reason in decision.refusals(row.record.using(0), use.amount, use.provider):
                     if reason.rule in UNIT_RULES:
                         yield reason
 
 
-def _capacity_reasons(
-    pending: PendingWrite, inventories: Mapping[Key, InventoryRow], names: Mapping[str, str]
-) -> Iterator[Reason]:
+def _capacity_reasons(pending: PendingWrite, rows: Rows) -> Iterator[Reason]:
     """Yield the exceeded capacities in Placement's arithmetic, which is a product of floats.
 
     100 * 1.15 is 114.99999999999999 there, so a 115th unit cannot be allocated.
     """
     for key, net in pending.effects.nets.items():
-        if key in inventories and net > 0:
-            record = inventories[key].record
+        row = rows.inventory(key)
+        if row is not None and net > 0:
+            record = row.record
             factor = record.ratio_millionths / MILLION
             capacity = int((record.total - record.reserved) * factor)
             if record.used + net > capacity:
-                yield Reason(
-                    *(Rule.CAPACITY, net, capacity, record.used),
-                    resource=key[1],
-                    where=names[key[0]],
-                )
+                where = rows.provider_name(key[0])
+                figures = Rule.CAPACITY, net, capacity, record.used
+                yield Reason(*figures, resource=key[1], where=where)
 
 
 #: (provider's uuid, class, amount) of each allocation; generation, project, user and type.

@@ -101,11 +101,11 @@ class PlacementBackend(Backend):
     def close(self) -> None:
         """Close the backend. The session stays open for its owner."""
         self._closed = True
-        self._cache.invalidate_all()
+        self._cache.invalidate()
 
     def reread(self) -> None:
         """Let the next snapshot read everything, including changes that raised no generation."""
-        self._cache.invalidate_all()
+        self._cache.invalidate()
 
     # --- reading ---
 
@@ -202,8 +202,8 @@ class PlacementBackend(Backend):
         return {record.consumer: record.held for record in selected}
 
     def _root_of(self, states: Sequence[ProviderState]) -> Callable[[str], str | None]:
-        rows = self._cache.rows(states)
-        return {key: row.root_uuid for row in rows for key in (row.uuid, row.name)}.get
+        entries = [state.entry for state in states]
+        return {key: entry.root_uuid for entry in entries for key in (entry.uuid, entry.name)}.get
 
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None

@@ -6,7 +6,7 @@ new, is at another generation, has another name or parent, or was invalidated by
 process. Changes that raise no generation and are not in the list are missed: aggregates that were
 set below microversion 1.19, and allocations that were released by ``DELETE /allocations`` or by a
 write that moved a consumer to other providers. Until the provider is written again, or
-:meth:`ProviderCache.invalidate_all` lets the next refresh read everything, the cached use of such a
+:meth:`ProviderCache.invalidate` lets the next refresh read everything, the cached use of such a
 provider is too high, and never too low.
 
 Each provider is consistent in itself (:meth:`ProviderCache.read_states`); all providers together
@@ -31,7 +31,7 @@ from resource_objects.backends.placement import codec
 from resource_objects.backends.placement.client import Client
 from resource_objects.providers.changed import Changed, Choose, Touched
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.disabled import TRAIT
+from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.orders import ConsumerRecord, Use
@@ -44,6 +44,8 @@ TRIES = 10
 FEW_TREES = 8
 #: The number of removed providers to remember; beyond it snapshots are built anew.
 _MAX_REMOVED = 100_000
+
+_DISABLED = Disabled(reason=f"it has {TRAIT}", since=codec.EPOCH)
 
 
 class ListedEntry(NamedTuple):
@@ -87,8 +89,7 @@ class ProviderCache:
         self._begun = self._ended = 0  #: numbers of refreshes
         self._lock = threading.Lock()  #: of the following attributes
         self._states: dict[str, ProviderState] = {}
-        self._is_complete = False
-        self._invalid: set[str] = set()  #: uuids of providers to read again
+        self._invalid: set[str] | None = None  #: uuids of providers to read again; None: all
         self._numbers: dict[str, int] = {}
         self._next_number = itertools.count(1)
         self._epoch, self._version = _new_epoch(), 0
@@ -109,15 +110,15 @@ class ProviderCache:
             self._begun += 1
             with self._lock:
                 invalid, self._invalid = self._invalid, set()
-                cached = self._states if self._is_complete else {}
+                cached = {} if invalid is None else self._states
             try:
                 entries = self.entries()
                 states = self.read_states(
                     entry
                     for entry in entries
-                    if entry.uuid in invalid
-                    or entry.uuid not in cached
+                    if entry.uuid not in cached
                     or cached[entry.uuid].entry != entry
+                    or entry.uuid in (invalid or ())
                 )
             except BaseException:
                 self.invalidate(invalid)
@@ -125,15 +126,13 @@ class ProviderCache:
             self._store(states, {entry.uuid for entry in entries}, None)
             self._ended = self._begun
 
-    def invalidate_all(self) -> None:
-        """Let the next refresh read everything."""
+    def invalidate(self, uuids: Iterable[str] | None = None) -> None:
+        """Let the next refresh read some providers; None: everything."""
         with self._lock:
-            self._is_complete = False
-
-    def invalidate(self, uuids: Iterable[str]) -> None:
-        """Let the next refresh read some providers."""
-        with self._lock:
-            self._invalid.update(uuids)
+            if uuids is None:
+                self._invalid = None
+            elif self._invalid is not None:
+                self._invalid.update(uuids)
 
     def entries(self, tree: str | None = None) -> list[ListedEntry]:
         """Return the list of all providers, or of the tree of one, by uuid. One request."""
@@ -287,7 +286,6 @@ class ProviderCache:
                 and (began is None or state.entry.root_uuid in roots)
                 and not is_newer(uuid)
             ]
-            self._is_complete = self._is_complete or began is None
             if changed or removed:
                 stored = {**cached, **changed}
                 for uuid in removed:
@@ -350,7 +348,7 @@ class ProviderCache:
             state.traits - {TRAIT},
             frozenset(map(self._aggregates.name, state.aggregates)),
             definition_writes=entry.generation,  # it counts the writes of both
-            disabled=codec.disabled_from_traits(state.traits),
+            disabled=_DISABLED if TRAIT in state.traits else None,
         )
 
     def _number(self, state: ProviderState) -> int:
@@ -363,17 +361,11 @@ def _new_epoch() -> int:
     return secrets.randbits(62) | 1
 
 
+_KEYS = "uuid", "name", "generation", "parent_provider_uuid", "root_provider_uuid"
+
+
 def _parse_entries(body: Any) -> list[ListedEntry]:
-    return [
-        ListedEntry(
-            entry["uuid"],
-            entry["name"],
-            entry["generation"],
-            entry["parent_provider_uuid"],
-            entry["root_provider_uuid"],
-        )
-        for entry in body["resource_providers"]
-    ]
+    return [ListedEntry(*[entry[key] for key in _KEYS]) for entry in body["resource_providers"]]
 
 
 def _parse_inventories(body: Any) -> dict[str, dict[str, Any]]:

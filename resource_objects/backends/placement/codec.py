@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resource_objects import exceptions, names, ratio
-from resource_objects.providers.disabled import TRAIT, Disabled
+from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import Use
 from resource_objects.resources.records import InventoryRecord
 
@@ -90,11 +90,6 @@ def time_from_header(value: str | None, default: datetime.datetime) -> datetime.
         return default
 
 
-def disabled_from_traits(traits: Iterable[str]) -> Disabled | None:
-    """Return why a provider is disabled, None if its traits do not disable it."""
-    return Disabled(reason=f"it has {TRAIT}", since=EPOCH) if TRAIT in traits else None
-
-
 # --- inventories ---
 
 #: The keys of an inventory.
@@ -131,17 +126,15 @@ def inventory_from_placement(
     )
 
 
-def inventories_to_placement(
-    records: Iterable[InventoryRecord], provider: str
-) -> dict[str, dict[str, Any]]:
+def inventories_to_placement(definition: ProviderDefinition) -> dict[str, dict[str, Any]]:
     """Return the inventories of a provider as Placement stores them, by resource class.
 
     :raises InvalidInventory: for a total below 1, which Placement does not accept
     """
     inventories: dict[str, dict[str, Any]] = {}
-    for record in records:
+    for record in definition.inventories:
         if record.total < 1:
-            subject = f"inventory of {record.resource_class} at {provider}"
+            subject = f"inventory of {record.resource_class} at {definition.name}"
             raise exceptions.InvalidInventory(subject, record.total, "a total from 1, in Placement")
         inventories[record.resource_class] = {
             "total": record.total,

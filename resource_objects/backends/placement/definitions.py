@@ -84,22 +84,16 @@ class Steps:
             raise exceptions.LedgerError("write", self._subject, detail) from error
 
 
+@dataclasses.dataclass(slots=True)
 class Definitions:
     """The resource classes, traits and providers of a Placement, written."""
 
-    def __init__(
-        self,
-        client: Client,
-        cache: ProviderCache,
-        allocations: Allocations,
-        aggregates: codec.UuidNames,
-    ) -> None:
-        self.client = client
-        self.cache = cache
-        self.allocations = allocations
-        self.aggregates = aggregates
-        #: names that exist as far as this process knows
-        self._names: dict[NameKind, set[str]] = {CLASS: set(), TRAITS: set()}
+    client: Client
+    cache: ProviderCache
+    allocations: Allocations
+    aggregates: codec.UuidNames
+    #: (kind, name) of names that exist as far as this process knows
+    _names: set[tuple[NameKind, str]] = dataclasses.field(default_factory=set)
 
     def names(self, kind: NameKind) -> list[str]:
         """Return the names of a kind, sorted. One request; for aggregates a refresh."""
@@ -125,7 +119,7 @@ class Definitions:
             self.ensure(change.kind, [change.name], steps)
             return
         rule.refuse_standard(change)
-        self._names[change.kind].discard(change.name)
+        self._names.discard((change.kind, change.name))
         if change.action is NameAction.DELETE:
             answer = self.client.write("DELETE", path)
             if answer.status == 409:
@@ -137,7 +131,7 @@ class Definitions:
         self.client.required(answer)
         steps.add(f"{change.action} of {change.name}")
         if change.action is NameAction.RENAME:
-            self.cache.invalidate_all()  # a rename raises no generation
+            self.cache.invalidate()  # a rename raises no generation
 
     def _rename_class(self, change: NameChange, path: str) -> Answer:
         name = change.to or ""
@@ -152,16 +146,16 @@ class Definitions:
 
     def ensure(self, kind: NameKind, names: Iterable[str], steps: Steps) -> None:
         """Create the names that do not exist; standard names do."""
-        existing = self._names[kind].union(NAME_RULES[kind].standard())
-        for name in sorted(set(names) - existing):
-            answer = self.client.required(self.client.ensure(f"{PATHS[kind]}/{name}"))
-            self._names[kind].add(name)
-            if answer.status == 201:
-                steps.add(f"{name} made")
+        for name in sorted(set(names).difference(NAME_RULES[kind].standard())):
+            if (kind, name) not in self._names:
+                answer = self.client.required(self.client.ensure(f"{PATHS[kind]}/{name}"))
+                self._names.add((kind, name))
+                if answer.status == 201:
+                    steps.add(f"{name} made")
 
     def forget_names(self) -> None:
         """Forget which names exist, because others removed one."""
-        self._names = {CLASS: set(), TRAITS: set()}
+        self._names.clear()
 
     def write(
         self, write: Write, changes: DefinitionChanges, pending: PendingWrite | None, steps: Steps
@@ -190,7 +184,7 @@ class Definitions:
         """
         definitions = [*changes.creates, *(update.definition for update in changes.updates)]
         for definition in definitions:
-            codec.inventories_to_placement(definition.inventories, definition.name)
+            codec.inventories_to_placement(definition)
         parents = (definition.parent_uuid for definition in definitions)
         uuids = {*_stored(changes), *dict(write.unchanged), *filter(None, parents)}
         uuids.difference_update(definition.uuid for definition in changes.creates)
@@ -232,34 +226,31 @@ class Definitions:
                 raise unsupported.refusal(Capability.REPARENTING, definition.name)
 
 
+@dataclasses.dataclass(slots=True)
 class _ProviderRequests:
     """The requests of one write about providers. Each expects the generation after the one before.
 
     :param entries: the providers before the write, by uuid
     """
 
-    def __init__(
-        self,
-        definitions: Definitions,
-        changes: DefinitionChanges,
-        pending: PendingWrite | None,
-        entries: Mapping[str, ListedEntry],
-        steps: Steps,
-    ) -> None:
-        self._definitions = definitions
-        self._client = definitions.client
-        self._changes = changes
-        self._pending = pending
-        self._entries = dict(entries)
-        self._generations = {uuid: entry.generation for uuid, entry in entries.items()}
-        self._steps = steps
+    definitions: Definitions
+    changes: DefinitionChanges
+    pending: PendingWrite | None
+    entries: dict[str, ListedEntry]
+    steps: Steps
+    client: Client = dataclasses.field(init=False)
+    generations: dict[str, int] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = self.definitions.client
+        self.generations = {uuid: entry.generation for uuid, entry in self.entries.items()}
 
     def send(self, renames: Iterable[ProviderUpdate]) -> None:
         """Send all requests.
 
         :param renames: the updates of names, in an order in which each name is free
         """
-        changes = self._changes
+        changes = self.changes
         definitions = [*changes.creates, *(update.definition for update in changes.updates)]
         self._ensure_names(definitions)
         names = {definition.name for definition in definitions}
@@ -275,15 +266,15 @@ class _ProviderRequests:
         self._replace_names()
         counted = [definition for definition in changes.creates if definition.inventories]
         counted += [u.definition for u in changes.updates if u.changed or u.removed]
-        if self._pending is not None and counted:
+        if self.pending is not None and counted:
             with self._rolling_back():
-                self._reshape(counted, self._pending)
+                self._reshape(counted, self.pending)
         else:
             for definition in counted:
-                self._replace(definition, "inventories", _inventories_of(definition))
-            if self._pending is not None:
-                self._definitions.allocations.write(self._pending)
-                self._steps.add("allocations")
+                self._replace(definition, "inventories", codec.inventories_to_placement(definition))
+            if self.pending is not None:
+                self.definitions.allocations.write(self.pending)
+                self.steps.add("allocations")
         for removal in changes.removals:
             self._remove(removal)
 
@@ -291,31 +282,32 @@ class _ProviderRequests:
         records = (record for definition in definitions for record in definition.inventories)
         classes = (record.resource_class for record in records)
         traits = (trait for definition in definitions for trait in definition.traits)
-        self._definitions.ensure(CLASS, classes, self._steps)
-        self._definitions.ensure(TRAITS, traits, self._steps)
+        self.definitions.ensure(CLASS, classes, self.steps)
+        self.definitions.ensure(TRAITS, traits, self.steps)
 
     def _replace_names(self) -> None:
         """Replace the traits and aggregates of providers where they differ."""
-        for definition in self._changes.creates:
-            if definition.traits:
-                self._replace(definition, "traits", sorted(definition.traits))
-            if definition.aggregates:
-                self._replace_aggregates(definition)
-        for update in self._changes.updates:
-            definition = update.definition
-            if update.traits_added or update.traits_removed:
-                path = f"/resource_providers/{definition.uuid}/traits"
-                # a provider that is disabled by its trait stays disabled
-                disabling = {TRAIT}.intersection(self._client.get(path, _parse_traits))
-                self._replace(definition, "traits", sorted(definition.traits | disabling))
-            if update.aggregates_added or update.aggregates_removed:
-                self._replace_aggregates(definition)
-
-    def _replace_aggregates(self, definition: ProviderDefinition) -> None:
-        names = definition.aggregates or ()
-        self._replace(
-            definition, "aggregates", sorted(map(self._definitions.aggregates.uuid, names))
-        )
+        differences = [(new, new.traits, new.aggregates) for new in self.changes.creates]
+        differences += [
+            (
+                update.definition,
+                update.traits_added | update.traits_removed,
+                update.aggregates_added | update.aggregates_removed,
+            )
+            for update in self.changes.updates
+        ]
+        for definition, traits, aggregates in differences:
+            if traits:
+                wanted = definition.traits
+                if definition.uuid in self.entries:
+                    # a provider that is disabled by its trait stays disabled
+                    path = f"/resource_providers/{definition.uuid}/traits"
+                    wanted |= {TRAIT}.intersection(self.client.get(path, _parse_traits))
+                self._replace(definition, "traits", sorted(wanted))
+            if aggregates:
+                names = definition.aggregates or ()
+                uuids = sorted(map(self.definitions.aggregates.uuid, names))
+                self._replace(definition, "aggregates", uuids)
 
     @contextlib.contextmanager
     def _rolling_back(self) -> Iterator[None]:
@@ -328,11 +320,11 @@ class _ProviderRequests:
         except exceptions.ResourceObjectsError as error:
             if error.matches("LostConnection"):  # it may have been written
                 raise
-            for definition in reversed(self._changes.creates):
+            for definition in reversed(self.changes.creates):
                 path = f"/resource_providers/{definition.uuid}"
                 with contextlib.suppress(exceptions.LedgerError):  # the refusal is raised
-                    if self._client.write("DELETE", path).is_done:
-                        self._steps.rolled_back(definition.name)
+                    if self.client.write("DELETE", path).is_done:
+                        self.steps.rolled_back(definition.name)
             raise
 
     # --- single requests ---
@@ -349,7 +341,7 @@ class _ProviderRequests:
         :raises Stale: if the provider does not exist
         """
         path = f"/resource_providers/{provider.uuid}/{part}".rstrip("/")
-        answer = self._client.write(method, path, body)
+        answer = self.client.write(method, path, body)
         if answer.is_missing:
             raise exceptions.Stale("provider", provider.name, "it is gone")
         return answer
@@ -359,18 +351,18 @@ class _ProviderRequests:
         if definition.parent_uuid is not None:
             body["parent_provider_uuid"] = definition.parent_uuid
         path = "/resource_providers"
-        answer = self._client.write("POST", path, body)
+        answer = self.client.write("POST", path, body)
         if answer.status == 409:
             raise exceptions.AlreadyExists("provider", definition.name)
         if answer.status == 400 and "parent" in answer.detail:
             raise exceptions.Stale("provider", definition.name, answer.detail)
-        generation = self._client.parsed(path, answer, lambda body: int(body["generation"]))
-        self._generations[definition.uuid] = generation
-        self._steps.add(f"{definition.name} created", definition.name)
+        generation = self.client.parsed(path, answer, lambda body: int(body["generation"]))
+        self.generations[definition.uuid] = generation
+        self.steps.add(f"{definition.name} created", definition.name)
 
     def _place(self, update: ProviderUpdate, *, is_moving: bool = True) -> None:
         """Change the name and, if ``is_moving``, the parent of a provider where they differ."""
-        definition, entry = update.definition, self._entries[update.definition.uuid]
+        definition, entry = update.definition, self.entries[update.definition.uuid]
         if update.children_changed:
             return
         is_moved = is_moving and entry.parent_uuid != definition.parent_uuid
@@ -386,58 +378,58 @@ class _ProviderRequests:
             is_loop = "loop" in answer.detail
             detail = "it was moved below itself" if is_loop else answer.detail
             raise exceptions.Stale("provider", definition.name, detail)
-        self._client.required(answer)
-        self._steps.add(f"{entry.name} {'moved' if is_moved else 'renamed'}")
+        self.client.required(answer)
+        self.steps.add(f"{entry.name} {'moved' if is_moved else 'renamed'}")
         entry = entry._replace(name=definition.name)
         if is_moved:
             entry = entry._replace(parent_uuid=definition.parent_uuid)
-        self._entries[definition.uuid] = entry
+        self.entries[definition.uuid] = entry
 
     def _replace(self, definition: ProviderDefinition, part: str, value: Any) -> None:
         """Replace one part of a provider at its generation."""
-        generation = self._generations[definition.uuid]
+        generation = self.generations[definition.uuid]
         body = {part: value, "resource_provider_generation": generation}
         answer = self._write("PUT", definition, body, part)
         if answer.status == 400 and "No such" in answer.detail:  # others removed a name
-            self._definitions.forget_names()
+            self.definitions.forget_names()
             self._ensure_names([definition])
             answer = self._write("PUT", definition, body, part)
         if answer.status == 409:
             if answer.code == "placement.inventory.inuse":
                 raise exceptions.InUse("inventory", definition.name, answer.detail)
             raise exceptions.Stale("provider", definition.name, answer.detail)
-        self._generations[definition.uuid] = self._client.parsed(
+        self.generations[definition.uuid] = self.client.parsed(
             f"/resource_providers/{definition.uuid}/{part}",
             answer,
             lambda body: int(body["resource_provider_generation"]),
         )
-        self._steps.add(f"{part} of {definition.name}", definition.name)
+        self.steps.add(f"{part} of {definition.name}", definition.name)
 
     def _reshape(self, counted: Sequence[ProviderDefinition], pending: PendingWrite) -> None:
         """Write inventories and allocations together: one request, one transaction."""
         body = {
             "inventories": {
                 definition.uuid: {
-                    "resource_provider_generation": self._generations[definition.uuid],
-                    "inventories": _inventories_of(definition),
+                    "resource_provider_generation": self.generations[definition.uuid],
+                    "inventories": codec.inventories_to_placement(definition),
                 }
                 for definition in counted
             },
             "allocations": pending.bodies,
         }
         try:
-            self._definitions.allocations.send(pending, "POST", "/reshaper", body)
+            self.definitions.allocations.send(pending, "POST", "/reshaper", body)
         except exceptions.DatabaseError as error:
             if not error.is_about("busy"):
                 raise
             detail = "it was written meanwhile"
             raise exceptions.Stale("provider", counted[0].name, detail) from error
-        self._steps.add("inventories and allocations")
+        self.steps.add("inventories and allocations")
 
     def _free_name(self, removal: ProviderRemoval) -> None:
         """Rename a provider to its uuid; its children or allocations prevent its removal yet."""
-        self._client.required(self._write("PUT", removal, {"name": removal.uuid}))
-        self._steps.add(f"{removal.name} renamed")
+        self.client.required(self._write("PUT", removal, {"name": removal.uuid}))
+        self.steps.add(f"{removal.name} renamed")
 
     def _remove(self, removal: ProviderRemoval) -> None:
         answer = self._write("DELETE", removal)
@@ -446,8 +438,8 @@ class _ProviderRequests:
                 detail = "it has a child that was not known"
                 raise exceptions.Stale("provider", removal.name, detail)
             raise exceptions.InUse("provider", removal.name)
-        self._client.required(answer)
-        self._steps.add(f"{removal.name} removed")
+        self.client.required(answer)
+        self.steps.add(f"{removal.name} removed")
 
 
 def _parse_classes(body: Any) -> list[str]:
@@ -456,10 +448,6 @@ def _parse_classes(body: Any) -> list[str]:
 
 def _parse_traits(body: Any) -> list[str]:
     return sorted(body["traits"])
-
-
-def _inventories_of(definition: ProviderDefinition) -> dict[str, dict[str, Any]]:
-    return codec.inventories_to_placement(definition.inventories, definition.name)
 
 
 def _stored(changes: DefinitionChanges) -> list[str]:

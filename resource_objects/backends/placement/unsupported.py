@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 from resource_objects import exceptions
 from resource_objects.providers.capabilities import Capability
-from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import (
-    ConsumerOrder,
     Mode,
     NameAction,
-    NameChange,
     NameKind,
     Write,
 )
@@ -79,39 +76,25 @@ def _required(write: Write) -> Iterator[tuple[Capability, str]]:
     )
     yield from ((capability, write.subject) for capability, part in parts if part)
     for change in write.names:
-        yield from _required_by_name(change)
-    if write.definitions is not None:
-        updates = (update.definition for update in write.definitions.updates)
-        for definition in (*write.definitions.creates, *updates):
-            yield from _required_by_definition(definition)
+        if change.action is NameAction.SET_LEVEL:
+            yield Capability.LEVELS, change.name
+        elif change.kind is NameKind.AGGREGATE:
+            yield Capability.AGGREGATES_ALONE, change.name
+        elif change.action is NameAction.RENAME and change.kind is NameKind.TRAIT:
+            yield Capability.RENAMED_TRAITS, change.name
+    changes = write.definitions
+    updates = () if changes is None else [update.definition for update in changes.updates]
+    for definition in () if changes is None else (*changes.creates, *updates):
+        for kind in definition.kinds:
+            yield Capability.TOPOLOGIES, f"{kind.resource_class} of {definition.name}"
+        for share in definition.shares:
+            yield Capability.SHARES, f"{share.resource_class} of {definition.name}"
     for order in write.orders:
-        yield from _required_by_order(order)
-
-
-def _required_by_name(change: NameChange) -> Iterator[tuple[Capability, str]]:
-    if change.action is NameAction.SET_LEVEL:
-        yield Capability.LEVELS, change.name
-    elif change.kind is NameKind.AGGREGATE:
-        yield Capability.AGGREGATES_ALONE, change.name
-    elif change.action is NameAction.RENAME and change.kind is NameKind.TRAIT:
-        yield Capability.RENAMED_TRAITS, change.name
-
-
-def _required_by_definition(definition: ProviderDefinition) -> Iterator[tuple[Capability, str]]:
-    for kind in definition.kinds:
-        yield Capability.TOPOLOGIES, f"{kind.resource_class} of {definition.name}"
-    for share in definition.shares:
-        yield Capability.SHARES, f"{share.resource_class} of {definition.name}"
-
-
-def _required_by_order(order: ConsumerOrder) -> Iterator[tuple[Capability, str]]:
-    if order.expires_at is not None or order.expires_in is not None:
-        yield Capability.EXPIRY, order.consumer
-    if order.mode is Mode.KEEP:
-        yield Capability.CONFIRMING, order.consumer
-    if order.aggregate or order.adopts:
-        yield Capability.ADOPTING, order.consumer
-    if order.group is not None:
-        yield Capability.SERVER_GROUPS, order.consumer
-    if any(use.units or use.released for use in order.uses):
-        yield Capability.UNITS, order.consumer
+        required = (
+            (Capability.EXPIRY, order.expires_at is not None or order.expires_in is not None),
+            (Capability.CONFIRMING, order.mode is Mode.KEEP),
+            (Capability.ADOPTING, order.aggregate or order.adopts),
+            (Capability.SERVER_GROUPS, order.group is not None),
+            (Capability.UNITS, any(use.units or use.released for use in order.uses)),
+        )
+        yield from ((capability, order.consumer) for capability, needs in required if needs)
