@@ -19,7 +19,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.placement import codec, unsupported
@@ -97,34 +97,42 @@ class Allocations:
         uuid = self.consumers.uuid(consumer)
         path = f"/allocations/{uuid}"
         answer = self.client.read(path)
-        parsed = self.client.parsed(path, answer, _parse_consumer)
-        if parsed is None:
+        record = self.client.parsed(
+            path, answer, lambda body: self._record(uuid, consumer, body, answer.modified)
+        )
+        if record is None:
             with self._lock:
                 self._created.pop(uuid, None)
+        return record
+
+    def _record(
+        self, uuid: str, consumer: str, body: Any, modified: str | None
+    ) -> ConsumerRecord | None:
+        """Return a consumer, None if it has no allocations. Body and time are of an answer."""
+        uses = [
+            Use(provider, name, amount, (), self.cache.name_of(provider) or provider)
+            for provider, allocation in body["allocations"].items()
+            for name, amount in allocation["resources"].items()
+        ]
+        if not uses:
             return None
-        amounts, generation, project, user, consumer_type = parsed
+        generation = int(body["consumer_generation"])
+        with self._lock:
+            created_at, last = self._created.get(uuid, (codec.EPOCH, generation + 1))
+        if last > generation:  # others created it: the time of its last write
+            created_at = codec.time_from_header(modified, clock.now())
+        consumer_type = body.get("consumer_type", codec.UNKNOWN_TYPE)
         return ConsumerRecord(
             uuid,
             consumer,
-            self._created_at(uuid, generation, answer),
-            codec.sorted_uses(
-                Use(provider, name, amount, (), self.cache.name_of(provider) or provider)
-                for provider, name, amount in amounts
-            ),
+            created_at,
+            codec.sorted_uses(uses),
             generation=generation,
-            project=project,
-            user=user,
-            consumer_type=consumer_type,
+            project=codec.from_placement(body["project_id"]),
+            user=codec.from_placement(body["user_id"]),
+            consumer_type=None if consumer_type == codec.UNKNOWN_TYPE else consumer_type,
             writes=generation,
         )
-
-    def _created_at(self, uuid: str, generation: int, answer: Answer) -> datetime.datetime:
-        """Return when a consumer was created; the time of its last write if others created it."""
-        with self._lock:
-            created_at, last = self._created.get(uuid, (codec.EPOCH, generation + 1))
-        if last <= generation:
-            return created_at
-        return codec.time_from_header(answer.modified, clock.now())
 
     def _remember(self, records: Iterable[ConsumerRecord]) -> None:
         with self._lock:
@@ -461,29 +469,6 @@ def _capacity_reasons(pending: PendingWrite, rows: Rows) -> Iterator[Reason]:
                 where = rows.provider_name(key[0])
                 figures = Rule.CAPACITY, net, capacity, record.used
                 yield Reason(*figures, resource=key[1], where=where)
-
-
-#: (provider's uuid, class, amount) of each allocation; generation, project, user and type.
-_Consumer: TypeAlias = tuple[list[tuple[str, str, int]], int, str | None, str | None, str | None]
-
-
-def _parse_consumer(body: Any) -> _Consumer | None:
-    """Return a consumer, None if it has no allocations."""
-    amounts = [
-        (uuid, name, amount)
-        for uuid, allocation in body["allocations"].items()
-        for name, amount in allocation["resources"].items()
-    ]
-    if not amounts:
-        return None
-    consumer_type = body.get("consumer_type", codec.UNKNOWN_TYPE)
-    return (
-        amounts,
-        int(body["consumer_generation"]),
-        codec.from_placement(body["project_id"]),
-        codec.from_placement(body["user_id"]),
-        None if consumer_type == codec.UNKNOWN_TYPE else consumer_type,
-    )
 
 
 def _after(effect: ConsumerEffect) -> ConsumerRecord:

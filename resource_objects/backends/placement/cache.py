@@ -134,17 +134,14 @@ class ProviderCache:
             elif self._invalid is not None:
                 self._invalid.update(uuids)
 
-    def entries(self, tree: str | None = None) -> list[ListedEntry]:
-        """Return the list of all providers, or of the tree of one, by uuid. One request."""
-        return self._list(None if tree is None else {"in_tree": tree})
+    def entries(self, **query: str) -> list[ListedEntry]:
+        """Return the list of the providers that match a query. One request."""
+        return self._client.get("/resource_providers", _parse_entries, query)
 
     def uuid_of(self, name: str) -> str | None:
         """Return the uuid of the provider of a name, None if there is none. One request."""
-        entries = self._list({"name": name})
+        entries = self.entries(name=name)
         return entries[0].uuid if entries else None
-
-    def _list(self, query: Mapping[str, str] | None) -> list[ListedEntry]:
-        return self._client.get("/resource_providers", _parse_entries, query)
 
     def entries_of_trees(self, keys: Collection[str]) -> list[ListedEntry]:
         """Return the entries of the trees of some providers, by name or uuid; each tree once.
@@ -161,7 +158,7 @@ class ProviderCache:
         for key in keys:
             uuid = names.uuid_text(key) if names.is_uuid(key) else self.uuid_of(key)
             if uuid is not None and uuid not in by_uuid:
-                by_uuid.update((entry.uuid, entry) for entry in self.entries(uuid))
+                by_uuid.update((entry.uuid, entry) for entry in self.entries(in_tree=uuid))
         return list(by_uuid.values())
 
     def read_states(self, entries: Iterable[ListedEntry]) -> list[ProviderState]:

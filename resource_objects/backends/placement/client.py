@@ -42,7 +42,6 @@ TIMEOUT, _LONGEST_TIMEOUT = 60.0, 3600
 
 #: Statuses after which the outcome of a write is not known and a read can be repeated.
 _NO_ANSWER = frozenset({408, 429, 500, 502, 503, 504})
-_CATALOG_OPTIONS = "region_name", "interface"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,12 +71,14 @@ class Options:
 
     ``workers`` is the maximum number of concurrent requests of a read. ``timeout`` is in seconds,
     for each request (None: that of the session, or :data:`TIMEOUT`). ``minor`` is that of the
-    newest microversion to speak.
+    newest microversion to speak. The others select an endpoint of the catalog.
     """
 
     workers: int = 8
     timeout: float | None = None
     minor: int = NEWEST
+    region_name: str | None = None
+    interface: str | None = None
 
 
 class Client:
@@ -275,76 +276,104 @@ def _error_of(body: Any, response: Any) -> tuple[str, str]:
 
 # --- URLs and sessions ----------------------------------------------------------------------------
 
+_OPTIONS = "token", "region_name", "interface", "workers", "timeout", "microversion"
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
-    """The parts of a URL.
 
-    Without an ``endpoint`` the catalog of a session has it; ``catalog`` selects one of several.
-    ``auth`` is a plugin of keystoneauth1 with the user or token of the URL; None: it has neither.
+def client_of(url: str, session: Any = None, retries: RetryPolicy | None = None) -> Client:
+    """Return a client of the service of a URL.
+
+    :param session: a session or an adapter of keystoneauth1; None: a new session, which
+        authenticates as the URL specifies
+    :raises InvalidURL: if it is not the URL of a Placement, there is neither an endpoint nor a
+        session, or the URL repeats what the adapter or the session specifies
+    :raises InvalidInput: if the session is of another type
     """
-
-    endpoint: str | None
-    auth: Any
-    catalog: Mapping[str, str]
-    options: Options
-
-    @classmethod
-    def of(cls, url: str) -> Target:
-        """Return the parts of a URL.
-
-        :raises InvalidURL: if it is not the URL of a Placement
-        """
-        try:
-            parts = urllib.parse.urlsplit(url)
-            host, port = parts.hostname, parts.port
-            pairs = urllib.parse.parse_qsl(parts.query, strict_parsing=bool(parts.query))
-        except ValueError as error:
-            raise _invalid(url) from error
-        name, _, scheme = parts.scheme.partition("+")
-        is_known = name == "placement" and scheme in ("", "http", "https")
-        if not is_known or bool(scheme) != bool(host) or parts.fragment:
+    parts, values = _split(url)
+    options, endpoint = _options_of(values, url), None
+    if parts.hostname:  # else the catalog of a session has the endpoint
+        address = parts.netloc.rpartition("@")[2].rstrip(":").lower()
+        endpoint = f"{parts.scheme.partition('+')[2]}://{address}{parts.path.rstrip('/')}"
+    auth = _auth_of(url, parts, endpoint, values.get("token"))
+    is_adapter = isinstance(session, adapters.Adapter)
+    if session is not None and auth is not None:
+        raise _invalid(url, "no user and no token: the session authenticates")
+    if (options.region_name or options.interface) and (endpoint or is_adapter):
+        raise _invalid(
+            url, "no region_name and no interface, which select an endpoint: it is known"
+        )
+    if is_adapter:
+        if endpoint is not None:
+            raise _invalid(url, "placement:// with an adapter, which has an endpoint")
+        return Client(session, "placement", options, retries or RETRIES)
+    if session is None:
+        if endpoint is None:
             raise _invalid(url)
-        if not scheme and parts.path not in ("", "/"):
-            raise _invalid(url)
-        values = dict(pairs)
-        if len(values) != len(pairs):
-            raise _invalid(url, "each of its options once")
-        endpoint = None
-        if host:
-            address = f"[{host}]" if ":" in host else host
-            address = address if port is None else f"{address}:{port}"
-            endpoint = f"{scheme}://{address}{parts.path.rstrip('/')}"
-        token = values.pop("token", None)
-        catalog = {key: values.pop(key) for key in _CATALOG_OPTIONS if key in values}
-        options = _options_of(values, url)
-        if values:
-            allowed = "token, region_name, interface, workers, timeout, microversion"
-            raise _invalid(url, f"of its options only {allowed}")
-        if parts.username is not None and token is not None:
-            raise _invalid(url, "a user or a token, not both")
-        auth: Any = None
-        if parts.username is not None:
-            user, password = map(urllib.parse.unquote, (parts.username, parts.password or ""))
-            auth = http_basic.HTTPBasicAuth(endpoint=endpoint, username=user, password=password)
-        elif token is not None:
-            auth = token_endpoint.Token(endpoint, token)
-        return cls(endpoint, auth, catalog, options)
+        session = sessions.Session(auth=auth or noauth.NoAuth(endpoint=endpoint))
+        pool = sessions.TCPKeepAliveAdapter(pool_maxsize=options.workers)
+        for scheme in ("http://", "https://"):  # one connection for each concurrent request
+            session.session.mount(scheme, pool)
+    elif not isinstance(session, sessions.Session):
+        expected = "a Session or an Adapter of keystoneauth1"
+        raise exceptions.InvalidInput("field", "session", session, expected)
+    adapter = adapters.Adapter(
+        session,
+        service_type=SERVICE_TYPE,
+        endpoint_override=endpoint,
+        interface=options.interface,
+        region_name=options.region_name,
+    )
+    return Client(adapter, endpoint or "placement", options, retries or RETRIES)
+
+
+def _auth_of(
+    url: str, parts: urllib.parse.SplitResult, endpoint: str | None, token: str | None
+) -> Any:
+    """Return a plugin of keystoneauth1 with the user or token of a URL; None: it has neither."""
+    if parts.username is None:
+        return None if token is None else token_endpoint.Token(endpoint, token)
+    if token is not None:
+        raise _invalid(url, "a user or a token, not both")
+    user, password = map(urllib.parse.unquote, (parts.username, parts.password or ""))
+    return http_basic.HTTPBasicAuth(endpoint=endpoint, username=user, password=password)
+
+
+def _split(url: str) -> tuple[urllib.parse.SplitResult, dict[str, str]]:
+    """Return the parts of a URL, and the values of its options."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        parts.port  # noqa: B018  # raises for a port that is no number
+        pairs = urllib.parse.parse_qsl(parts.query, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise _invalid(url) from error
+    name, _, scheme = parts.scheme.partition("+")
+    has_path = parts.path not in ("", "/")
+    if (
+        name != "placement"
+        or scheme not in ("", "http", "https")
+        or bool(scheme) != bool(parts.hostname)
+        or parts.fragment
+        or (has_path and not scheme)
+    ):
+        raise _invalid(url)
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise _invalid(url, "each of its options once")
+    return parts, values
 
 
 def _invalid(url: str, expected: str = EXPECTED) -> exceptions.InvalidURL:
     return exceptions.InvalidURL("ledger URL", url, expected)
 
 
-def _options_of(values: dict[str, str], url: str) -> Options:
-    """Return the options of a URL, and remove them from the values of its query."""
-    options = Options()
+def _options_of(values: Mapping[str, str], url: str) -> Options:
     try:
-        major, _, minor = values.pop("microversion", f"1.{NEWEST}").partition(".")
+        major, _, minor = values.get("microversion", f"1.{NEWEST}").partition(".")
         options = Options(
-            int(values.pop("workers", options.workers)),
-            float(values.pop("timeout")) if "timeout" in values else None,
+            int(values.get("workers", Options().workers)),
+            float(values["timeout"]) if "timeout" in values else None,
             int(minor),
+            values.get("region_name"),
+            values.get("interface"),
         )
         if major != "1":
             raise ValueError(major)
@@ -357,54 +386,6 @@ def _options_of(values: dict[str, str], url: str) -> Options:
             f"workers from 1 to 64, a timeout above 0 of at most {_LONGEST_TIMEOUT}, "
             f"a microversion from 1.{OLDEST} on",
         )
+    if not values.keys() <= set(_OPTIONS):
+        raise _invalid(url, f"of its options only {', '.join(_OPTIONS)}")
     return options
-
-
-def client_of(url: str, session: Any = None, retries: RetryPolicy | None = None) -> Client:
-    """Return a client of the service of a URL.
-
-    :param session: a session or an adapter of keystoneauth1; None: a new session, which
-        authenticates as the URL specifies
-    :raises InvalidURL: if it is not the URL of a Placement, there is neither an endpoint nor a
-        session, or the URL repeats what the adapter or the session specifies
-    :raises InvalidInput: if the session is of another type
-    """
-    target = Target.of(url)
-    if session is not None and target.auth is not None:
-        raise _invalid(url, "no user and no token: the session authenticates")
-    if target.catalog and (target.endpoint or isinstance(session, adapters.Adapter)):
-        raise _invalid(
-            url, "no region_name and no interface, which select an endpoint: it is known"
-        )
-    if isinstance(session, adapters.Adapter):
-        adapter = session
-        if target.endpoint is not None:
-            raise _invalid(url, "placement:// with an adapter, which has an endpoint")
-    elif session is None:
-        if target.endpoint is None:
-            raise _invalid(url)
-        adapter = _adapter(_session_of(target), target)
-    elif isinstance(session, sessions.Session):
-        adapter = _adapter(session, target)
-    else:
-        expected = "a Session or an Adapter of keystoneauth1"
-        raise exceptions.InvalidInput("field", "session", session, expected)
-    return Client(adapter, target.endpoint or "placement", target.options, retries or RETRIES)
-
-
-def _adapter(session: sessions.Session, target: Target) -> adapters.Adapter:
-    return adapters.Adapter(
-        session,
-        service_type=SERVICE_TYPE,
-        endpoint_override=target.endpoint,
-        interface=target.catalog.get("interface"),
-        region_name=target.catalog.get("region_name"),
-    )
-
-
-def _session_of(target: Target) -> sessions.Session:
-    session = sessions.Session(auth=target.auth or noauth.NoAuth(endpoint=target.endpoint))
-    pool = sessions.TCPKeepAliveAdapter(pool_maxsize=target.options.workers)
-    for scheme in ("http://", "https://"):  # one connection for each concurrent request
-        session.session.mount(scheme, pool)
-    return session
