@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects.backends.sql import disabled, names, orders, tables
+from resource_objects.backends.sql import disabled, names, orders, read, tables
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import (
     SQL,
@@ -53,14 +53,6 @@ _NAMES = SQL("SELECT id, name, uuid FROM resource_providers WHERE id IN :ids*")
 _INVENTORIES = SQL("""
     SELECT provider_id, id, class_id, writes, total, reserved, min_unit, max_unit, step_size,
     ratio_millionths, capacity, used FROM inventories WHERE provider_id IN :ids*""")
-_TRAITS = SQL(
-    "SELECT provider_id, trait_id FROM resource_provider_traits WHERE provider_id IN :ids*"
-)
-_AGGREGATES = SQL("""
-    SELECT provider_id, aggregate_id FROM resource_provider_aggregates
-    WHERE provider_id IN :ids*""")
-_KINDS = SQL("SELECT provider_id, name, classes, body FROM structures WHERE provider_id IN :ids*")
-
 
 _LISTED = [column for column in _providers if column.name not in ("created_at", "updated_at")]
 
@@ -99,11 +91,11 @@ def _listed(
         class_id for provider_rows in inventories.values() for _, class_id, *_ in provider_rows
     }
     classes = catalogue.classes.names(connection, class_ids)
-    traits = _by_provider(_TRAITS.rows(connection, ids=ids))
+    traits = _by_provider(read.TRAITS.rows(connection, ids))
     trait_names = catalogue.traits.names(connection, _numbers(traits))
-    aggregates = _by_provider(_AGGREGATES.rows(connection, ids=ids))
+    aggregates = _by_provider(read.AGGREGATES.rows(connection, ids))
     aggregate_names = catalogue.aggregates.names(connection, _numbers(aggregates))
-    kinds = _by_provider(_KINDS.rows(connection, ids=ids))
+    kinds = _by_provider(read.KINDS.rows(connection, ids))
     is_timed = any(row.disabled_until is not None for row in rows)
     now = now_of(connection) if is_timed else None
     page = []

@@ -6,15 +6,22 @@ import datetime
 import json
 import operator
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import feed
 from resource_objects.backends.sql.disabled import in_force
 from resource_objects.backends.sql.names import Catalogue, NameNumbers, description_of
-from resource_objects.backends.sql.statements import SQL, chunks, from_moment, now_of, uuids_among
+from resource_objects.backends.sql.statements import (
+    SQL,
+    Rows,
+    chunks,
+    from_moment,
+    now_of,
+    uuids_among,
+)
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import (
     TIMES,
@@ -31,12 +38,14 @@ from resource_objects.providers.columns import (
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
 
+_T = TypeVar("_T", bound=tuple[Any, ...])
 _ByName = dict[str, Sequence[Any]]
 
 
-class _Table:
-    """The columns of one table by name: of all rows, or of those of some providers, in one order.
+class Table:
+    """Columns of one table: of all rows, or of those of some providers, in one order.
 
+    :param columns: the columns, by the names of their field in :class:`Columns`
     :param order: columns, of which each is read
     :param provider: the column with the number of the provider, or of the root of its tree
     """
@@ -48,17 +57,19 @@ class _Table:
         # ORDER BY would tempt a database to read the whole table in that order
         self._some = SQL(f"SELECT {columns} FROM {table} WHERE {provider} IN :numbers*")
 
-    def read(self, connection: Connection, providers: Sequence[int] | None) -> _ByName:
-        """Return the columns; ``providers`` None: of all rows."""
-        rows: list[Sequence[Any]] = []
+    def rows(self, connection: Connection, providers: Sequence[int] | None) -> Rows:
+        """Return the rows; ``providers`` None: all rows."""
         if providers is None:
-            rows += self._all.rows(connection)
-        else:
-            for part in chunks(providers):
-                rows += self._some.rows(connection, numbers=part)
-            rows.sort(key=self._order)
-        if not rows:
-            return dict.fromkeys(self._names, ())
+            return self._all.rows(connection)
+        rows = list[tuple[Any, ...]]()
+        for part in chunks(providers):
+            rows += self._some.rows(connection, numbers=part)
+        rows.sort(key=self._order)
+        return rows
+
+    def read(self, connection: Connection, providers: Sequence[int] | None) -> _ByName:
+        """Return the columns by name; ``providers`` None: of all rows."""
+        rows = self.rows(connection, providers)
         # zip(*rows) would make an object for each row, which the garbage collector walks over
         return {
             name: list(map(operator.itemgetter(position), rows))
@@ -67,54 +78,63 @@ class _Table:
 
 
 _DISABLED = "disabled_reason, disabled_by, disabled_since, disabled_until"
-_PROVIDERS = _Table(
+_PROVIDERS = Table(
     "resource_providers",
-    f"id, uuid, name, parent_id, root_id, generation, {', '.join(TIMES)}, {_DISABLED}",
-    order="id",
+    "id AS provider_id, uuid, name, parent_id, root_id, generation, "
+    f"{', '.join(TIMES)}, {_DISABLED}",
+    order="provider_id",
     provider="root_id",
 )
-_INVENTORIES = _Table(
+_INVENTORIES = Table(
     "inventories",
-    "provider_id, class_id, total, reserved, min_unit, max_unit, step_size, ratio_millionths, "
-    "capacity, used, id",
+    "provider_id, class_id AS resource_class, total, reserved, min_unit, max_unit, step_size, "
+    "ratio_millionths, capacity, used, id",
     order="id",
 )
-_TRAITS = _Table("resource_provider_traits", "provider_id, trait_id", order="provider_id, trait_id")
-_AGGREGATES = _Table(
+TRAITS = Table(
+    "resource_provider_traits", "provider_id, trait_id AS trait", order="provider_id, trait"
+)
+AGGREGATES = Table(
     "resource_provider_aggregates",
-    "provider_id, aggregate_id",
-    order="provider_id, aggregate_id",
+    "provider_id, aggregate_id AS aggregate",
+    order="provider_id, aggregate",
 )
-_SHARES = _Table(
+_SHARES = Table(
     "shares",
-    "provider_id, class_id, of_provider_id, of_class_id, factor",
-    order="provider_id, class_id, of_provider_id, of_class_id",
+    "provider_id, class_id AS resource_class, of_provider_id AS of_id, of_class_id AS of_class, "
+    "factor",
+    order="provider_id, resource_class, of_id, of_class",
 )
-_KINDS = _Table("structures", "provider_id, name, classes, body", order="provider_id, name")
-_ALLOCATIONS = _Table(
+KINDS = Table(
+    "structures",
+    "provider_id, name AS resource_class, classes, body",
+    order="provider_id, resource_class",
+)
+_ALLOCATIONS = Table(
     "allocations a JOIN consumers c ON c.id = a.consumer_id",
-    "a.consumer_id, a.position, a.provider_id, a.class_id, c.name AS consumer, a.used AS amount",
-    order="consumer_id, position, provider_id, class_id",
+    "a.consumer_id, a.position, a.provider_id, a.class_id AS resource_class, c.name AS consumer, "
+    "a.used AS amount",
+    order="consumer_id, position, provider_id, resource_class",
     provider="a.provider_id",
 )
-_UNITS = _Table(
+_UNITS = Table(
     "allocation_units u JOIN consumers c ON c.id = u.consumer_id",
-    "u.provider_id, u.unit, u.class_id, c.name AS consumer",
+    "u.provider_id, u.unit, u.class_id AS resource_class, c.name AS consumer",
     order="provider_id, unit",
     provider="u.provider_id",
 )
 # a row for each inventory, or one with the number 0 for a provider without any
-_USED = _Table(
+_USED = Table(
     "resource_providers p LEFT JOIN inventories i ON i.provider_id = p.id",
     "p.id, p.generation, p.disabled_reason, p.disabled_by, p.disabled_since, p.disabled_until, "
     "i.used, COALESCE(i.id,0) AS inventory_id",
     order="inventory_id",
     provider="p.root_id",
 )
-_UNITS_OF_TREES = _Table(
+_UNITS_OF_TREES = Table(
     "resource_providers p JOIN allocation_units u ON u.provider_id = p.id "
     "JOIN consumers c ON c.id = u.consumer_id",
-    "u.provider_id, u.unit, u.class_id, c.name AS consumer",
+    "u.provider_id, u.unit, u.class_id AS resource_class, c.name AS consumer",
     order="provider_id, unit",
     provider="p.root_id",
 )
@@ -171,7 +191,6 @@ def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -
         return None
     disabled, now = _disabled(connection, used)
     reasons = dict(zip(used["id"], disabled, strict=True))
-    names = _Names(connection, catalogue.classes)
     return Columns(
         providers._replace(disabled=[reasons[number] for number in providers.provider_id]),
         before.inventories._replace(used=used["used"][without:]),
@@ -179,7 +198,7 @@ def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -
         aggregates=before.aggregates,
         shares=before.shares,
         kinds=before.kinds,
-        units=_units(_UNITS_OF_TREES.read(connection, roots), names),
+        units=_Reader(connection, catalogue, roots).read(UnitColumns, _UNITS_OF_TREES),
         now=now,
     )
 
@@ -219,75 +238,22 @@ def _columns(
 ) -> Columns:
     """Return the trees of some roots, by number; of all roots if None."""
     providers = _parents_first(_PROVIDERS.read(connection, roots))
-    if not providers["id"]:
+    if not providers["provider_id"]:
         return Columns(cursor=cursor)
-    numbers = None if roots is None else providers["id"]
-    classes = _Names(connection, catalogue.classes)
-    traits = _TRAITS.read(connection, numbers)
-    aggregates = _AGGREGATES.read(connection, numbers)
-    shares = _SHARES.read(connection, numbers)
-    disabled, now = _disabled(connection, providers)
+    providers["disabled"], now = _disabled(connection, providers)
+    providers |= {name: _times(providers[name]) for name in TIMES}
+    reader = _Reader(connection, catalogue, None if roots is None else providers["provider_id"])
     return Columns(
-        providers=ProviderColumns(
-            provider_id=providers["id"],
-            uuid=providers["uuid"],
-            name=providers["name"],
-            parent_id=providers["parent_id"],
-            root_id=providers["root_id"],
-            generation=providers["generation"],
-            disabled=disabled,
-            **{name: _times(providers[name]) for name in TIMES},
-        ),
-        inventories=_inventories(_INVENTORIES.read(connection, numbers), classes),
-        traits=TraitColumns(
-            traits["provider_id"], _Names(connection, catalogue.traits).of(traits["trait_id"])
-        ),
-        allocations=_allocations(_ALLOCATIONS.read(connection, numbers), classes)
-        if allocations
-        else AllocationColumns(),
-        aggregates=AggregateColumns(
-            aggregates["provider_id"],
-            _Names(connection, catalogue.aggregates).of(aggregates["aggregate_id"]),
-        ),
-        shares=ShareColumns(
-            provider_id=shares["provider_id"],
-            resource_class=classes.of(shares["class_id"]),
-            of_id=shares["of_provider_id"],
-            of_class=classes.of(shares["of_class_id"]),
-            factor=shares["factor"],
-        ),
-        kinds=_kinds(_KINDS.read(connection, numbers)),
-        units=_units(_UNITS.read(connection, numbers), classes) if allocations else UnitColumns(),
-        cursor=cursor,
-        now=now,
-    )
-
-
-def _inventories(columns: _ByName, classes: _Names) -> InventoryColumns:
-    del columns["id"]
-    return InventoryColumns(resource_class=classes.of(columns.pop("class_id")), **columns)
-
-
-def _allocations(columns: _ByName, classes: _Names) -> AllocationColumns:
-    return AllocationColumns(
-        provider_id=columns["provider_id"],
-        resource_class=classes.of(columns["class_id"]),
-        consumer=columns["consumer"],
-        amount=columns["amount"],
-    )
-
-
-def _units(columns: _ByName, classes: _Names) -> UnitColumns:
-    return UnitColumns(resource_class=classes.of(columns.pop("class_id")), **columns)
-
-
-def _kinds(columns: _ByName) -> KindColumns:
-    names = columns["name"]
-    return KindColumns(
-        provider_id=columns["provider_id"],
-        resource_class=names,
-        classes=tuple([tuple(json.loads(classes)) for classes in columns["classes"]]),
-        body=tuple(map(description_of, names, columns["body"])),
+        ProviderColumns(*map(providers.__getitem__, ProviderColumns._fields)),
+        reader.read(InventoryColumns, _INVENTORIES),
+        reader.read(TraitColumns, TRAITS),
+        reader.read(AllocationColumns, _ALLOCATIONS) if allocations else AllocationColumns(),
+        reader.read(AggregateColumns, AGGREGATES),
+        reader.read(ShareColumns, _SHARES),
+        reader.kinds(),
+        reader.read(UnitColumns, _UNITS) if allocations else UnitColumns(),
+        cursor,
+        now,
     )
 
 
@@ -314,7 +280,7 @@ def _parents_first(columns: _ByName) -> _ByName:
 
     By number they nearly always do; only a provider that was moved below a younger one does not.
     """
-    pairs = list(zip(columns["id"], columns["parent_id"], strict=True))
+    pairs = list(zip(columns["provider_id"], columns["parent_id"], strict=True))
     if all(parent is None or parent < number for number, parent in pairs):
         return columns
     children: dict[int | None, list[int]] = defaultdict(list)
@@ -326,20 +292,50 @@ def _parents_first(columns: _ByName) -> _ByName:
     return {name: [column[position] for position in order] for name, column in columns.items()}
 
 
-class _Names:
-    """Names for the numbers of one table; those that are not standard are looked up once."""
+class _Reader:
+    """Reads tables of some providers; names that are not standard are looked up once.
 
-    def __init__(self, connection: Connection, numbers: NameNumbers) -> None:
+    :param providers: their numbers; None: all rows
+    """
+
+    def __init__(
+        self, connection: Connection, catalogue: Catalogue, providers: Sequence[int] | None
+    ) -> None:
         self._connection = connection
-        self._numbers = numbers
-        self._names: dict[int, str] = {}
+        self._providers = providers
+        classes = catalogue.classes, dict[int, str]()
+        #: the numbers of the names in a column, and the names that are known
+        self._names: Mapping[str, tuple[NameNumbers, dict[int, str]]] = {
+            "resource_class": classes,
+            "of_class": classes,
+            "trait": (catalogue.traits, {}),
+            "aggregate": (catalogue.aggregates, {}),
+        }
 
-    def of(self, column: Sequence[int]) -> Sequence[str]:
-        missing = set(column) - self._names.keys()
+    def read(self, make: Callable[..., _T], table: Table) -> _T:
+        """Return the table of :class:`Columns` that ``make`` creates."""
+        columns = table.read(self._connection, self._providers)
+        fields: tuple[str, ...] = make._fields  # type: ignore[attr-defined]
+        return make(*(self._with_names(field, columns[field]) for field in fields))
+
+    def _with_names(self, field: str, column: Sequence[Any]) -> Sequence[Any]:
+        if field not in self._names:
+            return column
+        numbers, names = self._names[field]
+        missing = set(column) - names.keys()
         if missing:
-            self._names.update(self._numbers.names(self._connection, missing))
-        names = self._names
+            names.update(numbers.names(self._connection, missing))
         return tuple([names[number] for number in column])
+
+    def kinds(self) -> KindColumns:
+        columns = KINDS.read(self._connection, self._providers)
+        names = columns["resource_class"]
+        return KindColumns(
+            provider_id=columns["provider_id"],
+            resource_class=names,
+            classes=tuple([tuple(json.loads(classes)) for classes in columns["classes"]]),
+            body=tuple(map(description_of, names, columns["body"])),
+        )
 
 
 # --- providers by key ---

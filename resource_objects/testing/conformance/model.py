@@ -41,9 +41,9 @@ from resource_objects.testing.conformance.suite import (
 from resource_objects.testing.conformance.use_over_time import (
     Timeline,
     Whose,
+    reported_use,
     summed_by,
     time_of_last,
-    told_of,
 )
 
 #: (provider, resource class), by name.
@@ -633,7 +633,7 @@ class LedgerMachine(RuleBasedStateMachine):
         by = (UseBy.CONSUMER,)  # a consumer of the model can change its project
         report = self.backend.use_between(since, None, UseFilter(), by)
         reported: dict[Whose, int] = defaultdict(int)
-        for owners, total in told_of(report).items():
+        for owners, total in reported_use(report).items():
             reported[owners._replace(resource_class=_first_name(owners.resource_class))] += total
         used = self.timeline.used(max(since, report.complete_since), report.until)
         assert reported == summed_by(used, by)

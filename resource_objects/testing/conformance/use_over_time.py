@@ -34,6 +34,7 @@ from resource_objects.testing.conformance.suite import (
     order,
     release,
     rename,
+    two_hosts,
     write_of,
 )
 from resource_objects.testing.refusals import raises_code
@@ -76,7 +77,7 @@ class Timeline:
         result: dict[Whose, int] = defaultdict(int)
         ends = [*(at for at, _ in self._notes[1:]), upto]
         for (at, uses), end in zip(self._notes, ends, strict=True):
-            length = max(0, (min(end, upto) - max(at, since)) // _MICROSECOND)
+            length = max(0, microseconds(min(end, upto) - max(at, since)))
             for owners, amount in uses.items():
                 result[owners] += amount * length
         return {owners: total for owners, total in result.items() if total}
@@ -92,7 +93,7 @@ def summed_by(used: Mapping[Whose, int], by: Collection[UseBy]) -> dict[Whose, i
     return dict(result)
 
 
-def told_of(report: UseReport) -> dict[Whose, int]:
+def reported_use(report: UseReport) -> dict[Whose, int]:
     """Return the rows of a report in the form of the reference."""
     result = {
         Whose(item.consumer or "", item.user, item.project, item.resource_class): item.microseconds
@@ -113,13 +114,27 @@ def held_now(backend: Backend) -> dict[Whose, int]:
     return dict(result)
 
 
+def microseconds(span: datetime.timedelta) -> int:
+    """Return the length of a span."""
+    return span // _MICROSECOND
+
+
 def check_open(backend: Backend) -> None:
     """Check the report of an interval without writes against the current allocations."""
     since = backend.now()
     uses = held_now(backend)
     report = backend.use_between(since, None, UseFilter(), EVERY_BY)
-    length = (report.until - since) // _MICROSECOND
-    assert told_of(report) == {owners: amount * length for owners, amount in uses.items() if length}
+    length = microseconds(report.until - since)
+    assert reported_use(report) == {
+        owners: amount * length for owners, amount in uses.items() if length
+    }
+
+
+def check_use(backend: Backend, since: datetime.datetime, amount: int) -> None:
+    """Check that all consumers together used an amount from a moment until now."""
+    report = backend.use_between(since, None, UseFilter(), ())
+    [row] = report
+    assert row.microseconds == amount * microseconds(report.until - since)
 
 
 def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
@@ -156,7 +171,9 @@ class UseOverTimeRules(Kit):
         moments = [began - datetime.timedelta(hours=1), began]
         for step in range(25):
             cursor = backend.cursor()
-            order(backend, *_some_orders(backend, [names["host0"], names["host1"]], chance))
+            consumers = chance.sample(["early", "a", "b", "c"], chance.choice([1, 1, 2]))
+            hosts = list(names.values())
+            order(backend, *(_an_order(backend, name, hosts, chance) for name in consumers))
             timeline.note(time_of_last(backend, cursor), held_now(backend))
             if step % 6 == 0:
                 moments.append(backend.now())
@@ -164,46 +181,39 @@ class UseOverTimeRules(Kit):
             for by in ((), (UseBy.USER,), (UseBy.PROJECT, UseBy.USER), EVERY_BY):
                 report = backend.use_between(since, until, UseFilter(), by)
                 used = timeline.used(since, report.until)
-                assert told_of(report) == summed_by(used, by)
+                assert reported_use(report) == summed_by(used, by)
                 assert until is None or report.until == until
         check_open(backend)
 
     def test_a_release_ends_the_use_and_leaves_it_in_the_report(
         self, backend: Backend, here: str
     ) -> None:
-        before = backend.now()
-        cursor = backend.cursor()
+        cursor, before = backend.cursor(), backend.now()
         claim(backend, "job", {here: "VCPU=3"}, user="ann", project="p")
         began = time_of_last(backend, cursor)
-        cursor = backend.cursor()
         release(backend, "job")
         ended = time_of_last(backend, cursor)
         later_moment()
-        [row] = backend.use_between(before, None, UseFilter(), EVERY_BY)
-        length = (ended - began) // _MICROSECOND
-        assert row.microseconds == 3 * length and row.resource_class == "VCPU"
-        assert (row.consumer, row.user, row.project) == ("job", "ann", "p")
+        report = backend.use_between(before, None, UseFilter(), EVERY_BY)
+        use = {Whose("job", "ann", "p", "VCPU"): 3 * microseconds(ended - began)}
+        assert reported_use(report) == use
 
     def test_a_move_changes_nothing(self, backend: Backend) -> None:
-        names = define(backend, host("host0"), host("host1"))
+        here, destination = two_hosts(backend)
         cursor = backend.cursor()
-        claim(backend, "job", {names["host0"]: "VCPU=2"})
+        claim(backend, "job", {here: "VCPU=2"})
         began = time_of_last(backend, cursor)
-        order(backend, ConsumerOrder.replace("job", deltas({names["host1"]: "VCPU=2"})))
+        order(backend, ConsumerOrder.replace("job", deltas({destination: "VCPU=2"})))
         order(backend, ConsumerOrder.renew("job"))
-        report = backend.use_between(began, None, UseFilter(), ())
-        [row] = report
-        assert row.microseconds == 2 * ((report.until - began) // _MICROSECOND)
+        check_use(backend, began, 2)
 
     def test_a_repetition_counts_once(self, backend: Backend, here: str) -> None:
         cursor = backend.cursor()
-        expected = write_of(ConsumerOrder.claim("job", deltas({here: "VCPU=2"})))
-        first = backend.commit(expected)
+        write = write_of(ConsumerOrder.claim("job", deltas({here: "VCPU=2"})))
+        first = backend.commit(write)
         began = time_of_last(backend, cursor)
-        assert backend.commit(expected) == first
-        report = backend.use_between(began, None, UseFilter(), ())
-        [row] = report
-        assert row.microseconds == 2 * ((report.until - began) // _MICROSECOND)
+        assert backend.commit(write) == first
+        check_use(backend, began, 2)
 
     def test_use_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
         since = backend.now()
@@ -225,16 +235,11 @@ class UseOverTimeRules(Kit):
         self, backend: Backend, here: str
     ) -> None:
         cursor = backend.cursor()
-        order(
-            backend,
-            ConsumerOrder.claim("job", deltas({here: "VCPU=2"})),
-            ConsumerOrder.claim("leaving", deltas({here: "VCPU=2"})),
+        orders = (
+            ConsumerOrder.claim(name, deltas({here: "VCPU=2"})) for name in ("job", "leaving")
         )
-        began = time_of_last(backend, cursor)
-        report = backend.use_between(began, None, UseFilter(), ())
-        assert sum(item.microseconds for item in report) == 4 * (
-            (report.until - began) // _MICROSECOND
-        )
+        order(backend, *orders)
+        check_use(backend, time_of_last(backend, cursor), 4)
 
     def test_a_refused_write_records_no_use(self, backend: Backend, here: str) -> None:
         claim(backend, "job", {here: "VCPU=2"})
@@ -260,23 +265,18 @@ class UseOverTimeRules(Kit):
             return [(*row.group(by), row.resource_class) for row in result]
 
         user, project, consumer = UseBy.USER, UseBy.PROJECT, UseBy.CONSUMER
+        ann = [("ann", "VCPU"), ("ann", "MEMORY_MB")]
+        of_p = [("p", "VCPU"), ("p", "MEMORY_MB")]
         everybody = UseFilter()
         assert groups(everybody) == [("VCPU",), ("MEMORY_MB",)]
-        assert groups(everybody, user) == [
-            *(("ann", "VCPU"), ("ann", "MEMORY_MB"), ("bob", "VCPU"), (None, "VCPU"))
-        ]
-        assert groups(everybody, project, user)[-2:] == [
-            ("p", "bob", "VCPU"),
-            (None, None, "VCPU"),
-        ]
+        assert groups(everybody, user) == [*ann, ("bob", "VCPU"), (None, "VCPU")]
+        last = [("p", "bob", "VCPU"), (None, None, "VCPU")]
+        assert groups(everybody, project, user)[-2:] == last
         assert groups(UseFilter(users=frozenset(["bob"])), consumer) == [("b", "VCPU")]
         assert groups(UseFilter(users=frozenset([None])), consumer) == [("c", "VCPU")]
-        assert groups(UseFilter(projects=frozenset(["p", None])), project) == [
-            *(("p", "VCPU"), ("p", "MEMORY_MB"), (None, "VCPU"))
-        ]
-        assert groups(UseFilter(consumers=frozenset(["a"])), user) == [
-            *(("ann", "VCPU"), ("ann", "MEMORY_MB"))
-        ]
+        in_any = UseFilter(projects=frozenset(["p", None]))
+        assert groups(in_any, project) == [*of_p, (None, "VCPU")]
+        assert groups(UseFilter(consumers=frozenset(["a"])), user) == ann
         assert groups(UseFilter(classes=frozenset(["MEMORY_MB"]))) == [("MEMORY_MB",)]
         assert groups(UseFilter(users=frozenset())) == []
         with raises_code("ClassNotFound", match="CUSTOM_NONE"):
@@ -288,23 +288,21 @@ class UseOverTimeRules(Kit):
         release(backend, "a")
         claim(backend, "b", {here: "CUSTOM_X=2"})
         began = time_of_last(backend, cursor)
-        cursor = backend.cursor()
         later_moment()
         change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
         renamed = time_of_last(backend, cursor)
         later_moment()
         of_b = UseFilter(consumers=frozenset(["b"]))
         report = backend.use_between(since, None, of_b, ())
-        spans = {"CUSTOM_X": renamed - began, "CUSTOM_Y": report.until - renamed}
-        assert {item.resource_class: item.microseconds for item in report} == {
-            name: 2 * (span // _MICROSECOND) for name, span in spans.items()
+        assert {row.resource_class: row.microseconds for row in report} == {
+            "CUSTOM_X": 2 * microseconds(renamed - began),
+            "CUSTOM_Y": 2 * microseconds(report.until - renamed),
         }
         [before] = backend.use_between(since, renamed, of_b, ())
-        assert before.microseconds == 2 * (spans["CUSTOM_X"] // _MICROSECOND)
-        expected = UseFilter(classes=frozenset(["CUSTOM_Y"]))
-        assert len(backend.use_between(since, None, expected, (UseBy.CONSUMER,))) == 1
-        expected = UseFilter(classes=frozenset(["CUSTOM_X"]))
-        assert len(backend.use_between(since, None, expected, (UseBy.CONSUMER,))) == 2
+        assert before.microseconds == 2 * microseconds(renamed - began)
+        for name, count in (("CUSTOM_Y", 1), ("CUSTOM_X", 2)):
+            of_class = UseFilter(classes=frozenset([name]))
+            assert len(backend.use_between(since, None, of_class, (UseBy.CONSUMER,))) == count
         release(backend, "b")
         check_open(backend)
 
@@ -330,10 +328,8 @@ class UseOverTimeRules(Kit):
         began = time_of_last(backend, cursor)
         while backend.now() - began < datetime.timedelta(milliseconds=6):
             pass
-        report = backend.use_between(began, None, UseFilter(), ())
-        [row] = report
-        assert row.microseconds == most * ((report.until - began) // _MICROSECOND)
-        assert row.microseconds > 2**63
+        check_use(backend, began, most)
+        assert most * microseconds(backend.now() - began) > 2**63
 
     # --- retention ---
 
@@ -349,7 +345,7 @@ class UseOverTimeRules(Kit):
         assert not report.is_complete and report.complete_since == pruned
         [row] = report
         assert row.consumer == "job"
-        assert row.microseconds == 2 * ((report.until - pruned) // _MICROSECOND)
+        assert row.microseconds == 2 * microseconds(report.until - pruned)
         assert backend.use_between(pruned, None, UseFilter(), ()).is_complete
         check_open(backend)
 
@@ -383,16 +379,6 @@ class UseOverTimeRules(Kit):
         later_moment()
         report = backend.use_between(later - 2 * (later - backend.now()), later, UseFilter(), ())
         assert report.until <= backend.now()
-
-
-def _some_orders(
-    backend: Backend, uuids: Sequence[str], chance: random.Random
-) -> list[ConsumerOrder]:
-    """Return a valid order for one or two consumers."""
-    return [
-        _an_order(backend, consumer, uuids, chance)
-        for consumer in chance.sample(["early", "a", "b", "c"], chance.choice([1, 1, 2]))
-    ]
 
 
 def _an_order(
