@@ -367,7 +367,7 @@ class SQLBackend(Backend):
         # the write is committed; what this does not prune, another write does
         if secrets.randbits(16) % feed.EVERY == 0:
             with contextlib.suppress(exceptions.LedgerError):
-                self._writing(feed.forget_some)
+                self._writing(feed.delete_some)
         return records
 
     def _commit(self, connection: Connection, write: Write) -> tuple[ConsumerRecord, ...]:
@@ -535,8 +535,7 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
         return
     if orders.find_outcome(connection, write.operation.id) is not None:
         raise AlreadyRecorded(write.operation.id)
-    keeps = datetime.timedelta(seconds=feed.retention(connection))
-    write.operation.require_known(now, keeps)
+    write.operation.require_known(now, feed.retention(connection))
 
 
 def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:

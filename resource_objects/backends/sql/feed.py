@@ -365,11 +365,10 @@ _ENTRIES = SQL("SELECT DISTINCT shard, number FROM changes WHERE operation_id IN
 _GONE = SQL("""
     SELECT DISTINCT consumer_id FROM changes
     WHERE operation_id IN :ids* AND consumer_id IS NOT NULL""")
-_FORGET_CHANGES = SQL("DELETE FROM changes WHERE operation_id IN :ids*")
-_FORGET_CONSUMERS = SQL("DELETE FROM consumers WHERE id IN :ids* AND gone IN :gone*")
-_FORGET_OPERATIONS = SQL("DELETE FROM operations WHERE id IN :ids*")
-_RETENTION = SQL("SELECT retention FROM ledger_info")
-_COMPLETE = SQL("SELECT retention, complete_since FROM ledger_info")
+_DELETE_CHANGES = SQL("DELETE FROM changes WHERE operation_id IN :ids*")
+_DELETE_CONSUMERS = SQL("DELETE FROM consumers WHERE id IN :ids* AND gone IN :gone*")
+_DELETE_OPERATIONS = SQL("DELETE FROM operations WHERE id IN :ids*")
+_RETENTION = SQL("SELECT retention, complete_since FROM ledger_info")
 
 
 class Run(Protocol):
@@ -380,14 +379,14 @@ class Run(Protocol):
 
 
 def prune(writing: Run, before: datetime.datetime) -> Pruned:
-    """Forget operations and changes older than a moment. Cost: linear in what is forgotten."""
+    """Delete operations and changes older than a moment. Cost: linear in what is deleted."""
     writing(functools.partial(_note_pruning, before=before))
     operations = changes = 0
-    forgotten = Pruned(BATCH, 0)
-    while forgotten.operations == BATCH:
-        forgotten = writing(functools.partial(_forget, before=before))
-        operations += forgotten.operations
-        changes += forgotten.changes
+    deleted = Pruned(BATCH, 0)
+    while deleted.operations == BATCH:
+        deleted = writing(functools.partial(_delete, before=before))
+        operations += deleted.operations
+        changes += deleted.changes
     return Pruned(operations, changes)
 
 
@@ -396,24 +395,22 @@ def _note_pruning(connection: Connection, before: datetime.datetime) -> None:
         set_complete_since(connection, before)
 
 
-def forget_some(connection: Connection) -> Pruned:
-    """Remove at most :data:`BATCH` operations that are older than the retention of the ledger."""
-    keeps = datetime.timedelta(seconds=retention(connection))
-    return _forget(connection, now_of(connection) - keeps)
+def delete_some(connection: Connection) -> Pruned:
+    """Delete at most :data:`BATCH` operations that are older than the retention of the ledger."""
+    return _delete(connection, now_of(connection) - retention(connection))
 
 
 def retain(connection: Connection, age: datetime.timedelta) -> None:
     """Set the retention time of operations and changes."""
-    now = now_of(connection)
-    if age > datetime.timedelta(seconds=retention(connection)):
-        set_complete_since(connection, complete_since(connection, now))
+    if age > retention(connection):
+        set_complete_since(connection, complete_since(connection, now_of(connection)))
     seconds = int(age.total_seconds())
     connection.execute(sa.update(tables.ledger_info).values(retention=seconds))
 
 
 def complete_since(connection: Connection, now: datetime.datetime) -> datetime.datetime:
     """Return the moment from which on no change was deleted. Cost: one small statement."""
-    [(seconds, since)] = _COMPLETE.rows(connection)
+    [(seconds, since)] = _RETENTION.rows(connection)
     retained = now - datetime.timedelta(seconds=int(seconds))
     return retained if since is None else max(from_moment(since), retained)
 
@@ -423,12 +420,12 @@ def set_complete_since(connection: Connection, since: datetime.datetime) -> None
     connection.execute(sa.update(tables.ledger_info).values(complete_since=plain(since)))
 
 
-def retention(connection: Connection) -> int:
-    """Return the retention of operations and changes, in seconds."""
-    return int(_RETENTION.rows(connection)[0][0])
+def retention(connection: Connection) -> datetime.timedelta:
+    """Return the retention of operations and changes."""
+    return datetime.timedelta(seconds=int(_RETENTION.rows(connection)[0][0]))
 
 
-def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
+def _delete(connection: Connection, before: datetime.datetime) -> Pruned:
     below = drawn_at(before + _TICK)
     at = moment(connection, before)
     rows = _OLD.rows(connection, before=at, below=below, batch=BATCH)
@@ -437,10 +434,10 @@ def _forget(connection: Connection, before: datetime.datetime) -> Pruned:
         return Pruned(0, 0)
     consumers = [number for (number,) in _GONE.rows(connection, ids=ids)]
     entries = len(_ENTRIES.rows(connection, ids=ids))
-    _FORGET_CHANGES.run(connection, ids=ids)
+    _DELETE_CHANGES.run(connection, ids=ids)
     for part in chunks(consumers):
-        _FORGET_CONSUMERS.run(connection, ids=part, gone=ids)
-    _FORGET_OPERATIONS.run(connection, ids=ids)
+        _DELETE_CONSUMERS.run(connection, ids=part, gone=ids)
+    _DELETE_OPERATIONS.run(connection, ids=ids)
     return Pruned(len(ids), entries)
 
 

@@ -70,6 +70,8 @@ class Table:
     def read(self, connection: Connection, providers: Sequence[int] | None) -> _ByName:
         """Return the columns by name; ``providers`` None: of all rows."""
         rows = self.rows(connection, providers)
+        if not rows:
+            return dict.fromkeys(self._names, ())
         # zip(*rows) would make an object for each row, which the garbage collector walks over
         return {
             name: list(map(operator.itemgetter(position), rows))

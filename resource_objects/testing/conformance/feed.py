@@ -6,12 +6,14 @@ A follower that reads only the changed trees has the stored state at each moment
 from __future__ import annotations
 
 import datetime
+import functools
 import secrets
 import threading
 import uuid as uuids
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend
@@ -42,6 +44,8 @@ from resource_objects.testing.conformance.suite import (
 )
 from resource_objects.testing.refusals import raises_code
 
+_T = TypeVar("_T")
+
 _ZERO = Cursor((0,) * SHARDS)
 
 
@@ -62,6 +66,25 @@ def check_order(changes: Iterable[FeedEntry]) -> None:
     for change in changes:
         assert change.number == last.get(change.shard, change.number - 1) + 1
         last[change.shard] = change.number
+
+
+def read_during(writers: Iterable[Callable[[], _T]], read: Callable[[], object]) -> list[_T]:
+    """Run writers in threads, and ``read`` until they end and once after that."""
+    done = threading.Event()
+
+    def read_all() -> None:
+        while not done.is_set():
+            read()
+        read()
+
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(read_all)
+        try:
+            results = [future.result() for future in [pool.submit(write) for write in writers]]
+        finally:
+            done.set()
+        reading.result()
+    return results
 
 
 class FeedRules(Kit):
@@ -152,30 +175,21 @@ class FeedRules(Kit):
         """A write is in the snapshot or in the feed after its cursor, never in both."""
         names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(3)))
         uuids = list(names.values())
-        done = threading.Event()
-        looks: list[tuple[set[str], Cursor]] = []
+        snapshots: list[tuple[set[str], Cursor]] = []
 
-        def look() -> None:
-            while not done.is_set():
-                columns = backend.read()
-                assert columns.cursor is not None
-                looks.append((set(columns.allocations.consumer), columns.cursor))
+        def read() -> None:
+            columns = backend.read()
+            assert columns.cursor is not None
+            snapshots.append((set(columns.allocations.consumer), columns.cursor))
 
         def write(number: int) -> None:
             for turn in range(20):
-                expected = {uuids[turn % 3]: "VCPU=1", uuids[(turn + number) % 3]: "VCPU=2"}
-                claim(backend, f"job-{number}-{turn}", expected)
+                amounts = {uuids[turn % 3]: "VCPU=1", uuids[(turn + number) % 3]: "VCPU=2"}
+                claim(backend, f"job-{number}-{turn}", amounts)
 
-        with ThreadPoolExecutor(5) as pool:
-            looking = pool.submit(look)
-            try:
-                for future in [pool.submit(write, number) for number in range(3)]:
-                    future.result()
-            finally:
-                done.set()
-            looking.result()
+        read_during([functools.partial(write, number) for number in range(3)], read)
         everybody = {f"job-{number}-{turn}" for number in range(3) for turn in range(20)}
-        for seen, cursor in [*looks[:: max(1, len(looks) // 40)], looks[-1]]:
+        for seen, cursor in [*snapshots[:: max(1, len(snapshots) // 40)], snapshots[-1]]:
             later = everything(backend, cursor, limit=50)
             check_order(later)
             reported = {name for change in later for name in change.consumers}
@@ -187,36 +201,23 @@ class FeedRules(Kit):
         names = define(backend, *(host(f"host{n}", figures) for n in range(4)))
         uuids = list(names.values())
         cursor = backend.cursor()
-        done = threading.Event()
         seen: list[FeedEntry] = []
 
         def follow() -> None:
-            at = cursor
-            while True:
-                last = done.is_set()
-                page = backend.changes(at, 5)
+            while page := backend.changes(cursor.moved(seen), 5):
                 seen.extend(page)
-                at = at.moved(page)
-                if last and not page:
-                    return
 
         def write(number: int) -> list[str]:
             created = []
             for turn in range(15):
                 operation, here, destination = Operation(), uuids[turn % 4], uuids[number]
-                expected = (Use(here, "VCPU", 1), Use(destination, "MEMORY_MB", 1))
-                backend.claim(operation, ConsumerOrder.claim(f"job-{number}-{turn}", expected))
+                uses = (Use(here, "VCPU", 1), Use(destination, "MEMORY_MB", 1))
+                backend.claim(operation, ConsumerOrder.claim(f"job-{number}-{turn}", uses))
                 created += [operation.id] * len({here, destination})
             return created
 
-        with ThreadPoolExecutor(5) as pool:
-            following = pool.submit(follow)
-            try:
-                created = [pool.submit(write, number) for number in range(4)]
-                reported = [id for future in created for id in future.result()]
-            finally:
-                done.set()
-            following.result()
+        created = read_during([functools.partial(write, number) for number in range(4)], follow)
+        reported = [id for ids in created for id in ids]
         check_order(seen)
         assert Counter(change.operation for change in seen) == Counter(reported)
 
@@ -485,7 +486,6 @@ class FreshnessRules(Kit):
         """Each claim allocates at two trees: a state has both parts or none."""
         names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(4)))
         uuids = list(names.values())
-        done = threading.Event()
         follower = Follower(backend)
 
         def write(number: int) -> None:
@@ -496,25 +496,16 @@ class FreshnessRules(Kit):
                     release(backend, f"job-{number}-{turn}")
 
         def follow() -> None:
-            while not done.is_set():
-                was = backend.cursor()
-                follower.follow()
-                assert all(a <= b for a, b in zip(was.heads, follower.cursor.heads, strict=True))
-                consumers = [consumer for consumer, _, _ in follower.state.allocations]
-                assert all(consumers.count(consumer) == 2 for consumer in set(consumers))
-                # the sums are right within each tree and between trees
-                total = sum(follower.state.used(name, "VCPU") for name in names)
-                assert total == len(consumers)
+            before = backend.cursor()
+            follower.follow()
+            assert all(a <= b for a, b in zip(before.heads, follower.cursor.heads, strict=True))
+            consumers = [consumer for consumer, _, _ in follower.state.allocations]
+            assert all(consumers.count(consumer) == 2 for consumer in set(consumers))
+            # the sums are right within each tree and between trees
+            total = sum(follower.state.used(name, "VCPU") for name in names)
+            assert total == len(consumers)
 
-        with ThreadPoolExecutor(5) as pool:
-            following = pool.submit(follow)
-            try:
-                for future in [pool.submit(write, number) for number in range(4)]:
-                    future.result()
-            finally:
-                done.set()
-            following.result()
-        follower.follow()
+        read_during([functools.partial(write, number) for number in range(4)], follow)
         assert follower.state == ledger_state(backend)
 
 
