@@ -67,12 +67,12 @@ def from_columns(facts: Sequence[Any]) -> Disabled | None:
     return Disabled(reason=reason, by=by, since=from_moment(since), until=ends)
 
 
-def removed_rows(connection: Connection, roots: Iterable[int]) -> list[Sequence[Any]]:
+def removed_rows(connection: Connection, roots: Collection[int]) -> list[tuple[Any, ...]]:
     """Return ``(root, name, *facts)`` of the disabled providers that were removed from some trees.
 
     Expired ones are included.
     """
-    return [row for part in chunks(sorted(roots)) for row in _REMOVED.rows(connection, roots=part)]
+    return _REMOVED.rows_for(connection, roots)
 
 
 def removed_units_of(

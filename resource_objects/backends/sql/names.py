@@ -191,10 +191,9 @@ def insert_kinds(connection: Connection, kinds: Mapping[int, Iterable[KindRecord
     statements.insert(connection, tables.structures, rows)
 
 
-def drop_kinds(connection: Connection, providers: Sequence[int]) -> None:
+def drop_kinds(connection: Connection, providers: Collection[int]) -> None:
     """Delete the structured inventories of some providers, by number."""
-    for part in chunks(providers):
-        _DROP_KINDS.run(connection, ids=part)
+    _DROP_KINDS.run_for(connection, providers)
 
 
 def kind_record(name: str, classes: str, body: str | None) -> KindRecord:

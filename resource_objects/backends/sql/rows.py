@@ -32,9 +32,9 @@ from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.feed import FeedRows
 from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
+from resource_objects.backends.sql.statements import SQL, from_moment, moment
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
-from resource_objects.providers.disabled import FOREVER, Disabled
+from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
 from resource_objects.providers.removed_units import removed_units
@@ -48,9 +48,12 @@ from resource_objects.store.write import begin
 _Row = TypeVar("_Row")
 #: Changed rows by key, as they were and as they are; None stands for no row.
 _Changed: TypeAlias = Mapping[Any, tuple[_Row | None, _Row | None]]
+#: The parent of each provider of some trees, and why it is disabled itself.
+_Structure: TypeAlias = dict[str, tuple[str | None, Disabled | None]]
 
 _FIGURES = (
     *("total", "reserved", "min_unit", "max_unit", "step_size", "ratio_millionths", "capacity"),
+    "used",
 )
 _SHARE = ("provider_id", "class_id", "of_provider_id", "of_class_id")
 
@@ -93,7 +96,7 @@ def _of_providers(table: sa.Table, *columns: str) -> SQL:
     )
 
 
-_INVENTORIES = _of_providers(tables.inventories, "class_id", "id", "writes", *_FIGURES, "used")
+_INVENTORIES = _of_providers(tables.inventories, "class_id", "id", "writes", *_FIGURES)
 _DISABLED = _of_providers(tables.inventories, "id", "disabled_until", "removed_units")
 _TRAITS = _of_providers(tables.resource_provider_traits, "trait_id")
 _AGGREGATES = _of_providers(tables.resource_provider_aggregates, "aggregate_id")
@@ -124,40 +127,32 @@ class TreeRows:
         self._rows.provider_numbers = itertools.count(-1, -1)  # until they are inserted
         self._transaction = Transaction(self._rows, now, number)
         self._work: DefinitionWork | None = None
-        self._trees: list[Sequence[Any]] = []
+        self._trees: list[tuple[Any, ...]] = []
         self._numbers: dict[str, int] = {}  # of providers, by uuid
         self._uuids: dict[int | None, str] = {}  # of the stored providers, by number
         self._roots: dict[str, int] = {}
-        self._parents: dict[str, str | None] = {}
-        self._disabled: dict[str, datetime.datetime] = {}  # until when, by the row of each
+        self._structure: _Structure = {}  # of the trees as they are stored
         self._inventories: dict[Key, int] = {}  # their numbers
-        self._names: dict[NameKind, dict[str, int]] = {kind: {} for kind in NameKind}
 
     def lock(self) -> None:
         """Lock the providers that the write names and their roots; load the structure of the trees.
 
         Cost: three statements.
         """
-        located = {
-            number
-            for part in chunks(sorted(self._named()))
-            for row in _LOCATE.rows(self._connection, uuids=part)
-            for number in row
-        }
-        for part in chunks(sorted(located)) if not self._is_sqlite else ():
-            for root, name in _LOCK.rows(self._connection, ids=part):
-                if root not in located:
+        located = _LOCATE.rows_for(self._connection, self._named())
+        numbers = {number for row in located for number in row}
+        if not self._is_sqlite:  # which locks the file
+            for root, name in _LOCK.rows_for(self._connection, numbers):
+                if root not in numbers:
                     raise Transient(exceptions.Stale("provider", name, "it was moved"))
-        for part in chunks(sorted(located)):  # only the roots among them match
-            self._trees += _TREES.rows(self._connection, roots=part)
+        # only the roots among the numbers match
+        self._trees = _TREES.rows_for(self._connection, numbers)
         self._uuids = {row[0]: row[1] for row in self._trees}
         self._numbers = {row[1]: row[0] for row in self._trees}
         self._roots = {row[1]: row[4] for row in self._trees}
-        self._parents = {row[1]: self._uuids.get(row[3]) for row in self._trees}
-        self._disabled = {
-            row[1]: FOREVER if row[-1] is None else from_moment(row[-1])
+        self._structure = {
+            row[1]: (self._uuids.get(row[3]), disabled.from_columns(row[-4:]))
             for row in self._trees
-            if row[-4] is not None
         }
 
     def apply(self, inventories: Collection[int] = ()) -> None:
@@ -193,7 +188,7 @@ class TreeRows:
         """Return the number in the database of a provider that may be new."""
         return number if number > 0 else self._numbers[self._uuids[number]]
 
-    # --- what the write concerns ---
+    # --- the rows that the write concerns ---
 
     def _stated(self) -> Iterator[ProviderDefinition]:
         yield from self._changes.creates
@@ -223,10 +218,9 @@ class TreeRows:
 
     def _removed(self) -> set[Key]:
         """Return the stored inventories that the write removes."""
-        inventories = self._inventories
         removed = {(u.definition.uuid, name) for u in self._changes.updates for name in u.removed}
         providers = {removal.uuid for removal in self._changes.removals}
-        return {key for key in inventories if key in removed or key[0] in providers}
+        return {key for key in self._inventories if key in removed or key[0] in providers}
 
     def _changing(self) -> set[Key]:
         """Return the stored inventories that the write changes or removes."""
@@ -258,57 +252,60 @@ class TreeRows:
         """Load the tables that the write concerns. Cost: nine statements, most of them optional."""
         rows, updates = self._rows, self._changes.updates
         self._load_removed_disabled()
-        with_kinds = (
-            update.definition.uuid for update in updates if update.changed or update.kinds_changed
-        )
+        with_kinds = [u.definition.uuid for u in updates if u.changed or u.kinds_changed]
         kinds = self._rows_of(_KINDS, self._stored(with_kinds))
         shares = self._read_shares()
         stored = self._rows_of(_INVENTORIES, self._with_inventories(shares))
-        classes = self._names_of(
-            NameKind.RESOURCE_CLASS,
-            {row[0] for stored_rows in stored.values() for row in stored_rows},
-        )
-        traits = self._names_of_providers(
-            *(_TRAITS, NameKind.TRAIT),
-            (u.definition.uuid for u in updates if u.traits_added or u.traits_removed),
-        )
-        aggregates = self._names_of_providers(
-            *(_AGGREGATES, NameKind.AGGREGATE),
-            (u.definition.uuid for u in updates if u.aggregates_added or u.aggregates_removed),
-        )
+        numbers = {row[0] for stored_rows in stored.values() for row in stored_rows}
+        classes = self._names_of(NameKind.RESOURCE_CLASS, numbers)
+        with_traits = [u.definition.uuid for u in updates if u.traits_added or u.traits_removed]
+        traits = self._names_of_providers(_TRAITS, NameKind.TRAIT, with_traits)
+        members = [u.definition.uuid for u in updates if u.aggregates_added or u.aggregates_removed]
+        aggregates = self._names_of_providers(_AGGREGATES, NameKind.AGGREGATE, members)
         structure = self._trees if self._changes else self._named_with_ancestors()
-        for id, uuid, name, parent, _, generation, written, allocated, *times in structure:
+        for (
+            id,
+            uuid,
+            name,
+            _,
+            _,
+            generation,
+            written,
+            allocated,
+            reported,
+            adopted,
+            *_,
+        ) in structure:
+            parent, reason = self._structure[uuid]
             provider = ProviderRow(
                 id,
                 uuid,
                 name,
-                self._uuids.get(parent),
-                traits.get(id, _NO_NAMES),
-                aggregates.get(id, _NO_NAMES),
+                parent,
+                traits.get(id, frozenset()),
+                aggregates.get(id, frozenset()),
                 tuple([classes[row[0]] for row in sorted(stored.get(id, ()), key=itemgetter(1))]),
                 tuple([names.kind_record(*row) for row in kinds.get(id, ())]),
                 generation,
-                None if times[0] is None else from_moment(times[0]),
-                None if times[1] is None else from_moment(times[1]),
+                None if reported is None else from_moment(reported),
+                None if adopted is None else from_moment(adopted),
                 allocated,
                 written,
-                disabled.from_columns(times[2:]),
+                reason,
             )
             rows.providers.change(uuid, None, provider)
         self._add_inventories(stored, shares, classes)
-        if not self._is_sqlite:  # which locks the file
+        if not self._is_sqlite:
             self._lock_inventories(self._changing(), inventories)
         self._load_allocated(classes)
-        unknown = {
-            definition.name for definition in self._stated()
-        } - rows.provider_named.key.keys()
-        for part in chunks(sorted(unknown)):
-            rows.provider_named.key.update(_OWNERS.rows(self._connection, names=part))
+        stated = {definition.name for definition in self._stated()}
+        owners = _OWNERS.rows_for(self._connection, stated - rows.provider_named.key.keys())
+        rows.provider_named.key.update(owners)
 
-    def _named_with_ancestors(self) -> list[Sequence[Any]]:
+    def _named_with_ancestors(self) -> list[tuple[Any, ...]]:
         """Return the rows of the named providers and their ancestors, of trees of thousands."""
         row_of = {row[0]: row for row in self._trees}
-        loaded: dict[int, Sequence[Any]] = {}
+        loaded: dict[int, tuple[Any, ...]] = {}
         for number in self._stored(self._named()):
             above: int | None = number
             while above is not None:
@@ -335,20 +332,18 @@ class TreeRows:
         uuids |= {share.of_uuid for definition in self._sharing() for share in definition.shares}
         return self._stored(uuids) | {number for row in shares for number in (row[0], row[2])}
 
-    def _read_shares(self) -> list[Sequence[Any]]:
+    def _read_shares(self) -> list[tuple[Any, ...]]:
         """Read the shares of the trees, if the write may change or break some."""
-        is_needed = self._changes.removals or next(self._sharing(), None) is not None
-        if not is_needed and not any(
-            update.removed
-            or self._parents.get(update.definition.uuid) != update.definition.parent_uuid
+        may_break = self._changes.removals or any(
+            update.removed or self._parent(update.definition.uuid) != update.definition.parent_uuid
             for update in self._changes.updates
-        ):
+        )
+        if not may_break and next(self._sharing(), None) is None:
             return []
-        return [
-            row
-            for part in chunks(sorted(set(self._roots.values())))
-            for row in _SHARES_OF_TREES.rows(self._connection, roots=part)
-        ]
+        return _SHARES_OF_TREES.rows_for(self._connection, {*self._roots.values()})
+
+    def _parent(self, uuid: str) -> str | None:
+        return self._structure[uuid][0] if uuid in self._structure else None
 
     def _add_inventories(
         self,
@@ -372,12 +367,9 @@ class TreeRows:
     def _lock_inventories(self, keys: Iterable[Key], numbers: Collection[int] = ()) -> None:
         """Lock inventories, and read again how much of them is used."""
         key_of = {self._inventories[key]: key for key in keys}
-        locked = [
-            row
-            for part in chunks(sorted({*key_of, *numbers}))
-            for row in _LOCK_INVENTORIES.rows(self._connection, ids=part)
-        ]
-        if len(locked) != len({*key_of, *numbers}):
+        wanted = {*key_of, *numbers}
+        locked = _LOCK_INVENTORIES.rows_for(self._connection, wanted)
+        if len(locked) != len(wanted):
             raise Transient(
                 exceptions.DatabaseError("busy", "inventory", "it was removed in between")
             )
@@ -391,42 +383,37 @@ class TreeRows:
     def _load_allocated(self, classes: Mapping[int, str]) -> None:
         """Load what is allocated at each inventory whose shares change."""
         inventories = self._rows.inventories
-        sharing = {
-            update.definition.uuid for update in self._changes.updates if update.shares_changed
-        }
+        sharing = {u.definition.uuid for u in self._changes.updates if u.shares_changed}
         used = {uuid for (uuid, _), row in inventories.rows.items() if row.record.used}
-        for provider, amounts in self._rows_of(_ALLOCATED, self._stored(sharing & used)).items():
-            for class_, amount in amounts:
-                key = self._uuids[provider], classes[class_]
-                row = inventories[key]
-                now = dataclasses.replace(row, direct=int(amount))  # a Decimal on servers
-                inventories.change(key, row, now)
+        for provider, class_, amount in _ALLOCATED.rows_for(
+            self._connection, self._stored(sharing & used)
+        ):
+            key = self._uuids[provider], classes[class_]
+            row = inventories[key]
+            now = dataclasses.replace(row, direct=int(amount))  # a Decimal on servers
+            inventories.change(key, row, now)
 
-    def _rows_of(self, query: SQL, providers: Iterable[int]) -> dict[int, list[Sequence[Any]]]:
+    def _rows_of(self, query: SQL, providers: Collection[int]) -> dict[int, list[Sequence[Any]]]:
         """Return the rows of a table for some providers, by provider."""
         rows: dict[int, list[Sequence[Any]]] = {}
-        for part in chunks(sorted(providers)):
-            for number, *row in query.rows(self._connection, ids=part):
-                rows.setdefault(number, []).append(row)
+        for number, *row in query.rows_for(self._connection, providers):
+            rows.setdefault(number, []).append(row)
         return rows
 
     def _names_of(self, kind: NameKind, numbers: Collection[int]) -> dict[int, str]:
-        """Return names by number, and remember them for the flush."""
-        found_names = self._catalogue.of(kind).names(self._connection, numbers) if numbers else {}
-        for number, name in found_names.items():
-            self._names[kind][name] = number
+        """Load names by number."""
+        name_of = self._catalogue.of(kind).names(self._connection, numbers)
+        for number, name in name_of.items():
             self._rows.names.change((kind, name), None, ListedName(number, name))
-        return found_names
+        return name_of
 
     def _names_of_providers(
         self, query: SQL, kind: NameKind, uuids: Iterable[str]
     ) -> dict[int, frozenset[str]]:
         rows = self._rows_of(query, self._stored(uuids))
-        names_of = self._names_of(
-            kind, {number for numbers in rows.values() for (number,) in numbers}
-        )
+        name_of = self._names_of(kind, {number for found in rows.values() for (number,) in found})
         return {
-            provider: frozenset([names_of[number] for (number,) in numbers])
+            provider: frozenset([name_of[number] for (number,) in numbers])
             for provider, numbers in rows.items()
         }
 
@@ -443,28 +430,36 @@ class TreeRows:
         self._free_names(providers)
         self._insert_providers([now for was, now in providers.values() if now and not was])
         self._update_providers(providers)
+        self._create_names(changed[id(rows.names)])
         self._write_inventories(inventories)
         self._write_names(providers, NameKind.TRAIT, tables.resource_provider_traits)
         self._write_names(providers, NameKind.AGGREGATE, tables.resource_provider_aggregates)
         self._write_kinds(providers)
         self._write_removed_disabled(changed[id(rows.removed_disabled)])
         self._pass_down(providers, inventories)
-        self._delete(
+        _DELETE_INVENTORIES.run_for(
+            self._connection,
             [self._inventories[key] for key, (was, now) in inventories.items() if was and not now],
-            [was.number for was, now in providers.values() if was and not now],
         )
+        removed = [was.number for was, now in providers.values() if was and not now]
+        for statement in _DELETE_PROVIDERS:
+            statement.run_for(self._connection, removed)
         rows.commit()
 
-    def _update(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-        rows.sort(key=itemgetter("id"))
-        statements.update(self._connection, table, ["id"], rows)
+    def _update(self, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
+        """Update rows by ``id``: one statement for all rows with the same changed columns."""
+        groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        for row in sorted(rows, key=itemgetter("id")):
+            groups[tuple(row)].append(row)
+        for group in groups.values():
+            statements.update(self._connection, table, ["id"], group)
 
     def _free_names(self, changed: _Changed[ProviderRow]) -> None:
         """Take names from providers that give them up: two providers may exchange theirs."""
         owners = {now.name: now for was, now in changed.values() if now and now != was}
         leaving = [removal.uuid for removal in self._changes.removals]  # maybe not removed yet
-        before = {uuid: was for uuid, (was, _) in changed.items()}
-        before |= {uuid: self._rows.providers.get(uuid) for uuid in leaving if uuid not in before}
+        before = {uuid: self._rows.providers.get(uuid) for uuid in leaving}
+        before |= {uuid: was for uuid, (was, _) in changed.items()}
         freed = [
             {"id": was.number, "name": f"{tables.GIVEN_UP}{was.name}"}
             for uuid, was in before.items()
@@ -472,70 +467,63 @@ class TreeRows:
         ]
         self._update(tables.resource_providers, freed)
 
-    def _insert_providers(self, waiting: list[ProviderRow]) -> None:
+    def _insert_providers(self, providers: Sequence[ProviderRow]) -> None:
         """Insert providers level by level: a child refers to the number of its parent."""
         numbers, roots = self._numbers, self._roots
-        columns = ("uuid", "name", "generation", "root_id", "parent_id", "created_at", "updated_at")
+        columns = ("uuid", "name", "generation", "parent_id", "root_id", "created_at", "updated_at")
         at = moment(self._connection, self._transaction.now)
-        while waiting:
-            level: list[ProviderRow] = []
-            later: list[ProviderRow] = []
-            for provider in waiting:
-                above = provider.parent_uuid
-                (level if above is None or above in numbers else later).append(provider)
+        while providers:
+            level = [p for p in providers if p.parent_uuid is None or p.parent_uuid in numbers]
             rows = [
                 (
                     *(provider.uuid, provider.name, provider.generation),
                     *(
-                        roots.get(provider.parent_uuid or ""),
                         numbers.get(provider.parent_uuid or ""),
-                        at,
-                        at,
+                        roots.get(provider.parent_uuid or ""),
                     ),
+                    *(at, at),
                 )
                 for provider in level
             ]
             statements.insert_tuples(self._connection, tables.resource_providers, columns, rows)
-            for part in chunks([provider.uuid for provider in level]):
-                numbers.update(_NUMBERS.rows(self._connection, uuids=part))
-            for ids in chunks(sorted(numbers[p.uuid] for p in level if p.parent_uuid is None)):
-                _SET_ROOT.run(self._connection, ids=ids)
+            numbers.update(_NUMBERS.rows_for(self._connection, [p.uuid for p in level]))
+            new_roots = [numbers[p.uuid] for p in level if p.parent_uuid is None]
+            _SET_ROOT.run_for(self._connection, new_roots)
             for provider in level:
                 roots[provider.uuid] = roots.get(provider.parent_uuid or "", numbers[provider.uuid])
                 self._uuids[provider.number] = provider.uuid
-            waiting = later
+            providers = [provider for provider in providers if provider.uuid not in numbers]
 
     def _update_providers(self, changed: _Changed[ProviderRow]) -> None:
-        updates: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-        for uuid, (was, now) in changed.items():
-            if now is not None:
-                values = self._changed_columns(was, now)
-                if values:
-                    updates[tuple(values)].append({"id": self._numbers[uuid], **values})
-        for rows in updates.values():
-            self._update(tables.resource_providers, rows)
+        updates = [
+            {"id": self._numbers[uuid], **values}
+            for uuid, (was, now) in changed.items()
+            if now is not None and (values := self._changed_columns(was, now))
+        ]
+        self._update(tables.resource_providers, updates)
         if any(was and now and was.parent_uuid != now.parent_uuid for was, now in changed.values()):
-            moved = {
-                uuid: root
-                for uuid in self._rows.providers
-                if (root := self._numbers[self._rows.root(uuid).uuid]) != self._roots[uuid]
+            root_of = {
+                uuid: self._numbers[self._rows.root(uuid).uuid] for uuid in self._rows.providers
             }
-            roots = [{"id": self._numbers[uuid], "root_id": root} for uuid, root in moved.items()]
-            self._update(tables.resource_providers, roots)
+            moved = [
+                {"id": self._numbers[uuid], "root_id": root}
+                for uuid, root in root_of.items()
+                if root != self._roots[uuid]
+            ]
+            self._update(tables.resource_providers, moved)
 
     def _changed_columns(self, was: ProviderRow | None, now: ProviderRow) -> dict[str, Any]:
         """Return the changed columns of a provider; of a new one, those that were not inserted."""
         connection = self._connection
         values: dict[str, Any] = {}
-        if was is None:
-            was = _NEW
-        elif was.generation != now.generation:
+        if was is not None and was.generation != now.generation:
             values = {
                 "name": now.name,
                 "parent_id": self._numbers.get(now.parent_uuid or ""),
                 "generation": now.generation,
                 "updated_at": moment(connection, self._transaction.now),
             }
+        was = was or _NEW
         if was.definition_writes != now.definition_writes:
             values["definition_writes"] = now.definition_writes
         if was.writes != now.writes:
@@ -548,93 +536,74 @@ class TreeRows:
             values |= disabled.to_columns(connection, now.disabled)
         return values
 
-    def _numbers_of(self, kind: NameKind, added: Iterable[str]) -> dict[str, int]:
-        """Return the numbers of names by name, of those loaded and of these, which are created."""
-        numbers = self._names[kind]
-        missing = set(added) - numbers.keys()
-        if missing:
-            numbers.update(self._catalogue.of(kind).ensure(self._connection, missing))
-        return numbers
+    def _create_names(self, changed: _Changed[ListedName]) -> None:
+        """Insert the new names that do not exist yet, and load the numbers of all new names."""
+        new: dict[NameKind, list[str]] = defaultdict(list)
+        for kind, name in changed:
+            new[kind].append(name)
+        for kind, listed in new.items():
+            for name, number in self._catalogue.of(kind).ensure(self._connection, listed).items():
+                self._rows.names.change((kind, name), None, ListedName(number, name))
+
+    def _name_number(self, kind: NameKind, name: str) -> int:
+        return self._rows.names[kind, name].number
 
     def _write_inventories(self, changed: _Changed[InventoryRow]) -> None:
         """Insert and update inventories with their shares; delete shares of those removed."""
-        classes = self._numbers_of(
-            NameKind.RESOURCE_CLASS, (key[1] for key, (_, now) in changed.items() if now)
-        )
         new: list[tuple[Any, ...]] = []
-        figures: list[dict[str, Any]] = []
-        counts: list[dict[str, Any]] = []
-        used: list[dict[str, Any]] = []
+        updates: list[dict[str, Any]] = []
+        old_shares: list[dict[str, int]] = []
+        new_shares: list[dict[str, int]] = []
         for key, (was, now) in changed.items():
-            if now is None:
-                continue
-            record, count = now.record, len(now.shares)
-            if was is None:
-                source = self._numbers[key[0]], classes[key[1]]
-                new.append((*source, record.used, count, *_figures(record)))
-                continue
-            number = self._inventories[key]
-            if _figures(was.record) != _figures(record):
-                values = dict(zip(_FIGURES, _figures(record), strict=True))
-                figures.append({"id": number, **values})
-            if len(was.shares) != count:  # shares are loaded only if the write may change some
-                counts.append({"id": number, "shares": count})
-            if was.record.used != record.used:
-                used.append({"id": number, "used": record.used})
-        old_shares, new_shares = self._changed_shares(changed, classes)
+            before, after = set(was.shares if was else ()), set(now.shares if now else ())
+            old_shares += [self._share(key, target) for target, _ in before - after]
+            new_shares += [
+                {**self._share(key, target), "factor": factor} for target, factor in after - before
+            ]
+            if was is None and now is not None:
+                new.append((*self._numbered(key), len(now.shares), *_figures(now.record)))
+            elif was is not None and now is not None:
+                if was.record != now.record:
+                    figures = dict(zip(_FIGURES, _figures(now.record), strict=True))
+                    updates.append({"id": self._inventories[key], **figures})
+                if len(was.shares) != len(now.shares):  # loaded only if some may change
+                    updates.append({"id": self._inventories[key], "shares": len(now.shares)})
         statements.delete(self._connection, tables.shares, old_shares)
-        columns = ("provider_id", "class_id", "used", "shares", *_FIGURES)
+        columns = ("provider_id", "class_id", "shares", *_FIGURES)
         statements.insert_tuples(self._connection, tables.inventories, columns, new)
-        self._update(tables.inventories, figures)
-        self._update(tables.inventories, counts)
-        self._update(tables.inventories, used)
+        self._update(tables.inventories, updates)
         statements.insert(self._connection, tables.shares, new_shares)
 
-    def _changed_shares(
-        self, changed: _Changed[InventoryRow], classes: Mapping[str, int]
-    ) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
-        """Return the rows of shares to delete, and those to insert."""
-        numbers = self._numbers
-        old: list[dict[str, int]] = []
-        new: list[dict[str, int]] = []
-        for (uuid, name), (was, now) in changed.items():
-            before = set(was.shares) if was is not None else set()
-            after = set(now.shares) if now is not None else set()
-            for (of_uuid, of_class), factor in before ^ after:
-                pair = numbers[uuid], classes[name], numbers[of_uuid], classes[of_class]
-                row = dict(zip(_SHARE, pair, strict=True))
-                if ((of_uuid, of_class), factor) in before:
-                    old.append(row)
-                else:
-                    new.append({**row, "factor": factor})
-        return old, new
+    def _numbered(self, key: Key) -> tuple[int, int]:
+        """Return the numbers of the provider and the class of an inventory."""
+        return self._numbers[key[0]], self._name_number(NameKind.RESOURCE_CLASS, key[1])
+
+    def _share(self, source: Key, target: Key) -> dict[str, int]:
+        """Return the key of a row of shares."""
+        return dict(zip(_SHARE, (*self._numbered(source), *self._numbered(target)), strict=True))
 
     def _write_names(self, changed: _Changed[ProviderRow], kind: NameKind, table: sa.Table) -> None:
         """Write the traits or the aggregates of providers."""
         of = attrgetter("traits" if kind is NameKind.TRAIT else "aggregates")
-        old: list[tuple[str, str]] = []
-        new: list[tuple[str, str]] = []
+        columns = ("provider_id", f"{kind.value}_id")
+        old: list[tuple[int, int]] = []
+        new: list[tuple[int, int]] = []
         for uuid, (was, now) in changed.items():
             if now is not None:
-                before, after = _NO_NAMES if was is None else of(was), of(now)
-                if before != after:
-                    old += [(uuid, name) for name in before - after]
-                    new += [(uuid, name) for name in after - before]
-        names_of = self._numbers_of(kind, (name for _, name in new))
-        columns = ("provider_id", f"{kind.value}_id")
-        removed = sorted((self._numbers[uuid], names_of[name]) for uuid, name in old)
-        added = sorted((self._numbers[uuid], names_of[name]) for uuid, name in new)
-        rows = [dict(zip(columns, row, strict=True)) for row in removed]
-        statements.delete(self._connection, table, rows)
-        statements.insert_tuples(self._connection, table, columns, added)
+                before, after, number = of(was or _NEW), of(now), self._numbers[uuid]
+                old += [(number, self._name_number(kind, name)) for name in before - after]
+                new += [(number, self._name_number(kind, name)) for name in after - before]
+        removed = [dict(zip(columns, row, strict=True)) for row in sorted(old)]
+        statements.delete(self._connection, table, removed)
+        statements.insert_tuples(self._connection, table, columns, sorted(new))
 
     def _write_kinds(self, changed: _Changed[ProviderRow]) -> None:
         kinds = {
             self._numbers[uuid]: now.kinds
             for uuid, (was, now) in changed.items()
-            if now is not None and (() if was is None else was.kinds) != now.kinds
+            if now is not None and now.kinds != (was or _NEW).kinds
         }
-        names.drop_kinds(self._connection, sorted(kinds.keys() & self._uuids.keys()))
+        names.drop_kinds(self._connection, kinds.keys() & self._uuids.keys())
         names.insert_kinds(self._connection, kinds)
 
     def _write_removed_disabled(self, changed: _Changed[Disabled]) -> None:
@@ -657,38 +626,31 @@ class TreeRows:
         A claim locks these rows and reads them locked: so no claim commits after a disable that it
         has not seen.
         """
-        rows = self._rows
-        new = {key[0] for key, (was, now) in inventories.items() if now and not was}
-        with_units = new | {
-            uuid
-            for uuid, (was, now) in providers.items()
-            if now is not None and now.kinds != (() if was is None else was.kinds)
-        }
-        units = {uuid: self._removed_units(uuid) for uuid in with_units if uuid in rows.providers}
+        new = {uuid for (uuid, _), (was, _) in inventories.items() if was is None}
         ends = self._changed_ends(providers, new)
-        is_new = {uuid for uuid, (was, _) in providers.items() if was is None}
-        uuid_of = {
-            self._numbers[uuid]: uuid
-            for uuid in (*units, *ends)
-            if uuid not in is_new or units.get(uuid) or ends.get(uuid)  # else as it was inserted
-        }
-        stored = {
-            end: None if end is None else moment(self._connection, end) for end in {*ends.values()}
-        }
+        units = {uuid: count for uuid in new if (count := self._removed_units(uuid))}
+        for uuid, (was, now) in providers.items():
+            if was is not None and now is not None and was.kinds != now.kinds:
+                units[uuid] = self._removed_units(uuid)
+        uuid_of = {self._numbers[uuid]: uuid for uuid in (*units, *ends)}
         changed: list[dict[str, Any]] = []
-        for provider, stored_rows in self._rows_of(_DISABLED, uuid_of).items():
+        for provider, stored in self._rows_of(_DISABLED, uuid_of).items():
             uuid = uuid_of[provider]
-            for number, until, count in stored_rows:
-                end = stored[ends[uuid]] if uuid in ends else until
-                now = units.get(uuid, count)
-                if (until, count) != (end, now):
-                    changed.append({"id": number, "disabled_until": end, "removed_units": now})
-        for part in chunks(sorted(row["id"] for row in changed)) if not self._is_sqlite else ():
-            _LOCK_INVENTORIES.rows(self._connection, ids=part)
+            end = ends.get(uuid)
+            until = None if end is None else moment(self._connection, end)
+            for number, *before in stored:
+                after = [until if uuid in ends else before[0], units.get(uuid, before[1])]
+                if before != after:
+                    changed.append(
+                        {"id": number, "disabled_until": after[0], "removed_units": after[1]}
+                    )
+        if not self._is_sqlite:
+            _LOCK_INVENTORIES.rows_for(self._connection, [row["id"] for row in changed])
         self._update(tables.inventories, changed)
 
     def _removed_units(self, uuid: str) -> int:
-        kinds = self._rows.providers[uuid].kinds
+        provider = self._rows.providers.get(uuid)
+        kinds = () if provider is None else provider.kinds
         return (
             len(removed_units((kind.resource_class, kind.body) for kind in kinds)) if kinds else 0
         )
@@ -696,57 +658,42 @@ class TreeRows:
     def _changed_ends(
         self, changed: _Changed[ProviderRow], new: Collection[str]
     ) -> dict[str, datetime.datetime | None]:
-        """Return until when providers are disabled of which that changes, and those of ``new``."""
-        parents, disabled = self._parents, self._disabled
-        before = _ends(parents, disabled) if disabled else {}
+        """Return until when providers are disabled: if that changes, and of those in ``new``."""
+        structure = self._structure
+        before = _ends(structure)
         for uuid, (_, now) in changed.items():
-            disabled.pop(uuid, None)
-            if now is None:
-                parents.pop(uuid, None)
-            else:
-                parents[uuid] = now.parent_uuid
-                if now.disabled is not None:
-                    disabled[uuid] = now.disabled.ends_at
-        if not disabled and not before:
-            return {}
-        after = _ends(parents, disabled)
+            structure.pop(uuid, None)
+            if now is not None:
+                structure[uuid] = now.parent_uuid, now.disabled
+        after = _ends(structure)
+        ends = {uuid: after.get(uuid) for uuid in structure} if before or after else {}
         return {
-            uuid: after[uuid] for uuid in parents if uuid in new or after[uuid] != before.get(uuid)
+            uuid: end
+            for uuid, end in ends.items()
+            if end != before.get(uuid) or (uuid in new and end is not None)
         }
 
-    def _delete(self, inventories: Collection[int], providers: Collection[int]) -> None:
-        for part in chunks(sorted(inventories)):
-            _DELETE_INVENTORIES.run(self._connection, ids=part)
-        for statement in _DELETE_PROVIDERS:
-            for part in chunks(sorted(providers)):
-                statement.run(self._connection, ids=part)
 
-
-def _ends(
-    parents: Mapping[str, str | None], ends_of: Mapping[str, datetime.datetime]
-) -> dict[str, datetime.datetime | None]:
-    """Return until when each provider is disabled, itself or by one above it; None if it is not.
-
-    :param parents: the parent of each provider
-    :param ends_of: until when providers are disabled themselves
-    """
+def _ends(structure: _Structure) -> dict[str | None, datetime.datetime | None]:
+    """Return until when providers are disabled, themselves or by one above; {} if none is."""
+    if not any(reason for _, reason in structure.values()):
+        return {}
     ends: dict[str | None, datetime.datetime | None] = {None: None}
-    for uuid in parents:
+    for uuid in structure:
         path: list[str] = []
         above: str | None = uuid
-        while above not in ends:
-            assert above is not None
+        while above is not None and above not in ends:
             path.append(above)
-            above = parents[above]
-        end = ends[above]
+            above = structure[above][0]
         for provider in reversed(path):
-            own_end = ends_of.get(provider)
-            end = own_end if end is None or (own_end is not None and own_end > end) else end
+            parent, reason = structure[provider]
+            end = ends[parent]
+            if reason is not None and (end is None or reason.ends_at > end):
+                end = reason.ends_at
             ends[provider] = end
-    return {uuid: ends[uuid] for uuid in parents}
+    return ends
 
 
 _figures = attrgetter(*_FIGURES)
-_NO_NAMES = frozenset[str]()
 #: A provider as it is inserted, as far as other columns are concerned.
 _NEW = ProviderRow(0, "", "")

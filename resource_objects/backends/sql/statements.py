@@ -86,6 +86,20 @@ class SQL:
         cursor.close()
         return matched
 
+    def rows_for(self, connection: Connection, keys: Collection[Any]) -> Rows:
+        """Return the rows for keys, the only values of the query. Cost: a query for thousands."""
+        [name] = self._lists
+        found: Rows = []
+        for part in chunks(sorted(keys)):
+            found += self.rows(connection, **{name: part})
+        return found
+
+    def run_for(self, connection: Connection, keys: Collection[Any], /, **values: Any) -> None:
+        """Run the statement for keys, its only list. Cost: a statement for thousands."""
+        [name] = self._lists
+        for part in chunks(sorted(keys)):
+            self.run(connection, **{name: part}, **values)
+
     def must_match(
         self, connection: Connection, rows: int, error: Callable[[int], Exception], /, **values: Any
     ) -> None:
