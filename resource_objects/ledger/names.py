@@ -21,28 +21,31 @@ _T = TypeVar("_T", ResourceClass, Trait, Aggregate)
 
 
 class NameList(Generic[_T]):
-    """The names of one kind."""
+    """The names of one kind.
+
+    :param to_object: returns the object of a stored name
+    :param check_new: checks a name to create
+    :param check: checks a name that may be stored, also by a newer library
+    """
 
     def __init__(
         self,
         store: Store,
         kind: NameKind,
-        made: Callable[[ListedName], _T],
-        new: Callable[[str], str],
-        kept: Callable[[str], str],
+        to_object: Callable[[ListedName], _T],
+        check_new: Callable[[str], str],
+        check: Callable[[str], str],
     ) -> None:
         self._store = store
         self._kind = kind
-        self._made: Callable[[ListedName], _T] = made
-        self._new = new  # checks a name that is to be kept
-        self._kept = kept  # checks one that may be kept already, also by a newer library
+        self._to_object: Callable[[ListedName], _T] = to_object
+        self._check_new = check_new
+        self._check = check
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Iterator[_T]:
-        """Yield the names in order (by code points).
+        """Yield the names, ordered by code points. Cost: one statement per page.
 
-        Cost: one statement per page.
-
-        :param limit: at most so many
+        :param limit: the maximum number of names
         :param after: only those after this name
         """
         pages = pages_of(
@@ -50,49 +53,48 @@ class NameList(Generic[_T]):
             lambda listed: listed.name,
             self._store.page,
             any_limit(limit),
-            None if after is None else self._kept(after),
+            None if after is None else self._check(after),
         )
-        return (self._made(one) for found in pages for one in found)
+        return (self._to_object(listed) for page in pages for listed in page)
 
     def ensure(self, name: str, *, operation: str | None = None) -> None:
-        """Make a name, or find that it is there.
+        """Create a name unless it exists.
 
         :raises InvalidInput: if it is neither standard nor custom (nor a plug-in's)
         """
-        self._change(NameAction.ENSURE, self._new(name), None, operation)
+        self._commit(operation, NameChange(self._kind, NameAction.ENSURE, self._check_new(name)))
 
     def rename(self, name: str, new: str, *, operation: str | None = None) -> None:
-        """Give a custom name's bearer another name, wherever it is mentioned.
+        """Rename a custom name everywhere.
 
-        :raises NotFound: if it is not there
-        :raises AlreadyExists: if the new name is
-        :raises NotSupported: if it is a standard one
-        :raises InvalidInput: if nothing may be called so
+        :raises NotFound: if it does not exist
+        :raises AlreadyExists: if the new name exists
+        :raises NotSupported: if it is a standard name
+        :raises InvalidInput: if the new name is invalid
         """
-        self._change(NameAction.RENAME, self._kept(name), self._new(new), operation)
+        old, to = self._check(name), self._check_new(new)
+        self._commit(operation, NameChange(self._kind, NameAction.RENAME, old, to))
 
     def remove(self, name: str, *, operation: str | None = None) -> None:
-        """Forget a custom name that nothing mentions: no inventory, no provider, no member.
+        """Delete a custom name that no inventory or provider uses.
 
-        :raises NotFound: if it is not there
-        :raises InUse: if something mentions it
-        :raises NotSupported: if it is a standard one
+        :raises NotFound: if it does not exist
+        :raises InUse: if it is used
+        :raises NotSupported: if it is a standard name
         """
-        self._change(NameAction.DELETE, self._kept(name), None, operation)
+        self._commit(operation, NameChange(self._kind, NameAction.DELETE, self._check(name)))
 
-    def _change(self, action: NameAction, name: str, to: str | None, operation: str | None) -> None:
-        kind = f"{action}_{_SHORT[self._kind]}"
-        self._commit(kind, (NameChange(self._kind, action, name, to),), operation)
-
-    def _commit(self, kind: str, changes: tuple[NameChange, ...], operation: str | None) -> None:
+    def _commit(self, operation: str | None, *changes: NameChange) -> None:
         subject = changes[0].name
-        doing, done = self._store.begin(operation, kind, subject)
-        if done is None:
-            self._store.backend.commit(Write(doing, kind, subject, names=changes))
+        # the kind of an operation has at most 16 characters
+        kind = f"{changes[0].action}_{self._kind.removeprefix('resource_')}"
+        begun, outcome = self._store.begin(operation, kind, subject)
+        if outcome is None:
+            self._store.backend.commit(Write(begun, kind, subject, names=changes))
 
 
 class AggregateNames(NameList[Aggregate]):
-    """The aggregates: their names, and what kind of place each is."""
+    """The aggregates, each with its level."""
 
     def ensure(self, name: str, level: str | None = None, *, operation: str | None = None) -> None:
         """Create an aggregate unless it exists, and set its level.
@@ -103,7 +105,7 @@ class AggregateNames(NameList[Aggregate]):
         changes = [NameChange(self._kind, NameAction.ENSURE, aggregate.name)]
         if level is not None:
             changes.append(NameChange(self._kind, NameAction.SET_LEVEL, aggregate.name, level))
-        self._commit("ensure_aggregate", tuple(changes), operation)
+        self._commit(operation, *changes)
 
 
 class Names:
@@ -114,32 +116,23 @@ class Names:
         self.classes = NameList[ResourceClass](
             store,
             NameKind.RESOURCE_CLASS,
-            lambda one: ResourceClass(name=one.name),
+            lambda listed: ResourceClass(name=listed.name),
             lambda name: resource(name).name,
             names.resource_class_name,
         )
         #: traits
         self.traits = NameList[Trait](
-            store, NameKind.TRAIT, lambda one: Trait(name=one.name), _trait, names.trait_name
+            store,
+            NameKind.TRAIT,
+            lambda listed: Trait(name=listed.name),
+            lambda name: next(iter(known_traits([name]))),
+            names.trait_name,
         )
         #: aggregates
         self.aggregates = AggregateNames(
             store,
             NameKind.AGGREGATE,
-            lambda one: Aggregate(name=one.name, level=one.level),
+            lambda listed: Aggregate(name=listed.name, level=listed.level),
             names.aggregate_name,
             names.aggregate_name,
         )
-
-
-def _trait(name: str) -> str:
-    (found,) = known_traits([name])
-    return found
-
-
-#: The kinds of names in the change feed; the kind of an operation has at most 16 characters.
-_SHORT = {
-    NameKind.RESOURCE_CLASS: "class",
-    NameKind.TRAIT: "trait",
-    NameKind.AGGREGATE: "aggregate",
-}

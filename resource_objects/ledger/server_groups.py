@@ -11,12 +11,12 @@ from resource_objects.providers.server_groups import ServerGroup
 
 
 class ServerGroups:
-    """Consumers that are to be on one host, or on different ones.
+    """Consumers to place on one host, or on different hosts.
 
     A consumer is a member from the claim that names the group (``ledger.claim(..., group=)``)
-    until it is gone, wherever it moves meanwhile. What strict policies ask is judged by each write
-    that lets a member take something of another host. A host is the root of a tree; what pools give
-    does not count. A placeholder of a move (``move(..., leaving=)``) is no member.
+    until it is deleted, wherever it moves meanwhile. Strict policies are checked by each write that
+    allocates resources of another host to a member. A host is the root of a tree; allocations of
+    pools do not count. A placeholder of a move (``move(..., leaving=)``) is no member.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -38,53 +38,53 @@ class ServerGroups:
     ) -> ServerGroup:
         """Create a server group unless it exists, and return it.
 
-        Its policy never changes, since its members were placed by it.
+        Its policy never changes, because its members were placed by it.
 
         :param policy: ``affinity``, ``anti-affinity``, ``soft-affinity`` or ``soft-anti-affinity``
-        :param max_per_host: by ``anti-affinity``, the maximum number of members on one host
+        :param max_per_host: for ``anti-affinity``, the maximum number of members on one host
         :raises AlreadyExists: if a group of that name has another policy
-        :raises InvalidInput: for another policy, or a number that cannot be
+        :raises InvalidInput: for another policy, or an invalid number
         """
-        wanted = ServerGroup(name, policy, (), max_per_host)
-        self._change("ensure_group", GroupChange(wanted.name, wanted), operation)
+        group = ServerGroup(name, policy, (), max_per_host)
+        self._commit("ensure_group", GroupChange(group.name, group), operation)
         return self.get(name)
 
     def get(self, name: str) -> ServerGroup:
         """Return a server group with its members. Cost: one query.
 
-        :raises NotFound: if it is not there
+        :raises NotFound: if it does not exist
         """
-        wanted = names.label(name, "server group")
-        found = self._store.backend.list_server_groups(1, names=[wanted])
-        if not found:
-            raise exceptions.NotFound("server group", wanted)
-        return found[0]
+        key = names.label(name, "server group")
+        groups = self._store.backend.list_server_groups(1, names=[key])
+        if not groups:
+            raise exceptions.NotFound("server group", key)
+        return groups[0]
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Iterator[ServerGroup]:
         """Yield the server groups with their members, by name. Cost: one query per page.
 
-        :param limit: at most so many
+        :param limit: the maximum number of groups
         :param after: only those after this name
         """
         pages = pages_of(
             self._store.backend.list_server_groups,
-            lambda one: one.name,
+            lambda group: group.name,
             self._store.page,
             any_limit(limit),
             None if after is None else names.label(after, "server group"),
         )
-        return (one for found in pages for one in found)
+        return (group for page in pages for group in page)
 
     def remove(self, name: str, *, operation: str | None = None) -> None:
-        """Forget a server group that has no members.
+        """Delete a server group that has no members.
 
-        :raises NotFound: if it is not there
+        :raises NotFound: if it does not exist
         :raises InUse: if it has members
         """
-        wanted = names.label(name, "server group")
-        self._change("delete_group", GroupChange(wanted, None), operation)
+        change = GroupChange(names.label(name, "server group"), None)
+        self._commit("delete_group", change, operation)
 
-    def _change(self, kind: str, change: GroupChange, operation: str | None) -> None:
-        doing, done = self._store.begin(operation, kind, change.name)
-        if done is None:
-            self._store.backend.commit(Write(doing, kind, change.name, groups=(change,)))
+    def _commit(self, kind: str, change: GroupChange, operation: str | None) -> None:
+        begun, outcome = self._store.begin(operation, kind, change.name)
+        if outcome is None:
+            self._store.backend.commit(Write(begun, kind, change.name, groups=(change,)))

@@ -59,9 +59,10 @@ class Statistics:
         """Write all statistics that a source reports of some hosts; return the number of changes.
 
         A statistic that the source reported before and does not report now is deleted; those of
-        other sources stay. An unchanged value keeps its ``since``, so repeating a call costs a read
-        and writes nothing. Cost: two small reads, and if something changed one transaction of at
-        most eight statements, for one host or for thousands (MariaDB changes 500 values in each).
+        other sources are unchanged. Repeating a call writes nothing.
+
+        Cost: two small reads, and if something changed one transaction of at most eight statements,
+        for one host or for thousands (MariaDB changes 500 values in each).
 
         :param values: ``{host: statistics}``
         :param source: the program that reports them, under a name that does not change when it is
@@ -72,18 +73,16 @@ class Statistics:
         :raises InvalidInput: if a host has a statistic twice
         """
         if not isinstance(values, Mapping):
-            raise exceptions.InvalidInput(
-                "field", "values", values, "a mapping of hosts to statistics"
-            )
-        by_key = {names.provider_key(host): _checked(host, some) for host, some in values.items()}
+            raise exceptions.InvalidInput("field", "values", values, "statistics by host")
+        by_key = {names.provider_key(host): _checked(host, of) for host, of in values.items()}
         if isinstance(reported, str) or not isinstance(reported, Iterable):
             raise exceptions.InvalidInput("field", "reported", reported, "a list of hosts")
-        heard = [names.provider_key(host) for host in reported]
-        uuids = self._store.uuids([*dict.fromkeys((*by_key, *heard))])
+        reporting = [names.provider_key(host) for host in reported]
+        uuids = self._store.uuids([*dict.fromkeys((*by_key, *reporting))])
         by_uuid = {uuids[key]: statistics for key, statistics in by_key.items()}
         if len(by_uuid) != len(by_key):
             raise exceptions.InvalidInput("repetition", "values", sorted(values), "each host once")
-        order = StatisticsOrder(by_uuid, source, frozenset(uuids[key] for key in heard))
+        order = StatisticsOrder(by_uuid, source, frozenset(uuids[key] for key in reporting))
         return self._store.backend.put_statistics(order) if order.providers else 0
 
     def read(self, *hosts: str, names: Iterable[str] | None = None) -> StatisticsByProvider:
@@ -109,14 +108,14 @@ class Statistics:
             raise exceptions.InvalidInput("field", "forget", names, "hosts, or names of statistics")
         return self._store.backend.forget_statistics(self._filter(hosts, names))
 
-    def _filter(self, hosts: Iterable[str], wanted: Iterable[str] | None) -> StatisticFilter:
+    def _filter(self, hosts: Iterable[str], statistics: Iterable[str] | None) -> StatisticFilter:
         keys = [names.provider_key(host) for host in hosts]
         uuids = frozenset(self._store.uuids(keys).values()) if keys else None
-        if wanted is not None and (isinstance(wanted, str) or not isinstance(wanted, Iterable)):
-            raise exceptions.InvalidInput("field", "names", wanted, "a list of names")
-        return StatisticFilter(
-            uuids, None if wanted is None else frozenset(map(statistic_name, wanted))
-        )
+        if statistics is None:
+            return StatisticFilter(uuids)
+        if isinstance(statistics, str) or not isinstance(statistics, Iterable):
+            raise exceptions.InvalidInput("field", "names", statistics, "a list of names")
+        return StatisticFilter(uuids, frozenset(map(statistic_name, statistics)))
 
 
 def _checked(host: str, statistics: object) -> tuple[Statistic, ...]:

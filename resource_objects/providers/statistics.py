@@ -150,11 +150,7 @@ def _checked(value: Any) -> Value | None:
     if isinstance(value, str):
         try:
             return names.label(value)
-        except (
-            exceptions.InvalidInput
-        ) as error:  # the caller raises, with the name of the statistic
-            if not error.is_about("name"):
-                raise
+        except exceptions.InvalidInput:  # the caller raises, with the name of the statistic
             return None
     millionths = millionths_of(value, MAX_DECIMAL)
     if millionths is None:

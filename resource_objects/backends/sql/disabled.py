@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.names import description_of
-from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
+from resource_objects.backends.sql.statements import SQL, from_moment, moment
 from resource_objects.providers.disabled import Disabled, RemovedUnit
 from resource_objects.providers.removed_units import removed_of
 
@@ -35,7 +35,7 @@ FACTS = (
 _FACTS = "disabled_reason, disabled_by, disabled_since, disabled_until"
 _OF_TREES = SQL(f"""
     SELECT id, parent_id, name, {_FACTS} FROM resource_providers WHERE root_id IN :roots*""")
-_ROOTS = SQL("SELECT root_id, id FROM resource_providers WHERE uuid IN :uuids*")
+_ROOTS = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*")
 _REMOVED = SQL("""
     SELECT root_id, name, reason, disabled_by, since, until FROM removed_disabled_providers
     WHERE root_id IN :roots*""")
@@ -84,47 +84,33 @@ def removed_units_of(
     """
     kinds: dict[str, list[tuple[str, str]]] = {uuid: [] for uuid in uuids}
     allocated: dict[str, set[str]] = {uuid: set() for uuid in uuids}
-    for part in chunks(sorted(uuids)):
-        for uuid, kind, body in _KINDS_OF.rows(connection, uuids=part):
-            kinds[uuid].append((kind, description_of(kind, body)))
-        for uuid, unit in _ALLOCATED_OF.rows(connection, uuids=part):
-            allocated[uuid].add(unit)
+    for uuid, kind, body in _KINDS_OF.rows_for(connection, uuids):
+        kinds[uuid].append((kind, description_of(kind, body)))
+    for uuid, unit in _ALLOCATED_OF.rows_for(connection, uuids):
+        allocated[uuid].add(unit)
     return {uuid: removed_of(kinds[uuid], allocated[uuid]) for uuid in uuids}
 
 
 def to_columns(connection: Connection, reason: Disabled | None) -> dict[str, Any]:
     """Return the columns :data:`FACTS` of a provider: all null if it is not disabled."""
-    if reason is None:
-        return {column.name: None for column in FACTS}
-    return {f"disabled_{name}": value for name, value in _values(connection, reason).items()}
+    facts = (None,) * len(FACTS) if reason is None else values(connection, reason)
+    return {column.name: value for column, value in zip(FACTS, facts, strict=True)}
 
 
-def to_removed_columns(connection: Connection, reason: Disabled) -> dict[str, Any]:
-    """Return the columns of a row of ``removed_disabled_providers``, without its key."""
-    values = _values(connection, reason)
-    return {"disabled_by": values.pop("by"), **values}
-
-
-def _values(connection: Connection, reason: Disabled) -> dict[str, Any]:
+def values(connection: Connection, reason: Disabled) -> tuple[Any, ...]:
+    """Return the values of :data:`FACTS`."""
     until = None if reason.until is None else moment(connection, reason.until)
-    since = moment(connection, reason.since)
-    return {"reason": reason.reason, "by": reason.by, "since": since, "until": until}
+    return reason.reason, reason.by, moment(connection, reason.since), until
 
 
 def out_of_service(
     connection: Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> dict[str, Disabled]:
     """Return why providers, or providers above them, are disabled, by name. Only a refusal asks."""
-    located: dict[int, int] = {}
-    for part in chunks(sorted(set(uuids))):
-        located.update((number, root) for root, number in _ROOTS.rows(connection, uuids=part))
-    rows = {
-        row[0]: row
-        for part in chunks(sorted(set(located.values())))
-        for row in _OF_TREES.rows(connection, roots=part)
-    }
+    roots: dict[int, int] = dict(_ROOTS.rows_for(connection, {*uuids}))
+    rows = {row[0]: row for row in _OF_TREES.rows_for(connection, {*roots.values()})}
     reasons: dict[str, Disabled] = {}
-    for number in located:
+    for number in roots:
         at: int | None = number
         while at is not None:
             _, parent, name, *facts = rows[at]

@@ -16,7 +16,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import os_resource_classes
@@ -26,7 +26,7 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.statements import SQL, chunks
+from resource_objects.backends.sql.statements import SQL
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, class_renames
@@ -103,10 +103,9 @@ class NameNumbers:
         """Return ``{number: name}`` of these numbers. Cost: as :meth:`find`."""
         requested = set(numbers)
         names = {number: self._names[number] for number in requested & self._names.keys()}
-        for part in chunks(sorted(requested - names.keys())):
-            for name, number in self._by_number.rows(connection, ids=part):
-                names[number] = name
-                self._cache(name, number)
+        for name, number in self._by_number.rows_for(connection, requested - names.keys()):
+            names[number] = name
+            self._cache(name, number)
         return names
 
     def ensure(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
@@ -131,9 +130,7 @@ class NameNumbers:
         return numbers
 
     def _look(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
-        numbers: dict[str, int] = {}
-        for part in chunks(sorted(names)):
-            numbers.update(self._by_name.rows(connection, names=part))
+        numbers: dict[str, int] = dict(self._by_name.rows_for(connection, names))
         for name, number in numbers.items():
             self._cache(name, number)
         return numbers
@@ -173,27 +170,12 @@ _STORED = 1
 #: Begins and ends a stored description. MySQL, which formats JSON anew, formats it like this.
 _BEGIN, _END = f'{{"version": {_STORED}, "description": ', "}"
 _VERSION = re.compile(r'\{"version": ([^,}]*), "description": ')
-_DROP_KINDS = SQL("DELETE FROM structures WHERE provider_id IN :ids*")
 
 
-def insert_kinds(connection: Connection, kinds: Mapping[int, Iterable[KindRecord]]) -> None:
-    """Insert the structured inventories of some providers, by number."""
-    rows = [
-        {
-            "provider_id": number,
-            "name": record.resource_class,
-            "classes": _ENCODER.encode(record.classes),
-            "body": f"{_BEGIN}{record.body}{_END}" if record.body else None,
-        }
-        for number, records in kinds.items()
-        for record in records
-    ]
-    statements.insert(connection, tables.structures, rows)
-
-
-def drop_kinds(connection: Connection, providers: Collection[int]) -> None:
-    """Delete the structured inventories of some providers, by number."""
-    _DROP_KINDS.run_for(connection, providers)
+def kind_columns(provider: int, record: KindRecord) -> tuple[Any, ...]:
+    """Return a structured inventory of a provider, by number, as a row."""
+    body = f"{_BEGIN}{record.body}{_END}" if record.body else None
+    return provider, record.resource_class, _ENCODER.encode(record.classes), body
 
 
 def kind_record(name: str, classes: str, body: str | None) -> KindRecord:
@@ -276,10 +258,17 @@ def change_names(
         _write_names(connection, catalogue.of(kind), _TABLES[kind], before, after)
     providers = [(was, row) for table, _, was, row in changed if table is rows.providers]
     users = {provider.number for _, provider in providers}
-    for ids in chunks(sorted(users)):
-        _SET_GENERATION.run(connection, number=number, ids=ids)
-    _write_structures(connection, providers)
+    _SET_GENERATION.run_for(connection, users, number=number)
+    old = {row for was, _ in providers for row in _structure_rows(was)}
+    new = {row for _, provider in providers for row in _structure_rows(provider)}
+    statements.replace(connection, tables.structures, 2, old, new)
     return users
+
+
+def _structure_rows(provider: ProviderRow) -> Iterator[tuple[Any, ...]]:
+    for kind in provider.kinds:  # the description as it is stored
+        encoded = _ENCODER.encode(kind.classes)
+        yield provider.number, kind.resource_class, encoded, kind.body or None
 
 
 def _load_names(
@@ -292,10 +281,9 @@ def _load_names(
     others = {name for change in changes for name in (change.name, change.to) if name} - locked
     numbers: dict[int, str] = {}
     for query, names in ((_LOCK_NAMES[kind], locked), (_READ_NAMES[kind], others)):
-        for part in chunks(sorted(names)):
-            for number, name, *level in query.rows(connection, names=part):
-                rows.names.change((kind, name), None, ListedName(number, name, *level))
-                numbers[number] = name
+        for number, name, *level in query.rows_for(connection, names):
+            rows.names.change((kind, name), None, ListedName(number, name, *level))
+            numbers[number] = name
     return {number: name for number, name in numbers.items() if name in locked}
 
 
@@ -303,17 +291,16 @@ def _load_users(
     connection: Connection, rows: Rows, kind: NameKind, names: Mapping[int, str]
 ) -> None:
     """Load the providers that use some names, by number, with these names only."""
-    for part in chunks(sorted(names)):
-        for number, *provider in _USERS[kind].rows(connection, ids=part):
-            before, user = _provider_row(rows, *provider)
-            name = names[number]
-            if kind is NameKind.RESOURCE_CLASS:
-                user = dataclasses.replace(user, classes=(*user.classes, name))
-            elif kind is NameKind.TRAIT:
-                user = dataclasses.replace(user, traits=user.traits | {name})
-            else:
-                user = dataclasses.replace(user, aggregates=user.aggregates | {name})
-            rows.providers.change(user.uuid, before, user)
+    for number, *provider in _USERS[kind].rows_for(connection, names):
+        before, user = _provider_row(rows, *provider)
+        name = names[number]
+        if kind is NameKind.RESOURCE_CLASS:
+            user = dataclasses.replace(user, classes=(*user.classes, name))
+        elif kind is NameKind.TRAIT:
+            user = dataclasses.replace(user, traits=user.traits | {name})
+        else:
+            user = dataclasses.replace(user, aggregates=user.aggregates | {name})
+        rows.providers.change(user.uuid, before, user)
 
 
 def _load_structures(connection: Connection, rows: Rows, names: Collection[str]) -> None:
@@ -342,8 +329,8 @@ def _write_names(
     after: Mapping[int, ListedName],
 ) -> None:
     """Write the differences between the names of a kind, by number."""
-    for part in chunks(sorted(before.keys() - after.keys())):
-        SQL(f"DELETE FROM {table.name} WHERE id IN :ids*").run(connection, ids=part)
+    delete = SQL(f"DELETE FROM {table.name} WHERE id IN :ids*")
+    delete.run_for(connection, before.keys() - after.keys())
     stored = [(before[number], after[number]) for number in sorted(before.keys() & after.keys())]
     renamed = [(was, now) for was, now in stored if was.name != now.name]
     wanted = {row.name for row in after.values()}
@@ -368,27 +355,6 @@ def _update(
 ) -> None:
     rows = [{"id": number, column: value} for number, value in values]
     statements.update(connection, table, ["id"], rows)
-
-
-def _write_structures(
-    connection: Connection, providers: Iterable[tuple[ProviderRow, ProviderRow]]
-) -> None:
-    """Replace the structured inventories of providers that were changed."""
-    old: list[dict[str, Any]] = []
-    new: list[dict[str, Any]] = []
-    for was, now in providers:
-        for before, after in zip(was.kinds, now.kinds, strict=True):
-            if before != after:
-                old.append({"provider_id": was.number, "name": before.resource_class})
-                classes = _ENCODER.encode(after.classes)
-                values = {
-                    "name": after.resource_class,
-                    "classes": classes,
-                    "body": after.body or None,
-                }
-                new.append({"provider_id": was.number, **values})
-    statements.delete(connection, tables.structures, old)
-    statements.insert(connection, tables.structures, new)
 
 
 def list_names(

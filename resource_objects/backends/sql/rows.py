@@ -20,7 +20,7 @@ import dataclasses
 import datetime
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -55,7 +55,6 @@ _FIGURES = (
     *("total", "reserved", "min_unit", "max_unit", "step_size", "ratio_millionths", "capacity"),
     "used",
 )
-_SHARE = ("provider_id", "class_id", "of_provider_id", "of_class_id")
 
 _LOCATE = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*")
 # On PostgreSQL FOR NO KEY UPDATE does not block inserts of rows that refer to a provider.
@@ -432,10 +431,14 @@ class TreeRows:
         self._update_providers(providers)
         self._create_names(changed[id(rows.names)])
         self._write_inventories(inventories)
-        self._write_names(providers, NameKind.TRAIT, tables.resource_provider_traits)
-        self._write_names(providers, NameKind.AGGREGATE, tables.resource_provider_aggregates)
-        self._write_kinds(providers)
-        self._write_removed_disabled(changed[id(rows.removed_disabled)])
+        write = self._write_parts
+        write(tables.shares, 4, self._share_rows, inventories)
+        remaining = {uuid: row for uuid, row in providers.items() if row[1] is not None}
+        write(tables.resource_provider_traits, 2, self._trait_rows, remaining)
+        write(tables.resource_provider_aggregates, 2, self._aggregate_rows, remaining)
+        write(tables.structures, 2, self._kind_rows, remaining)
+        removed_disabled = changed[id(rows.removed_disabled)]
+        write(tables.removed_disabled_providers, 2, self._removed_rows, removed_disabled)
         self._pass_down(providers, inventories)
         _DELETE_INVENTORIES.run_for(
             self._connection,
@@ -445,6 +448,22 @@ class TreeRows:
         for statement in _DELETE_PROVIDERS:
             statement.run_for(self._connection, removed)
         rows.commit()
+
+    def _write_parts(
+        self,
+        table: sa.Table,
+        key: int,
+        parts: Callable[[Any, Any], Iterable[tuple[Any, ...]]],
+        changed: _Changed[Any],
+    ) -> None:
+        """Write the table of what changed rows consist of. Cost: two statements.
+
+        :param key: how many of the first columns are the key of the table
+        :param parts: returns the rows of the table for a row, from the key of that row and the row
+        """
+        old = {part for name, (was, _) in changed.items() if was for part in parts(name, was)}
+        new = {part for name, (_, now) in changed.items() if now for part in parts(name, now)}
+        statements.replace(self._connection, table, key, old, new)
 
     def _update(self, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
         """Update rows by ``id``: one statement for all rows with the same changed columns."""
@@ -545,21 +564,10 @@ class TreeRows:
             for name, number in self._catalogue.of(kind).ensure(self._connection, listed).items():
                 self._rows.names.change((kind, name), None, ListedName(number, name))
 
-    def _name_number(self, kind: NameKind, name: str) -> int:
-        return self._rows.names[kind, name].number
-
     def _write_inventories(self, changed: _Changed[InventoryRow]) -> None:
-        """Insert and update inventories with their shares; delete shares of those removed."""
         new: list[tuple[Any, ...]] = []
         updates: list[dict[str, Any]] = []
-        old_shares: list[dict[str, int]] = []
-        new_shares: list[dict[str, int]] = []
         for key, (was, now) in changed.items():
-            before, after = set(was.shares if was else ()), set(now.shares if now else ())
-            old_shares += [self._share(key, target) for target, _ in before - after]
-            new_shares += [
-                {**self._share(key, target), "factor": factor} for target, factor in after - before
-            ]
             if was is None and now is not None:
                 new.append((*self._numbered(key), len(now.shares), *_figures(now.record)))
             elif was is not None and now is not None:
@@ -568,55 +576,32 @@ class TreeRows:
                     updates.append({"id": self._inventories[key], **figures})
                 if len(was.shares) != len(now.shares):  # loaded only if some may change
                     updates.append({"id": self._inventories[key], "shares": len(now.shares)})
-        statements.delete(self._connection, tables.shares, old_shares)
         columns = ("provider_id", "class_id", "shares", *_FIGURES)
         statements.insert_tuples(self._connection, tables.inventories, columns, new)
         self._update(tables.inventories, updates)
-        statements.insert(self._connection, tables.shares, new_shares)
 
     def _numbered(self, key: Key) -> tuple[int, int]:
         """Return the numbers of the provider and the class of an inventory."""
-        return self._numbers[key[0]], self._name_number(NameKind.RESOURCE_CLASS, key[1])
+        return self._numbers[key[0]], self._rows.names[NameKind.RESOURCE_CLASS, key[1]].number
 
-    def _share(self, source: Key, target: Key) -> dict[str, int]:
-        """Return the key of a row of shares."""
-        return dict(zip(_SHARE, (*self._numbered(source), *self._numbered(target)), strict=True))
+    def _share_rows(self, key: Key, inventory: InventoryRow) -> Iterator[tuple[Any, ...]]:
+        for target, factor in inventory.shares:
+            yield *self._numbered(key), *self._numbered(target), factor
 
-    def _write_names(self, changed: _Changed[ProviderRow], kind: NameKind, table: sa.Table) -> None:
-        """Write the traits or the aggregates of providers."""
-        of = attrgetter("traits" if kind is NameKind.TRAIT else "aggregates")
-        columns = ("provider_id", f"{kind.value}_id")
-        old: list[tuple[int, int]] = []
-        new: list[tuple[int, int]] = []
-        for uuid, (was, now) in changed.items():
-            if now is not None:
-                before, after, number = of(was or _NEW), of(now), self._numbers[uuid]
-                old += [(number, self._name_number(kind, name)) for name in before - after]
-                new += [(number, self._name_number(kind, name)) for name in after - before]
-        removed = [dict(zip(columns, row, strict=True)) for row in sorted(old)]
-        statements.delete(self._connection, table, removed)
-        statements.insert_tuples(self._connection, table, columns, sorted(new))
+    def _trait_rows(self, uuid: str, provider: ProviderRow) -> Iterator[tuple[Any, ...]]:
+        for name in provider.traits:
+            yield self._numbers[uuid], self._rows.names[NameKind.TRAIT, name].number
 
-    def _write_kinds(self, changed: _Changed[ProviderRow]) -> None:
-        kinds = {
-            self._numbers[uuid]: now.kinds
-            for uuid, (was, now) in changed.items()
-            if now is not None and now.kinds != (was or _NEW).kinds
-        }
-        names.drop_kinds(self._connection, kinds.keys() & self._uuids.keys())
-        names.insert_kinds(self._connection, kinds)
+    def _aggregate_rows(self, uuid: str, provider: ProviderRow) -> Iterator[tuple[Any, ...]]:
+        for name in provider.aggregates:
+            yield self._numbers[uuid], self._rows.names[NameKind.AGGREGATE, name].number
 
-    def _write_removed_disabled(self, changed: _Changed[Disabled]) -> None:
-        old: list[dict[str, Any]] = []
-        new: list[dict[str, Any]] = []
-        for (root, name), (was, now) in changed.items():
-            key = {"root_id": self._numbers[root], "name": name}
-            if was is not None:
-                old.append(key)
-            if now is not None:
-                new.append({**key, **disabled.to_removed_columns(self._connection, now)})
-        statements.delete(self._connection, tables.removed_disabled_providers, old)
-        statements.insert(self._connection, tables.removed_disabled_providers, new)
+    def _kind_rows(self, uuid: str, provider: ProviderRow) -> Iterator[tuple[Any, ...]]:
+        for kind in provider.kinds:
+            yield names.kind_columns(self._numbers[uuid], kind)
+
+    def _removed_rows(self, key: tuple[str, str], reason: Disabled) -> Iterator[tuple[Any, ...]]:
+        yield self._numbers[key[0]], key[1], *disabled.values(self._connection, reason)
 
     def _pass_down(
         self, providers: _Changed[ProviderRow], inventories: _Changed[InventoryRow]

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.statements import SQL, Insert, chunks
+from resource_objects.backends.sql.statements import SQL, Insert
 from resource_objects.providers.orders import ConsumerRecord, GroupChange
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
@@ -39,7 +39,7 @@ _IS_NO_POOL = f"""NOT EXISTS (
 _LOCK = SQL("""
     SELECT id, name, policy, max_per_host, uuid, generation FROM server_groups
     WHERE name IN :names* ORDER BY name {server: FOR UPDATE}""")
-_COUNT_UP = SQL("UPDATE server_groups SET generation = :now WHERE id IN :ids*")
+_SET_GENERATION = SQL("UPDATE server_groups SET generation = :number WHERE id IN :ids*")
 _MEMBERS = SQL(f"""
     SELECT DISTINCT c.server_group, c.name, root.name FROM consumers c
     JOIN allocations a ON a.consumer_id = c.id
@@ -69,20 +69,15 @@ def members_of(
     """
     ids: list[int] = []
     groups: dict[str, ServerGroup] = {}
-    for part in chunks(sorted(names)):
-        for row in _LOCK.rows(connection, names=part):
-            ids.append(row[0])
-            groups[row[1]] = _group(row[1:])
+    for id, name, *columns in _LOCK.rows_for(connection, names):
+        ids.append(id)
+        groups[name] = _group([name, *columns])
     strict = [name for name, group in groups.items() if not group.is_soft]
     members: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in strict}
-    for part in chunks(strict):
-        for name, consumer, host in _MEMBERS.rows(connection, names=part):
-            members[name][consumer].add(host)
-    host_of: dict[str, str] = {}
-    for part in chunks(sorted(uuids) if strict else ()):
-        host_of.update(_HOSTS.rows(connection, uuids=part))
-    for numbers in chunks(sorted(ids)):
-        _COUNT_UP.run(connection, now=number, ids=numbers)
+    for name, consumer, host in _MEMBERS.rows_for(connection, strict):
+        members[name][consumer].add(host)
+    host_of: dict[str, str] = dict(_HOSTS.rows_for(connection, uuids if strict else ()))
+    _SET_GENERATION.run_for(connection, ids, number=number)
     return GroupMembers(groups, members, host_of)
 
 
@@ -98,15 +93,11 @@ def change_groups(
         return
     rows = Rows()
     transaction = Transaction(rows, now, number)
-    names = sorted({change.name for change in changes})
-    for part in chunks(names):
-        for _, name, *columns in _LOCK.rows(connection, names=part):
-            rows.server_groups.change(name, None, _group([name, *columns]))
-    removing = sorted({change.name for change in changes if change.wanted is None})
-    for part in chunks(removing):
-        for name, member in _FIRST_MEMBERS.rows(connection, names=part):
-            record = ConsumerRecord("", member, now, (), group=name)
-            rows.consumers.change(member, None, record)
+    for _, name, *columns in _LOCK.rows_for(connection, {change.name for change in changes}):
+        rows.server_groups.change(name, None, _group([name, *columns]))
+    removing = {change.name for change in changes if change.wanted is None}
+    for name, member in _FIRST_MEMBERS.rows_for(connection, removing):
+        rows.consumers.change(member, None, ConsumerRecord("", member, now, (), group=name))
     for change in changes:
         change_group(transaction, change)
     changed = list(changed_rows(rows.journal))
@@ -116,8 +107,7 @@ def change_groups(
         for _, _, _, group in changed
         if group is not None
     ]
-    for part in chunks(removed):
-        _REMOVE.run(connection, names=part)
+    _REMOVE.run_for(connection, removed)
     _CREATE.many(connection, created)
 
 

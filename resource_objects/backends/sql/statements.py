@@ -19,7 +19,7 @@ import itertools
 import operator
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -399,6 +399,23 @@ def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: R
 def delete(connection: Connection, table: sa.Table, rows: RowValues) -> int:
     """Delete the rows that have these values; return their number. Cost: as :func:`update`."""
     return _for_each(connection, table, _DELETE, list(rows[0]) if rows else [], rows)
+
+
+def replace(
+    connection: Connection,
+    table: sa.Table,
+    key: int,
+    old: Set[tuple[Any, ...]],
+    new: Set[tuple[Any, ...]],
+) -> None:
+    """Replace whole rows of a table by others, as far as they differ. Cost: two statements.
+
+    :param key: how many of the first columns are the primary key
+    """
+    columns = table.columns.keys()
+    deleted = [dict(zip(columns[:key], row, strict=False)) for row in sorted(old - new)]
+    delete(connection, table, deleted)
+    insert_tuples(connection, table, columns, sorted(new - old))
 
 
 def _for_each(

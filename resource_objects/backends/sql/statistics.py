@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from resource_objects import clock
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.statements import SQL, chunks, from_moment, moment
+from resource_objects.backends.sql.statements import SQL, from_moment, moment
 from resource_objects.providers.statistics import (
     Statistic,
     StatisticFilter,
@@ -55,11 +55,7 @@ def is_news(connection: Connection, order: StatisticsOrder) -> bool:
     """
     if order.reported:
         return True
-    numbers = {
-        uuid: number
-        for part in chunks(sorted(order.providers))
-        for uuid, number in _FIND.rows(connection, uuids=part)
-    }
+    numbers: dict[str, int] = dict(_FIND.rows_for(connection, order.providers))
     rows = _load(connection, _STORED, order, numbers)
     return write_statistics(rows, order, clock.now()) > 0
 
@@ -99,8 +95,8 @@ def put(
     statements.insert(connection, tables.statistics, inserts)
     statements.update(connection, tables.statistics, _KEYS, updates)
     statements.delete(connection, tables.statistics, deletes)
-    for part in chunks(sorted(numbers[uuid] for uuid in order.reported)):
-        _REPORT.run(connection, at=moment(connection, now), ids=part)
+    reported = [numbers[uuid] for uuid in order.reported]
+    _REPORT.run_for(connection, reported, at=moment(connection, now))
     return count
 
 
@@ -113,9 +109,8 @@ def _load(
         rows.providers.change(uuid, None, ProviderRow(number, uuid, name=uuid))  # no name is read
     uuid_of = {numbers[uuid]: uuid for uuid in order.values if uuid in numbers}
     stored: defaultdict[str, dict[str, StoredStatistic]] = defaultdict(dict)
-    for part in chunks(sorted(uuid_of)):
-        for provider, name, value, source, since in query.rows(connection, ids=part):
-            stored[uuid_of[provider]][name] = StoredStatistic(value, source, from_moment(since))
+    for provider, name, value, source, since in query.rows_for(connection, uuid_of):
+        stored[uuid_of[provider]][name] = StoredStatistic(value, source, from_moment(since))
     for uuid, statistics in stored.items():
         rows.statistics.change(uuid, None, statistics)
     return rows
