@@ -23,7 +23,7 @@ from resource_objects.backends.retries import RetryPolicy
 from resource_objects.backends.sql import engine
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.testing.conformance import BackendConformance, state_machine
-from resource_objects.testing.conformance.races import define_and_claim, together
+from resource_objects.testing.conformance.races import define_and_claim, on_backend, together
 from resource_objects.testing.conformance.suite import claim, define, host, ledger_state, release
 from resource_objects.testing.refusals import raises_code
 from tests.support.checker import problems
@@ -153,7 +153,7 @@ def test_the_file_is_the_one_meant_when_it_was_opened(
 
 def test_many_threads_make_it_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    assert together(lambda n: define_and_claim(SQLBackend, url, n)) == [None] * 6
+    assert together(lambda n: on_backend(define_and_claim, SQLBackend, url, n)) == [None] * 6
 
 
 @pytest.mark.parametrize(

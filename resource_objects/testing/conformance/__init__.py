@@ -23,11 +23,10 @@ are skipped. Tests are marked with the numbers of the invariants that they check
 that declares the mark, ``pytest_plugins = ["resource_objects.testing.laws"]``.
 
 One file per subject: ``requirements`` (optional abilities), ``suite`` (fixtures and helpers),
-``scenarios`` (tests as text, and their reader), ``definitions``, ``names``, ``claims``, ``orders``,
-``located`` (NUMA cells and devices), ``disabled`` (disabled providers), ``limits`` (limits of a
-write), ``use_over_time``, ``lists``, ``feed``, ``races``, ``waiting`` (the queue),
-``statistics``, ``server_groups``. Further, :func:`state_machine` of ``model``
-compares a backend with a simple model of dicts, by Hypothesis.
+``scenarios`` (tests as text, and their reader), ``definitions``, ``names``, ``claims``,
+``located`` (NUMA cells and devices), ``disabled`` (disabled providers), ``use_over_time``,
+``lists``, ``feed``, ``races``, ``waiting`` (the queue), ``statistics``, ``server_groups``. Further,
+:func:`state_machine` of ``model`` compares a backend with a simple model of dicts, by Hypothesis.
 
 Needs the extra ``resource_objects[test]``.
 """
@@ -41,12 +40,10 @@ _PARTS = (
     "definitions",
     "disabled",
     "feed",
-    "limits",
     "lists",
     "located",
     "model",
     "names",
-    "orders",
     "races",
     "requirements",
     "scenarios",
@@ -59,24 +56,19 @@ _PARTS = (
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 # ruff: noqa: E402
-from resource_objects.testing.conformance.claims import ClaimRules, UnitRules
-from resource_objects.testing.conformance.definitions import (
-    DefinitionRules,
-    DescriptionRules,
-    ShareRules,
-)
-from resource_objects.testing.conformance.disabled import (
-    DisabledRules,
-    RemovedProviderRules,
-    RemovedUnitRules,
-)
+from resource_objects.testing.conformance.claims import ClaimRules
+from resource_objects.testing.conformance.definitions import DefinitionRules, DescriptionRules
+from resource_objects.testing.conformance.disabled import DisabledRules, RemovedUnitRules
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
-from resource_objects.testing.conformance.limits import LimitRules
 from resource_objects.testing.conformance.lists import ListRules
-from resource_objects.testing.conformance.located import AgainRules, DeviceRules, TopologyRules
+from resource_objects.testing.conformance.located import (
+    AgainRules,
+    DeviceRules,
+    PlacedRules,
+    TopologyRules,
+)
 from resource_objects.testing.conformance.model import state_machine
 from resource_objects.testing.conformance.names import CatalogueRules, NameRules
-from resource_objects.testing.conformance.orders import OperationRules, OrderRules, ReshapeRules
 from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
 from resource_objects.testing.conformance.requirements import Requirement
 from resource_objects.testing.conformance.scenarios import ScenarioRules
@@ -94,20 +86,14 @@ class BackendConformance(
     DescriptionRules,
     CatalogueRules,
     ClaimRules,
-    OrderRules,
-    UnitRules,
-    ShareRules,
+    PlacedRules,
     TopologyRules,
     DeviceRules,
     AgainRules,
-    ReshapeRules,
     DisabledRules,
-    RemovedProviderRules,
     RemovedUnitRules,
-    LimitRules,
     UseOverTimeRules,
     ListRules,
-    OperationRules,
     FeedRules,
     FreshnessRules,
     NameRules,

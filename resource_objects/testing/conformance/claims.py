@@ -1,25 +1,21 @@
-"""Tests of claims, adjustments, releases and units."""
+"""Tests of claims: their records, requests, units and exact figures, and repeated operations."""
 
 from __future__ import annotations
 
-import datetime
+import contextlib
+import dataclasses
 import json
 import uuid as uuids
 
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.providers import Backend, Provider
+from resource_objects.providers import Backend
 from resource_objects.providers.allocation import HELD
-from resource_objects.providers.decision import MOST_HOLDERS
-from resource_objects.providers.orders import (
-    ConsumerOrder,
-    ConsumerRecord,
-    Operation,
-    StoredRequest,
-    Use,
-)
+from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Use, Write
+from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
+    ALIKE,
     Kit,
     claim,
     define,
@@ -27,27 +23,30 @@ from resource_objects.testing.conformance.suite import (
     host,
     law,
     ledger_state,
+    now,
     order,
     release,
+    sorted_record,
+    stored_tree,
     two_hosts,
 )
 from resource_objects.testing.refusals import raises_code
 
 
 class ClaimRules(Kit):
-    """``claim``, ``adjust`` and ``release``."""
+    """Consumers, their claims and their operations."""
 
-    # --- claim ---
+    # --- records ---
 
     def test_a_claim_returns_its_whole_record(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
-        before = datetime.datetime.now(datetime.UTC)
+        before = now()
         uses = deltas({here: "VCPU=2,MEMORY_MB=512", destination: "VCPU=1"})
-        order = ConsumerOrder.claim("job", uses, uuid=str(uuids.uuid4()))
-        record = backend.claim(Operation(), order)
-        assert (record.uuid, record.consumer, record.state) == (order.uuid, "job", HELD)
+        item = ConsumerOrder.claim("job", uses, uuid=str(uuids.uuid4()))
+        record = backend.claim(Operation(), item)
+        assert (record.uuid, record.consumer, record.state) == (item.uuid, "job", HELD)
         assert record.uuid == str(uuids.UUID(record.uuid))
-        assert before <= record.created_at <= datetime.datetime.now(datetime.UTC)
+        assert before <= record.created_at <= now()
         assert set(record.held) == {
             Use(here, "VCPU", 2, (), "host0"),
             Use(here, "MEMORY_MB", 512, (), "host0"),
@@ -58,62 +57,23 @@ class ClaimRules(Kit):
         here, _ = two_hosts(backend)
         text = json.dumps({"said": "Größe 大小 🖥 \\ \" ' % :x ?", "long": "x" * 200_000})
         request = StoredRequest(text)
-        order = ConsumerOrder.claim("job", deltas({here: "VCPU=2"}), request=request)
-        assert backend.claim(Operation(), order).request == request
+        assert claim(backend, "job", {here: "VCPU=2"}, request=request).request == request
         record = backend.held("job")
         assert record is not None and record.request == request
         assert release(backend, "job").request == request
 
-    @law(6)
-    def test_a_refusal_names_the_largest_consumers(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        for name, amount in (("j-10", 1), ("c", 3), ("j-2", 1), ("d", 2), ("j-3", 1)):
-            claim(backend, name, {here: f"VCPU={amount}"})
-        with pytest.raises(exceptions.CapacityException) as refused:
-            claim(backend, "job", {here: "VCPU=1"})
-        [reason] = refused.value.reasons
-        largest = (("c", 3), ("d", 2), ("j-2", 1), ("j-3", 1), ("j-10", 1))
-        assert reason.holders == largest[:MOST_HOLDERS]
-
-    @law(6)
-    def test_each_of_many_reasons_names_its_own_consumers(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n}", "VCPU=2,DISK_GB=2") for n in range(70)))
-        for number in range(70):
-            amounts = {names[f"host{number}"]: "VCPU=1,DISK_GB=2"}
-            claim(backend, f"job-{number}", amounts)
-        with pytest.raises(exceptions.CapacityException) as refused:
-            claim(backend, "all", dict.fromkeys(names.values(), "VCPU=2,DISK_GB=1"))
-        assert {
-            (reason.where, reason.resource, reason.holders) for reason in refused.value.reasons
-        } == {
-            (f"host{number}", resource_class, ((f"job-{number}", amount),))
-            for number in range(70)
-            for resource_class, amount in (("VCPU", 1), ("DISK_GB", 2))
+    def test_several_consumers_are_read_at_once(self, backend: Backend) -> None:
+        here, destination = two_hosts(backend)
+        amounts = {here: "VCPU=1", destination: "MEMORY_MB=7"}
+        records = {
+            name: sorted_record(claim(backend, name, amounts, project=name))
+            for name in ("a", "B", "b")
         }
+        stored = backend.held_by(["a", "B", "b", "nobody"])
+        assert {name: sorted_record(record) for name, record in stored.items()} == records
+        assert backend.held_by([]) == {}
 
-    def test_a_claim_may_be_large(self, backend: Backend) -> None:
-        root = Provider("rack")
-        for number in range(150):
-            root.add(f"host{number}", "VCPU=8,MEMORY_MB=1024")
-        names = define(backend, root)
-        expected = {uuid: "VCPU=1,MEMORY_MB=2" for name, uuid in names.items() if name != "rack"}
-        claim(backend, "gang", expected)
-        state = ledger_state(backend)
-        assert len(state.allocations) == 300
-        assert state.used("host149", "MEMORY_MB") == 2
-        release(backend, "gang")
-        assert ledger_state(backend).allocations == {}
-
-    # --- release ---
-
-    def test_a_consumer_that_is_created_again_has_another_claim(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        first = claim(backend, "job", {here: "VCPU=8"})
-        release(backend, "job")
-        second = claim(backend, "job", {here: "VCPU=8"})
-        assert first.uuid != second.uuid
-
-    # --- exact ---
+    # --- exact figures and names of units ---
 
     @law(7)
     @pytest.mark.parametrize(
@@ -134,60 +94,76 @@ class ClaimRules(Kit):
         with pytest.raises(exceptions.CapacityException):
             claim(backend, "other", {here: "VCPU=1"})
 
-
-# --- units: names of CPUs and devices ---
-
-
-def _host(backend: Backend, inventories: str = "VCPU=8,PCPU=8") -> str:
-    return define(backend, host("host0", inventories))["host0"]
-
-
-def _take(backend: Backend, consumer: str, uuid: str, *units: str) -> ConsumerRecord:
-    use = Use(uuid, "PCPU", len(units), units)
-    [record] = order(backend, ConsumerOrder.claim(consumer, (use,)))
-    return record
-
-
-class UnitRules(Kit):
-    """Allocation of units."""
-
     @law(7)
     def test_units_that_look_alike_differ(self, backend: Backend) -> None:
-        here = _host(backend, "PCPU=16")
-        alike = [
-            "0000:0a:00.0",
-            "0000:0A:00.0",
-            "a",
-            "A",
-            "ä",
-            "a\u0308",
-            "大",
-            "ß",
-            "ss",
-            "u" * 255,
-        ]
-        _take(backend, "job", here, *alike)
-        assert _units(backend, "job") == set(alike)
+        alike = [*ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 255]
+        [here] = define(backend, host("host0", {"PCPU": 2 * len(alike)})).values()
+        order(backend, _claim_of_units("job", here, *alike))
+        stored = {("host0", unit): ("PCPU", "job") for unit in alike}
+        assert ledger_state(backend).units == stored
         for unit in alike:
             with raises_code("UnitTaken"):
-                _take(backend, "other", here, unit)
+                order(backend, _claim_of_units("other", here, unit))
 
     def test_many_units_are_one_write(self, backend: Backend) -> None:
-        here = _host(backend, "PCPU=600")
+        [here] = define(backend, host("host0", "PCPU=600")).values()
         units = [f"cpu{n}" for n in range(600)]
-        _take(backend, "job", here, *units)
-        assert _units(backend, "job") == set(units)
+        order(backend, _claim_of_units("job", here, *units))
+        assert ledger_state(backend).units == {("host0", unit): ("PCPU", "job") for unit in units}
         with pytest.raises(exceptions.CapacityException):
-            _take(backend, "other", here, *units)
-        order(
-            backend,
-            ConsumerOrder.release("job"),
-            *(ConsumerOrder.claim(unit, (Use(here, "PCPU", 1, (unit,)),)) for unit in units),
-        )
+            order(backend, _claim_of_units("other", here, *units))
+        claims = (_claim_of_units(unit, here, unit) for unit in units)
+        order(backend, ConsumerOrder.release("job"), *claims)
         assert ledger_state(backend).units == {("host0", unit): ("PCPU", unit) for unit in units}
 
+    # --- repeated operations ---
 
-def _units(backend: Backend, consumer: str) -> set[str]:
-    record = backend.held(consumer)
-    assert record is not None
-    return {unit for uses in record.held for unit in uses.units}
+    def test_an_unknown_operation_has_no_outcome(self, backend: Backend) -> None:
+        assert backend.outcome(Operation()) is None
+
+    def test_an_outcome_describes_its_operation(self, backend: Backend) -> None:
+        here, _ = two_hosts(backend)
+        operation = Operation()
+        record = backend.claim(operation, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+        outcome = backend.outcome(operation)
+        assert outcome is not None
+        assert (outcome.kind, outcome.subject, outcome.claim) == ("claim", "job", record)
+        release(backend, "job")
+        assert backend.outcome(operation) == outcome
+
+    def test_a_repeated_write_returns_its_first_outcome_after_later_writes(
+        self, backend: Backend
+    ) -> None:
+        """Names of providers in the outcome can be former or current ones."""
+        here, _ = two_hosts(backend)
+        gang = tuple(
+            ConsumerOrder.claim(name, (Use(here, "VCPU", 1, (f"cpu-{name}",)),), project="p")
+            for name in ("b", "a", "c")
+        )
+        write = Write(Operation(), "gang", "gang", orders=gang)
+        first = backend.commit(write)
+        move = ConsumerOrder.replace("a", deltas({here: "VCPU=2"}))
+        order(backend, ConsumerOrder.release("b"), move)
+        tree = stored_tree(backend, "host0")
+        tree.update(name="renamed")
+        define(backend, tree)
+        again = backend.commit(write)
+        assert [record.consumer for record in again] == ["b", "a", "c"]
+        for record, earlier in zip(again, first, strict=True):
+            assert [(use.key, use.amount, use.units) for use in record.held] == [
+                (use.key, use.amount, use.units) for use in earlier.held
+            ]
+            assert dataclasses.replace(record, held=earlier.held) == earlier
+
+    @requires(Requirement.PERSISTENCE)
+    def test_operations_outlive_the_backend(self, backend: Backend, url: str) -> None:
+        here, _ = two_hosts(backend)
+        operation, item = Operation(), ConsumerOrder.claim("job", deltas({here: "VCPU=1"}))
+        first = backend.claim(operation, item)
+        backend.close()
+        with contextlib.closing(self.backend_class.open(url)) as again:
+            assert again.claim(operation, item) == first
+
+
+def _claim_of_units(consumer: str, uuid: str, *units: str) -> ConsumerOrder:
+    return ConsumerOrder.claim(consumer, (Use(uuid, "PCPU", len(units), units),))

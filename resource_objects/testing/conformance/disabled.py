@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,16 +22,26 @@ from resource_objects.providers.disabled import (
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources.pci import Device, DeviceUse, PCIInventory
-from resource_objects.testing.conformance.races import processes
+from resource_objects.resources.pci import DeviceUse, PCIInventory
+from resource_objects.testing.conformance.located import (
+    CARD,
+    CARD_AT,
+    DEVICES,
+    FUNCTION,
+    PARTS,
+    WHOLE,
+    card,
+    claim_one,
+)
+from resource_objects.testing.conformance.races import in_processes, unless_refused
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     Kit,
     claim,
     define,
-    deltas,
     law,
     ledger_state,
+    listed_provider,
     order,
     release,
 )
@@ -49,42 +59,35 @@ def disable(
     by: str | None = "admin",
 ) -> None:
     """Disable a provider."""
-    disable_order = DisableOrder(uuid, reason, until)
-    backend.commit(Write(Operation(actor=by), "disable", uuid, disabling=(disable_order,)))
+    _set_state(backend, DisableOrder(uuid, reason, until), actor=by)
 
 
 def enable(backend: Backend, uuid: str) -> None:
     """Enable a provider."""
-    disable_order = DisableOrder(uuid)
-    backend.commit(Write(Operation(), "enable", uuid, disabling=(disable_order,)))
+    _set_state(backend, DisableOrder(uuid))
+
+
+def _set_state(backend: Backend, *disabling: DisableOrder, actor: str | None = None) -> None:
+    operation, uuid = Operation(actor=actor), disabling[0].provider_uuid
+    kind = "enable" if disabling[0].reason is None else "disable"
+    backend.commit(Write(operation, kind, uuid, disabling=disabling))
 
 
 def claim_until_refused(backend: Backend, uuid: str, consumer: str) -> int:
     """Claim until ten claims were refused; return the number of claims that succeeded."""
     won = refused = 0
     while refused < 10:
-        try:
-            claim(backend, f"{consumer}-{won}", {uuid: "VCPU=1"})
+        amounts = {uuid: "VCPU=1"}
+        if unless_refused("ProviderDisabled", claim, backend, f"{consumer}-{won}", amounts):
             won += 1
-        except CapacityException as error:
-            if error.code != "ProviderDisabled":
-                raise
+        else:
             refused += 1
     return won
 
 
-def claim_elsewhere(backend_class: type[Backend], url: str, uuid: str, consumer: str) -> int:
-    """Open a ledger and run :func:`claim_until_refused` in another process."""
-    backend = backend_class.open(url)
-    try:
-        return claim_until_refused(backend, uuid, consumer)
-    finally:
-        backend.close()
-
-
-def _of(backend: Backend, name: str) -> Disabled | None:
+def _disabled(backend: Backend, name: str) -> Disabled | None:
     """Return the disabled state of a provider; check that both ways to read it agree."""
-    [listed] = backend.list_providers(ProviderFilter(names=frozenset([name])), 2)
+    listed = listed_provider(backend, name)
     assert ledger_state(backend).providers[name].disabled == listed.disabled
     return listed.disabled
 
@@ -99,91 +102,54 @@ class DisabledRules(Kit):
     @pytest.fixture
     def names(self, backend: Backend) -> dict[str, str]:
         """Define two hosts, the first with two devices; return the uuids by name."""
-        item, two = Provider("host0", "VCPU=8"), Provider("host1", "VCPU=8")
+        first = Provider("host0", "VCPU=8")
         for number in range(2):
-            item.add(f"host0/gpu{number}", "PGPU=1")
-        return define(backend, item, two)
-
-    def test_an_order_can_override_a_disabled_provider_and_the_feed_records_it(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        disable(backend, names["host0"])
-        cursor = backend.cursor()
-        expected = {names["host0"]: "VCPU=1", names["host1"]: "VCPU=1"}
-        consumer_order = ConsumerOrder.claim("job-1", deltas(expected), overrides_disabled=True)
-        backend.claim(Operation(actor="root"), consumer_order)
-        entries = backend.changes(cursor, 10)
-        assert {entry.actor for entry in entries} == {"root"}
-        assert {uuid for entry in entries for uuid in entry.overrides} == {names["host0"]}
-        cursor = backend.cursor()
-        order(backend, ConsumerOrder.adjust("job-1", deltas({names["host1"]: "VCPU=1"})))
-        assert [entry.overrides for entry in backend.changes(cursor, 10)] == [()]
+            first.add(f"host0/gpu{number}", "PGPU=1")
+        return define(backend, first, Provider("host1", "VCPU=8"))
 
     def test_the_actor_time_and_reason_of_disabling_are_stored(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
-        assert _of(backend, "host0") is None
+        assert _disabled(backend, "host0") is None
         first = backend.now()
         disable(backend, names["host0"])
-        disabled = _of(backend, "host0")
+        disabled = _disabled(backend, "host0")
         assert disabled is not None and first <= disabled.since <= backend.now()
         assert (disabled.reason, disabled.by, disabled.until) == ("fan", "admin", None)
         until = backend.now().replace(microsecond=0) + datetime.timedelta(days=1)
         disable(backend, names["host0"], "disk", until, by=None)
-        again = _of(backend, "host0")
+        again = _disabled(backend, "host0")
         assert again == Disabled(reason="disk", by=None, since=disabled.since, until=until)
         enable(backend, names["host0"])
         enable(backend, names["host0"])
-        assert _of(backend, "host0") is None
+        assert _disabled(backend, "host0") is None
         claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
-
-    def test_disabling_counts_as_a_write_of_the_definition(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        """Count each change between enabled and disabled once, as Placement counts a trait."""
-        uuid = names["host0"]
-
-        def writes() -> int:
-            provider_filter = ProviderFilter(uuids=frozenset([uuid]))
-            [result] = backend.list_providers(provider_filter, 1)
-            return result.definition_writes
-
-        before = writes()
-        disable(backend, uuid)
-        disable(backend, uuid, "another reason")
-        assert writes() == before + 1
-        enable(backend, uuid)
-        enable(backend, uuid)
-        assert writes() == before + 2
 
     def test_disabling_with_a_time_limit_expires(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
-        here, until = names["host0"], backend.now() + _SHORT
-        disable(backend, here, until=until)
+        here = names["host0"]
+        disable(backend, here, until=backend.now() + _SHORT)
         with raises_code("ProviderDisabled"):
             claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
         assert _named(backend, required=frozenset([TRAIT])) == {"host0"}
         again = DisableOrder(here, "disk", was=ServiceState())
         with raises_code("StaleDefinition", match="was in service, now disabled until"):
-            backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
+            _set_state(backend, again)
         time.sleep(_SHORT.total_seconds() + 0.1)
-        assert _of(backend, "host0") is None
+        assert _disabled(backend, "host0") is None
         assert _named(backend, required=frozenset([TRAIT])) == set()
         claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
-        backend.commit(Write(Operation(), "disable", here, disabling=(again,)))
-        disabled = _of(backend, "host0")
+        _set_state(backend, again)
+        disabled = _disabled(backend, "host0")
         assert disabled is not None and disabled.since > backend.now() - _SHORT
 
-    def test_disabling_until_a_past_moment_or_at_an_unknown_provider_is_refused(
+    def test_disabling_until_a_past_moment_is_refused(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
         before = ledger_state(backend)
         with raises_code("InvalidField", match="until"):
             disable(backend, names["host0"], until=backend.now() - _SHORT)
-        removed = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
-        with raises_code("ProviderNotFound"):
-            disable(backend, removed)
         assert ledger_state(backend) == before
 
     def test_the_feed_records_disabling_and_enabling(
@@ -192,13 +158,13 @@ class DisabledRules(Kit):
         cursor = backend.cursor()
         disable(backend, names["host0"])
         enable(backend, names["host0"])
-        put_out, put_in = backend.changes(cursor, 10)
-        assert (put_out.kind, put_out.actor) == ("disable", "admin")
-        [reported] = put_out.disabled
-        assert reported.provider_uuid == names["host0"] and reported.disabled is not None
-        assert (reported.disabled.reason, reported.disabled.by) == ("fan", "admin")
-        assert put_in.disabled == (DisabledChange(names["host0"], None),)
-        assert put_out.providers == put_in.providers == (names["host0"],)
+        first, second = backend.changes(cursor, 10)
+        assert (first.kind, first.actor) == ("disable", "admin")
+        [change] = first.disabled
+        assert change.provider_uuid == names["host0"] and change.disabled is not None
+        assert (change.disabled.reason, change.disabled.by) == ("fan", "admin")
+        assert second.disabled == (DisabledChange(names["host0"], None),)
+        assert first.providers == second.providers == (names["host0"],)
 
     @law(2)
     def test_a_write_can_demand_the_service_state(
@@ -207,22 +173,19 @@ class DisabledRules(Kit):
         here, fan = names["host0"], ServiceState("fan")
         late = DisableOrder(here, "disk", was=fan), DisableOrder(names["host1"], "fan")
         before = ledger_state(backend)
-        with raises_code("StaleDefinition") as refused:
-            backend.commit(Write(Operation(), "disable", here, disabling=late))
+        with raises_code("StaleDefinition", match="was disabled: fan, now in service") as refused:
+            _set_state(backend, *late)
         assert refused.value.name == "host0"
-        assert "was disabled: fan, now in service" in str(refused.value)
         assert ledger_state(backend) == before
         disable(backend, here)
-        backend.commit(Write(Operation(), "disable", here, disabling=late))
-        disabled = _of(backend, "host0")
+        _set_state(backend, *late)
+        disabled = _disabled(backend, "host0")
         assert disabled is not None and disabled.reason == "disk"
         for was in (fan, ServiceState()):
-            order = DisableOrder(here, was=was)
             with raises_code("StaleDefinition", match="now disabled: disk"):
-                backend.commit(Write(Operation(), "enable", here, disabling=(order,)))
-        order = DisableOrder(here, was=ServiceState("disk"))
-        backend.commit(Write(Operation(), "enable", here, disabling=(order,)))
-        assert _of(backend, "host0") is None
+                _set_state(backend, DisableOrder(here, was=was))
+        _set_state(backend, DisableOrder(here, was=ServiceState("disk")))
+        assert _disabled(backend, "host0") is None
 
     def test_lists_filter_disabled_providers_by_a_trait(
         self, backend: Backend, names: dict[str, str]
@@ -232,68 +195,91 @@ class DisabledRules(Kit):
         assert _named(backend, required=trait) == {"host0"}
         assert _named(backend, any_of=(trait | {"CUSTOM_A"},)) == {"host0"}
         assert _named(backend, forbidden=trait) == {"host1", "host0/gpu0", "host0/gpu1"}
-        [listed] = backend.list_providers(ProviderFilter(names=frozenset(["host0"])), 1)
-        assert listed.traits == frozenset()  # the trait is not stored
+        assert listed_provider(backend, "host0").traits == frozenset()  # the trait is not stored
 
     def test_no_thread_claims_after_it_was_disabled(self, backend: Backend) -> None:
-        here = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
-        with ThreadPoolExecutor(2) as threads:
-            claiming = [
-                threads.submit(claim_until_refused, backend, here, consumer) for consumer in "ab"
-            ]
-            _disable_beside(backend, here, claiming)
+        def run(uuid: str) -> int:
+            with ThreadPoolExecutor(2) as pool:
+                futures = [pool.submit(claim_until_refused, backend, uuid, name) for name in "ab"]
+            return sum(future.result() for future in futures)
+
+        _check_disabling_during_claims(backend, run)
 
     @requires(Requirement.PROCESSES)
     def test_no_process_claims_after_it_was_disabled(self, backend: Backend, url: str) -> None:
-        here = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
-        with ProcessPoolExecutor(2, mp_context=processes()) as pool:
-            claiming = [
-                pool.submit(claim_elsewhere, self.backend_class, url, here, consumer)
-                for consumer in "ab"
-            ]
-            _disable_beside(backend, here, claiming)
+        def run(uuid: str) -> int:
+            calls = [(uuid, name) for name in "ab"]
+            return sum(in_processes(self.backend_class, url, claim_until_refused, *calls))
+
+        _check_disabling_during_claims(backend, run)
 
 
-class RemovedProviderRules(Kit):
-    """A disabled provider that is removed is disabled again when it is created again."""
+def _check_disabling_during_claims(backend: Backend, run: Callable[[str], int]) -> None:
+    """Disable a host during claims; check that no claim succeeds after ``disable`` returned.
 
-    def test_a_disabled_card_that_returns_is_still_disabled(self, backend: Backend) -> None:
-        card = define(backend, _card_host())
-        disable(backend, card[_AT], "link")
-        facts = _of(backend, _AT)
-        host = define(backend, Provider("host0", "VCPU=8"))["host0"]
-        order(backend, ConsumerOrder.claim("job-1", (Use(host, "VCPU", 8),)))
-        card = define(backend, _card_host())
-        assert _of(backend, "host0") is None and _of(backend, _AT) == facts
-        with raises_code("ProviderDisabled"):
-            _take_units(backend, "job-2", card[_AT], _PARTS[0])
-        enable(backend, card[_AT])
-        _take_units(backend, "job-2", card[_AT], _PARTS[0])
-        release(backend, "job-2")
-        define(backend, Provider("host0", "VCPU=8"))
-        define(backend, _card_host())
-        assert _of(backend, _AT) is None  # enabled before the removal
+    :param run: claims at a uuid until it is refused; returns the number of claims
+    """
+    uuid = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
+    with ThreadPoolExecutor(1) as pool:
+        claiming = pool.submit(run, uuid)
+        while ledger_state(backend).used("host0", "VCPU") < 10:
+            assert not claiming.done()
+        disable(backend, uuid)
+        then = ledger_state(backend)
+        assert then.used("host0", "VCPU") == claiming.result()
+    assert ledger_state(backend) == then
+
+
+# --- devices that are removed ---
+
+
+def _host_with_card(removed: str | None = None) -> Provider:
+    """Return a host with a card of three functions, one of which can be removed."""
+    usage = [] if removed is None else [DeviceUse(removed, "allocated", gone=True)]
+    host = Provider("host0", "VCPU=8")
+    host.add_parts(DEVICES, PCIInventory(card(1), usage=usage))
+    return host
+
+
+def _functions(uuid: str, *units: str) -> Use:
+    return Use(uuid, FUNCTION, len(units), units)
 
 
 class RemovedUnitRules(Kit):
-    """A device that was removed while it was allocated is not allocated again."""
+    """Devices that are removed, disabled or allocated, and cards that return."""
+
+    def test_a_disabled_card_that_returns_is_still_disabled(self, backend: Backend) -> None:
+        disable(backend, define(backend, _host_with_card())[CARD_AT], "link")
+        disabled = _disabled(backend, CARD_AT)
+        host = define(backend, Provider("host0", "VCPU=8"))["host0"]
+        claim_one(backend, "job-1", Use(host, "VCPU", 8))
+        uuid = define(backend, _host_with_card())[CARD_AT]
+        assert _disabled(backend, "host0") is None and _disabled(backend, CARD_AT) == disabled
+        with raises_code("ProviderDisabled"):
+            claim_one(backend, "job-2", _functions(uuid, PARTS[0]))
+        enable(backend, uuid)
+        claim_one(backend, "job-2", _functions(uuid, PARTS[0]))
+        release(backend, "job-2")
+        define(backend, Provider("host0", "VCPU=8"))
+        define(backend, _host_with_card())
+        assert _disabled(backend, CARD_AT) is None  # enabled before the removal
 
     @pytest.fixture
     def card(self, backend: Backend) -> str:
         """Return the uuid of a card of three functions; the one of job-1 was removed."""
-        card = define(backend, _card_host())[_AT]
-        _take_units(backend, "job-1", card, _PARTS[1])
-        define(backend, _card_host(removed=_PARTS[1]))
-        return card
+        uuid = define(backend, _host_with_card())[CARD_AT]
+        claim_one(backend, "job-1", _functions(uuid, PARTS[1]))
+        define(backend, _host_with_card(removed=PARTS[1]))
+        return uuid
 
     @law(4)
     def test_a_removed_unit_counts_as_used_until_it_is_released(
         self, backend: Backend, card: str
     ) -> None:
-        _take_units(backend, "job-2", card, _PARTS[0], _PARTS[2])
+        claim_one(backend, "job-2", _functions(card, PARTS[0], PARTS[2]))
         order(backend, ConsumerOrder.renew("job-1"))
-        assert ledger_state(backend).used(_AT, FUNCTION) == 3
-        assert ledger_state(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-1")
+        assert ledger_state(backend).used(CARD_AT, FUNCTION) == 3
+        assert ledger_state(backend).units[CARD_AT, PARTS[1]] == (FUNCTION, "job-1")
 
     @law(4)
     @pytest.mark.parametrize("overrides", [False, True])
@@ -303,115 +289,72 @@ class RemovedUnitRules(Kit):
         release(backend, "job-1")
         before = ledger_state(backend)
         for use in (
-            Use(card, FUNCTION, 1, _PARTS[1:2]),
-            Use(card, FUNCTION, 3, _PARTS),
-            Use(card, CARD, 1, (_WHOLE, *_PARTS)),
+            _functions(card, PARTS[1]),
+            _functions(card, *PARTS),
+            Use(card, CARD, 1, (WHOLE, *PARTS)),
         ):
-            with raises_code("ProviderDisabled") as refused:
-                claimed = ConsumerOrder.claim("job-2", (use,), overrides_disabled=overrides)
-                order(backend, claimed)
+            item = ConsumerOrder.claim("job-2", (use,), overrides_disabled=overrides)
+            text = f"{CARD_AT}: {PARTS[1]} was removed from the host"
+            with raises_code("ProviderDisabled", match=text) as refused:
+                order(backend, item)
             reason = refused.value.reasons[-1]
-            assert (reason.rule, reason.where, reason.unit) == (Rule.DISABLED, _AT, _PARTS[1])
-            assert f"{_AT}: {_PARTS[1]} was removed from the host" in str(refused.value)
+            assert (reason.rule, reason.where, reason.unit) == (Rule.DISABLED, CARD_AT, PARTS[1])
         for use in (Use(card, FUNCTION, 3), Use(card, CARD, 1)):  # by amount, and through a share
-            short, removed = _lacking(backend, use)
+            short, removed = _refusal(backend, use)
             assert (short.requested, short.bound, short.used, short.holders) == (3, 2, 0, ())
-            assert removed.unit == _PARTS[1]
+            assert removed.unit == PARTS[1]
         assert ledger_state(backend) == before
         enable(backend, card)
-        _lacking(backend, Use(card, FUNCTION, 3))
+        _refusal(backend, Use(card, FUNCTION, 3))
 
     @law(6)
     def test_a_refusal_names_the_consumers_next_to_the_removed_unit(
         self, backend: Backend, card: str
     ) -> None:
-        order(backend, ConsumerOrder.release("job-1"))
-        _take_units(backend, "job-1", card, _PARTS[0])
-        _take_units(backend, "job-2", card, _PARTS[2])
-        short, removed = _lacking(backend, Use(card, FUNCTION, 1))
+        release(backend, "job-1")
+        claim_one(backend, "job-1", _functions(card, PARTS[0]))
+        claim_one(backend, "job-2", _functions(card, PARTS[2]))
+        short, removed = _refusal(backend, Use(card, FUNCTION, 1))
         assert (short.requested, short.bound, short.used) == (1, 2, 2)
         assert short.holders == (("job-1", 1), ("job-2", 1))
-        assert (removed.where, removed.unit) == (_AT, _PARTS[1])
+        assert (removed.where, removed.unit) == (CARD_AT, PARTS[1])
         with pytest.raises(CapacityException) as named:  # also with allocations of others
-            order(backend, _claim_of("job-3", Use(card, FUNCTION, 2, _PARTS[:2])))
+            claim_one(backend, "job-3", _functions(card, *PARTS[:2]))
         short, taken, removed = named.value.reasons
         assert (short.rule, short.holders) == (Rule.CAPACITY, (("job-1", 1), ("job-2", 1)))
         assert (taken.rule, taken.holders) == (Rule.UNIT_TAKEN, (("job-1", 1),))
-        assert (removed.rule, taken.unit, removed.unit) == (Rule.DISABLED, *_PARTS[:2])
-        order(backend, ConsumerOrder.release("job-1"), _claim_of("job-3", Use(card, FUNCTION, 1)))
+        assert (removed.rule, taken.unit, removed.unit) == (Rule.DISABLED, *PARTS[:2])
+        release(backend, "job-1")
+        claim_one(backend, "job-3", Use(card, FUNCTION, 1))
 
     @law(6)
     def test_the_tighter_of_a_limit_and_the_capacity_is_reported(
         self, backend: Backend, card: str
     ) -> None:
         release(backend, "job-1")
-        request = _claim_of("job-2", Use(card, FUNCTION, 3))
+        item = ConsumerOrder.claim("job-2", (Use(card, FUNCTION, 3),))
         for limit, rules in ((1, [Rule.LIMIT]), (3, [Rule.CAPACITY, Rule.DISABLED])):
-            write = Write(
-                Operation(), "claim", "job-2", orders=(request,), limits={(card, FUNCTION): limit}
-            )
             with pytest.raises(CapacityException) as refused:
-                backend.commit(write)
+                order(backend, item, limits={(card, FUNCTION): limit})
             assert [reason.rule for reason in refused.value.reasons] == rules
             assert refused.value.reasons[0].bound == min(limit, 2)
 
     def test_consumers_may_exchange_a_removed_unit(self, backend: Backend, card: str) -> None:
-        _take_units(backend, "job-2", card, _PARTS[0])
+        first, removed, last = ((_functions(card, unit),) for unit in PARTS)
+        order(backend, ConsumerOrder.claim("job-2", first))
         order(
-            backend,
-            ConsumerOrder.replace("job-1", (Use(card, FUNCTION, 1, _PARTS[:1]),)),
-            ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[1:2]),)),
+            backend, ConsumerOrder.replace("job-1", first), ConsumerOrder.replace("job-2", removed)
         )
-        assert ledger_state(backend).units[_AT, _PARTS[1]] == (FUNCTION, "job-2")
-        order(backend, ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[2:]),)))
+        assert ledger_state(backend).units[CARD_AT, PARTS[1]] == (FUNCTION, "job-2")
+        order(backend, ConsumerOrder.replace("job-2", last))
         with raises_code("ProviderDisabled"):
-            order(backend, ConsumerOrder.replace("job-2", (Use(card, FUNCTION, 1, _PARTS[1:2]),)))
+            order(backend, ConsumerOrder.replace("job-2", removed))
 
 
-#: a card and its virtual functions
-_WHOLE = "0000:01:00.0"
-_PARTS = tuple(f"0000:01:02.{number}" for number in range(3))
-_AT = f"host0/{_WHOLE}"
-CARD, FUNCTION = "CUSTOM_CARD", "CUSTOM_FUNCTION"
-
-
-def _card_host(removed: str | None = None) -> Provider:
-    """Return a host with a card of three functions, one of which can be removed."""
-    card = Device(_WHOLE, "8086", "1572", "type-PF", resource_class=CARD)
-    parts = [
-        Device(unit, "8086", "154c", "type-VF", resource_class=FUNCTION, parent=_WHOLE)
-        for unit in _PARTS
-    ]
-    usage = [] if removed is None else [DeviceUse(removed, "allocated", gone=True)]
-    host = Provider("host0", "VCPU=8")
-    host.add_parts("DEVICES", PCIInventory([card, *parts], usage=usage))
-    return host
-
-
-def _claim_of(consumer: str, use: Use) -> ConsumerOrder:
-    return ConsumerOrder.claim(consumer, (use,))
-
-
-def _lacking(backend: Backend, use: Use) -> list[Reason]:
+def _refusal(backend: Backend, use: Use) -> list[Reason]:
     """Return the two reasons of a refused amount: the missing capacity and the removed unit."""
     with pytest.raises(CapacityException) as refused:
-        order(backend, _claim_of("lacking", use))
+        claim_one(backend, "refused", use)
     assert not is_one_of(refused.value, "ProviderDisabled")
     assert [reason.rule for reason in refused.value.reasons] == [Rule.CAPACITY, Rule.DISABLED]
     return list(refused.value.reasons)
-
-
-def _take_units(backend: Backend, consumer: str, uuid: str, *units: str) -> None:
-    claimed = (Use(uuid, FUNCTION, len(units), units),)
-    order(backend, ConsumerOrder.claim(consumer, claimed))
-
-
-def _disable_beside(backend: Backend, uuid: str, claiming: Sequence[Future[int]]) -> None:
-    """Disable a host during claims; check that no claim succeeds after ``disable`` returned."""
-    while ledger_state(backend).used("host0", "VCPU") < 10:
-        assert not any(item.done() for item in claiming)
-    disable(backend, uuid)
-    then = ledger_state(backend)
-    won = sum(item.result() for item in claiming)
-    assert then.used("host0", "VCPU") == won
-    assert ledger_state(backend) == then

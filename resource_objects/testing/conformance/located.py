@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import random
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from resource_objects.ledger import Ledger, RetryPolicy
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView, LocatedViews
+from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.reasons import Rule
@@ -22,21 +23,12 @@ from resource_objects.resources import Amount
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
 from resource_objects.resources.pci import Device, PCIInventory, devices
-from resource_objects.testing.conformance.disabled import disable
-from resource_objects.testing.conformance.races import (
-    claim_devices,
-    claim_topologies,
-    processes,
-    together,
-)
+from resource_objects.testing.conformance.races import in_processes, in_threads, unless_refused
 from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.scenarios import run
 from resource_objects.testing.conformance.suite import (
-    AGGREGATE,
-    CLASS,
     TOPOLOGY,
-    TRAIT,
     Kit,
-    change_names,
     changes_to,
     define,
     host_of,
@@ -45,13 +37,18 @@ from resource_objects.testing.conformance.suite import (
     now,
     order,
     release,
-    remove,
-    rename,
     stored_tree,
 )
 from resource_objects.testing.refusals import raises_code
 
+DEVICES = "DEVICES"
+#: The classes of the devices: a whole card, a virtual function of one, a GPU.
+CARD, FUNCTION, GPU = "CUSTOM_CARD", "SRIOV_NET_VF", "PGPU"
+#: The addresses of the first card and its functions, and their provider.
+WHOLE, PARTS = "0000:01:00.0", tuple(f"0000:01:02.{number}" for number in range(3))
+CARD_AT = f"host0/{WHOLE}"
 _HUGE = "CUSTOM_HUGEPAGES_2048KB"
+_GPU_AT = "host0/0000:03:00.0"
 
 
 def _cells(count: int = 2) -> NUMATopologyInventory:
@@ -77,8 +74,47 @@ def _cells(count: int = 2) -> NUMATopologyInventory:
     )
 
 
-def _define(backend: Backend, count: int = 2) -> dict[str, str]:
-    return define(backend, host_of("host0", _cells(count), DISK_GB=9))
+def card(bus: int) -> Iterator[Device]:
+    """Yield a card and its three virtual functions."""
+    whole = f"0000:{bus:02x}:00.0"
+    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=bus)
+    for number in range(3):
+        yield Device(
+            f"0000:{bus:02x}:02.{number}",
+            "8086",
+            "154c",
+            "type-VF",
+            resource_class=FUNCTION,
+            parent=whole,
+            numa_node=bus,
+            tags={"physnet": "red"},
+            facts={"mac_address": f"00:00:00:00:00:0{number}"},
+        )
+
+
+def _lab() -> PCIInventory:
+    """Return two cards and a GPU with every attribute."""
+    gpu = Device(
+        "0000:03:00.0",
+        "10de",
+        "2330",
+        resource_class=GPU,
+        class_code="030200",
+        traits=["CUSTOM_H100"],
+        live_migratable=False,
+        one_time_use=True,
+    )
+    return PCIInventory([*card(1), *card(2), gpu])
+
+
+def _host_with_cells(count: int = 2) -> Provider:
+    return host_of("host0", _cells(count), DISK_GB=9)
+
+
+def _host_with_devices() -> Provider:
+    host = Provider("host0", "VCPU=8")
+    host.add_parts(DEVICES, _lab())
+    return host
 
 
 def _view(backend: Backend, kind: str) -> LocatedView:
@@ -89,7 +125,7 @@ def _view(backend: Backend, kind: str) -> LocatedView:
     return located
 
 
-def _take(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amount:
+def _allocate(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amount:
     """Allocate an amount where it fits; return the assigned amount."""
     located = _view(backend, kind)
     assigned = located.fit(amount)
@@ -97,40 +133,114 @@ def _take(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amount:
     return assigned
 
 
-def _take_and_exchange(backend: Backend, kind: str, amount: Amount) -> dict[tuple[str, str], str]:
-    """Let two consumers exchange their parts in one write; return the consumer of each unit.
-
-    Keys of the result are (provider, unit).
-    """
-    located = _view(backend, kind)
-    first, second = (
-        located.deltas(located.inventory.fit(amount, None, Context(allowed=[number])))
-        for number in (0, 1)
-    )
-    order(backend, ConsumerOrder.claim("a", first))
-    order(backend, ConsumerOrder.claim("b", second))
-    order(backend, ConsumerOrder.replace("a", second), ConsumerOrder.replace("b", first))
-    return {key: consumer for key, (_, consumer) in ledger_state(backend).units.items()}
+def claim_one(backend: Backend, consumer: str, use: Use) -> None:
+    """Claim one use."""
+    order(backend, ConsumerOrder.claim(consumer, (use,)))
 
 
-def _take_by_threads(backend: Backend, kind: str, amount: Amount, count: int) -> None:
-    """Let ``count`` threads fill the host with one claim each; no claim is refused."""
-    ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
-    request = {"host0": {kind: amount}}
-    outcomes = together(lambda n: ledger.claim(f"job-{n}", request), count)
-    assert [outcome for outcome in outcomes if isinstance(outcome, BaseException)] == []
-    assert len(ledger_state(backend).units) == count
-    with pytest.raises(exceptions.CapacityException):
-        ledger.claim("more", request)
+# --- what cells and devices have in common ---
+
+
+def _random_amount(kind: str, chance: random.Random) -> Amount:
+    if kind == DEVICES:
+        return devices(chance.choice([FUNCTION, FUNCTION, CARD]))
+    cells = chance.choice([1, 1, 2])
+    return numa(cells, dedicated=cells * chance.randint(1, 2), shared=cells)
+
+
+def claim_placed(backend: Backend, kind: str, worker: str) -> dict[str, set[str]]:
+    """Claim and release at random; return the reported units of each remaining consumer."""
+    ledger, chance = Ledger(backend), random.Random(worker)
+    claimed: dict[str, set[str]] = {}
+    for number in range(12):
+        name = f"{worker}-{number}"
+        try:
+            ledger.claim(name, {"host0": {kind: _random_amount(kind, chance)}})
+        except exceptions.CapacityException:
+            for removed in list(claimed)[:2]:
+                ledger.release(removed)
+                del claimed[removed]
+            continue
+        assigned: Any = ledger.assigned_amounts(name)["host0"][kind]
+        if kind == DEVICES:
+            claimed[name] = {unit for item in assigned.placed for unit in item.units}
+        else:
+            claimed[name] = {f"cpu{cpu}" for item in assigned.placed for _, cpu in item.pins}
+    return claimed
+
+
+_HOSTS = {TOPOLOGY: _host_with_cells, DEVICES: _host_with_devices}
+_each_kind = pytest.mark.parametrize("kind", _HOSTS)
+
+
+class PlacedRules(Kit):
+    """What cells and devices have in common."""
+
+    @law(2)
+    @_each_kind
+    def test_two_consumers_exchange_their_units_in_one_write(
+        self, backend: Backend, kind: str
+    ) -> None:
+        define(backend, _HOSTS[kind]())
+        amount = numa(dedicated=4) if kind == TOPOLOGY else devices(FUNCTION, 3)
+        located = _view(backend, kind)
+        first, second = (
+            located.deltas(located.inventory.fit(amount, None, Context(allowed=[number])))
+            for number in (0, 1)
+        )
+        order(backend, ConsumerOrder.claim("a", first))
+        order(backend, ConsumerOrder.claim("b", second))
+        before = ledger_state(backend).units
+        order(backend, ConsumerOrder.replace("a", second), ConsumerOrder.replace("b", first))
+        after = ledger_state(backend).units
+        other = {"a": "b", "b": "a"}
+        assert len(after) == sum(len(use.units) for use in (*first, *second))
+        assert after == {unit: (name, other[owner]) for unit, (name, owner) in before.items()}
+
+    @law(4)
+    @_each_kind
+    def test_threads_never_allocate_one_unit_twice(self, backend: Backend, kind: str) -> None:
+        define(backend, _HOSTS[kind]())
+        amount, count = (numa(dedicated=1), 8) if kind == TOPOLOGY else (devices(FUNCTION), 6)
+        ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
+        request = {"host0": {kind: amount}}
+        in_threads(lambda n: ledger.claim(f"job-{n}", request), count)
+        assert len(ledger_state(backend).units) == count
+        with pytest.raises(exceptions.CapacityException):
+            ledger.claim("more", request)
+
+    @law(4)
+    @_each_kind
+    @requires(Requirement.PROCESSES)
+    def test_processes_never_allocate_one_unit_twice(
+        self, backend: Backend, url: str, kind: str
+    ) -> None:
+        """Check that the units that processes were reported are those of the ledger."""
+        define(backend, _HOSTS[kind]())
+        calls = [(kind, f"w{number}") for number in range(3)]
+        reported: dict[str, set[str]] = {}
+        for claimed in in_processes(self.backend_class, url, claim_placed, *calls):
+            reported |= claimed
+        state = ledger_state(backend)
+        stored: dict[str, set[str]] = {}
+        for (_, unit), (_, consumer) in state.units.items():
+            stored.setdefault(consumer, set()).add(unit)
+        assert stored == reported
+        assert len(state.units) == sum(map(len, reported.values()))
+        if kind == TOPOLOGY:
+            assert state.used("host0", "PCPU") == len(state.units)
+
+
+# --- NUMA topologies ---
 
 
 class TopologyRules(Kit):
     """NUMA topologies."""
 
     def test_cells_are_read_as_they_were_defined(self, backend: Backend) -> None:
-        _define(backend)
+        define(backend, _host_with_cells())
         inventory = _cells()
-        assert not changes_to(backend, host_of("host0", inventory, DISK_GB=9))
+        assert not changes_to(backend, _host_with_cells())
         for number, child in enumerate(stored_tree(backend, "host0").children):
             (cell,) = child.inventories[TOPOLOGY].cells
             assert cell == inventory.cells[number]
@@ -139,14 +249,13 @@ class TopologyRules(Kit):
 
     @law(1)
     def test_an_allocation_at_a_cell_is_used_at_its_host(self, backend: Backend) -> None:
-        _define(backend)
-        request = numa(2, shared=2, dedicated=4, memory_mb=256)
-        _take(backend, "job", TOPOLOGY, request)
+        names = define(backend, _host_with_cells())
+        _allocate(backend, "job", TOPOLOGY, numa(2, shared=2, dedicated=4, memory_mb=256))
         state = ledger_state(backend)
-        for cell in ("host0/numa0", "host0/numa1"):
-            used = [state.used(cell, name) for name in ("VCPU", "PCPU", "MEMORY_MB")]
-            assert used == [1, 2, 128]
-        assert [state.used("host0", n) for n in ("VCPU", "PCPU", "MEMORY_MB")] == [2, 4, 256]
+        used = [
+            [state.used(name, kind) for kind in ("VCPU", "PCPU", "MEMORY_MB")] for name in names
+        ]
+        assert used == [[2, 4, 256], [1, 2, 128], [1, 2, 128]]
         assert set(state.units) == {
             ("host0/numa0", "cpu2"),
             ("host0/numa0", "cpu4"),
@@ -156,40 +265,39 @@ class TopologyRules(Kit):
 
     @law(1, 6)
     def test_the_capacity_of_the_host_bounds_its_cells(self, backend: Backend) -> None:
-        names = _define(backend)
-        order(backend, ConsumerOrder.claim("floating", (Use(names["host0"], "PCPU", 7),)))
+        names = define(backend, _host_with_cells())
+        claim_one(backend, "floating", Use(names["host0"], "PCPU", 7))
         before = ledger_state(backend)
-        cell = names["host0/numa0"]
         with pytest.raises(exceptions.CapacityException) as refused:
-            order(backend, ConsumerOrder.claim("job", (Use(cell, "PCPU", 2, ("cpu2", "cpu3")),)))
+            claim_one(backend, "job", Use(names["host0/numa0"], "PCPU", 2, ("cpu2", "cpu3")))
         [reason] = refused.value.reasons
         assert (reason.rule, reason.where, reason.free) == (Rule.CAPACITY, "host0", 1)
         assert ledger_state(backend) == before
         with pytest.raises(exceptions.CapacityException):
             _view(backend, TOPOLOGY).fit(numa(dedicated=2))
-        _take(backend, "job", TOPOLOGY, numa(dedicated=1))
+        _allocate(backend, "job", TOPOLOGY, numa(dedicated=1))
 
     def test_huge_pages_are_counted_at_their_cell_only(self, backend: Backend) -> None:
-        names = _define(backend)
-        _take(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
+        names = define(backend, _host_with_cells())
+        _allocate(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
         state = ledger_state(backend)
         assert state.used("host0/numa0", _HUGE) == 56  # all but the reserved pages
         assert [state.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
-        with pytest.raises(exceptions.CapacityException):
-            order(backend, ConsumerOrder.claim("more", (Use(names["host0/numa0"], _HUGE, 1),)))
-        with pytest.raises(
-            exceptions.CapacityException
-        ):  # huge pages are no part of the memory of the host
-            order(backend, ConsumerOrder.claim("more", (Use(names["host0"], "MEMORY_MB", 2049),)))
+        for use in (
+            Use(names["host0/numa0"], _HUGE, 1),
+            Use(names["host0"], "MEMORY_MB", 2049),  # huge pages are no part of it
+        ):
+            with pytest.raises(exceptions.CapacityException):
+                claim_one(backend, "more", use)
 
     @law(2, 4, 6)
     def test_many_cpus_are_allocated_in_one_write_or_none(self, backend: Backend) -> None:
-        _define(backend, 8)
+        define(backend, _host_with_cells(8))
         located = _view(backend, TOPOLOGY)
         uses = located.deltas(located.inventory.fit(numa(8, dedicated=16, memory_mb=8 * 64)))
         [*_, last] = [delta for delta in uses if delta.units]
         theft = dataclasses.replace(last, amount=1, units=last.units[-1:])
-        order(backend, ConsumerOrder.claim("thief", (theft,)))
+        claim_one(backend, "thief", theft)
         before = ledger_state(backend)
         with raises_code("UnitTaken") as refused:
             order(backend, ConsumerOrder.claim("job", uses))
@@ -204,9 +312,9 @@ class TopologyRules(Kit):
     def test_the_view_equals_the_inventory_after_the_same_allocations(
         self, backend: Backend
     ) -> None:
-        _define(backend)
+        define(backend, _host_with_cells())
         model: Any = _view(backend, TOPOLOGY).inventory.obj_clone()
-        options: dict[str, Any] = {}
+        assigned: dict[str, Any] = {}
         for number, request in enumerate(
             [
                 numa(dedicated=1, thread_policy="isolate"),
@@ -214,282 +322,167 @@ class TopologyRules(Kit):
                 numa(dedicated=1, memory_mb=64, page_size="any", emulator_policy="isolate"),
             ]
         ):
-            options[f"job-{number}"] = _take(backend, f"job-{number}", TOPOLOGY, request)
-            assert model.consume(request) == options[f"job-{number}"]
+            assigned[f"job-{number}"] = _allocate(backend, f"job-{number}", TOPOLOGY, request)
+            assert model.consume(request) == assigned[f"job-{number}"]
             assert _view(backend, TOPOLOGY).inventory == model
         release(backend, "job-1")
-        model.consume(-options.pop("job-1"))
-        located = _view(backend, TOPOLOGY)
-        assert located.inventory == model
-        for name, assigned in options.items():
-            record = backend.held(name)
-            assert record is not None
-            assert located.assigned_amount(assigned.unassigned(), record.held) == assigned
+        model.consume(-assigned.pop("job-1"))
+        assert _view(backend, TOPOLOGY).inventory == model
+        _check_assigned(backend, TOPOLOGY, assigned)
 
-    @law(2)
-    def test_two_topologies_exchange_their_cells_in_one_write(self, backend: Backend) -> None:
-        _define(backend)
-        assert _take_and_exchange(backend, TOPOLOGY, numa(dedicated=4)) == {
-            **{("host0/numa1", f"cpu{cpu}"): "a" for cpu in range(8, 12)},
-            **{("host0/numa0", f"cpu{cpu}"): "b" for cpu in range(2, 6)},
-        }
 
-    @law(4)
-    def test_threads_never_allocate_one_cpu_twice(self, backend: Backend) -> None:
-        _define(backend)
-        _take_by_threads(backend, TOPOLOGY, numa(dedicated=1), 8)
-
-    @law(4)
-    @requires(Requirement.PROCESSES)
-    def test_processes_never_allocate_one_cpu_twice(self, backend: Backend, url: str) -> None:
-        _define(backend)
-        with ProcessPoolExecutor(3, mp_context=processes()) as pool:
-            futures: list[Future[dict[str, str]]] = [
-                pool.submit(claim_topologies, self.backend_class, url, "host0", f"w{n}", 12)
-                for n in range(3)
-            ]
-            reported = {name: cpus for future in futures for name, cpus in future.result().items()}
-        state = ledger_state(backend)
-        uses: dict[str, set[str]] = {}
-        for (_, unit), (_, consumer) in state.units.items():
-            uses.setdefault(consumer, set()).add(unit.removeprefix("cpu"))
-        assert uses == {name: set(cpus.split(",")) for name, cpus in reported.items()}
-        assert state.used("host0", "PCPU") == len(state.units)
+def _check_assigned(backend: Backend, kind: str, assigned: dict[str, Any]) -> None:
+    """Check that the view returns the assigned amount of each consumer."""
+    located = _view(backend, kind)
+    for name, amount in assigned.items():
+        record = backend.held(name)
+        assert record is not None
+        assert located.assigned_amount(amount.unassigned(), record.held) == amount
 
 
 # --- devices: a card or its functions ---
 
 
-DEVICES = "DEVICES"
-#: The classes of the devices: a whole card, a virtual function of one, a GPU.
-CARD, FUNCTION, GPU = "CUSTOM_CARD", "SRIOV_NET_VF", "PGPU"
-_WHOLE, _PARTS = "0000:01:00.0", tuple(f"0000:01:02.{number}" for number in range(3))
-_SECOND = tuple(f"0000:02:02.{number}" for number in range(3))
-
-
-def _card(bus: int) -> Iterator[Device]:
-    complete = f"0000:{bus:02x}:00.0"
-    yield Device(complete, "8086", "1572", "type-PF", resource_class=CARD, numa_node=bus)
-    for number in range(3):
-        yield Device(
-            f"0000:{bus:02x}:02.{number}",
-            "8086",
-            "154c",
-            "type-VF",
-            resource_class=FUNCTION,
-            parent=complete,
-            numa_node=bus,
-            tags={"physnet": "red"},
-            facts={"mac_address": f"00:00:00:00:00:0{number}"},
-        )
-
-
-def _lab() -> PCIInventory:
-    """Return two cards of three functions each, and a GPU with every attribute."""
-    gpu = Device(
-        "0000:03:00.0",
-        "10de",
-        "2330",
-        resource_class=GPU,
-        class_code="030200",
-        traits=["CUSTOM_H100"],
-        live_migratable=False,
-        one_time_use=True,
-    )
-    return PCIInventory([*_card(1), *_card(2), gpu])
-
-
-def _host() -> Provider:
-    host = Provider("host0", "VCPU=8")
-    host.add_parts(DEVICES, _lab())
-    return host
-
-
-def _define_devices(backend: Backend) -> dict[str, str]:
-    return define(backend, _host())
-
-
 class DeviceRules(Kit):
     """Devices."""
 
+    @pytest.fixture
+    def lab(self, backend: Backend) -> dict[str, str]:
+        """Define the host; return the uuids by name."""
+        return define(backend, _host_with_devices())
+
+    @pytest.mark.usefixtures("lab")
     def test_devices_are_read_as_they_were_defined(self, backend: Backend) -> None:
-        _define_devices(backend)
-        assert not changes_to(backend, _host())
-        assert _view(backend, DEVICES).inventory == PCIInventory(
-            _lab().devices, resource_class=DEVICES
-        )
-        gpu = next(
-            item for item in stored_tree(backend, "host0").children if item.name.endswith("03:00.0")
-        )
-        assert gpu.traits == {"CUSTOM_H100"}
+        assert not changes_to(backend, _host_with_devices())
+        expected = PCIInventory(_lab().devices, resource_class=DEVICES)
+        assert _view(backend, DEVICES).inventory == expected
+        assert stored_tree(backend, "host0").find(_GPU_AT).traits == {"CUSTOM_H100"}
 
     @law(1, 4)
-    def test_an_allocated_card_blocks_its_functions(self, backend: Backend) -> None:
-        names = _define_devices(backend)
-        _take(backend, "job", DEVICES, devices(CARD))
+    def test_an_allocated_card_blocks_its_functions(
+        self, backend: Backend, lab: dict[str, str]
+    ) -> None:
+        _allocate(backend, "job", DEVICES, devices(CARD))
         state = ledger_state(backend)
-        where = f"host0/{_WHOLE}"
-        assert [state.used(where, name) for name in (CARD, FUNCTION)] == [1, 3]
-        assert set(state.units) == {(where, unit) for unit in (_WHOLE, *_PARTS)}
-        for delta in (
-            Use(names[where], FUNCTION, 1, _PARTS[:1]),
-            Use(names[where], FUNCTION, 1),
-            Use(names[where], CARD, 1, (_WHOLE, *_PARTS)),
+        assert [state.used(CARD_AT, name) for name in (CARD, FUNCTION)] == [1, 3]
+        assert set(state.units) == {(CARD_AT, unit) for unit in (WHOLE, *PARTS)}
+        for use in (
+            Use(lab[CARD_AT], FUNCTION, 1, PARTS[:1]),
+            Use(lab[CARD_AT], FUNCTION, 1),
+            Use(lab[CARD_AT], CARD, 1, (WHOLE, *PARTS)),
         ):
             with pytest.raises(exceptions.CapacityException):
-                order(backend, ConsumerOrder.claim("more", (delta,)))
+                claim_one(backend, "more", use)
         assert ledger_state(backend) == state
 
     @law(1, 4)
-    def test_an_allocated_function_blocks_its_card(self, backend: Backend) -> None:
-        names = _define_devices(backend)
-        _take(backend, "job", DEVICES, devices(FUNCTION))
-        where = f"host0/{_WHOLE}"
+    def test_an_allocated_function_blocks_its_card(
+        self, backend: Backend, lab: dict[str, str]
+    ) -> None:
+        _allocate(backend, "job", DEVICES, devices(FUNCTION))
         before = ledger_state(backend)
-        for delta in (
-            Use(names[where], CARD, 1, (_WHOLE, *_PARTS)),
-            Use(names[where], CARD, 1),
-        ):
+        for units in ((WHOLE, *PARTS), ()):
             with pytest.raises(exceptions.CapacityException) as refused:
-                order(backend, ConsumerOrder.claim("more", (delta,)))
+                claim_one(backend, "more", Use(lab[CARD_AT], CARD, 1, units))
             [reason] = [reason for reason in refused.value.reasons if reason.rule is Rule.CAPACITY]
             assert (reason.resource, reason.requested, reason.free) == (FUNCTION, 3, 2)
         assert ledger_state(backend) == before
-        assert _take(backend, "other", DEVICES, devices(CARD)) is not None  # the other one
+        _allocate(backend, "other", DEVICES, devices(CARD))  # the other card
 
     @law(3)
+    @pytest.mark.usefixtures("lab")
     def test_a_card_can_be_allocated_again_after_its_release(self, backend: Backend) -> None:
-        _define_devices(backend)
-        before = ledger_state(backend)
-        _take(backend, "whole", DEVICES, devices(CARD, 2))
+        _allocate(backend, "whole", DEVICES, devices(CARD, 2))
         release(backend, "whole")
-        assert ledger_state(backend).units == before.units == {}
-        _take(backend, "parts", DEVICES, devices(FUNCTION, 6))
+        assert ledger_state(backend).units == {}
+        _allocate(backend, "parts", DEVICES, devices(FUNCTION, 6))
         with pytest.raises(exceptions.CapacityException):
             _view(backend, DEVICES).fit(devices(CARD))
         release(backend, "parts")
-        _take(backend, "whole", DEVICES, devices(CARD, 2))
+        _allocate(backend, "whole", DEVICES, devices(CARD, 2))
 
     @law(3, 5)
+    @pytest.mark.usefixtures("lab")
     def test_the_view_of_devices_equals_the_inventory_after_the_same_allocations(
         self, backend: Backend
     ) -> None:
-        _define_devices(backend)
         model = _lab()
         model.update(resource_class=DEVICES)
-        options = {}
-        amounts = (
-            devices(FUNCTION, 2) + devices(CARD),
-            devices([FUNCTION, GPU], requester="either"),
-            devices(GPU),
-        )
-        for number, request in enumerate(amounts):
-            options[f"job-{number}"] = assigned = _take(backend, f"job-{number}", DEVICES, request)
-            taken = model.consume(request)
-            assert taken == assigned
-            model.allocate(taken)
+        assigned: dict[str, Any] = {}
+        for number, request in enumerate(
+            [
+                devices(FUNCTION, 2) + devices(CARD),
+                devices([FUNCTION, GPU], requester="either"),
+                devices(GPU),
+            ]
+        ):
+            assigned[f"job-{number}"] = _allocate(backend, f"job-{number}", DEVICES, request)
+            assert model.consume(request) == assigned[f"job-{number}"]
+            model.allocate(assigned[f"job-{number}"])
             assert _view(backend, DEVICES).inventory == model
-        for name, assigned in options.items():
-            record = backend.held(name)
-            assert record is not None
-            assert (
-                _view(backend, DEVICES).assigned_amount(assigned.unassigned(), record.held)
-                == assigned
-            )
-
-    @law(2)
-    def test_two_consumers_exchange_their_devices_in_one_write(self, backend: Backend) -> None:
-        _define_devices(backend)
-        result = _take_and_exchange(backend, DEVICES, devices(FUNCTION, 3))
-        owners = {unit: consumer for (_, unit), consumer in result.items()}
-        assert owners == {**dict.fromkeys(_SECOND, "a"), **dict.fromkeys(_PARTS, "b")}
+        _check_assigned(backend, DEVICES, assigned)
 
     @law(2, 4)
-    def test_a_card_and_its_function_replace_each_other(self, backend: Backend) -> None:
+    def test_a_card_and_its_function_replace_each_other(
+        self, backend: Backend, lab: dict[str, str]
+    ) -> None:
         """A replacement allocates the whole card or one function of its released units."""
-        names = _define_devices(backend)
-        where = names[f"host0/{_WHOLE}"]
-        complete = (Use(where, CARD, 1, (_WHOLE, *_PARTS)),)
-        part = (Use(where, FUNCTION, 1, _PARTS[:1]),)
-        order(backend, ConsumerOrder.claim("job", complete))
-        order(backend, ConsumerOrder.replace("job", part))
-        assert ledger_state(backend).used(f"host0/{_WHOLE}", FUNCTION) == 1
-        order(backend, ConsumerOrder.replace("job", complete))
-        state = ledger_state(backend)
-        assert state.used(f"host0/{_WHOLE}", FUNCTION) == 3 and len(state.units) == 4
+        whole = (Use(lab[CARD_AT], CARD, 1, (WHOLE, *PARTS)),)
+        part = (Use(lab[CARD_AT], FUNCTION, 1, PARTS[:1]),)
+        for uses, functions, units in ((whole, 3, 4), (part, 1, 1), (whole, 3, 4)):
+            order(backend, ConsumerOrder.replace("job", uses))
+            state = ledger_state(backend)
+            assert (state.used(CARD_AT, FUNCTION), len(state.units)) == (functions, units)
 
     @law(4)
-    def test_threads_never_allocate_one_device_twice(self, backend: Backend) -> None:
-        _define_devices(backend)
-        _take_by_threads(backend, DEVICES, devices(FUNCTION), 6)
-
-    @law(4)
+    @pytest.mark.usefixtures("lab")
     def test_threads_allocate_a_card_or_its_functions(self, backend: Backend) -> None:
         """Some threads claim the card, others its functions: never both."""
-        _define_devices(backend)
         ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
 
-        def claim(number: int) -> object:
-            kind = CARD if number % 2 else FUNCTION
-            return ledger.claim(f"job-{number}", {"host0": {DEVICES: devices(kind)}})
+        def work(number: int) -> object:
+            request = {"host0": {DEVICES: devices(CARD if number % 2 else FUNCTION)}}
+            refusal = exceptions.CapacityException
+            return unless_refused(refusal, ledger.claim, f"job-{number}", request)
 
-        together(claim, 8)
+        in_threads(work, 8)
         state = ledger_state(backend)
         for bus in ("01", "02"):
             where = f"host0/0000:{bus}:00.0"
-            complete, parts = state.used(where, CARD), state.used(where, FUNCTION)
-            assert parts == 3 if complete else parts <= 3
-            assert len([unit for at, unit in state.units if at == where]) == parts + complete
-
-    @law(4)
-    @requires(Requirement.PROCESSES)
-    def test_processes_never_allocate_one_device_twice(self, backend: Backend, url: str) -> None:
-        _define_devices(backend)
-        with ProcessPoolExecutor(3, mp_context=processes()) as pool:
-            futures: list[Future[dict[str, list[str]]]] = [
-                pool.submit(claim_devices, self.backend_class, url, "host0", f"w{n}", 12)
-                for n in range(3)
-            ]
-            reported = {
-                name: claimed for future in futures for name, claimed in future.result().items()
-            }
-        uses: dict[str, list[str]] = {}
-        for (_, unit), (_, consumer) in sorted(ledger_state(backend).units.items()):
-            uses.setdefault(consumer, []).append(unit)
-        assert uses == {name: sorted(claimed) for name, claimed in reported.items()}
+            whole, parts = state.used(where, CARD), state.used(where, FUNCTION)
+            assert parts == 3 if whole else parts <= 3
+            assert len([unit for at, unit in state.units if at == where]) == parts + whole
 
 
 # --- trees that are read again ---
-
-
-_GPU_AT = "host0/0000:03:00.0"
 
 
 def _both(cells: int = 2, *, traits: Iterable[str] = ("CUSTOM_H100",), disk: int = 9) -> Provider:
     """Return a host with cells, a card and a GPU."""
     host = host_of("host0", _cells(cells), DISK_GB=disk)
     gpu = Device("0000:03:00.0", "10de", "2330", resource_class=GPU, numa_node=1, traits=traits)
-    host.add_parts(DEVICES, PCIInventory([*_card(1), gpu]))
+    host.add_parts(DEVICES, PCIInventory([*card(1), gpu]))
     host.update(aggregates={"rack-1"})
     return host
 
 
-def _edited(backend: Backend, **options: Any) -> None:
+def _edit(backend: Backend, **options: Any) -> None:
     tree = stored_tree(backend, "host0")
     tree.update(**options)
     define(backend, tree)
 
 
-def _back(backend: Backend, uuid: str | None = None) -> None:
+def _define_again(backend: Backend, *, keeps_uuid: bool = False) -> None:
     """Remove the host, and define another one with its name."""
-    remove(backend, "host0")
-    back = _both(1, disk=7)
-    if uuid is not None:
-        back.update(uuid=uuid)
-    define(backend, back)
+    uuid = backend.uuids(["host0"])["host0"]
+    run(backend, "undefine host0")
+    again = _both(1, disk=7)
+    if keeps_uuid:
+        again.update(uuid=uuid)
+    define(backend, again)
 
 
-def _below_another(backend: Backend) -> None:
+def _move_below_device(backend: Backend) -> None:
     tree = stored_tree(backend, "host0")
     gpu = tree.find(_GPU_AT)
     tree.update(children=tuple(item for item in tree.children if item is not gpu))
@@ -497,153 +490,136 @@ def _below_another(backend: Backend) -> None:
     backend.define(Operation(), changes_to(backend, gpu))
 
 
-def _renamed(backend: Backend) -> None:
+def _rename_host(backend: Backend) -> None:
     tree = stored_tree(backend, "host0")
     for child in tree.children:
-        child.update(
-            shares=[
-                share.replace(of="host1") if share.of == "host0" else share
-                for share in child.shares
-            ]
-        )
+        shares = [
+            share.replace(of="host1") if share.of == "host0" else share for share in child.shares
+        ]
+        child.update(shares=shares)
     tree.update(name="host1")
     define(backend, tree)
 
 
-def _without_cell(backend: Backend) -> None:
+def _remove_cell(backend: Backend) -> None:
     tree = stored_tree(backend, "host0")
-    remaining = tuple(item for item in tree.children if item.name != "host0/numa1")
-    tree.update(children=remaining)
-    define(backend, tree)
+    _edit(backend, children=tuple(c for c in tree.children if c.name != "host0/numa1"))
 
 
-def _disk_apart(backend: Backend) -> None:
+def _disable_cell_for_an_hour(backend: Backend) -> None:
+    uuid = backend.uuids(["host0/numa0"])["host0/numa0"]
+    disabling = DisableOrder(uuid, "fan", now() + datetime.timedelta(hours=1))
+    backend.commit(Write(Operation(), "disable", uuid, disabling=(disabling,)))
+
+
+def _move_disk(backend: Backend) -> None:
     """Move the disk with its allocations to a provider of its own."""
     parts = (Part("host0/disk", total=9),)
-    Ledger(backend).reshape(
-        Reshape((Move("host0", "DISK_GB", parts),), (NewProvider("host0/disk", "host0"),))
-    )
+    reshape = Reshape((Move("host0", "DISK_GB", parts),), (NewProvider("host0/disk", "host0"),))
+    Ledger(backend).reshape(reshape)
 
 
-_Change = Callable[[Backend, dict[str, str]], object]
-#: Changes of a host between two reads.
-_CHANGES: dict[str, _Change] = {
-    "nothing": lambda backend, names: None,
-    "a CPU is taken": lambda backend, names: order(
-        backend, ConsumerOrder.claim("other", (Use(names["host0/numa0"], "PCPU", 1, ("cpu5",)),))
-    ),
-    "the host is taken of": lambda backend, names: order(
-        backend, ConsumerOrder.claim("other", (Use(names["host0"], "PCPU", 3),))
-    ),
-    "the host has none left": lambda backend, names: order(
-        backend, ConsumerOrder.claim("other", (Use(names["host0"], "PCPU", 7),))
-    ),
-    "a card is taken": lambda backend, names: _take(backend, "other", DEVICES, devices(CARD)),
-    "a GPU is taken": lambda backend, names: _take(backend, "other", DEVICES, devices(GPU)),
-    "who held something is gone": lambda backend, names: release(backend, "first"),
-    "it has more": lambda backend, names: define(backend, _both(disk=12)),
-    "it has another cell": lambda backend, names: define(backend, _both(3)),
-    "it has a cell less": lambda backend, names: _without_cell(backend),
-    "a device has another trait": lambda backend, names: define(
-        backend, _both(traits=["CUSTOM_B"])
-    ),
-    "it is in another aggregate": lambda backend, names: _edited(backend, aggregates=["rack-2"]),
-    "it has another trait": lambda backend, names: _edited(backend, traits=["CUSTOM_B"]),
-    "it has another name": lambda backend, names: _renamed(backend),
-    "it is below another": lambda backend, names: _below_another(backend),
-    "it is gone": lambda backend, names: remove(backend, "host0"),
-    "it is back": lambda backend, names: _back(backend),
-    "it is back with its uuid": lambda backend, names: _back(backend, names["host0"]),
-    "a trait has another name": lambda backend, names: change_names(
-        backend, rename(TRAIT, "CUSTOM_H100", "CUSTOM_B")
-    ),
-    "a class has another name": lambda backend, names: change_names(
-        backend, rename(CLASS, CARD, "CUSTOM_BOARD")
-    ),
-    "an aggregate has another name": lambda backend, names: change_names(
-        backend, rename(AGGREGATE, "rack-1", "rack-2")
-    ),
-    "it is disabled": lambda backend, names: disable(backend, names["host0"]),
-    "a cell is disabled": lambda backend, names: disable(
-        backend, names["host0/numa0"], until=now() + datetime.timedelta(hours=1)
-    ),
-    "a device is disabled": lambda backend, names: disable(backend, names[_GPU_AT]),
-    "it reported": lambda backend, names: backend.commit(
-        Write(Operation(), "report", "host0", reported=(names["host0"],))
-    ),
-    "it is reshaped": lambda backend, names: _disk_apart(backend),
+#: Changes of a host between two reads: statements of a scenario, or a function of the backend.
+_CHANGES: dict[str, str | Callable[[Backend], object]] = {
+    "nothing": "",
+    "a CPU is allocated": "claim other: host0/numa0 PCPU cpu5",
+    "CPUs of the host are allocated": "claim other: host0 PCPU=3",
+    "all CPUs of the host are allocated": "claim other: host0 PCPU=7",
+    "a card is allocated": lambda backend: _allocate(backend, "other", DEVICES, devices(CARD)),
+    "a GPU is allocated": lambda backend: _allocate(backend, "other", DEVICES, devices(GPU)),
+    "a consumer is removed": "release first",
+    "it has more": lambda backend: define(backend, _both(disk=12)),
+    "it has another cell": lambda backend: define(backend, _both(3)),
+    "a device has another trait": lambda backend: define(backend, _both(traits=["CUSTOM_B"])),
+    "it is in another aggregate": lambda backend: _edit(backend, aggregates=["rack-2"]),
+    "it has another trait": lambda backend: _edit(backend, traits=["CUSTOM_B"]),
+    "it has another name": _rename_host,
+    "it is below another": _move_below_device,
+    "a trait has another name": "rename trait CUSTOM_H100: CUSTOM_B",
+    "a class has another name": f"rename class {CARD}: CUSTOM_BOARD",
+    "an aggregate has another name": "rename aggregate rack-1: rack-2",
+    "it is disabled": "disable host0: fan",
+    "a cell is disabled": _disable_cell_for_an_hour,
+    "a device is disabled": f"disable {_GPU_AT}: fan",
+    "it reported": "reported host0",
+    "it is reshaped": _move_disk,
 }
-#: Changes that need a host without allocations.
-_OF_FREE = {"it has a cell less", "it is gone", "it is back", "it is back with its uuid"}
+#: Changes of a host without allocations.
+_CHANGES_OF_FREE: dict[str, str | Callable[[Backend], object]] = {
+    "it has a cell less": _remove_cell,
+    "it is removed": "undefine host0",
+    "it is created again": _define_again,
+    "it is created again with its uuid": lambda backend: _define_again(backend, keeps_uuid=True),
+}
 
 
-def _changed(backend: Backend, change: str, names: dict[str, str]) -> None:
-    if change in _OF_FREE:
+def _change(backend: Backend, name: str) -> None:
+    if name in _CHANGES_OF_FREE:
         release(backend, "first")
-    _CHANGES[change](backend, names)
+    change = {**_CHANGES, **_CHANGES_OF_FREE}[name]
+    if isinstance(change, str):
+        run(backend, change)
+    else:
+        change(backend)
 
 
-def _known_of(columns: Columns, like: Columns) -> Columns:
+def _comparable(columns: Columns, like: Columns) -> Columns:
     """Return the part of columns that ``read_again`` must return, with allocations of ``like``."""
-    values = like.providers
+    times = like.providers
     return dataclasses.replace(
         columns,
         providers=columns.providers._replace(
-            reported_at=values.reported_at, adopted_at=values.adopted_at
+            reported_at=times.reported_at, adopted_at=times.adopted_at
         ),
         allocations=like.allocations,
         cursor=None,
     )
 
 
-_parametrized = pytest.mark.parametrize("change", _CHANGES)
+def _outcome(ledger: Ledger, request: Any) -> Any:
+    """Return the allocations of a claim, which is then released, or the reasons of its refusal."""
+    try:
+        claimed = ledger.claim("job", request)
+    except exceptions.CapacityException as refusal:
+        return refusal.reasons
+    except exceptions.ResourceObjectsError as error:
+        return type(error), str(error)
+    ledger.release("job")
+    return {(item.provider_uuid, item.resource_class): item for item in claimed.allocations}
+
+
+_each_change = pytest.mark.parametrize("change", [*_CHANGES, *_CHANGES_OF_FREE])
 
 
 class AgainRules(Kit):
     """Trees that are read again after a change are current."""
 
     @law(5)
-    @_parametrized
+    @_each_change
     def test_a_tree_that_is_read_again_is_current(self, backend: Backend, change: str) -> None:
         names = define(backend, _both())
         before = backend.read("host0")
-        _take(backend, "first", TOPOLOGY, numa(dedicated=1))
-        _changed(backend, change, names)
+        _allocate(backend, "first", TOPOLOGY, numa(dedicated=1))
+        _change(backend, change)
         again, complete = backend.read_again(before, names["host0"]), backend.read(names["host0"])
-        assert _known_of(again, again) == _known_of(complete, again)
+        assert _comparable(again, again) == _comparable(complete, again)
         if again.cursor is not None:
             assert again == complete
 
     @law(5)
-    @_parametrized
+    @_each_change
     def test_a_claim_does_not_depend_on_a_cached_tree(self, backend: Backend, change: str) -> None:
-        names = define(backend, _both())
-        request = {
-            "host0": {
-                TOPOLOGY: numa(dedicated=2, memory_mb=64),
-                DEVICES: devices(GPU, affinity="required"),
-                "DISK_GB": 5,
-            }
+        define(backend, _both())
+        amounts = {
+            TOPOLOGY: numa(dedicated=2, memory_mb=64),
+            DEVICES: devices(GPU, affinity="required"),
+            "DISK_GB": 5,
         }
+        request = {"host0": amounts}
         before = Ledger(backend)
         before.claim("job", request)
         before.release("job")
         before.claim("first", {"host0": {TOPOLOGY: numa(dedicated=1), "DISK_GB": 1}})
-        _changed(backend, change, names)
-        result = [_outcome(item, request) for item in (before, Ledger(backend), before)]
-        assert result[0] == result[1] == result[2]
-
-
-def _outcome(ledger: Ledger, request: Any) -> Any:
-    """Return the allocations of a claim, which is then released, or the reasons of its refusal."""
-    try:
-        uses = ledger.claim("job", request)
-    except exceptions.CapacityException as refusal:
-        return refusal.reasons
-    except exceptions.ResourceObjectsError as error:
-        return type(error), str(error)
-    ledger.release("job")
-    return {
-        (allocation.provider_uuid, allocation.resource_class): allocation
-        for allocation in uses.allocations
-    }
+        _change(backend, change)
+        outcomes = [_outcome(ledger, request) for ledger in (before, Ledger(backend), before)]
+        assert outcomes[0] == outcomes[1] == outcomes[2]

@@ -21,7 +21,7 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import SHARDS
-from resource_objects.providers.listing import ProviderFilter
+from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -33,6 +33,7 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
+from resource_objects.providers.provider import Share
 from resource_objects.resources import Amounts, IntegerInventory
 from resource_objects.resources.numa import (
     NUMATopologyInventory,
@@ -107,6 +108,12 @@ def law(*numbers: int) -> Callable[[_F], _F]:
 
 # --- short forms of writes ---
 
+#: Names that are equal in many collations of databases.
+ALIKE = (
+    *("job", "Job", "JOB", "jöb", "jo\u0308b", "\uff4a\uff4f\uff42"),
+    *("jobß", "jobss", "job.", "j ob"),
+)
+
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
 
 
@@ -135,20 +142,31 @@ def define(backend: Backend, *roots: Provider) -> dict[str, str]:
     return {name: result[name] for name in names}
 
 
+def listed_provider(backend: Backend, name: str) -> ListedProvider:
+    """Return the row of a provider in the list of providers."""
+    [listed] = backend.list_providers(ProviderFilter(names=frozenset({name})), 2)
+    return listed
+
+
 def updated(backend: Backend, name: str, **fields: Any) -> ProviderUpdate:
     """Return an update of some fields of a provider, at its current generation."""
-    [listed] = backend.list_providers(ProviderFilter(names=frozenset({name})), 1)
+    listed = listed_provider(backend, name)
     before = listed.definition()
     return ProviderUpdate(dataclasses.replace(before, **fields), listed.generation, before)
 
 
-def remove(backend: Backend, name: str) -> None:
-    """Remove the tree of a root without allocations."""
+def removal_of(backend: Backend, name: str) -> DefinitionChanges:
+    """Return the changes that remove the tree of a root without allocations."""
     removals = tuple(
         ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
         for provider in reversed(list(stored_tree(backend, name).walk()))
     )
-    backend.define(Operation(), DefinitionChanges(name, removals=removals))
+    return DefinitionChanges(name, removals=removals)
+
+
+def share(name: str, of: str, of_class: str | None = None, factor: int = 1) -> Share:
+    """Return the share by which ``name`` uses ``of_class`` (default ``name``) at ``of``."""
+    return Share(resource_class=name, of=of, of_class=of_class or name, factor=factor)
 
 
 def two_hosts(backend: Backend) -> tuple[str, str]:

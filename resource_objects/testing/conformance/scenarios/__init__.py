@@ -11,59 +11,60 @@ Each ``*.txt`` file of this folder is about one subject. A scenario begins with 
       because capacity of VCPU at host0: requested 1, bound 8, used 8, second 1, first 7
     used host0 VCPU 8
 
-The numbers after the title are the invariants that it protects. Words in braces, as ``{sharing}``,
-are what the backend has to support (:class:`Requirement`). Text after ``#`` is a comment. Lines
-that are indented belong to the line above.
+The numbers after the title are the invariants that it protects. Text after ``#`` is a comment.
+Indented lines belong to the line above. ``3 times`` before a line, or before a part between
+semicolons, repeats it: ``{n}`` counts from 0, ``{n%2}`` to 1 and again. A title with
+``{class|trait}`` is a scenario for each word; ``{kind}`` and ``{Kind}`` in its lines are that word.
 
 Steps, each of which is one write:
 
-=============================================  =====================================================
-``define host0: VCPU=8,DISK_GB=9; traits A``   define a tree: inventories, then ``traits``,
-                                               ``aggregates``, ``shares A of host0 [B] [times 2]``,
-                                               ``was OLD`` (renamed) or ``new`` (another uuid);
-                                               children are indented; several names before the colon
-                                               are several trees
-``undefine host0``                             remove a tree
-``move gpu0: host1``                           move a provider with its descendants
-``claim job: host0 VCPU=1; host1 PCPU cpu0``   claim; a word that begins without ``CLASS=`` names a
-                                               unit, ``-cpu0`` releases one. Options follow in
-                                               brackets: ``[aggregate, project=p, at=noted]``
-``adjust``, ``replace``, ``renew``,            the other orders of a consumer, in the same form
-``release``
-``rename class A: B``, ``ensure trait A``,     change names of classes, traits, aggregates
-``delete aggregate A``
-``disable host0: fan``, ``enable host0``       disable a provider with a reason, or enable it
-``group db: anti-affinity 2``, ``ungroup db``  create a server group (with its maximum for each
-                                               host), or remove it
-``limit host0 VCPU 5``, ``unchanged host0 at   further parts of a ``write``
-NAME``, ``reported host0``, ``adopted host0``
-``write``                                      all indented steps in one write
-``repeat``                                     send the last write again: nothing changes, as with a
-                                               step of the same ``[operation=NAME]``
-``note NAME: job`` or ``note NAME: host0``     remember the generation of a consumer or provider
-``prepare NAME``, later ``send NAME``          compare the definitions below with the ledger now,
-                                               and write the differences later; ``prepare NAME
-                                               bare``: without parents of which only children differ
-=============================================  =====================================================
+``define host0: VCPU=8,DISK_GB=9; traits A``
+    define a tree: inventories, then ``traits``, ``aggregates``, ``shares A of host0 B times 2``,
+    ``was OLD`` (renamed) or ``new`` (another uuid). Children are indented; several names before the
+    colon are several trees. ``undefine host0`` removes a tree, and ``move gpu0: host1`` moves a
+    provider with its descendants
+``claim job: host0 VCPU=1; host1 PCPU cpu0 cpu1 [aggregate, project=p, at=NOTED]``
+    an order of a consumer for amounts or units (``-cpu0`` releases one), with options; likewise
+    ``adjust``, ``replace``, ``renew``, ``release``
+``rename class A: B``, ``ensure trait A``, ``delete aggregate A``, ``level aggregate A: rack``
+    change names of classes, traits and aggregates, and levels of aggregates
+``disable host0: fan``, ``enable host0``, ``group db: anti-affinity 2``, ``ungroup db``
+    disable and enable a provider, create (with its maximum for each host) and remove a server group
+``write``
+    all indented steps in one write, also ``limit host0 VCPU 5``, ``unchanged host0 at NOTED``,
+    ``reported host0``, ``adopted host0``
+``repeat``
+    send the last write again: nothing changes, as with a step of the same ``[operation=NAME]``
+``note NAME: job``, ``note NAME: host0``
+    remember the generation of a consumer, with the uuid of its claim, or of a provider
+``prepare NAME``, later ``send NAME``
+    compare the definition below with the ledger now, and write the differences later;
+    ``prepare NAME bare``: without parents of which only children differ
 
-What follows a step is indented below it:
-
-``refused ERROR [of SUBJECT]`` names the exception or its code. It is checked that a refused step
-leaves the ledger and its feed as they were. ``because`` lines are its reasons, all of them, or
-``because RULE``. ``feed`` lines are the entries of the change feed, one for each shard, such as
-``feed definitions host0`` or ``feed uses job VCPU at host0 0 to 2 +cpu0 +cpu1``. ``touched host0``
-are the providers whose trees a reader of changes reads again, or ``touched all``.
+What follows a step is indented below it: ``refused ERROR [of SUBJECT]`` names the exception or its
+code. It is checked that a refused step leaves the ledger and its feed as they were. ``because``
+lines are its reasons, all of them, or ``because RULE``. ``feed`` lines are the entries of the
+change feed, one for each shard: ``feed definitions host0``, ``feed uses job VCPU at host0 0 to 1``.
+``touched host0`` are the providers whose trees a reader of changes reads again, or ``touched all``.
 
 Statements on the state:
 
-``used host0 VCPU 8; host1 VCPU 2``, ``capacity``, ``total``: figures of inventories;
-``writes host0 2; cell0 1``: counters of allocation writes; ``times host0: reported adopted``: which
-of these times a provider has; ``levels r1=rack r2=``: of all aggregates;
-``allocations job: host0 VCPU=1`` (of one consumer; ``none``), or ``allocations`` with a line below
-for each consumer of the ledger; ``units`` with a line ``host0 cpu0: PCPU of job`` for each unit;
-``providers host0 gpu0``; ``traits``, ``aggregates``, ``inventories host0: A B``;
-``parent gpu0: host0``, ``root``; ``names class: CUSTOM_A``: all names but the standard ones;
-``members db: job``: of a server group; ``mark``, later ``as marked``: the ledger is as it was.
+``used host0 VCPU 8; host1 VCPU 2``, ``capacity``, ``total``
+    some figures of inventories
+``allocation_writes host0 2; cell0 1``, ``definition_writes``
+    the counters of all providers
+``allocations job: host0 VCPU=1``
+    of one consumer (or ``none``), or with a line below for each consumer of the ledger
+``record job [project=p]``
+    the fields of a consumer that are not the default
+``units``
+    with a line ``host0 cpu0: PCPU of job`` below for each unit
+``traits host0: A B``, ``aggregates``, ``inventories``, ``parent``, ``root``, ``times``
+    an attribute of a provider; the times are ``reported`` and ``adopted``
+``providers: host0 gpu0``, ``levels: r1=rack r2=``, ``members db: job``, ``names class: CUSTOM_A``
+    all providers, aggregates, members of a server group, names but the standard ones
+``mark``, later ``as marked``
+    the ledger is as it was
 """
 
 from __future__ import annotations
@@ -74,20 +75,17 @@ import datetime
 import importlib.resources
 import re
 import uuid as uuids
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider, diff
-from resource_objects.providers.allocation import RELEASED
+from resource_objects.providers.allocation import HELD, RELEASED
 from resource_objects.providers.columns import trees
-from resource_objects.providers.definition import (
-    DefinitionChanges,
-    ProviderRemoval,
-    merge_changes,
-)
+from resource_objects.providers.definition import DefinitionChanges, merge_changes
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.feed import FeedEntry
 from resource_objects.providers.listing import ProviderFilter
@@ -99,6 +97,7 @@ from resource_objects.providers.orders import (
     NameChange,
     NameKind,
     Operation,
+    StoredRequest,
     Use,
     Write,
 )
@@ -107,35 +106,30 @@ from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance.feed import Follower
-from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
     Kit,
     law,
     ledger_state,
+    listed_provider,
     names_of,
+    removal_of,
+    share,
     sorted_record,
     updated,
 )
 
-_ORDERS: dict[str, Callable[..., ConsumerOrder]] = {
-    "claim": ConsumerOrder.claim,
-    "adjust": ConsumerOrder.adjust,
-    "replace": ConsumerOrder.replace,
-    "renew": ConsumerOrder.renew,
-    "release": ConsumerOrder.release,
-}
+#: Lines below a step that are not part of it.
+_OUTCOMES = ("refused", "because", "feed", "touched")
+#: Steps that may create providers, which other steps of their write name.
 _DEFINITIONS = ("define", "undefine", "move", "send")
-_NAME_ACTIONS = {
-    "ensure": NameAction.ENSURE,
-    "rename": NameAction.RENAME,
-    "delete": NameAction.DELETE,
-    "level": NameAction.SET_LEVEL,
-}
 _NAME_KINDS = {
     "class": NameKind.RESOURCE_CLASS,
     "trait": NameKind.TRAIT,
     "aggregate": NameKind.AGGREGATE,
 }
+
+
+# --- text ---
 
 
 class Statement(NamedTuple):
@@ -148,12 +142,36 @@ class Statement(NamedTuple):
     @property
     def word(self) -> str:
         """The first word, which decides what the statement does."""
-        return self.text.split(maxsplit=1)[0].rstrip(":")
+        return self.text.partition(" ")[0].removesuffix(":")
 
     @property
     def rest(self) -> str:
-        """The text after the first word."""
-        return self.text[len(self.text.split(maxsplit=1)[0]) :].strip()
+        """The text after the first word, without options."""
+        return self.text.removeprefix(self.word).partition(" [")[0].strip()
+
+    @property
+    def subject(self) -> str:
+        """The rest before the colon."""
+        return self.rest.partition(": ")[0].removesuffix(":")
+
+    @property
+    def value(self) -> str:
+        """The rest after the colon."""
+        return self.rest.partition(": ")[2].strip()
+
+    @property
+    def items(self) -> list[str]:
+        """The words after the colon; else the parts between semicolons and the lines below."""
+        if self.rest.endswith(":") or ": " in self.rest:
+            return self.value.split()
+        return [*_parts(self.rest), *(line.text for line in self.below)]
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The names and values in brackets; a name without a value has the value ``""``."""
+        text = self.text.partition(" [")[2].removesuffix("]")
+        pairs = (option.partition("=") for option in text.split(", ") if option)
+        return {name: value for name, _, value in pairs}
 
 
 class Scenario(NamedTuple):
@@ -161,8 +179,7 @@ class Scenario(NamedTuple):
 
     name: str
     invariants: tuple[int, ...]
-    requirements: tuple[Requirement, ...]
-    statements: list[Statement]
+    text: str
 
     @property
     def test_name(self) -> str:
@@ -171,77 +188,95 @@ class Scenario(NamedTuple):
 
 
 def read_scenarios(text: str) -> Iterator[Scenario]:
-    """Yield the scenarios of a file.
-
-    :raises ValueError: for a line before the first title
-    """
+    """Yield the scenarios of a file."""
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
-        match = re.fullmatch(r"(.+?)(?: \(([\d, ]+)\))?(?: \{([a-z, ]+)\})?", title.strip())
-        assert match is not None, title
-        name, invariants, needs = match.groups(default="")
-        yield Scenario(
-            name,
-            tuple(map(int, invariants.split(","))) if invariants else (),
-            tuple(Requirement[word.strip().upper()] for word in needs.split(",") if needs),
-            _nested(body),
-        )
+        name, _, numbers = title.removesuffix(")").partition(" (")
+        invariants = tuple(map(int, numbers.split(","))) if numbers else ()
+        before, _, words = name.partition("{")
+        words, _, after = words.partition("}")
+        for word in words.split("|"):
+            lines = body.replace("{kind}", word).replace("{Kind}", word.capitalize())
+            yield Scenario(before + word + after, invariants, lines)
 
 
-def _nested(body: str) -> list[Statement]:
+def statements_of(text: str) -> list[Statement]:
+    """Return the outer statements of a text, each with those below it."""
     top: list[Statement] = []
     levels = [(-1, top)]
-    for number, line in enumerate(body.splitlines(), 1):
-        text = re.sub(r"(^|\s)#.*", "", line).rstrip()
-        if not text:
+    for number, line in enumerate(text.splitlines(), 1):
+        content = re.sub(r"(^|\s)#.*", "", line).rstrip()
+        if not content:
             continue
-        indent = len(text) - len(text.lstrip())
+        indent = len(content) - len(content.lstrip())
         while indent <= levels[-1][0]:
             levels.pop()
-        statement = Statement(number, text.strip(), [])
-        levels[-1][1].append(statement)
-        levels.append((indent, statement.below))
+        below: list[Statement] = []
+        levels[-1][1].extend(Statement(number, copy, below) for copy in _copies(content.strip()))
+        levels.append((indent, below))
     return top
 
 
-def all_scenarios() -> list[Scenario]:
-    """Return the scenarios of all files of this folder."""
-    files = sorted(importlib.resources.files(__package__).iterdir(), key=lambda file: file.name)
-    return [
-        scenario
-        for file in files
-        if file.name.endswith(".txt")
-        for scenario in read_scenarios(file.read_text("utf-8"))
-    ]
+def _copies(text: str) -> Iterator[str]:
+    """Yield the copies of ``3 times host{n}``, in which n counts from 0."""
+    count, times, pattern = text.partition(" times ")
+    if not times or not count.isdecimal():
+        yield text
+        return
+    for number in range(int(count)):
+        yield _numbered(pattern, number)
+
+
+def _numbered(pattern: str, number: int) -> str:
+    """Replace ``{n}`` by a number, and ``{n%2}`` by its remainder."""
+    return re.sub(r"\{n%?(\d*)\}", lambda match: str(number % int(match[1] or number + 1)), pattern)
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of a text between semicolons."""
+    parts = (part.strip() for part in text.split(";") if part)
+    return [copy for part in parts for copy in _copies(part)]
+
+
+# --- tests ---
 
 
 class ScenarioRules(Kit):
     """A test for each scenario of this folder, named by its title."""
 
 
+def all_scenarios() -> list[Scenario]:
+    """Return the scenarios of all files of this folder."""
+    files = sorted(importlib.resources.files(__package__).iterdir(), key=lambda file: file.name)
+    texts = (file.read_text("utf-8") for file in files if file.name.endswith(".txt"))
+    return [scenario for text in texts for scenario in read_scenarios(text)]
+
+
 def _test_of(scenario: Scenario) -> Callable[[Kit, Backend], None]:
     def test(self: Kit, backend: Backend) -> None:
-        run(backend, scenario)
+        run(backend, scenario.text)
 
     test.__name__ = scenario.test_name
     test.__qualname__ = f"ScenarioRules.{scenario.test_name}"
-    marked = law(*scenario.invariants)(test) if scenario.invariants else test
-    return requires(*scenario.requirements)(marked)
-
-
-def run(backend: Backend, scenario: Scenario) -> None:
-    """Carry out a scenario on an empty ledger; an ``AssertionError`` names the failed line."""
-    runner = _Runner(backend)
-    for statement in scenario.statements:
-        try:
-            runner.carry_out(statement)
-        except Exception as error:
-            error.add_note(f"{scenario.name}, line {statement.number}: {statement.text}")
-            raise
+    return law(*scenario.invariants)(test) if scenario.invariants else test
 
 
 for _scenario in all_scenarios():
     setattr(ScenarioRules, _scenario.test_name, _test_of(_scenario))
+
+
+def run(backend: Backend, text: str) -> None:
+    """Carry out the statements of a text; an ``AssertionError`` names the failed line."""
+    runner = _Runner(backend)
+    for statement in statements_of(text):
+        try:
+            runner.carry_out(statement)
+        except Exception as error:
+            error.add_note(f"line {statement.number} of the scenario: {statement.text}")
+            raise
+
+
+# --- carrying out ---
 
 
 class _Runner:
@@ -257,52 +292,102 @@ class _Runner:
         self.outcomes: dict[str, tuple[ConsumerRecord, ...]] = {}
         self.entries: tuple[FeedEntry, ...] = ()
         self.marked: Any = None
-        self.checks: dict[str, Callable[[Statement], None]] = {
-            **dict.fromkeys(("used", "capacity", "total"), self._check_figures),
-            "allocations": self._check_allocations,
-            "units": self._check_units,
-            "providers": self._check_providers,
-            **dict.fromkeys(
-                ("traits", "aggregates", "inventories", "parent", "root"), self._check_attribute
-            ),
-            "names": self._check_custom_names,
-            "members": self._check_members,
+        self.others: dict[str, Callable[[Statement], None]] = {
+            "repeat": self._repeat,
+            "prepare": self._prepare,
+            "note": self._note,
             "mark": self._mark,
             "as": self._check_marked,
-            "note": self._note,
-            "prepare": self._prepare,
-            "writes": self._check_writes,
-            "times": self._check_times,
-            "levels": self._check_levels,
-            "repeat": self._repeat,
+            "allocations": self._check_allocations,
+            "record": self._check_record,
+            **dict.fromkeys(("used", "capacity", "total"), self._check_figures),
+            **dict.fromkeys(_FACTS, self._check_facts),
         }
 
     def carry_out(self, statement: Statement) -> None:
-        check = self.checks.get(statement.word)
-        if check is not None:
-            check(statement)
+        """Carry out a step, or check a statement on the state."""
+        if statement.word in self.others:
+            self.others[statement.word](statement)
             return
-        outcome = [part for part in statement.below if part.word in ("refused", "because")]
-        feed = [part for part in statement.below if part.word == "feed"]
-        touched = [part for part in statement.below if part.word == "touched"]
-        parts = [part for part in statement.below if part not in (*outcome, *feed, *touched)]
-        steps = parts if statement.word == "write" else [statement._replace(below=parts)]
-        if touched:
+        parts: dict[str, list[Statement]] = defaultdict(list)
+        for below in statement.below:
+            parts[below.word if below.word in _OUTCOMES else "steps"].append(below)
+        steps = parts["steps"]
+        if statement.word != "write":
+            steps = [statement._replace(below=steps)]
+        if parts["refused"] or parts["because"]:
+            self._check_refusal(steps, parts["refused"], {item.rest for item in parts["because"]})
+            return
+        if parts["touched"]:
             self.follower.follow()
-        if not outcome:
-            self._commit(self._write(steps))
-            if feed:
-                texts = [self._entry_text(entry) for entry in self.entries]
-                assert sorted(item.rest for item in feed) == sorted(texts)
-            for part in touched:
-                self._check_touched(part)
-            return
+        self._commit(self._write(steps))
+        if parts["feed"]:
+            entries = [self._entry_text(entry) for entry in self.entries]
+            assert sorted(entries) == sorted(item.rest for item in parts["feed"])
+        for item in parts["touched"]:
+            self._check_touched(item)
+
+    def _check_refusal(
+        self, steps: list[Statement], errors: list[Statement], reasons: set[str]
+    ) -> None:
         before, cursor = ledger_state(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
             self.backend.commit(self._write(steps))
-        self._check_refusal(refused.value, outcome)
+        error: Any = refused.value
+        for statement in errors:
+            expected, _, subject = statement.rest.partition(" of ")
+            names = {kind.__name__ for kind in type(error).__mro__}
+            assert expected in names | {getattr(error, "code", "")}, repr(error)
+            assert not subject or error.name in (subject, self.uuid_of(subject)), repr(error)
+        if reasons:
+            full = any(" at " in reason for reason in reasons)
+            assert {_reason_text(reason, full) for reason in error.reasons} == reasons
         assert ledger_state(self.backend) == before, "a refused step changed the ledger"
         assert self.backend.cursor() == cursor, "the feed has a refused step"
+
+    def uuid_of(self, name: str) -> str:
+        """Return the uuid of a provider; of a name that was never defined, one without provider."""
+        uuid = self.uuids.get(name) or self.backend.uuids([name]).get(name)
+        return uuid or str(uuids.uuid5(uuids.NAMESPACE_OID, name))
+
+    # --- writes ---
+
+    def _write(self, steps: list[Statement]) -> Write:
+        """Return one write of some steps; a step may name providers that another one defines."""
+        fields: dict[str, Any] = {"definitions": (), "limits": ()}
+        for step in sorted(steps, key=lambda step: step.word not in _DEFINITIONS):
+            name, *values = self._part(step)
+            fields[name] = (*fields.get(name, ()), *values)
+        changes = fields["definitions"]
+        fields["definitions"] = merge_changes(changes[0].root, changes) if changes else None
+        fields["limits"] = dict(fields["limits"])
+        first = steps[0]
+        named = first.options.get("operation")
+        operation = Operation(named and self.uuid_of(named), first.options.get("actor"))
+        return Write(operation, first.word, first.subject or first.word, **fields)
+
+    def _part(self, step: Statement) -> tuple[Any, ...]:
+        """Return the field of a write that a step is about, and its values."""
+        match step.word:
+            case "define" | "undefine" | "move" | "send":
+                return "definitions", *self._definitions(step)
+            case "ensure" | "rename" | "delete" | "level":
+                kind, name = step.subject.split()
+                action = NameAction.SET_LEVEL if step.word == "level" else NameAction(step.word)
+                return "names", NameChange(_NAME_KINDS[kind], action, name, step.value or None)
+            case "disable" | "enable":
+                return "disabling", DisableOrder(self.uuid_of(step.subject), step.value or None)
+            case "group" | "ungroup":
+                return "groups", GroupChange(step.subject, _server_group(step))
+            case "reported" | "adopted":
+                return step.word, *(self.uuid_of(name) for name in step.rest.split())
+            case "limit":
+                provider, resource_class, total = step.rest.split()
+                return "limits", ((self.uuid_of(provider), resource_class), int(total))
+            case "unchanged":
+                provider, noted = step.rest.split(" at ")
+                return "unchanged", (self.uuid_of(provider), self.noted[noted])
+        return "orders", self._order(step)
 
     def _commit(self, write: Write) -> None:
         """Carry out a write; one of a known operation has its first outcome and changes nothing."""
@@ -316,17 +401,17 @@ class _Runner:
             assert (ledger_state(self.backend), self.backend.cursor()) == (before, cursor)
             return
         self.last, self.outcomes[write.operation.id] = write, outcome
-        stored = self.backend.held_by([record.consumer for record in outcome])
+        stored = self.backend.held_by(consumers)
         for record in outcome:
             if record.state != RELEASED:
                 assert sorted_record(stored[record.consumer]) == sorted_record(record)
-            _check_identity(earlier.get(record.consumer), record)
+            if record.held and record.consumer in earlier:
+                _check_identity(earlier[record.consumer], record)
         with contextlib.suppress(exceptions.NotSupported):  # of a backend without a feed
             self.entries = self.backend.changes(cursor, 1000)
-            operation = (write.operation.id, write.kind, write.subject)
-            assert {(entry.operation, entry.kind, entry.subject) for entry in self.entries} == {
-                operation
-            }
+            written = {(entry.operation, entry.kind, entry.subject) for entry in self.entries}
+            assert written == {(write.operation.id, write.kind, write.subject)}
+            assert {entry.actor for entry in self.entries} == {write.operation.actor}
             assert len({entry.shard for entry in self.entries}) == len(self.entries)
             assert self.backend.cursor() == cursor.moved(self.entries)
             assert len({record.generation for record in outcome}) <= 1, "one write, one generation"
@@ -334,7 +419,6 @@ class _Runner:
             assert self.follower.state == ledger_state(self.backend), "as read from the feed"
 
     def _check_touched(self, statement: Statement) -> None:
-        """Compare the providers that a write concerns with ``touched host0 gpu0``, or ``all``."""
         if self.follower.cursor != self.backend.cursor():  # of a backend without a feed
             self.follower.follow()
             assert self.follower.state == ledger_state(self.backend)
@@ -342,228 +426,96 @@ class _Runner:
         names = sorted(name for name, uuid in self.uuids.items() if uuid in touched.providers)
         assert (["all"] if touched.is_wide else names) == statement.rest.split()
 
-    def _entry_text(self, entry: FeedEntry) -> str:
-        """Return what an entry of the feed is about, by the names that providers have now."""
-        names = {uuid: name for name, uuid in self.uuids.items()}
-        parts = {
-            "definitions": " ".join(sorted(names[uuid] for uuid in entry.definitions)),
-            "reports": " ".join(sorted(names[uuid] for uuid in entry.reports)),
-            "disabled": " ".join(sorted(names[item.provider_uuid] for item in entry.disabled)),
-            "consumers": " ".join(sorted(entry.claims)),
-            "uses": ", ".join(
-                " ".join(
-                    [
-                        *(use.consumer, use.key[1], "at", names[use.key[0]]),
-                        *(str(use.before), "to", str(use.after)),
-                        *(f"+{unit}" for unit in use.taken),
-                        *(f"-{unit}" for unit in use.given),
-                    ]
-                )
-                for use in sorted(entry.uses, key=lambda use: (use.consumer, use.key[1]))
-            ),
-        }
-        return "; ".join(f"{name} {text}" for name, text in parts.items() if text) or "nothing"
-
-    # --- writes ---
-
-    def _write(self, steps: list[Statement]) -> Write:
-        """Return one write of some steps; a step may name providers that another one defines."""
-        definitions = [change for step in steps for change in self._definitions(step)]
-        changes = None
-        if definitions:
-            changes = merge_changes(definitions[0].root, definitions)
-            self.uuids.update({created.name: created.uuid for created in changes.creates})
-        more: dict[str, Any] = {}
-        for step in steps:
-            if step.word in ("reported", "adopted"):
-                more[step.word] = tuple(self.uuid_of(name) for name in step.rest.split())
-            elif step.word == "limit":
-                provider, resource_class, total = step.rest.split()
-                more.setdefault("limits", {})[self.uuid_of(provider), resource_class] = int(total)
-            elif step.word in ("disable", "enable"):
-                provider, _, reason = step.rest.partition(": ")
-                disabling = DisableOrder(self.uuid_of(provider), reason or None)
-                more["disabling"] = (*more.get("disabling", ()), disabling)
-            elif step.word in ("group", "ungroup"):
-                more["groups"] = (_group_change(step),)
-            elif step.word == "unchanged":
-                provider, noted = step.rest.split(" at ")
-                demanded = (self.uuid_of(provider), self.noted[noted])
-                more["unchanged"] = (*more.get("unchanged", ()), demanded)
-            elif step.word not in (*_ORDERS, *_DEFINITIONS, *_NAME_ACTIONS):
-                raise ValueError(f"no step {step.word!r}")
-        subject, _, options = steps[0].rest.partition(" [")
-        named = re.search(r"operation=(\w+)", options)
-        return Write(
-            Operation() if named is None else Operation(self.uuid_of(named[1])),
-            steps[0].word,
-            subject.partition(":")[0] or steps[0].word,
-            changes,
-            tuple(self._order(step) for step in steps if step.word in _ORDERS),
-            tuple(_name_change(step) for step in steps if step.word in _NAME_ACTIONS),
-            **more,
-        )
-
-    def uuid_of(self, name: str) -> str:
-        """Return the uuid of a provider; of a name that was never defined, one without provider."""
-        return self.uuids.get(name) or str(uuids.uuid5(uuids.NAMESPACE_OID, name))
-
     def _order(self, step: Statement) -> ConsumerOrder:
-        text, _, options = step.rest.partition(" [")
-        consumer, _, allocations = text.partition(":")
-        more = dict(map(self._option, options.rstrip("]").split(", "))) if options else {}
-        more.pop("operation", None)  # of the write
-        counted = more.pop("counted", False)
-        parts = (self._uses(allocations),) if allocations else ()
-        order = _ORDERS[step.word](consumer, *parts, **more)
-        return dataclasses.replace(order, counted=True) if counted else order
-
-    def _option(self, option: str) -> tuple[str, Any]:
-        name, _, value = option.partition("=")
-        if name == "at":
-            return "generation", self.noted[value]
-        if name == "uuid":
-            return name, self.uuid_of(value)
-        if name == "expires":
-            return "expires_at", datetime.datetime.fromisoformat(value)
-        return name, value or True
+        uses = (self._uses(step.value),) if step.value else ()
+        order: ConsumerOrder = getattr(ConsumerOrder, step.word)(step.subject, *uses)
+        fields: dict[str, Any] = {name: value or True for name, value in step.options.items()}
+        readers: dict[str, tuple[str, Callable[[str], Any]]] = {
+            "at": ("expect", self.noted.__getitem__),
+            "uuid": ("uuid", self.uuid_of),
+            "expires": ("expires_at", datetime.datetime.fromisoformat),
+            "request": ("request", StoredRequest),
+        }
+        for name in fields.keys() & readers.keys():
+            field, read = readers[name]
+            fields[field] = read(fields.pop(name))
+        for name in fields.keys() & {"operation", "actor"}:
+            del fields[name]
+        return dataclasses.replace(order, **fields)
 
     def _uses(self, text: str) -> tuple[Use, ...]:
         uses: list[Use] = []
-        for part in text.split(";"):
+        for part in _parts(text):
             provider, amounts, *units = part.split()
             if units:
-                released = units[0].startswith("-")
                 names = tuple(unit.removeprefix("-") for unit in units)
-                count = -len(units) if released else len(units)
+                count = -len(units) if units[0].startswith("-") else len(units)
                 uses.append(Use(self.uuid_of(provider), amounts, count, names))
             else:
                 uses += [Use(self.uuid_of(provider), *amount) for amount in _amounts(amounts)]
         return tuple(uses)
 
-    def _definitions(self, step: Statement) -> Iterator[DefinitionChanges]:
-        """Yield the differences between the stored trees and those of a step."""
+    def _definitions(self, step: Statement) -> list[DefinitionChanges]:
+        """Return the differences between the stored trees and those of a step."""
+        if step.word == "undefine":
+            return [removal_of(self.backend, step.rest)]
         if step.word == "send":
-            yield self.prepared[step.rest]
-        elif step.word == "undefine":
-            [root] = trees(self.backend.read(step.rest))
-            removals = [
-                ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
-                for provider in reversed(list(root.walk()))
-            ]
-            yield DefinitionChanges(step.rest, removals=tuple(removals))
-        elif step.word == "move":
-            name, _, parent = step.rest.partition(": ")
-            update = updated(self.backend, name, parent_uuid=self.uuid_of(parent))
-            yield DefinitionChanges(name, updates=(update,))
-        elif step.word == "define":
-            names, _, content = step.rest.partition(":")
-            for name in names.split(", "):
-                expected = self._provider(name, content, step.below)
-                stored = trees(self.backend.read(expected.uuid or expected.name))
-                yield diff(stored[0] if stored else None, expected)
+            return [self.prepared[step.rest]]
+        if step.word == "move":
+            update = updated(self.backend, step.subject, parent_uuid=self.uuid_of(step.value))
+            return [DefinitionChanges(step.subject, updates=(update,))]
+        changes = []
+        for name in step.subject.split(", "):
+            expected = self._provider(name, step.value, step.below)
+            stored = trees(self.backend.read(expected.uuid or expected.name))
+            changes.append(diff(stored[0] if stored else None, expected))
+        for part in changes:
+            written = (*part.creates, *(update.definition for update in part.updates))
+            self.uuids.update({provider.name: provider.uuid for provider in written})
+        return changes
 
     def _provider(self, name: str, content: str, below: list[Statement]) -> Provider:
         inventories, *attributes = (part.strip() for part in content.split(";"))
-        more: dict[str, Any] = {"shares": []}
+        fields: dict[str, Any] = {"shares": []}
         for attribute in attributes:
             word, *values = attribute.split()
             if word == "shares":
-                more["shares"].append(_share(attribute))
+                fields["shares"].append(_share(attribute))
             elif word == "was":
-                more["uuid"] = self.uuid_of(values[0])
+                fields["uuid"] = self.uuid_of(values[0])
             elif word == "new":
-                more["uuid"] = str(uuids.uuid4())
+                fields["uuid"] = str(uuids.uuid4())
             else:
-                more[word] = values
-        children = []
-        for child in below:
-            child_name, _, child_content = child.text.partition(":")
-            children.append(self._provider(child_name, child_content, child.below))
-        return Provider(name, Inventories(inventories or {}), children=children, **more)
+                fields[word] = values
+        children = [
+            self._provider(child.removesuffix(":"), text, statement.below)
+            for statement in below
+            for child, _, text in [statement.text.partition(": ")]
+        ]
+        return Provider(name, Inventories(inventories or {}), children=children, **fields)
 
-    # --- refusals ---
+    def _repeat(self, statement: Statement) -> None:
+        assert self.last is not None, "nothing to repeat"
+        self._commit(self.last)
 
-    def _check_refusal(self, error: Exception, outcome: list[Statement]) -> None:
-        for statement in outcome:
-            if statement.word == "refused":
-                expected, _, subject = statement.rest.partition(" of ")
-                names = {kind.__name__ for kind in type(error).__mro__}
-                assert expected in names | {getattr(error, "code", "")}, repr(error)
-                assert not subject or error.name in (subject, self.uuid_of(subject)), repr(error)  # type: ignore[attr-defined]
-        expected_reasons = {item.rest for item in outcome if item.word == "because"}
-        if expected_reasons:
-            reasons = error.reasons  # type: ignore[attr-defined]
-            full = " at " in next(iter(expected_reasons))
-            assert {_reason_text(reason, full) for reason in reasons} == expected_reasons
+    def _prepare(self, statement: Statement) -> None:
+        name, *bare = statement.rest.split()
+        [changes] = self._definitions(statement.below[0])
+        if bare:
+            updates = tuple(update for update in changes.updates if not update.children_changed)
+            changes = dataclasses.replace(changes, updates=updates)
+        self.prepared[name] = changes
+
+    def _note(self, statement: Statement) -> None:
+        record = self.backend.held(statement.value)
+        if record is None:
+            provider = ledger_state(self.backend).providers[statement.value]
+            self.noted[statement.subject] = provider.generation
+        else:
+            self.noted[statement.subject] = record.generation
+            self.uuids[statement.subject] = record.uuid
 
     # --- statements on the state ---
-
-    def _check_figures(self, statement: Statement) -> None:
-        providers = ledger_state(self.backend).providers
-        for part in statement.rest.split("; "):
-            provider, resource_class, figure = part.split()
-            record = providers[provider].inventories[resource_class]
-            assert getattr(record, statement.word) == int(figure), f"{part}: {record}"
-
-    def _check_allocations(self, statement: Statement) -> None:
-        stored: dict[str, dict[tuple[str, str], int]] = {}
-        for (consumer, *place), amount in ledger_state(self.backend).allocations.items():
-            stored.setdefault(consumer, {})[place[0], place[1]] = amount
-        lines = (
-            [statement.rest] if ":" in statement.rest else [part.text for part in statement.below]
-        )
-        expected = {}
-        for line in lines:
-            consumer, _, parts = line.partition(": ")
-            expected[consumer] = {
-                (part.split()[0], name): amount
-                for part in parts.split(";")
-                if part != "none"
-                for name, amount in _amounts(part.split()[1])
-            }
-        if ":" in statement.rest:
-            stored = {consumer: stored.get(consumer, {}) for consumer in expected}
-        assert stored == expected
-        for consumer in expected:
-            record = self.backend.held(consumer)
-            assert (record is None) is not bool(expected[consumer])
-            if record is not None:
-                listed = {(use.provider, use.resource_class): use.amount for use in record.held}
-                assert listed == expected[consumer]
-
-    def _check_units(self, statement: Statement) -> None:
-        """Compare all units of the ledger with lines of ``host0 cpu0: PCPU of job``."""
-        stored = {
-            f"{provider} {unit}: {resource_class} of {consumer}"
-            for (provider, unit), (resource_class, consumer) in ledger_state(
-                self.backend
-            ).units.items()
-        }
-        assert stored == {below.text for below in statement.below}
-
-    def _check_providers(self, statement: Statement) -> None:
-        assert set(ledger_state(self.backend).providers) == set(statement.rest.split())
-
-    def _check_attribute(self, statement: Statement) -> None:
-        name, _, values = statement.rest.partition(":")
-        stored = getattr(ledger_state(self.backend).providers[name], statement.word)
-        if stored is None or isinstance(stored, str):
-            assert stored == (values.strip() or None)
-        else:
-            assert set(stored) == set(values.split())
-
-    def _check_custom_names(self, statement: Statement) -> None:
-        kind, _, names = statement.rest.partition(":")
-        stored = set(names_of(self.backend, _NAME_KINDS[kind]))
-        if kind != "aggregate":
-            stored = {name for name in stored if name.startswith("CUSTOM_")}
-        assert stored == set(names.split())
-
-    def _check_members(self, statement: Statement) -> None:
-        name, _, members = statement.rest.partition(":")
-        [group] = self.backend.list_server_groups(1, names=[name])
-        assert group.members == set(members.split())
 
     def _mark(self, statement: Statement) -> None:
         self.marked = ledger_state(self.backend)
@@ -571,55 +523,136 @@ class _Runner:
     def _check_marked(self, statement: Statement) -> None:
         assert ledger_state(self.backend) == self.marked
 
-    def _note(self, statement: Statement) -> None:
-        name, _, of = statement.rest.partition(": ")
-        record = self.backend.held(of)
-        if record is None:
-            self.noted[name] = ledger_state(self.backend).providers[of].generation
-        else:
-            self.noted[name] = record.generation
+    def _check_facts(self, statement: Statement) -> None:
+        stored = sorted(_FACTS[statement.word](self.backend, statement.subject))
+        assert stored == sorted(statement.items)
 
-    def _prepare(self, statement: Statement) -> None:
-        name, *bare = statement.rest.split()
-        [changes] = [change for step in statement.below for change in self._definitions(step)]
-        if bare:
-            updates = tuple(update for update in changes.updates if not update.children_changed)
-            changes = dataclasses.replace(changes, updates=updates)
-        self.prepared[name] = changes
+    def _check_figures(self, statement: Statement) -> None:
+        stored = {
+            f"{name} {resource_class} {getattr(record, statement.word)}"
+            for name, provider in ledger_state(self.backend).providers.items()
+            for resource_class, record in provider.inventories.items()
+        }
+        assert set(statement.items) <= stored
 
-    def _check_writes(self, statement: Statement) -> None:
-        listed = self.backend.list_providers(ProviderFilter(), 100)
-        stored = {provider.name: provider.allocation_writes for provider in listed}
-        parts = dict(part.split() for part in statement.rest.split("; "))
-        assert stored == {name: int(writes) for name, writes in parts.items()}
+    def _check_allocations(self, statement: Statement) -> None:
+        state = ledger_state(self.backend)
+        lines = [line.text for line in statement.below] or [statement.rest]
+        consumers = set()
+        for line in lines:
+            consumer, _, text = line.partition(": ")
+            consumers.add(consumer)
+            record = self.backend.held(consumer)
+            uses = () if record is None else record.held
+            assert (record is None) == (text == "none")
+            expected = () if text == "none" else self._uses(text)
+            assert {use.key: use.amount for use in uses} == {u.key: u.amount for u in expected}
+            listed = {(use.provider, use.resource_class): use.amount for use in uses}
+            assert listed == state.holds(consumer)
+        if statement.below:
+            assert consumers == {consumer for consumer, _, _ in state.allocations}
 
-    def _check_times(self, statement: Statement) -> None:
-        name, _, expected = statement.rest.partition(":")
-        [listed] = self.backend.list_providers(ProviderFilter(names=frozenset({name})), 1)
-        record = ledger_state(self.backend).providers[name]
-        times = {"reported": record.reported_at, "adopted": record.adopted_at}
-        assert times == {"reported": listed.reported_at, "adopted": listed.adopted_at}
-        assert {word for word, time in times.items() if time is not None} == set(expected.split())
+    def _check_record(self, statement: Statement) -> None:
+        record = self.backend.held(statement.rest)
+        assert record is not None
+        fields = {
+            "state": None if record.state == HELD else record.state,
+            "expires": record.expires_at and record.expires_at.isoformat(),
+            "request": record.request and record.request.text,
+            "project": record.project,
+            "user": record.user,
+            "consumer_type": record.consumer_type,
+            "group": record.group,
+        }
+        stored = {name: value for name, value in fields.items() if value is not None}
+        assert stored == statement.options
 
-    def _check_levels(self, statement: Statement) -> None:
-        listed = self.backend.list_names(NameKind.AGGREGATE, 100)
-        assert {f"{item.name}={item.level or ''}" for item in listed} == set(statement.rest.split())
+    def _entry_text(self, entry: FeedEntry) -> str:
+        """Return what an entry of the feed is about, by the names that providers have now."""
+        names = {uuid: name for name, uuid in self.uuids.items()}
 
-    def _repeat(self, statement: Statement) -> None:
-        assert self.last is not None, "nothing to repeat"
-        self._commit(self.last)
+        def providers(changed: Iterable[str]) -> str:
+            return " ".join(sorted(names[uuid] for uuid in changed))
+
+        uses = []
+        for use in sorted(entry.uses, key=lambda use: (use.consumer, use.key[1])):
+            units = [*(f"+{unit}" for unit in use.taken), *(f"-{unit}" for unit in use.given)]
+            change = f"{use.key[1]} at {names[use.key[0]]} {use.before} to {use.after}"
+            uses.append(" ".join([use.consumer, change, *units]))
+        parts = {
+            "definitions": providers(entry.definitions),
+            "reports": providers(entry.reports),
+            "disabled": providers(change.provider_uuid for change in entry.disabled),
+            "consumers": " ".join(sorted(entry.claims)),
+            "uses": ", ".join(uses),
+            "overrides": providers(entry.overrides),
+        }
+        return "; ".join(f"{name} {text}" for name, text in parts.items() if text) or "nothing"
 
 
-def _check_identity(earlier: ConsumerRecord | None, record: ConsumerRecord) -> None:
+# --- facts about a ledger ---
+
+
+def _of_provider(attribute: str) -> Callable[[Backend, str], Iterable[str]]:
+    return lambda backend, name: getattr(ledger_state(backend).providers[name], attribute)
+
+
+def _counters(attribute: str) -> Callable[[Backend, str], Iterable[str]]:
+    def counters(backend: Backend, _: str) -> Iterable[str]:
+        listed = backend.list_providers(ProviderFilter(), 100)
+        return [f"{provider.name} {getattr(provider, attribute)}" for provider in listed]
+
+    return counters
+
+
+def _units(backend: Backend, _: str) -> Iterable[str]:
+    stored = ledger_state(backend).units.items()
+    return [f"{at} {unit}: {kind} of {consumer}" for (at, unit), (kind, consumer) in stored]
+
+
+def _custom_names(backend: Backend, kind: str) -> Iterable[str]:
+    names = names_of(backend, _NAME_KINDS[kind])
+    return [name for name in names if kind == "aggregate" or name.startswith("CUSTOM_")]
+
+
+def _levels(backend: Backend, _: str) -> Iterable[str]:
+    listed = backend.list_names(NameKind.AGGREGATE, 100)
+    return [f"{aggregate.name}={aggregate.level or ''}" for aggregate in listed]
+
+
+def _times(backend: Backend, name: str) -> Iterable[str]:
+    listed, stored = listed_provider(backend, name), ledger_state(backend).providers[name]
+    assert (listed.reported_at, listed.adopted_at) == (stored.reported_at, stored.adopted_at)
+    times = {"reported": stored.reported_at, "adopted": stored.adopted_at}
+    return [word for word, time in times.items() if time is not None]
+
+
+#: ``{first word of a statement: what returns the stored items}``
+_FACTS: dict[str, Callable[[Backend, str], Iterable[str]]] = {
+    "traits": _of_provider("traits"),
+    "aggregates": _of_provider("aggregates"),
+    "inventories": _of_provider("inventories"),
+    "parent": lambda backend, name: [str(ledger_state(backend).providers[name].parent)],
+    "root": lambda backend, name: [ledger_state(backend).providers[name].root],
+    "times": _times,
+    "providers": lambda backend, _: ledger_state(backend).providers,
+    "allocation_writes": _counters("allocation_writes"),
+    "definition_writes": _counters("definition_writes"),
+    "units": _units,
+    "names": _custom_names,
+    "levels": _levels,
+    "members": lambda backend, name: backend.list_server_groups(1, names=[name])[0].members,
+}
+
+
+def _check_identity(earlier: ConsumerRecord, record: ConsumerRecord) -> None:
     """Check that a written consumer is the same claim as before, with another generation."""
-    if earlier is not None and record.held and earlier.held:
+    if record.state == RELEASED:
+        released = dataclasses.replace(earlier, state=RELEASED, generation=record.generation)
+        assert sorted_record(record) == sorted_record(released)
+    else:
         assert (record.uuid, record.created_at) == (earlier.uuid, earlier.created_at)
-        if record.state != RELEASED:
-            assert record.generation != earlier.generation
-        else:
-            assert {use.key: use.amount for use in record.held} == {
-                use.key: use.amount for use in earlier.held
-            }
+        assert record.generation != earlier.generation
 
 
 def _amounts(text: str) -> list[tuple[str, int]]:
@@ -630,40 +663,28 @@ def _amounts(text: str) -> list[tuple[str, int]]:
 def _share(text: str) -> Share:
     match = re.fullmatch(r"shares (\S+) of (\S+?)(?: (?!times)(\S+))?(?: times (\d+))?", text)
     assert match is not None, text
-    resource_class, of, of_class, factor = match.groups()
-    return Share(
-        resource_class=resource_class,
-        of=of,
-        of_class=of_class or resource_class,
-        factor=int(factor or 1),
-    )
+    name, of, of_class, factor = match.groups()
+    return share(name, of, of_class, int(factor or 1))
 
 
-def _name_change(step: Statement) -> NameChange:
-    """Return the change of ``rename class A: B`` or ``ensure trait A``."""
-    kind, _, remainder = step.rest.partition(" ")
-    name, _, to = remainder.partition(": ")
-    return NameChange(_NAME_KINDS[kind], _NAME_ACTIONS[step.word], name, to or None)
-
-
-def _group_change(step: Statement) -> GroupChange:
-    """Return the change of ``group db: anti-affinity 2`` or ``ungroup db``."""
-    name, _, text = step.rest.partition(": ")
-    policy, *per_host = text.split() or [""]
-    group = ServerGroup(name, policy, (), int(per_host[0]) if per_host else 1) if policy else None
-    return GroupChange(name, group)
+def _server_group(step: Statement) -> ServerGroup | None:
+    if not step.value:
+        return None
+    policy, *maximum = step.value.split()
+    return ServerGroup(step.subject, policy, max_per_host=int(maximum[0]) if maximum else 1)
 
 
 def _reason_text(reason: Reason, full: bool) -> str:
     """Return a reason as ``because`` writes it: the rule alone, or with its figures."""
+    rule = reason.rule.value
     if not full:
-        return reason.rule.value
+        return rule
     if reason.rule is Rule.SERVER_GROUP:
         members = " ".join(name for name, _ in reason.holders)
-        return f"{reason.rule.value} {reason.group} at {reason.where}: {members}"
+        return f"{rule} {reason.group} at {reason.where}: {members}"
     if reason.rule is Rule.DISABLED:
-        return f"{reason.rule.value} at {reason.where}"
+        return f"{rule} at {reason.where}"
     unit = f" unit {reason.unit}" if reason.unit else ""
     figures = f"requested {reason.requested}, bound {reason.bound}, used {reason.used}"
     consumers = "".join(f", {name} {amount}" for name, amount in reason.holders)
-    return f"{reason.rule.value} of {reason.resource} at {reason.where}{unit}: {figures}{consumers}"
+    return f"{rule} of {reason.resource} at {reason.where}{unit}: {figures}{consumers}"
