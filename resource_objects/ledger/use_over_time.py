@@ -19,7 +19,8 @@ _CLASS = ("class", "resource_class")
 class UseOverTime:
     """Reports of the use between two moments: ``ledger.use_over_time``.
 
-    It is computed from the change feed: it reaches back as far as ``feed.set_retention`` says.
+    They are computed from the change feed, so they reach back as far as its retention
+    (``feed.set_retention``).
     """
 
     def __init__(self, store: Store) -> None:
@@ -43,8 +44,8 @@ class UseOverTime:
         times microseconds; ``row.hours`` is rounded. Present allocations count until now. A move
         counts once; while a move with a ``source_consumer`` is in progress, both consumers count. A
         consumer counts for the user and project that it had last. A class counts under the name
-        that it had at the time. Use from before ``report.complete_since``, which the change feed
-        has forgotten, is not counted. Cost: some six queries; linear in the allocations and in the
+        that it had at the time. Use from before ``report.complete_since`` is not in the change feed
+        any more, and not counted. Cost: some six queries; linear in the allocations and in the
         changes that the feed retains; a database computes the sums.
 
         :param since: the first moment
@@ -66,16 +67,16 @@ class UseOverTime:
         ...     print(row.user, row.resource_class, row.microseconds > 0)
         ann PGPU True
         """
-        began = moment("since", since)
-        ended = None if until is None else moment("until", until)
-        if ended is not None and ended <= began:
-            after = f"a moment after {began.isoformat()}"
-            raise exceptions.InvalidInput("field", "until", ended.isoformat(), after)
-        wanted = use_filter(consumer, user, project, resource_class)
-        return self._store.backend.use_between(began, ended, wanted, summed_by(by))
+        begin = moment("since", since)
+        end = None if until is None else moment("until", until)
+        if end is not None and end <= begin:
+            after = f"a moment after {begin.isoformat()}"
+            raise exceptions.InvalidInput("field", "until", end.isoformat(), after)
+        criteria = use_filter(consumer, user, project, resource_class)
+        return self._store.backend.use_between(begin, end, criteria, summed_by(by))
 
 
-def summed_by(given: Any) -> tuple[UseBy, ...]:
+def summed_by(by: Any) -> tuple[UseBy, ...]:
     """Return the keys that use is summed by, in addition to the resource class, each once.
 
     :raises InvalidInput: for an unknown key
@@ -83,15 +84,15 @@ def summed_by(given: Any) -> tuple[UseBy, ...]:
     >>> summed_by(("user", "class"))
     (<UseBy.USER: 'user'>,)
     """
-    known = [*(one.value for one in UseBy), *_CLASS]
+    known = [*UseBy, *_CLASS]
     expected = f"some of {', '.join(known)}"
-    several = [given] if isinstance(given, str) else given
-    if isinstance(several, bytes) or not isinstance(several, Iterable):
-        raise exceptions.InvalidInput("field", "by", given, expected)
-    found: dict[UseBy, None] = {}
-    for one in several:
-        if not isinstance(one, str) or one not in known:
-            raise exceptions.InvalidInput("field", "by", one, expected)
-        if one not in _CLASS:
-            found[UseBy(one)] = None
-    return tuple(found)
+    keys = [by] if isinstance(by, str) else by
+    if isinstance(keys, bytes) or not isinstance(keys, Iterable):
+        raise exceptions.InvalidInput("field", "by", by, expected)
+    dimensions: dict[UseBy, None] = {}
+    for key in keys:
+        if not isinstance(key, str) or key not in known:
+            raise exceptions.InvalidInput("field", "by", key, expected)
+        if key not in _CLASS:
+            dimensions[UseBy(key)] = None
+    return tuple(dimensions)

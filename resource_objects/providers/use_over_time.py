@@ -1,4 +1,4 @@
-"""Use over time: what consumers used between two moments, also of what they have released.
+"""Use over time: the use between two moments, of released allocations too.
 
 It is derived from the change feed, which records each change of an allocation with its time. So it
 is known for as long as the feed is retained, and no write costs more for it. What is used is the
@@ -26,7 +26,7 @@ _PER_HOUR = 3_600_000_000
 
 
 class UseBy(enum.StrEnum):
-    """What use over time is summed by, in addition to the class."""
+    """A key that use over time is summed by, in addition to the class."""
 
     CONSUMER = "consumer"
     USER = "user"
@@ -50,16 +50,16 @@ class UseFilter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UsedOverTime:
-    """What a group of consumers used of one class between two moments.
+    """The use of one class by a group of consumers between two moments.
 
-    ``consumer``, ``user`` and ``project`` identify the group: None for what is not summed by, and
-    for consumers of none. ``microseconds`` is the sum of amounts times the time of use: of four
-    devices used for an hour, 14,400,000,000. ``str()`` prints hours.
+    ``consumer``, ``user`` and ``project`` identify the group: None for keys that are not summed
+    by, and for consumers of none. ``microseconds`` is the sum of amounts times the time of use: of
+    four devices used for an hour, 14,400,000,000. ``str()`` prints hours.
 
-    >>> one = UsedOverTime(resource_class="PGPU", microseconds=14_400_000_000, user="ann")
-    >>> one.hours, one.to_dict()["microseconds"]
+    >>> use = UsedOverTime(resource_class="PGPU", microseconds=14_400_000_000, user="ann")
+    >>> use.hours, use.to_dict()["microseconds"]
     (4.0, 14400000000)
-    >>> print(one)
+    >>> print(use)
     ann: PGPU 4.00 hours
     """
 
@@ -80,12 +80,12 @@ class UsedOverTime:
         return self.microseconds / 1_000_000
 
     def __str__(self) -> str:
-        who = ", ".join(filter(None, (self.project, self.user, self.consumer))) or "in all"
-        return f"{who}: {self.resource_class} {self.hours:.2f} hours"
+        group = ", ".join(filter(None, (self.project, self.user, self.consumer))) or "in all"
+        return f"{group}: {self.resource_class} {self.hours:.2f} hours"
 
     def group(self, by: Iterable[UseBy]) -> tuple[str | None, ...]:
         """Return the values of the group, in the order of ``by``."""
-        return tuple(getattr(self, one.value) for one in by)
+        return tuple(getattr(self, dimension.value) for dimension in by)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -94,7 +94,7 @@ class UsedOverTime:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UseReport:
-    """What was used between two moments: iterates over :class:`UsedOverTime`.
+    """The use between two moments: iterates over :class:`UsedOverTime`.
 
     ``until`` is the requested moment, or now if that is earlier. ``complete_since`` is the moment
     from which on the change feed is complete; use before it is not counted.
@@ -160,31 +160,31 @@ def check_span(
 
 
 def report(
-    held: Mapping[tuple[Group, str], int],
+    present: Mapping[tuple[Group, str], int],
     changes: Changes,
     renames: Iterable[ClassRename],
-    wanted: UseFilter,
+    criteria: UseFilter,
     by: Collection[UseBy],
     span: tuple[datetime.datetime, datetime.datetime, datetime.datetime],
     known: Collection[str],
 ) -> UseReport:
     """Return what was used within a span, the rows in the order of their groups and classes.
 
-    :param held: the present amounts by group and class
+    :param present: the present amounts by group and class
     :param renames: the renames of classes; use is reported under the name at its time
     :param span: since when, until when, and since when the feed is complete
-    :param known: the names of the wanted classes that exist now
+    :param known: the names of the classes of the filter that exist now
     :raises NotFound: if a class of the filter does not exist, and was not used
     """
     since, until, complete = span
-    used = _used(held, changes, renames, max(since, complete), until)
-    if wanted.classes is not None:
-        for name in sorted(wanted.classes.difference(known, (name for _, name in used))):
+    used = _used(present, changes, renames, max(since, complete), until)
+    if criteria.classes is not None:
+        for name in sorted(criteria.classes.difference(known, (name for _, name in used))):
             raise exceptions.NotFound("resource class", name)
     rows = [
-        UsedOverTime(name, total, **dict(zip((one.value for one in by), group, strict=True)))
+        UsedOverTime(name, total, **dict(zip(by, group, strict=True)))
         for (group, name), total in used.items()
-        if total > 0 and (wanted.classes is None or name in wanted.classes)
+        if total > 0 and (criteria.classes is None or name in criteria.classes)
     ]
 
     def order(row: UsedOverTime) -> tuple[Any, ...]:
@@ -195,7 +195,7 @@ def report(
 
 
 def _used(
-    held: Mapping[tuple[Group, str], int],
+    present: Mapping[tuple[Group, str], int],
     changes: Changes,
     renames: Iterable[ClassRename],
     since: datetime.datetime,
@@ -206,7 +206,7 @@ def _used(
     A rename ends a span: before it, what is counted under the new name was used under the old one.
     """
     used: Counter[tuple[Group, str]] = Counter()
-    amounts = Counter(held)
+    amounts = Counter(present)
     cuts = [(rename.at, rename.old, rename.new) for rename in renames if rename.at > since]
     end: datetime.datetime | None = None
     for at, old, new in sorted([*cuts, (until, "", ""), (since, "", "")], reverse=True):

@@ -6,7 +6,7 @@ import datetime
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -53,7 +53,7 @@ def between(
     connection: Connection,
     since: datetime.datetime,
     until: datetime.datetime | None,
-    wanted: UseFilter,
+    criteria: UseFilter,
     by: Sequence[UseBy],
 ) -> UseReport:
     """Return what was used between two moments (see the contract).
@@ -64,16 +64,20 @@ def between(
     now = now_of(connection)
     until = check_span(since, until, now)
     complete = feed.complete_since(connection, now)
-    sets = (wanted.consumers, wanted.users, wanted.projects, wanted.classes)
-    refuse_too_many([some for some in sets if some is not None])
-    held_query, changes_query = _queries(tuple(by), _conditions(wanted))
-    filters = {
-        name: [value for value in some or () if value is not None]
-        for name, some in zip(("consumers", "users", "projects"), sets, strict=False)
+    sets = {
+        "consumers": criteria.consumers,
+        "users": criteria.users,
+        "projects": criteria.projects,
     }
-    held: Counter[tuple[Group, str]] = Counter()
-    for *group, name, amount in held_query.rows(connection, **filters):
-        held[tuple(group), name] += int(amount)
+    refuse_too_many([members for members in (*sets.values(), criteria.classes) if members])
+    present_query, changes_query = _queries(tuple(by), _conditions(sets))
+    filters = {
+        name: [value for value in members or () if value is not None]
+        for name, members in sets.items()
+    }
+    present: Counter[tuple[Group, str]] = Counter()
+    for *group, name, amount in present_query.rows(connection, **filters):
+        present[tuple(group), name] += int(amount)
 
     def changes(after: datetime.datetime, upto: datetime.datetime | None) -> Iterable[UseChange]:
         times = {
@@ -91,28 +95,24 @@ def between(
     ]
     known = [
         name
-        for part in chunks(sorted(wanted.classes or ()))
+        for part in chunks(sorted(criteria.classes or ()))
         for (name,) in _CLASSES.rows(connection, names=part)
     ]
-    return report(held, changes, renames, wanted, by, (since, until, complete), known)
+    return report(present, changes, renames, criteria, by, (since, until, complete), known)
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
-def _conditions(wanted: UseFilter) -> tuple[str, ...]:
+def _conditions(sets: Mapping[str, Collection[str | None] | None]) -> tuple[str, ...]:
     """Return the conditions of a filter on a consumer, as text."""
     conditions: list[str] = []
-    for column, name, some in (
-        ("name", "consumers", wanted.consumers),
-        ("user_id", "users", wanted.users),
-        ("project_id", "projects", wanted.projects),
-    ):
-        if some is None:
+    for (name, members), column in zip(sets.items(), _COLUMNS.values(), strict=True):
+        if members is None:
             continue
-        parts = [f"k.{column} IN :{name}*"] if some - {None} else []
-        parts += [f"k.{column} IS NULL"] if None in some else []
+        parts = [f"k.{column} IN :{name}*"] if {*members} - {None} else []
+        parts += [f"k.{column} IS NULL"] if None in members else []
         conditions.append(f"({' OR '.join(parts) or '1 = 0'})")
     return tuple(conditions)
 
@@ -120,9 +120,9 @@ def _conditions(wanted: UseFilter) -> tuple[str, ...]:
 @functools.cache
 def _queries(by: tuple[UseBy, ...], conditions: tuple[str, ...]) -> tuple[SQL, SQL]:
     """Return the queries for the present amounts, and for the sums of changes, by group."""
-    group = "".join(f"k.{_COLUMNS[one]}, " for one in by)
+    group = "".join(f"k.{_COLUMNS[dimension]}, " for dimension in by)
     where = "".join(f" AND {condition}" for condition in conditions)
-    held = SQL(f"""
+    present = SQL(f"""
         SELECT {group}r.name, SUM(a.used) FROM allocations a
         JOIN consumers k ON k.id = a.consumer_id JOIN resource_classes r ON r.id = a.class_id
         WHERE k.gone = 0{where} GROUP BY {group}r.name""")
@@ -133,4 +133,4 @@ def _queries(by: tuple[UseBy, ...], conditions: tuple[str, ...]) -> tuple[SQL, S
         JOIN consumers k ON k.id = c.consumer_id
         WHERE c.used_after IS NOT NULL AND o.created_at > :since AND o.created_at <= :until{where}
         GROUP BY {group}c.resource_class""")
-    return held, changes
+    return present, changes
