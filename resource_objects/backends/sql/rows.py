@@ -33,6 +33,7 @@ from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.feed import FeedRows
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import SQL, from_moment, moment
+from resource_objects.providers.columns import TIMES
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
@@ -61,9 +62,9 @@ _LOCATE = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*"
 _LOCK = SQL("""
     SELECT root_id, name FROM resource_providers WHERE id IN :ids* ORDER BY id
     {postgresql: FOR NO KEY UPDATE}{mysql: FOR UPDATE}""")
-_TREES = SQL("""
+_TREES = SQL(f"""
     SELECT id, uuid, name, parent_id, root_id, generation, definition_writes, allocation_writes,
-    reported_at, adopted_at, disabled_reason, disabled_by, disabled_since, disabled_until
+    {", ".join(TIMES)}, disabled_reason, disabled_by, disabled_since, disabled_until
     FROM resource_providers WHERE root_id IN :roots* ORDER BY id""")
 _OWNERS = SQL("SELECT name, uuid FROM resource_providers WHERE name IN :names*")
 _NUMBERS = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
@@ -262,20 +263,9 @@ class TreeRows:
         members = [u.definition.uuid for u in updates if u.aggregates_added or u.aggregates_removed]
         aggregates = self._names_of_providers(_AGGREGATES, NameKind.AGGREGATE, members)
         structure = self._trees if self._changes else self._named_with_ancestors()
-        for (
-            id,
-            uuid,
-            name,
-            _,
-            _,
-            generation,
-            written,
-            allocated,
-            reported,
-            adopted,
-            *_,
-        ) in structure:
+        for id, uuid, name, _, _, generation, written, allocated, *facts in structure:
             parent, reason = self._structure[uuid]
+            times = [None if at is None else from_moment(at) for at in facts[: len(TIMES)]]
             provider = ProviderRow(
                 id,
                 uuid,
@@ -286,11 +276,10 @@ class TreeRows:
                 tuple([classes[row[0]] for row in sorted(stored.get(id, ()), key=itemgetter(1))]),
                 tuple([names.kind_record(*row) for row in kinds.get(id, ())]),
                 generation,
-                None if reported is None else from_moment(reported),
-                None if adopted is None else from_moment(adopted),
-                allocated,
-                written,
-                reason,
+                writes=allocated,
+                definition_writes=written,
+                disabled=reason,
+                **dict(zip(TIMES, times, strict=True)),
             )
             rows.providers.change(uuid, None, provider)
         self._add_inventories(stored, shares, classes)
@@ -547,10 +536,10 @@ class TreeRows:
             values["definition_writes"] = now.definition_writes
         if was.writes != now.writes:
             values["allocation_writes"] = now.writes
-        if was.reported_at != now.reported_at and now.reported_at is not None:
-            values["reported_at"] = moment(connection, now.reported_at)
-        if was.adopted_at != now.adopted_at and now.adopted_at is not None:
-            values["adopted_at"] = moment(connection, now.adopted_at)
+        for name in TIMES:
+            at = getattr(now, name)
+            if at is not None and at != getattr(was, name):
+                values[name] = moment(connection, at)
         if was.disabled != now.disabled:
             values |= disabled.to_columns(connection, now.disabled)
         return values
