@@ -35,7 +35,7 @@ import dataclasses
 import hashlib
 import json
 import uuid as uuids
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from resource_objects import exceptions, names
@@ -56,13 +56,6 @@ class NewShare:
     of: str  #: name of the provider, in the same tree
     of_class: str
     factor: int = 1
-
-
-def _to_text(inventories: Inventories) -> str:
-    """Return inventories as text; as JSON of their wire form if a kind has no text form."""
-    if any(kind.is_located for kind in inventories):
-        return json.dumps(inventories.obj_to_primitive(), sort_keys=True)
-    return str(inventories)
 
 
 def _from_text(inventories: Any) -> Inventories:
@@ -93,7 +86,11 @@ class NewProvider:
     uuid: str = dataclasses.field(default_factory=lambda: str(uuids.uuid4()))
 
     def __post_init__(self) -> None:
-        _store(self, "inventories", _to_text(_from_text(self.inventories)))
+        inventories = _from_text(self.inventories)
+        text = str(inventories)
+        if any(kind.is_located for kind in inventories):  # it has no text form
+            text = json.dumps(inventories.obj_to_primitive(), sort_keys=True)
+        _store(self, "inventories", text)
         _store(self, "shares", tuple(self.shares))
         provider = self.provider()
         _store(self, "traits", provider.traits)
@@ -205,10 +202,9 @@ class Move:
         _store(self, "to", tuple(self.to))
         _check_figure("move.total", self.total, 0, MAX_FIGURE, optional=True)
         for name in ("fill", "split"):
-            if type(getattr(self, name)) is not bool:
-                raise exceptions.InvalidInput(
-                    "field", f"move.{name}", getattr(self, name), "true or false"
-                )
+            value = getattr(self, name)
+            if type(value) is not bool:
+                raise exceptions.InvalidInput("field", f"move.{name}", value, "true or false")
         if not self.to or not all(isinstance(part, Part) for part in self.to):
             raise exceptions.InvalidInput("field", "move.to", self.to, "parts, at least one")
         _check_unique(
@@ -240,9 +236,8 @@ class Reshape:
         for name, kind in (("moves", Move), ("create", NewProvider), ("remove", str)):
             value = tuple(getattr(self, name))
             if not all(isinstance(item, kind) for item in value):
-                raise exceptions.InvalidInput(
-                    "field", f"reshape.{name}", value, f"each a {kind.__name__}"
-                )
+                expected = f"each a {kind.__name__}"
+                raise exceptions.InvalidInput("field", f"reshape.{name}", value, expected)
             _store(self, name, value)
         _store(self, "remove", tuple(map(names.provider_key, self.remove)))
         _check_unique("reshape.create", (new.name for new in self.create))
@@ -257,15 +252,10 @@ class Reshape:
     @property
     def providers(self) -> tuple[str, ...]:
         """All providers of the reshape, by name or uuid, with those to create."""
-        return tuple(dict.fromkeys(self._providers()))
-
-    def _providers(self) -> Iterator[str]:
-        for new in self.create:
-            yield from filter(None, (new.name, new.parent))
+        keys = [key for new in self.create for key in (new.name, new.parent) if key is not None]
         for move in self.moves:
-            yield move.from_
-            yield from (part.provider for part in move.to)
-        yield from self.remove
+            keys += [move.from_, *(part.provider for part in move.to)]
+        return tuple(dict.fromkeys((*keys, *self.remove)))
 
     @property
     def subject(self) -> str:
@@ -335,9 +325,8 @@ def merge_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
         if first is None:
             merged[key] = move
         elif (first.fill, first.split, first.total) != (move.fill, move.split, move.total):
-            raise exceptions.InvalidInput(
-                "field", "moves", str(move), f"fill, split and total as in: {first}"
-            )
+            expected = f"fill, split and total as in: {first}"
+            raise exceptions.InvalidInput("field", "moves", str(move), expected)
         else:
             merged[key] = dataclasses.replace(first, to=(*first.to, *move.to))
     return tuple(merged.values())

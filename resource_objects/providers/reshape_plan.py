@@ -110,7 +110,7 @@ class ReshapePlanner:
         removed = {state.uuid(key) for key in self._reshape.remove}
         target = {uuid: entry for uuid, entry in state.definitions.items() if uuid not in removed}
         for key, record in state.changed.items():
-            if key[0] in target and key not in state.declared:
+            if key[0] in target:
                 target[key[0]] = _with_inventory(target[key[0]], key[1], record)
         for definition in target.values():
             if definition.parent_uuid in removed:
@@ -215,10 +215,9 @@ class _Errors:
 class _State:
     """The providers and inventories before a reshape and after it.
 
-    ``before`` and ``after`` are inventories by provider and class. ``after`` of an explicit reshape
-    is known once its moves are. ``declared`` are the inventories of providers that the reshape
-    creates. ``definitions`` are the definitions afterwards, also of providers that are removed, but
-    without ``changed``: the inventories that an explicit reshape changes, None for a removed one.
+    ``before`` and ``after`` are inventories by provider and class; ``definitions`` are the
+    definitions afterwards, also of providers that are removed. An explicit reshape first creates
+    its providers, and later changes inventories: ``changed``, with None for a removed one.
     """
 
     def __init__(
@@ -239,46 +238,47 @@ class _State:
         self._disabled = {index.uuids[number] for number in columns.disabled}
         self.stored = stored_definitions(columns)
         self.definitions = {uuid: row.definition for uuid, row in self.stored.items()}
-        self.after = dict(self.before)
-        self.declared: dict[Key, InventoryRecord] = {}
         self.changed: Mapping[Key, InventoryRecord | None] = {}
-        if changes is not None:
-            self._replace(changes)
-        self._create(reshape)
+        self._define(changes or DefinitionChanges("", self._created(reshape)))
         self.shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
         for uuid, definition in self.definitions.items():
             for share in definition.shares:
                 target = share.of_uuid, share.of_class
                 self.shares[uuid, share.resource_class].append((target, share.factor))
 
-    def _replace(self, changes: DefinitionChanges) -> None:
+    def _created(self, reshape: Reshape) -> tuple[ProviderDefinition, ...]:
+        parents: list[str | None] = []
+        for new in reshape.create:
+            if new.name in self._uuids or new.uuid in self.names:
+                raise exceptions.AlreadyExists("provider", new.name)
+            parents.append(None if new.parent is None else self.uuid(new.parent))
+            self.names[new.uuid] = new.name
+            self._uuids[new.name] = new.uuid
+        for share in (share for new in reshape.create for share in new.shares):
+            self.uuid(share.of)
+        return tuple(
+            to_definition(new.provider(), new.uuid, parent, self._uuids)
+            for new, parent in zip(reshape.create, parents, strict=True)
+        )
+
+    def _define(self, changes: DefinitionChanges) -> None:
         changed = _changed(changes)
         self.after = {key: record for key, record in self.before.items() if key[0] not in changed}
         for definition in changes.definitions:
             self.definitions[definition.uuid] = definition
             self.names[definition.uuid] = definition.name
             self._uuids[definition.name] = definition.uuid
-            self.after.update(_inventories_of(definition))
+            for record in definition.inventories:
+                self.after[definition.uuid, record.resource_class] = record
 
-    def _create(self, reshape: Reshape) -> None:
-        parents: dict[str, str | None] = {}
-        for new in reshape.create:
-            if new.name in self._uuids or new.uuid in self.names:
-                raise exceptions.AlreadyExists("provider", new.name)
-            parents[new.uuid] = None if new.parent is None else self.uuid(new.parent)
-            self.names[new.uuid] = new.name
-            self._uuids[new.name] = new.uuid
-        for new in reshape.create:
-            for share in new.shares:
-                self.uuid(share.of)
-            definition = to_definition(new.provider(), new.uuid, parents[new.uuid], self._uuids)
-            self.definitions[new.uuid] = definition
-            self.declared.update(_inventories_of(definition))
+    def declared(self, key: Key) -> InventoryRecord | None:
+        """Return an inventory that the reshape itself creates, None if it is another one."""
+        return None if key in self.before else self.after.get(key)
 
     def change(self, changed: Mapping[Key, InventoryRecord | None]) -> None:
         """Apply the inventories that an explicit reshape changes."""
         self.changed = changed
-        after = {**self.before, **self.declared, **changed}
+        after = {**self.after, **changed}
         self.after = {key: record for key, record in after.items() if record is not None}
 
     def uuid(self, key: str) -> str:
@@ -322,10 +322,6 @@ def _changed(changes: DefinitionChanges) -> set[str]:
     """Return the uuids of the providers that changes create, update or remove."""
     uuids = {definition.uuid for definition in changes.definitions}
     return uuids.union(removal.uuid for removal in changes.removals)
-
-
-def _inventories_of(definition: ProviderDefinition) -> dict[Key, InventoryRecord]:
-    return {(definition.uuid, record.resource_class): record for record in definition.inventories}
 
 
 # --- moves of inventories -------------------------------------------------------------------------
@@ -386,7 +382,7 @@ def inventory_moves(reshape: Reshape, state: _State) -> list[_InventoryMove]:
         keys = [move.source, *move.keys]
         if len(set(keys)) != len(keys):
             state.errors.add(f"{source} is moved to itself, or twice to one inventory")
-        stored = () if state.has_changes else [key for key in keys if key not in state.declared]
+        stored = () if state.has_changes else [key for key in keys if not state.declared(key)]
         for key in stored:
             if any(key[1] in kind.classes for kind in state.definitions[key[0]].kinds):
                 state.errors.add(f"{state.label(key)} is part of a structured inventory")
@@ -407,7 +403,7 @@ def _explicit_move(move: Move, state: _State) -> _InventoryMove | None:
         return None
     destinations: list[_Destination] = []
     for key, part in zip(keys, move.to, strict=True):
-        declared = state.declared.get(key)
+        declared = state.declared(key)
         total, reserved = part.total, part.reserved
         if declared is not None:
             total, reserved = declared.total if total is None else total, declared.reserved
@@ -503,7 +499,7 @@ def _final_inventories(
             )
     final: dict[Key, InventoryRecord | None] = {}
     for key, change in totals.items():
-        declared = state.declared.get(key)
+        declared = state.declared(key)
         if declared is None:
             before = state.before.get(key) or _combined(key, sources_of[key], state)
             final[key] = _increased(key, before, change, reserved[key], state)
