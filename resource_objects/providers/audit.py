@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
+from resource_objects.providers import serialization
 from resource_objects.providers.arguments import ago
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import roots_of
@@ -25,13 +26,7 @@ from resource_objects.resources import Amount, Inventory, resource
 from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
 from resource_objects.resources.records import KeptPart, KindRecord
 
-__all__ = [
-    "Audit",
-    "Finding",
-    "FindingKind",
-    "audit",
-    "consumers_of_several_trees",
-]
+__all__ = ["Audit", "Finding", "FindingKind", "audit", "consumers_of_several_trees"]
 
 _T = TypeVar("_T")
 
@@ -132,12 +127,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, without the fields that do not apply."""
-        data = {
-            name: value for name, value in dataclasses.asdict(self).items() if value is not None
-        }
-        if self.at is not None:
-            data["at"] = self.at.isoformat()
-        return {**data, "kind": self.kind.value, "text": str(self)}
+        return {**serialization.to_plain(self), "text": str(self)}
 
     def __str__(self) -> str:
         at = "never" if self.at is None else self.at.isoformat(" ", "seconds")
@@ -360,13 +350,8 @@ def _unshared(rows: _Rows, searched: Collection[str]) -> Iterator[Finding]:
             is_pool = key[0] in rows.pools
             is_linked = is_pool and not rows.aggregates[key[0]].isdisjoint(linked)
             if (is_pool or consumer in searched) and not is_linked:
-                yield Finding(
-                    FindingKind.UNSHARED,
-                    *rows.at(key),
-                    consumer,
-                    found=amount,
-                    other=rows.name(host),
-                )
+                at, kind = rows.at(key), FindingKind.UNSHARED
+                yield Finding(kind, *at, consumer, found=amount, other=rows.name(host))
 
 
 def _counted_twice(rows: _Rows) -> Iterator[Finding]:
@@ -526,9 +511,8 @@ class _PlacedResource:
         dependent = self._dependent()
         for unit in self.units:
             name = unit.key[1]
-            if any(names is None or unit.name in names for names in existing[name]):
-                continue
-            if unit in dependent:
+            exists = any(names is None or unit.name in names for names in existing[name])
+            if exists or unit in dependent:
                 continue
             is_elsewhere = any(unit.name in other.units_elsewhere(name) for other in inventories)
             kind = FindingKind.UNIT_ELSEWHERE if is_elsewhere else FindingKind.UNIT_GONE
@@ -559,13 +543,8 @@ class _PlacedResource:
                     continue
                 count = _amount_of(inventory, name, units)
                 if count != amount:
-                    yield Finding(
-                        FindingKind.UNIT_MISSING,
-                        *self.rows.at(key),
-                        consumer,
-                        found=count,
-                        expected=amount,
-                    )
+                    at, kind = self.rows.at(key), FindingKind.UNIT_MISSING
+                    yield Finding(kind, *at, consumer, found=count, expected=amount)
 
 
 def _amount_of(inventory: Located[Amount], name: str, units: Collection[str]) -> int:

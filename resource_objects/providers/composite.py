@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resource_objects import exceptions
 from resource_objects.providers.allocation import Allocation
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.orders import Use
 from resource_objects.providers.tree_shape import (
     NO_EXCLUSIONS,
@@ -247,5 +247,8 @@ class ShapeCache:
                 self._count += len(providers.uuid)
             if self._count > self.MOST:
                 self._shapes, self._count = {}, len(providers.uuid)
-            shape = self._shapes[key] = TreeShape.of_definition(columns)
+            definition = dataclasses.replace(
+                columns, allocations=AllocationColumns(), units=UnitColumns(), cursor=None, now=None
+            )
+            shape = self._shapes[key] = TreeShape(definition)
         return LocatedViews(columns, exclusions, shape)

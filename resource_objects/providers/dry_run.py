@@ -23,7 +23,6 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.orders import Change, Use
 from resource_objects.providers.provider import Provider, Share
 
-_T = TypeVar("_T", bound=tuple[Any, ...])
 _Figure = TypeVar("_Figure")
 
 
@@ -92,7 +91,9 @@ def with_taken(columns: Columns, uses: Iterable[Use], consumer: str = "") -> Col
         if number is not None:
             changes[number, use.resource_class] += use.amount
             units += [(number, unit, use.resource_class, consumer) for unit in use.units]
-    return dataclasses.replace(_recounted(columns, changes), units=_table(UnitColumns, units))
+    return dataclasses.replace(
+        _recounted(columns, changes), units=UnitColumns(*zip(*units, strict=True))
+    )
 
 
 def after(columns: Columns, changes: Iterable[Change]) -> Columns:
@@ -117,8 +118,8 @@ def after(columns: Columns, changes: Iterable[Change]) -> Columns:
     allocations = [(*key, amount) for key, amount in amounts.items() if amount]
     return dataclasses.replace(
         _recounted(columns, net),
-        units=_table(UnitColumns, [*retained, *units]),
-        allocations=_table(AllocationColumns, allocations),
+        units=UnitColumns(*zip(*[*retained, *units], strict=True)),
+        allocations=AllocationColumns(*zip(*allocations, strict=True)),
     )
 
 
@@ -145,8 +146,8 @@ def without_consumers(
     ]
     return dataclasses.replace(
         _recounted(columns, changes),
-        units=_table(UnitColumns, units),
-        allocations=_table(AllocationColumns, allocations),
+        units=UnitColumns(*zip(*units, strict=True)),
+        allocations=AllocationColumns(*zip(*allocations, strict=True)),
     )
 
 
@@ -207,8 +208,3 @@ def _recounted(columns: Columns, changes: Mapping[tuple[int, str], int]) -> Colu
     rows = zip(table.provider_id, table.resource_class, table.used, strict=True)
     used = tuple(amount + more.get((number, name), 0) for number, name, amount in rows)
     return dataclasses.replace(columns, inventories=table._replace(used=used))
-
-
-def _table(kind: type[_T], rows: Iterable[tuple[Any, ...]]) -> _T:
-    columns = list(zip(*rows, strict=True))
-    return kind(*columns) if columns else kind()

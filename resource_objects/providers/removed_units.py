@@ -47,24 +47,16 @@ def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
 
     Cost: a look at each description; where there are such units, linear in the rows.
     """
-    inventory_kinds = {
-        kind: resource(kind).inventory_kind for kind in {*columns.kinds.resource_class}
-    }
-    identified = {
-        kind: inventory_kind
-        for kind, inventory_kind in inventory_kinds.items()
-        if issubclass(inventory_kind, Identified)
-    }
-    kinds: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    kinds = {*columns.kinds.resource_class}
+    identified = {kind for kind in kinds if issubclass(resource(kind).inventory_kind, Identified)}
+    described: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
-        if kind in identified and body and identified[kind].removed_of_description(body):
-            kinds[number].append((kind, body))
-    allocated: dict[int, set[str]] = defaultdict(set)
-    for number, unit, _, _ in zip(*columns.units, strict=True) if kinds else ():
-        allocated[number].add(unit)
+        if kind in identified and removed_units([(kind, body)]):
+            described[number].append((kind, body))
+    units = columns.index.units if described else {}
     return {
-        number: removed_of(descriptions, allocated[number])
-        for number, descriptions in kinds.items()
+        number: removed_of(descriptions, {unit for unit, *_ in units.get(number, ())})
+        for number, descriptions in described.items()
     }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resource_objects import exceptions, fields
-from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
+from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import Key
 from resource_objects.resources import Amount, Resource, resource
 from resource_objects.resources.located import Located
@@ -257,15 +257,6 @@ class TreeShape:
                 self.parts[key].append((number, description))
                 self.classes[key].update(classes)
         self._resource_parts: dict[tuple[int, str], ResourceParts] = {}
-
-    @classmethod
-    def of_definition(cls, columns: Columns) -> TreeShape:
-        """Return the shape that refers to the definition in some columns alone, not to usage."""
-        return cls(
-            dataclasses.replace(
-                columns, allocations=AllocationColumns(), units=UnitColumns(), cursor=None, now=None
-            )
-        )
 
     def defines(self, columns: Columns) -> bool:
         """Return True if columns have the same definition of the same trees.
