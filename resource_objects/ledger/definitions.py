@@ -11,6 +11,7 @@ import hashlib
 import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
@@ -18,7 +19,7 @@ from resource_objects.ledger.context import Store
 from resource_objects.ledger.queries import Reader
 from resource_objects.providers import DefinitionChanges, Provider
 from resource_objects.providers.arguments import any_generation
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.consistency import (
     check_consistent,
     conflicting_holders,
@@ -29,12 +30,8 @@ from resource_objects.providers.definition import (
     StoredDefinition,
     StoredDefinitions,
     compare_tree,
+    edited,
     merge_changes,
-    removed,
-    reparented,
-    tree_of,
-    with_changes,
-    with_reparenting,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.holders import describe_holders, unattributed
@@ -48,14 +45,12 @@ from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
     Key,
-    Operation,
     Use,
     Write,
 )
 from resource_objects.providers.pools import SHARES, newly_counted
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
 from resource_objects.providers.reshape_plan import ReshapePlanner
-from resource_objects.providers.row_diff import stored_definitions
 
 #: A parent; ``...`` leaves the parent unchanged, None makes the provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None
@@ -68,8 +63,8 @@ CONCURRENT_ERRORS = ("StaleDefinition", "StaleConsumer", "InventoryInUse", "Prov
 class SyncResult:
     """The numbers of providers that a write of definitions changed. True if any was changed.
 
-    ``changes`` lists the changes, ``moved_consumers`` the consumers whose allocations moved to
-    other providers. The repetition of an operation changes nothing.
+    ``moved_consumers`` lists the consumers whose allocations moved to other providers. The
+    repetition of an operation changes nothing.
     """
 
     created: int
@@ -133,9 +128,9 @@ class Difference:
 
 
 class Definitions:
-    """The definitions of a ledger; :class:`~resource_objects.ledger.Ledger` documents each method.
+    """The definitions of a ledger; :class:`~resource_objects.ledger.Ledger` describes each method.
 
-    The stored trees are compared and written in one step, also for code that builds on a ledger.
+    Packages that build on a ledger compare and write trees with the further methods.
     """
 
     def __init__(self, store: Store, reader: Reader) -> None:
@@ -148,19 +143,14 @@ class Definitions:
         check_roots(roots)
         subject = subject_of_roots([root.name for root in roots])
         kind = "reshape" if moves else "define"
-        started, recorded = self._store.begin(operation, kind, subject)
-        if recorded is not None or not roots:
-            return SyncResult.of(DefinitionChanges(root.name) for root in roots)
-        return self._define(started, kind, subject, lambda: self.compare(roots, moves))
+        return self.write(kind, subject, operation, lambda: self.compare(roots, moves))
 
     def compare(self, roots: Sequence[Provider], moves: Iterable[Move] = ()) -> Difference:
-        """Compare trees with the stored ones, and move allocations as requested.
+        """Compare trees with the stored ones, and move allocations as ``ledger.sync`` does.
 
         Cost: one read, without allocations. If there are moves and definitions change, also one
         read with allocations and one of the consumers concerned.
 
-        :param moves: inventories of these trees that are counted elsewhere from now on, as
-            :func:`~resource_objects.providers.reshape_plan.inventory_moves` reads them
         :raises InvalidPlan: as :func:`~resource_objects.providers.reshape_plan.ReshapePlanner.plan`
         """
         keys = [root.uuid or root.name for root in roots]
@@ -180,21 +170,28 @@ class Definitions:
             :func:`~resource_objects.providers.reshape.merge_moves`
         :raises Stale: if a tree was read and has changed since
         """
-        reshape = Reshape(moves)
         keys = [root.uuid or root.name for root in roots]
 
         def attempt() -> Difference:
             columns = self._store.backend.read(*keys)
             difference = compare_trees(columns, roots)
             changes = merge_changes("", difference.changes)
-            planner = ReshapePlanner(reshape, columns, changes)
+            planner = ReshapePlanner(Reshape(moves), columns, changes)
             plan = planner.plan(self._store.backend.held_by(planner.consumers))
+            planned = (
+                {}
+                if plan.definitions is None
+                else {update.definition.uuid: update for update in plan.definitions.updates}
+            )
+            # planned updates state the expected use
+            trees = tuple(
+                dataclasses.replace(
+                    tree, updates=tuple(planned.get(up.definition.uuid, up) for up in tree.updates)
+                )
+                for tree in difference.changes
+            )
             return dataclasses.replace(
-                difference,
-                changes=_with_planned_updates(difference.changes, plan.definitions),
-                orders=plan.orders,
-                moves=moves,
-                names=plan.names,
+                difference, changes=trees, orders=plan.orders, moves=moves, names=plan.names
             )
 
         # an allocation that changes between the two reads; the write detects later changes
@@ -205,9 +202,8 @@ class Definitions:
 
         def compare() -> Difference:
             stored = self.read(key)
-            uuid = find_stored(stored, key)
-            tree = tree_of(stored, uuid)
-            return Difference(tree, (removed(tree, uuid),))
+            changes, _ = edited(stored, {}, find_stored(stored, key))
+            return Difference(stored, (changes,))
 
         return self.write("define", key, operation, compare)
 
@@ -220,20 +216,20 @@ class Definitions:
         operation: str | None,
     ) -> SyncResult:
         key, read_at = names.provider_key(provider), any_generation(generation)
-        new_parent = parent if parent is None or parent is ... else names.provider_key(parent)
-        keys = [key] if new_parent is None or new_parent is ... else [key, new_parent]
+        keys = [key]
+        if parent is not None and parent is not ...:
+            parent = names.provider_key(parent)
+            keys.append(parent)
 
         def compare() -> Difference:
             stored = self.read(*keys)
-            uuid = find_stored(stored, key, read_at)
-            tree = tree_of(stored, uuid)
-            changes = with_changes(tree, {uuid: fields})
-            if new_parent is ...:
-                return Difference(tree, (changes,))
-            move = reparented(stored, uuid, new_parent and find_stored(stored, new_parent))
-            return Difference(stored, (with_reparenting(changes, move),), move.unchanged)
+            uuid, edit = find_stored(stored, key, read_at), dict(fields)
+            if parent is not ...:
+                edit["parent_uuid"] = parent and find_stored(stored, parent)
+            changes, unchanged = edited(stored, {uuid: edit})
+            return Difference(stored, (changes,), unchanged)
 
-        kind = "define" if new_parent is ... else "reparent"
+        kind = "define" if parent is ... else "reparent"
         return self.write("rename" if set(fields) == {"name"} else kind, key, operation, compare)
 
     # --- steps of each write ---
@@ -249,11 +245,6 @@ class Definitions:
         started, recorded = self._store.begin(operation, kind, subject)
         if recorded is not None:
             return SyncResult(0, 0, 0)
-        return self._define(started, kind, subject, compare)
-
-    def _define(
-        self, started: Operation, kind: str, subject: str, compare: Callable[[], Difference]
-    ) -> SyncResult:
         retries = self._store.retries
         tries = None
         while True:
@@ -265,8 +256,7 @@ class Definitions:
                 return SyncResult.of(difference.changes)
             followed = self.renumbered(difference.stored, changes, difference.orders)
             orders = (*difference.orders, *self.rename_orders(difference), *followed)
-            has_orders = difference.moves or orders
-            concurrent = CONCURRENT_ERRORS if has_orders else CONCURRENT_ERRORS[:1]
+            concurrent = CONCURRENT_ERRORS if difference.moves or orders else CONCURRENT_ERRORS[:1]
             try:
                 relied_on = self.check_allowed(difference.stored, changes, orders)
                 self.commit(
@@ -274,22 +264,18 @@ class Definitions:
                         started,
                         "reshape" if difference.orders else kind,
                         subject,
-                        changes if changes else None,
+                        changes or None,
                         orders,
                         unchanged=tuple(dict.fromkeys((*difference.unchanged, *relied_on))),
                         reported=difference.reported,
                         disabling=difference.disabling,
-                    )
+                    ),
+                    difference.stored,
                 )
             except exceptions.LedgerError as error:
-                if error.matches(*concurrent, "ProviderExists") and tries > 0:
-                    tries -= 1
-                elif error.code == "ProviderInUse" and (
-                    holders := self._device_holders(difference.stored, error.name)
-                ):
-                    raise exceptions.InUse("provider", error.name, holders) from error
-                else:
+                if tries == 0 or not error.matches(*concurrent, "ProviderExists"):
                     raise
+                tries -= 1
             else:
                 moved = (*difference.orders, *followed)
                 return SyncResult.of(difference.changes, difference.disabling, moved)
@@ -313,19 +299,12 @@ class Definitions:
         orders: list[ConsumerOrder] = []
         for name in consumers:
             uses, record = tuple(uses_after.get(name, ())), stored.get(name)
-            if record is None:
-                if uses:
-                    orders.append(ConsumerOrder.claim(name, uses, aggregate=True, adopts=True))
-            elif uses == record.held:
-                continue
-            elif not uses:
+            if record is None and uses:
+                orders.append(ConsumerOrder.claim(name, uses, aggregate=True, adopts=True))
+            elif record is not None and not uses:
                 orders.append(ConsumerOrder.release(name, record.generation))
-            else:
-                orders.append(
-                    ConsumerOrder.replace(
-                        name, uses, generation=record.generation, aggregate=True, adopts=True
-                    )
-                )
+            elif record is not None and uses != record.held:
+                orders.append(_replacement(dataclasses.replace(record, request=None), uses))
         return tuple(orders)
 
     def renumbered(
@@ -353,35 +332,43 @@ class Definitions:
                 if uuids[number] in changed_parts and consumer not in ordered
             }
             claims = self._store.backend.held_by(consumers) if consumers else {}
-            free = capacities_after(stored, changes, parts.classes)
+            free = _capacities_after(stored, changes, parts.classes)
             # consumers with units come first: their units decide the part; others fill the rest
             for claim in sorted(
                 claims.values(),
                 key=lambda record: (not any(use.units for use in record.held), record.consumer),
             ):
                 uses = parts.held_after(claim.held, free)
-                if _comparable(uses) != _comparable(claim.held):
-                    follow.append(
-                        ConsumerOrder.replace(
-                            claim.consumer,
-                            uses,
-                            request=claim.request,
-                            generation=claim.generation,
-                            aggregate=True,
-                            adopts=True,
-                        )
-                    )
+                before, after = (
+                    {(*use.key, use.amount, frozenset(use.units)) for use in some}
+                    for some in (claim.held, uses)
+                )
+                if before != after:
+                    follow.append(_replacement(claim, uses))
         return tuple(follow)
 
-    def commit(self, write: Write) -> tuple[ConsumerRecord, ...]:
+    def commit(
+        self, write: Write, stored: StoredDefinitions = MappingProxyType({})
+    ) -> tuple[ConsumerRecord, ...]:
         """Commit a write; a refusal to remove a used provider or inventory names the consumers.
 
         Cost: one read of the consumers of the provider if the write is refused.
+
+        :param stored: the definitions that are written; of a provider with devices that is used the
+            error names the consumer of each device
         """
         try:
             return self._store.backend.commit(write)
         except exceptions.InUse as error:
             subject, detail = error.name, error.detail
+            definitions = (entry.definition for entry in stored.values())
+            if error.code == "ProviderInUse" and any(
+                has_devices(definition) for definition in definitions if definition.name == subject
+            ):
+                read = self._store.backend.read(subject)
+                devices = "; ".join(describe_holders(read, subject))
+                if devices:
+                    raise exceptions.InUse("provider", subject, devices) from error
             uuid = self._store.backend.uuids([subject]).get(subject)
             pages = self._store.consumers(ConsumerFilter(provider=uuid)) if uuid else ()
             consumers = [
@@ -394,16 +381,6 @@ class Definitions:
                 )
             ]
             raise exceptions.InUse(error.subject, subject, detail, consumers) from error
-
-    def _device_holders(self, stored: StoredDefinitions, name: str) -> str:
-        """Return the consumers of the devices of a provider, as text; empty without devices.
-
-        Cost: one read if the provider has devices.
-        """
-        for entry in stored.values():
-            if entry.definition.name == name and has_devices(entry.definition):
-                return "; ".join(describe_holders(self._store.backend.read(name), name))
-        return ""
 
     def check_allowed(
         self,
@@ -482,7 +459,19 @@ def _renamed_consumers(difference: Difference) -> dict[str, str]:
     return renamed
 
 
-def capacities_after(
+def _replacement(record: ConsumerRecord, uses: tuple[Use, ...]) -> ConsumerOrder:
+    """Return the order by which a consumer has other uses of the same units."""
+    return ConsumerOrder.replace(
+        record.consumer,
+        uses,
+        request=record.request,
+        generation=record.generation,
+        aggregate=True,
+        adopts=True,
+    )
+
+
+def _capacities_after(
     stored: StoredDefinitions, changes: DefinitionChanges, uuids: Collection[str]
 ) -> Counter[Key]:
     """Return the capacity of each inventory of some providers after the changes."""
@@ -494,23 +483,6 @@ def capacities_after(
             for uuid, definition in after.items()
             for record in definition.inventories
         }
-    )
-
-
-def _comparable(uses: Iterable[Use]) -> set[tuple[object, ...]]:
-    return {(*use.key, use.amount, frozenset(use.units)) for use in uses}
-
-
-def _with_planned_updates(
-    changes: tuple[DefinitionChanges, ...], planned: DefinitionChanges | None
-) -> tuple[DefinitionChanges, ...]:
-    """Return the changes of some trees with the updates of a plan, which state the expected use."""
-    updates = {} if planned is None else {up.definition.uuid: up for up in planned.updates}
-    return tuple(
-        dataclasses.replace(
-            tree, updates=tuple(updates.get(up.definition.uuid, up) for up in tree.updates)
-        )
-        for tree in changes
     )
 
 

@@ -13,14 +13,13 @@ from resource_objects.providers import Claim, Provider
 from resource_objects.providers.arguments import ago
 from resource_objects.providers.audit import Audit, audit, consumers_of_several_trees
 from resource_objects.providers.capabilities import Capability
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import StoredDefinitions, merge_changes
 from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter
 from resource_objects.providers.orders import ConsumerRecord, Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.reshape_plan import ReshapePlanner
-from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.store.dry_run import check_definitions, rehearse
 
 
@@ -41,11 +40,7 @@ class Plans:
         if changes:
             plan = self._with_renumbering(plan, difference.stored)
             self._definitions.check_allowed(difference.stored, changes, plan.orders)
-        names = {uuid: entry.definition.name for uuid, entry in difference.stored.items()}
-        names |= difference.names
-        return dataclasses.replace(
-            plan, names={uuid: names[uuid] for uuid in plan.places if uuid in names}
-        )
+        return plan.naming(difference.stored, difference.names)
 
     def apply(self, plan: Plan, dry_run: bool, operation: str | None) -> tuple[Claim, ...]:
         if not isinstance(plan, Plan):

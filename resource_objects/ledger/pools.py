@@ -25,10 +25,10 @@ from resource_objects.providers.arguments import ago, any_generation
 from resource_objects.providers.definition import (
     ProviderDefinition,
     StoredDefinitions,
+    edited,
     subtree,
     to_records,
     tree_of,
-    with_changes,
 )
 from resource_objects.providers.listing import ListedProvider, ProviderFilter
 from resource_objects.providers.pools import SHARES, Pool, pools_of, without_classes
@@ -234,5 +234,5 @@ def _leaving(stored: StoredDefinitions, hosts: Iterable[str], aggregates: frozen
 
 def _compare(stored: StoredDefinitions, edits: _Edits) -> Difference:
     roots = dict.fromkeys(provider.root_uuid for provider in stored.values())
-    changes = tuple(with_changes(tree_of(stored, root), edits) for root in roots)
+    changes = tuple(edited(tree_of(stored, root), edits)[0] for root in roots)
     return Difference(stored, changes)

@@ -9,8 +9,8 @@
                     ``tree_shape``, ``joint_fit``, ``consistency``, ``removed_units``
 ``pools``           providers that share their inventories with the members of an aggregate
 ``usage``           usage at one moment; ``use_over_time``: usage between two moments
-``plan``            a typed list of changes; ``dry_run``: its effects; ``row_diff``: the plan that
-                    turns rows into others; ``serialization``: data classes as plain data and back
+``plan``            a typed list of changes, and the plan that turns rows into others; ``dry_run``:
+                    its effects; ``serialization``: data classes as plain data and back
 ``reshape``         moves of inventories and allocations; ``reshape_plan``: the definitions and
                     orders that carry them out
 ``audit``           findings about a ledger; ``holders``: consumers in refusals

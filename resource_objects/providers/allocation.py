@@ -36,16 +36,16 @@ class Allocation(base.ResourceObject, frozen=True):
     units: fields.TupleFrom[str] = fields.tuple_of(fields.LABEL, default=())
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Return an allocation from plain data, as :func:`to_dicts` returns it.
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the allocation of plain data, as :func:`to_dicts` returns it.
 
         :raises InvalidInput: for data of another form
         """
-        if not isinstance(given, Mapping):
-            raise exceptions.InvalidInput("field", "allocation", given, "a mapping")
-        said = dict(given)
-        amount = IntegerAmount(said.pop("amount", None))
-        return cls(provider_uuid=said.pop("uuid", None), amount=amount, **said)
+        if not isinstance(data, Mapping):
+            raise exceptions.InvalidInput("field", "allocation", data, "a mapping")
+        values = dict(data)
+        amount = IntegerAmount(values.pop("amount", None))
+        return cls(provider_uuid=values.pop("uuid", None), amount=amount, **values)
 
     def __str__(self) -> str:
         kind = resource(self.resource_class)
@@ -58,19 +58,19 @@ def to_dicts(allocations: Iterable[Allocation]) -> list[dict[str, Any]]:
     >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
     >>> to_dicts([cpus])
     [{'provider': 'host0', 'uuid': None, 'resource_class': 'VCPU', 'amount': 2, 'units': []}]
-    >>> [Allocation.from_dict(one) for one in to_dicts([cpus])] == [cpus]
+    >>> [Allocation.from_dict(data) for data in to_dicts([cpus])] == [cpus]
     True
     """
     return [
         {
-            "provider": one.provider,
-            "uuid": one.provider_uuid,
+            "provider": allocation.provider,
+            "uuid": allocation.provider_uuid,
             "resource_class": record.resource_class,
             "amount": record.amount,
-            "units": list(one.units),
+            "units": list(allocation.units),
         }
-        for one in allocations
-        for record in one.amount.to_records(one.resource_class)
+        for allocation in allocations
+        for record in allocation.amount.to_records(allocation.resource_class)
     ]
 
 
@@ -78,11 +78,11 @@ def to_dicts(allocations: Iterable[Allocation]) -> list[dict[str, Any]]:
 class Claim(base.ResourceObject, frozen=True):
     """Allocations made together for a consumer, as ``ledger.claim`` returns them.
 
-    ``id`` identifies the claim, ``state`` is ``held``, ``confirmed`` or ``released``. ``request``
-    is the request of the search that found the candidate, if there was one. ``expires_at`` is the
-    time after which ``release_expired`` releases the claim; None: never. ``project``, ``user``,
-    ``consumer_type`` and ``group`` (the server group) are those of the consumer. ``generation`` is
-    the version of the consumer; a later consumer of the same name never repeats it.
+    ``state`` is ``held``, ``confirmed`` or ``released``. ``request`` is that of the search that
+    found the candidate, if there was one. ``expires_at`` is the time after which
+    ``release_expired`` releases the claim; None: never. ``project``, ``user``, ``consumer_type``
+    and ``group`` (the server group) are those of the consumer. ``generation`` is the version of the
+    consumer; a later consumer of the same name never repeats it.
 
     ``str()`` returns one line: ``job-1 holds VCPU=16 of host0, PGPU=1 of host0/gpu0``.
     """
@@ -145,19 +145,19 @@ class Claim(base.ResourceObject, frozen=True):
 
 def total(allocations: Iterable[Allocation]) -> Amounts:
     """Return the amounts of allocations, summed over providers. Cost: linear."""
-    found: dict[str, Any] = {}
-    for one in allocations:
-        before = found.get(one.resource_class)
-        found[one.resource_class] = one.amount if before is None else before + one.amount
-    return Amounts(found)
+    amounts: dict[str, Any] = {}
+    for allocation in allocations:
+        name, amount = allocation.resource_class, allocation.amount
+        amounts[name] = amounts[name] + amount if name in amounts else amount
+    return Amounts(amounts)
 
 
 def by_provider(allocations: Iterable[Allocation]) -> dict[str, Amounts]:
     """Return ``{provider name: amounts}``, in the order of the allocations. Cost: linear."""
-    taken: dict[str, list[Allocation]] = {}
-    for one in allocations:
-        taken.setdefault(one.provider, []).append(one)
-    return {name: total(ones) for name, ones in taken.items()}
+    grouped: dict[str, list[Allocation]] = {}
+    for allocation in allocations:
+        grouped.setdefault(allocation.provider, []).append(allocation)
+    return {name: total(group) for name, group in grouped.items()}
 
 
 # --- consumers, resource classes, traits, aggregates ---

@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from resource_objects.providers.definition import inventories_of
+from resource_objects.providers.definition import (
+    ProviderDefinition,
+    ShareRecord,
+    StoredDefinition,
+    inventories_of,
+)
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.resources import Inventories
 from resource_objects.resources.records import InventoryRecord, KindRecord
+
+_T = TypeVar("_T")
 
 #: The times of a provider that may be missing: columns of :class:`ProviderColumns` in this order,
 #: and attributes of every other form of a provider.
@@ -293,3 +302,63 @@ def find(columns: Columns, key: str) -> tuple[Provider, Provider] | None:
             if key in (provider.name, provider.uuid):
                 return root, provider
     return None
+
+
+def stored_definitions(columns: Columns) -> dict[str, StoredDefinition]:
+    """Return the definition of each provider by uuid, parents before children. Cost: linear.
+
+    Equal inventories, traits, aggregates and kinds are built once: most providers of a fleet are
+    alike.
+    """
+    providers = columns.providers
+    uuids = columns.index.uuids
+    records = _by_provider(
+        columns.inventories[:-1],  # without the usage
+        lambda rows: tuple([InventoryRecord(*row) for row in sorted(rows, key=_first)]),
+    )
+    traits = _by_provider(columns.traits, lambda rows: frozenset([name for (name,) in rows]))
+    aggregates = _by_provider(
+        columns.aggregates, lambda rows: frozenset([name for (name,) in rows])
+    )
+    kinds = _by_provider(
+        columns.kinds, lambda rows: tuple([KindRecord(*row) for row in sorted(rows, key=_first)])
+    )
+    share_rows = _by_provider(columns.shares, tuple)
+    empty = frozenset[str]()
+    stored: dict[str, StoredDefinition] = {}
+    for number, uuid, name, parent, root, generation in zip(*providers[:6], strict=True):
+        shares = [
+            ShareRecord(resource_class, uuids[of_id], of_class, factor)
+            for resource_class, of_id, of_class, factor in share_rows.get(number, ())
+        ]
+        definition = ProviderDefinition(
+            uuid,
+            name,
+            None if parent is None else uuids[parent],
+            records.get(number, ()),
+            traits.get(number, empty),
+            aggregates.get(number, empty),
+            tuple(sorted(shares) if len(shares) > 1 else shares),
+            kinds.get(number, ()),
+        )
+        stored[uuid] = StoredDefinition(definition, generation, uuids[root])
+    return stored
+
+
+_first = operator.itemgetter(0)
+
+
+def _by_provider(
+    table: Sequence[Sequence[Any]], build: Callable[[tuple[Any, ...]], _T]
+) -> dict[int, _T]:
+    """Return the value built of the rows of each provider, by number; once for equal rows."""
+    table_rows = sorted(zip(table[0], zip(*table[1:], strict=True), strict=True), key=_first)
+    values: dict[tuple[Any, ...], _T] = {}
+    by_provider: dict[int, _T] = {}
+    for number, group in itertools.groupby(table_rows, _first):
+        rows = tuple([row for _, row in group])
+        value = values.get(rows)
+        if value is None:
+            value = values[rows] = build(rows)
+        by_provider[number] = value
+    return by_provider

@@ -1,8 +1,8 @@
 """Definitions of providers as records, and the changes that lead from one definition to another.
 
-A tree that is synced is compared with the stored definitions. The result is typed and printable. A
-backend applies it in one transaction, each change only if the provider still has the generation
-that was compared.
+A target, such as a tree that is synced or an edit, is compared with the stored definitions. The
+result is typed and printable. A backend applies it in one transaction, each change only if the
+provider still has the generation that was compared.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions, names
+from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.disabled import refuse_trait
 from resource_objects.providers.provider import (
     MAX_DEPTH,
     BrokenShare,
+    Inventoried,
     Provider,
     broken_share,
+    check_tree_shares,
 )
 from resource_objects.resources import Inventories, Inventory, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
@@ -56,6 +59,9 @@ class ProviderDefinition:
     kinds: tuple[KindRecord, ...] = ()
 
 
+_EMPTY = ProviderDefinition("", "", None, (), frozenset(), frozenset())
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredDefinition:
     """The stored definition of a provider, with its generation and the root of its tree."""
@@ -79,17 +85,17 @@ class ExpectedUse:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderUpdate:
-    """A change of a stored provider: what differs between ``before`` and ``definition`` is written.
+    """A change of a stored provider: the difference between ``before`` and ``definition``.
 
-    Everything else stays as it is stored, and so does the usage of each inventory. ``before`` is
-    the definition at ``generation``; it is None only in a plan that was read from a file of an
-    older version, and then everything differs.
+    Everything else remains as it is stored, and so does the usage of each inventory. ``before`` is
+    the definition at ``generation``; it is None only in a plan of a file of an older version, and
+    then everything differs.
 
     ``children_changed`` marks a provider that changes only because children are added to it or
-    removed from it: its generation rises, so that a tree that was read before is refused.
-    ``expected_use`` lists inventories that must still be used as much as when the change was worked
-    out. ``counts`` is the number of writes in Placement's count
-    (``ListedProvider.definition_writes``).
+    removed from it, or because it moves with a provider above it: its generation rises, so that a
+    tree that was read before is refused. ``expected_use`` lists inventories that must still be used
+    as much as when the change was worked out. ``counts`` is the number of writes in Placement's
+    count (``ListedProvider.definition_writes``).
     """
 
     definition: ProviderDefinition
@@ -107,69 +113,57 @@ class ProviderUpdate:
     @property
     def changed(self) -> tuple[InventoryRecord, ...]:
         """The inventories to insert or overwrite, without their usage."""
-        if self.before is None:
-            return self.definition.inventories
-        if self.before.inventories == self.definition.inventories:
+        before = (self.before or _EMPTY).inventories
+        if before == self.definition.inventories:
             return ()
-        before = set(self.before.inventories)
-        return tuple(record for record in self.definition.inventories if record not in before)
+        unchanged = set(before)
+        return tuple(record for record in self.definition.inventories if record not in unchanged)
 
     @property
     def removed(self) -> tuple[str, ...]:
         """The resource classes of the inventories to remove, sorted."""
-        if self.before is None or self.before.inventories == self.definition.inventories:
+        before = (self.before or _EMPTY).inventories
+        if before == self.definition.inventories:
             return ()
-        stays = {record.resource_class for record in self.definition.inventories}
-        before = {record.resource_class for record in self.before.inventories}
-        return tuple(sorted(before - stays))
+        remaining = {record.resource_class for record in self.definition.inventories}
+        return tuple(sorted({record.resource_class for record in before} - remaining))
 
     @property
     def traits_added(self) -> frozenset[str]:
         """The traits that the provider gets."""
-        before = _NO_NAMES if self.before is None else self.before.traits
-        return self.definition.traits - before
+        return self.definition.traits - (self.before or _EMPTY).traits
 
     @property
     def traits_removed(self) -> frozenset[str]:
         """The traits that the provider loses."""
-        before = _NO_NAMES if self.before is None else self.before.traits
-        return before - self.definition.traits
+        return (self.before or _EMPTY).traits - self.definition.traits
 
     @property
     def aggregates_added(self) -> frozenset[str]:
         """The aggregates that the provider becomes a member of."""
-        before, after = self._aggregates
-        return after - before
+        before = (self.before or _EMPTY).aggregates or frozenset()
+        return (self.definition.aggregates or frozenset()) - before
 
     @property
     def aggregates_removed(self) -> frozenset[str]:
         """The aggregates that the provider leaves."""
-        before, after = self._aggregates
-        return before - after
-
-    @property
-    def _aggregates(self) -> tuple[frozenset[str], frozenset[str]]:
-        before = (None if self.before is None else self.before.aggregates) or _NO_NAMES
+        before = (self.before or _EMPTY).aggregates or frozenset()
         after = self.definition.aggregates
-        return before, before if after is None else after
+        return frozenset() if after is None else before - after
 
     @property
     def shares_changed(self) -> bool:
         """True if the shares of the definition replace the stored ones."""
-        return self.definition.shares != (() if self.before is None else self.before.shares)
+        return self.definition.shares != (self.before or _EMPTY).shares
 
     @property
     def kinds_changed(self) -> bool:
         """True if the structured inventories of the definition replace the stored ones."""
-        before = () if self.before is None else self.before.kinds
+        before = (self.before or _EMPTY).kinds
         return self.definition.kinds != before and set(self.definition.kinds) != set(before)
 
     def check_expected_use(self, resource_class: str, used: int) -> None:
-        """Raise if a locked inventory is used otherwise than expected.
-
-        :param used: the amount that is used now
-        :raises Stale: naming the expected and the present amount
-        """
+        """Raise ``Stale`` if a locked inventory is used otherwise than expected."""
         for expected in self.expected_use:
             if expected.resource_class == resource_class and expected.amount != used:
                 raise exceptions.Stale(
@@ -177,9 +171,6 @@ class ProviderUpdate:
                     self.definition.name,
                     f"{expected.amount} of {resource_class} was used, now it is {used}",
                 )
-
-
-_NO_NAMES = frozenset[str]()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -337,23 +328,29 @@ def check_readable(definition: ProviderDefinition) -> None:
     """Raise unless a provider can be read again once it is stored.
 
     :raises InvalidInput: if its name is the uuid of another provider; if a trait is neither
-        standard nor custom; for ``COMPUTE_STATUS_DISABLED``, which is never stored
+        standard nor custom; for ``COMPUTE_STATUS_DISABLED``, which is never stored; for a share
+        factor that is no count
     """
     name = definition.name
     if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
         raise exceptions.InvalidInput("name", "provider name", name, "no uuid but its own")
     known_traits(definition.traits)
     refuse_trait(definition.traits, f"traits of {name}")
+    for share in definition.shares:
+        if type(share.factor) is not int or not 1 <= share.factor <= MAX_FIGURE:
+            expected = f"an integer from 1 to {MAX_FIGURE}"
+            raise exceptions.InvalidInput(
+                "field", f"share factor of {name}", share.factor, expected
+            )
 
 
 # --- comparison -----------------------------------------------------------------------------------
 
 
 def diff(stored: Provider | None, target: Provider) -> DefinitionChanges:
-    """Return the changes that turn a stored tree into the target one.
+    """Return the changes that turn a stored tree into the target one. Cost: linear.
 
-    Providers are matched by uuid where the target one has one, else by name. Neither tree is
-    changed. Cost: linear in the providers.
+    Providers are matched by uuid where the target one has one, else by name.
 
     :param stored: the tree as read from the ledger, with uuids and generations; None if new
     :raises InvalidTree: if a name or uuid occurs twice in the target tree, or a share breaks a rule
@@ -403,14 +400,20 @@ def _match(stored: StoredDefinitions, target: Provider) -> dict[str, str]:
 
 
 def changes_between(
-    root: str, stored: StoredDefinitions, target: Iterable[ProviderDefinition]
+    root: str,
+    stored: StoredDefinitions,
+    target: Iterable[ProviderDefinition],
+    moved: Collection[str] = (),
 ) -> DefinitionChanges:
     """Return the changes that turn some stored trees into the target ones. Cost: linear.
 
-    A stored provider that is not target is removed.
+    A stored provider that is not in the target is removed. The generation of an unchanged provider
+    rises if children are added to it or removed from it, so that a tree that was read before is
+    refused.
 
     :param root: the name of the changes
     :param target: all providers of the target trees, parents before children
+    :param moved: providers that move to another tree: their generation rises too
 
     >>> uuid = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
     >>> host = ProviderDefinition(uuid, "host0", None, (), frozenset())
@@ -418,66 +421,50 @@ def changes_between(
     + host0
     """
     creates: list[ProviderDefinition] = []
-    updates: list[ProviderUpdate] = []
-    stays: set[str] = set()
+    updates: dict[str, ProviderUpdate] = {}
+    remaining: set[str] = set()
+    touched: set[str | None] = set(moved)
     for definition in target:
         before = stored.get(definition.uuid)
         if before is None:
             creates.append(definition)
+            touched.add(definition.parent_uuid)
             continue
-        stays.add(definition.uuid)
-        if definition.aggregates is None:
-            aggregates = before.definition.aggregates
-            definition = dataclasses.replace(definition, aggregates=aggregates)
-        if not _is_equal(before.definition, definition):
-            updates.append(ProviderUpdate(definition, before.generation, before.definition))
-    removed = [uuid for uuid in stored if uuid not in stays] if len(stays) < len(stored) else []
-    updates += _parents_of_changed_children(stored, creates, updates, removed)
-    return DefinitionChanges(
-        root,
-        tuple(creates),
-        tuple(updates),
-        tuple(
-            ProviderRemoval(uuid, stored[uuid].definition.name, stored[uuid].generation)
-            for uuid in reversed(removed)
-        ),
-    )
+        remaining.add(definition.uuid)
+        update = _update_of(before, definition)
+        if update is not None:
+            updates[definition.uuid] = update
+            if definition.parent_uuid != before.definition.parent_uuid:
+                touched |= {definition.parent_uuid, before.definition.parent_uuid}
+    removals: list[ProviderRemoval] = []
+    if len(remaining) < len(stored):
+        for uuid in reversed([uuid for uuid in stored if uuid not in remaining]):
+            definition = stored[uuid].definition
+            removals.append(ProviderRemoval(uuid, definition.name, stored[uuid].generation))
+            touched.add(definition.parent_uuid)
+    if not touched.isdisjoint(stored):
+        for uuid, entry in stored.items():
+            if uuid in touched and uuid in remaining and uuid not in updates:
+                definition = entry.definition
+                updates[uuid] = ProviderUpdate(definition, entry.generation, definition, True)
+    return DefinitionChanges(root, tuple(creates), tuple(updates.values()), tuple(removals))
 
 
-def _is_equal(before: ProviderDefinition, after: ProviderDefinition) -> bool:
-    """Return True if two definitions are equal but for the order of inventories and kinds."""
-    return before == after or (
+def _update_of(stored: StoredDefinition, after: ProviderDefinition) -> ProviderUpdate | None:
+    before = stored.definition
+    if after.aggregates is None:
+        after = dataclasses.replace(after, aggregates=before.aggregates)
+    # the order of inventories and kinds makes no difference
+    is_equal = before == after or (
         (before.name, before.parent_uuid, before.traits, before.aggregates, before.shares)
         == (after.name, after.parent_uuid, after.traits, after.aggregates, after.shares)
         and set(before.inventories) == set(after.inventories)
         and set(before.kinds) == set(after.kinds)
     )
+    return None if is_equal else ProviderUpdate(after, stored.generation, before)
 
 
-def _parents_of_changed_children(
-    stored: StoredDefinitions,
-    creates: Iterable[ProviderDefinition],
-    updates: Iterable[ProviderUpdate],
-    removed: Iterable[str],
-) -> Iterator[ProviderUpdate]:
-    """Yield an update for each unchanged parent whose children are added or removed.
-
-    It raises the parent's generation, so that a tree that was read before is refused.
-    """
-    parents = {definition.parent_uuid for definition in creates}
-    for update in updates:
-        above = stored[update.definition.uuid].definition.parent_uuid
-        if above != update.definition.parent_uuid:
-            parents |= {update.definition.parent_uuid, above}
-    parents |= {stored[uuid].definition.parent_uuid for uuid in removed}
-    parents -= {*removed, *(update.definition.uuid for update in updates)}
-    if not parents.isdisjoint(stored):
-        for uuid, entry in stored.items():
-            if uuid in parents:
-                yield ProviderUpdate(entry.definition, entry.generation, entry.definition, True)
-
-
-# --- changes of single providers ------------------------------------------------------------------
+# --- edits of single providers --------------------------------------------------------------------
 
 
 def changed_fields(
@@ -508,41 +495,82 @@ def tree_of(stored: StoredDefinitions, uuid: str) -> dict[str, StoredDefinition]
     return {uuid: entry for uuid, entry in stored.items() if entry.root_uuid == root}
 
 
-def with_changes(
-    tree: StoredDefinitions, edits: Mapping[str, Mapping[str, Any]]
-) -> DefinitionChanges:
-    """Return the changes that give some providers of a tree other fields. Cost: linear.
+def edited(
+    stored: StoredDefinitions,
+    edits: Mapping[str, Mapping[str, Any]],
+    removed: str | None = None,
+) -> tuple[DefinitionChanges, tuple[tuple[str, int], ...]]:
+    """Return the changes that edit some providers, or remove one and all providers below it.
 
-    :param tree: all providers of the tree
-    :param edits: the fields of a definition that change, as ``{uuid: {field: value}}``
-    :raises AlreadyExists: if a name would be that of another provider of the tree
-    :raises InvalidTree: if a share would break a rule
+    An edit may set another ``parent_uuid``; all providers below the provider move with it. The
+    providers above the new parent must be unchanged when the changes are applied, or two moves at
+    once could form a ring: their ``(uuid, generation)`` are returned too. Cost: linear.
+
+    :param stored: all providers of the trees concerned
+    :param edits: ``{uuid: {field of the definition: value}}``; uuids of other trees are ignored
+    :raises AlreadyExists: if a name would be that of another provider of the trees
+    :raises InvalidTree: if a share would break a rule; if a new parent is the provider or below it,
+        or the tree would be too deep
     """
+    removed_uuids = set() if removed is None else subtree(stored, removed)
     target: list[ProviderDefinition] = []
-    for uuid, entry in tree.items():
-        fields = edits.get(uuid)
-        target.append(
-            dataclasses.replace(entry.definition, **fields) if fields else entry.definition
-        )
+    uuid_of: dict[str, str] = {}
+    above: list[str] = []
+    moved: set[str] = set()
+    for uuid, entry in stored.items():
+        if uuid in removed_uuids:
+            continue
+        definition, fields = entry.definition, edits.get(uuid)
         if fields:
-            check_readable(target[-1])
-    called: dict[str, str] = {}
-    for definition in target:
-        if called.setdefault(definition.name, definition.uuid) != definition.uuid:
+            definition = dataclasses.replace(definition, **fields)
+            check_readable(definition)
+            if definition.parent_uuid != entry.definition.parent_uuid:
+                path, below = _checked_move(stored, definition)
+                above += path
+                moved |= below if not path or path[-1] != entry.root_uuid else set()
+        if uuid_of.setdefault(definition.name, uuid) != uuid:
             raise exceptions.AlreadyExists("provider", definition.name)
-    _check_shares(target)
-    return changes_between(target[0].name, tree, target)
+        target.append(definition)
+    roots = roots_of({definition.uuid: definition.parent_uuid for definition in target})
+    _check_shares(target, roots)
+    root = target[0].name if target else next(iter(stored.values())).definition.name
+    changes = changes_between(root, stored, target, moved)
+    updated = {update.definition.uuid for update in changes.updates}
+    unchanged = tuple((uuid, stored[uuid].generation) for uuid in above if uuid not in updated)
+    return changes, unchanged
 
 
-def removed(tree: StoredDefinitions, uuid: str) -> DefinitionChanges:
-    """Return the changes that remove a provider of a tree, and all providers below it.
+def _checked_move(
+    stored: StoredDefinitions, provider: ProviderDefinition
+) -> tuple[list[str], set[str]]:
+    """Return the providers above the new parent of a provider, with it, and those that move.
 
-    :raises InvalidTree: if a share of a provider that stays leads to a removed one
+    :raises InvalidTree: if the parent is the provider or below it, or the tree would be too deep
     """
-    below = subtree(tree, uuid)
-    target = [entry.definition for key, entry in tree.items() if key not in below]
-    _check_shares(target)
-    return changes_between(next(iter(tree.values())).definition.name, tree, target)
+    parent, below = provider.parent_uuid, subtree(stored, provider.uuid)
+    if parent in below:
+        raise exceptions.InvalidTree(
+            f"parent of {provider.name}",
+            stored[parent].definition.name,
+            "a provider not below it",
+        )
+    path = _path(stored, parent)
+    levels = max(len(_path(stored, uuid)) for uuid in below) - len(_path(stored, provider.uuid))
+    depth = len(path) + levels
+    if depth > MAX_DEPTH:
+        raise exceptions.InvalidTree(
+            f"place of {provider.name}", f"{depth} levels deep", f"at most {MAX_DEPTH} levels"
+        )
+    return path, below
+
+
+def _path(stored: StoredDefinitions, uuid: str | None) -> list[str]:
+    """Return the uuids from a provider up to its root."""
+    path: list[str] = []
+    while uuid is not None:
+        path.append(uuid)
+        uuid = stored[uuid].definition.parent_uuid
+    return path
 
 
 def subtree(stored: StoredDefinitions, uuid: str) -> set[str]:
@@ -600,31 +628,25 @@ def check_trees(definitions: Collection[ProviderDefinition]) -> None:
 def _check_shares(
     definitions: Sequence[ProviderDefinition], root_of: Mapping[str, str] | None = None
 ) -> None:
-    broken = share_problem(definitions, root_of)
-    if broken is None:
+    shares = _shares(definitions)
+    if not shares:
         return
-    (sharer, resource_class), (target, of_class) = broken.sharer, broken.target
     by_uuid = {definition.uuid: definition for definition in definitions}
-    of = by_uuid.get(target)
-    classes = {record.resource_class for record in of.inventories} if of is not None else set()
-    if of is None or of_class in classes:
-        raise exceptions.InvalidTree(
-            f"shares of {by_uuid[sharer].name}",
-            f"{resource_class} uses {of_class} of {target if of is None else of.name}",
-            f"shares that {broken.rule}",
-        )
-    missing = {
-        share.of_class: definition.name
+    check_tree_shares(
+        shares,
+        lambda uuid: [record.resource_class for record in by_uuid[uuid].inventories],
+        {uuid: definition.name for uuid, definition in by_uuid.items()},
+        lambda uuid: str(inventories_of(by_uuid[uuid].inventories, by_uuid[uuid].kinds)),
+        root_of,
+    )
+
+
+def _shares(definitions: Iterable[ProviderDefinition]) -> list[tuple[Inventoried, Inventoried]]:
+    return [
+        ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
         for definition in definitions
         for share in definition.shares
-        if share.of_uuid == target and share.of_class not in classes
-    }
-    raise exceptions.InvalidTree(
-        f"inventories of {of.name}",
-        str(inventories_of(of.inventories, of.kinds)),
-        f"{', '.join(missing)} as well, since parts such as {next(iter(missing.values()))} "
-        "are counted in it",
-    )
+    ]
 
 
 def share_problem(
@@ -635,11 +657,7 @@ def share_problem(
     :param root_of: the root of each provider by uuid; None if all are of one tree
     """
     definitions = list(target)
-    shares = [
-        ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
-        for definition in definitions
-        for share in definition.shares
-    ]
+    shares = _shares(definitions)
     if not shares:
         return None
     counted = {
@@ -650,88 +668,3 @@ def share_problem(
     if root_of is None:
         root_of = dict.fromkeys((uuid for uuid, _ in counted), "")
     return broken_share(shares, root_of, counted)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reparenting:
-    """The changes that reparent a provider, and the generations that they rely on."""
-
-    changes: DefinitionChanges
-    unchanged: tuple[tuple[str, int], ...] = ()
-
-
-def reparented(stored: StoredDefinitions, uuid: str, parent_uuid: str | None) -> Reparenting:
-    """Return the changes that make a provider a child of another one, or a root.
-
-    All providers below it move too; their generations rise if they move to another tree. The
-    providers above the new parent must be unchanged when the changes are applied, or two moves at
-    once could form a ring.
-
-    :param stored: the trees of both
-    :raises InvalidTree: if the parent is the provider or below it, a share would lead to another
-        tree, or the tree would be too deep
-    """
-    provider = stored[uuid].definition
-    if parent_uuid == provider.parent_uuid:
-        return Reparenting(DefinitionChanges(provider.name))
-    above = _path(stored, parent_uuid)
-    below = subtree(stored, uuid)
-    if parent_uuid is not None and parent_uuid in below:
-        raise exceptions.InvalidTree(
-            f"parent of {provider.name}",
-            stored[parent_uuid].definition.name,
-            "a provider not below it",
-        )
-    depth = len(above) + max(len(_path(stored, key)) for key in below) - len(_path(stored, uuid))
-    if depth > MAX_DEPTH:
-        raise exceptions.InvalidTree(
-            f"place of {provider.name}", f"{depth} levels deep", f"at most {MAX_DEPTH} levels"
-        )
-    touched = [key for key in (provider.parent_uuid, parent_uuid) if key is not None]
-    if not above or above[-1] != stored[uuid].root_uuid:
-        _check_shares_within(tree_of(stored, uuid), below, provider.name)
-        touched = [*(key for key in stored if key in below and key != uuid), *touched]
-    moved = dataclasses.replace(provider, parent_uuid=parent_uuid)
-    updates = [ProviderUpdate(moved, stored[uuid].generation, provider)]
-    updates += [
-        ProviderUpdate(entry.definition, entry.generation, entry.definition, True)
-        for entry in map(stored.__getitem__, touched)
-    ]
-    return Reparenting(
-        DefinitionChanges(provider.name, updates=tuple(updates)),
-        tuple((key, stored[key].generation) for key in above if key not in {uuid, *touched}),
-    )
-
-
-def _path(stored: StoredDefinitions, uuid: str | None) -> list[str]:
-    """Return the uuids from a provider up to its root."""
-    path: list[str] = []
-    while uuid is not None:
-        path.append(uuid)
-        uuid = stored[uuid].definition.parent_uuid
-    return path
-
-
-def _check_shares_within(tree: StoredDefinitions, below: set[str], name: str) -> None:
-    for uuid, entry in tree.items():
-        for share in entry.definition.shares:
-            if (uuid in below) != (share.of_uuid in below):
-                raise exceptions.InvalidTree(
-                    f"shares of {entry.definition.name}",
-                    f"{share.resource_class} uses {share.factor} {share.of_class} of "
-                    f"{tree[share.of_uuid].definition.name}",
-                    f"none across the move of {name}",
-                )
-
-
-def with_reparenting(changes: DefinitionChanges, move: Reparenting) -> DefinitionChanges:
-    """Return the changes of a provider together with those that reparent it."""
-    updates = {update.definition.uuid: update for update in move.changes.updates}
-    for update in changes.updates:
-        uuid = update.definition.uuid
-        if uuid in updates:
-            parent = updates[uuid].definition.parent_uuid
-            definition = dataclasses.replace(update.definition, parent_uuid=parent)
-            update = dataclasses.replace(update, definition=definition)
-        updates[uuid] = update
-    return dataclasses.replace(move.changes, updates=tuple(updates.values()))

@@ -1,33 +1,36 @@
 """Plans: typed lists of changes that can be printed, stored in a file and applied in one write.
 
 A plan lists changes of definitions (providers and their inventories) and of consumers (their
-allocations). A comparison, a reshape or a repair produces it. It is printable and converts to JSON
-and back without loss. It is applied in one transaction, and only if its premises still hold: each
-definition has the generation that was compared, and so has each consumer whose order states one.
+allocations). A comparison, a reshape or a repair produces it. It is applied in one transaction, and
+only if its premises still hold: each definition has the generation that was compared, and so has
+each consumer whose order states one.
 
-The JSON form is an object with ``"version": 2`` and the keys ``definitions``, ``orders``,
-``names``, ``disabling`` (providers to disable or enable), ``adopted``, and for a plan of snapshots
-``held`` and ``ledger``. The key ``"order"`` of an order is ``claim``, ``adjust``, ``replace`` or
-``release``. The other keys are the fields of the classes, without fields at their default.
-Version 1 is read too: its updates listed the differences in place of the previous definition.
+The JSON form is an object with ``"version": 2`` and the fields of the classes, by
+:mod:`~resource_objects.providers.serialization`. The key ``"order"`` of an order is ``claim``,
+``adjust``, ``replace`` or ``release``, and it has the keys of ``ConsumerOrder`` that such an order
+may state. Version 1 is read too: its updates listed the differences in place of the previous
+definition.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import hashlib
 import json
+import typing
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
+from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers import arguments, serialization
+from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
     StoredDefinitions,
+    changes_between,
     check_readable,
     inventories_of,
     share_problem,
@@ -43,13 +46,14 @@ from resource_objects.providers.orders import (
     StoredRequest,
     Use,
     Write,
+    subject_of,
 )
 from resource_objects.providers.provider import MAX_DEPTH
 from resource_objects.requests import Request
 
 #: Version of the JSON form.
 VERSION = 2
-_KEYS = ("definitions", "orders", "names", "disabling", "adopted", "held", "ledger")
+_Holdings: TypeAlias = Mapping[str, Mapping[Key, Use]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,30 +80,28 @@ class Plan:
     """
 
     definitions: DefinitionChanges | None = None
-    orders: tuple[ConsumerOrder, ...] = ()
+    # the default factories let a file contain both keys even if they are empty
+    orders: tuple[ConsumerOrder, ...] = dataclasses.field(default_factory=tuple)
     names: Mapping[str, str] = dataclasses.field(default_factory=FrozenDict)
     disabling: tuple[DisableOrder, ...] = ()
     adopted: tuple[str, ...] = ()
-    held: Mapping[str, tuple[Use, ...]] = dataclasses.field(default_factory=FrozenDict, repr=False)
+    held: Mapping[str, tuple[Use, ...]] = dataclasses.field(default=FrozenDict(), repr=False)
     ledger: int = dataclasses.field(default=0, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "orders", tuple(self.orders))
-        object.__setattr__(self, "disabling", tuple(self.disabling))
-        object.__setattr__(self, "adopted", tuple(map(names.uuid_text, self.adopted)))
-        object.__setattr__(self, "names", FrozenDict(self.names))
-        object.__setattr__(self, "held", FrozenDict(self.held))
         if not isinstance(self.definitions, DefinitionChanges | None):
             raise exceptions.InvalidInput("field", "plan.definitions", self.definitions, "changes")
-        for order in self.orders:
-            if not isinstance(order, ConsumerOrder):
-                raise exceptions.InvalidInput("field", "plan.orders", order, "a ConsumerOrder")
-        _once("plan.orders", (order.consumer for order in self.orders))
-        for disabling in self.disabling:
-            if not isinstance(disabling, DisableOrder):
-                raise exceptions.InvalidInput(
-                    "field", "plan.disabling", disabling, "a DisableOrder"
-                )
+        for name, kind in (("orders", ConsumerOrder), ("disabling", DisableOrder)):
+            values = tuple(getattr(self, name))
+            object.__setattr__(self, name, values)
+            for value in values:
+                if not isinstance(value, kind):
+                    expected = f"a {kind.__name__}"
+                    raise exceptions.InvalidInput("field", f"plan.{name}", value, expected)
+        object.__setattr__(self, "adopted", tuple(map(names.uuid_text, self.adopted)))
+        by_uuid = {names.uuid_text(uuid): names.provider_name(n) for uuid, n in self.names.items()}
+        object.__setattr__(self, "names", FrozenDict(by_uuid))
+        object.__setattr__(self, "held", FrozenDict(self.held))
         without_order = sorted(self.held.keys() - set(self.consumers))
         if without_order:
             raise exceptions.InvalidInput(
@@ -109,6 +111,7 @@ class Plan:
             raise exceptions.InvalidInput(
                 "field", "plan.ledger", self.ledger, "the number of a ledger"
             )
+        _once("plan.orders", self.consumers)
         _once("plan.definitions", self._changed())
         _once("plan.adopted", self.adopted)
         _once("plan.disabling", (order.provider_uuid for order in self.disabling))
@@ -127,12 +130,20 @@ class Plan:
     @property
     def places(self) -> tuple[str, ...]:
         """The uuids of all providers that the plan mentions, also of those to be created."""
-        return tuple(dict.fromkeys(self._mentioned()))
+        uuids = list(self._changed())
+        for definition in () if self.definitions is None else self.definitions.definitions:
+            if definition.parent_uuid is not None:
+                uuids.append(definition.parent_uuid)
+            uuids += [share.of_uuid for share in definition.shares]
+        for order in self.orders:
+            uuids += [use.provider_uuid for use in order.uses]
+        uuids += [order.provider_uuid for order in self.disabling]
+        return tuple(dict.fromkeys((*uuids, *self.adopted)))
 
     def as_held(self, now: Mapping[str, ConsumerRecord]) -> Self:
         """Return the plan with the generations of consumers whose allocations are as in ``held``.
 
-        Each order also retains the stored request of its consumer unless the order states one.
+        An order without a request retains the stored one.
 
         :param now: the stored consumers of the plan, by name
         :raises Stale: with the expected and the present allocations of a consumer
@@ -144,7 +155,7 @@ class Plan:
                 present = () if record is None else record.held
                 if _by_key(present) != _by_key(expected):
                     was, now_is = (
-                        ", ".join(_use_text(use, self._names_for(use)) for use in uses) or "nothing"
+                        ", ".join(_use_text(use, self.names) for use in uses) or "nothing"
                         for uses in (expected, present)
                     )
                     raise exceptions.Stale(
@@ -173,24 +184,17 @@ class Plan:
         changes = dataclasses.replace(self.definitions, updates=updates)
         return dataclasses.replace(self, definitions=changes)
 
-    def _names_for(self, use: Use) -> Mapping[str, str]:
-        return {use.provider_uuid: use.provider, **self.names} if use.provider else self.names
+    def naming(self, stored: StoredDefinitions, names: Mapping[str, str] = FrozenDict()) -> Self:
+        """Return the plan with the names of its providers, as they are stored or in ``names``."""
+        known = {uuid: entry.definition.name for uuid, entry in stored.items()} | dict(names)
+        return dataclasses.replace(
+            self, names={uuid: known[uuid] for uuid in self.places if uuid in known}
+        )
 
     def _changed(self) -> Iterator[str]:
         if self.definitions is not None:
             yield from (definition.uuid for definition in self.definitions.definitions)
             yield from (removal.uuid for removal in self.definitions.removals)
-
-    def _mentioned(self) -> Iterator[str]:
-        yield from self._changed()
-        for definition in () if self.definitions is None else self.definitions.definitions:
-            if definition.parent_uuid is not None:
-                yield definition.parent_uuid
-            yield from (share.of_uuid for share in definition.shares)
-        for order in self.orders:
-            yield from (use.provider_uuid for use in order.uses)
-        yield from (order.provider_uuid for order in self.disabling)
-        yield from self.adopted
 
     @property
     def subject(self) -> str:
@@ -222,15 +226,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        data: dict[str, Any] = {"version": VERSION}
-        if self.definitions is not None:
-            data["definitions"] = serialization.to_plain(self.definitions)
-        data["orders"] = [order_to_dict(order) for order in self.orders]
-        data["names"] = dict(self.names)
-        for name in ("disabling", "adopted", "held", "ledger"):
-            if value := getattr(self, name):
-                data[name] = serialization.to_plain(value)
-        return data
+        return {"version": VERSION, **serialization.to_plain(self, _WRITERS)}
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the plan as JSON text, which :meth:`from_json` reads back."""
@@ -245,30 +241,12 @@ class Plan:
         :raises InvalidInventory: if figures of an inventory contradict each other
         """
         fields = serialization.versioned(data, "plan", VERSION, oldest=1)
-        for key in fields:
-            if key not in _KEYS:
-                raise exceptions.InvalidInput(
-                    "field name", "plan", key, f"one of {', '.join(_KEYS)}"
-                )
-        lists = {name: fields.get(name, []) for name in ("orders", "disabling", "adopted")}
-        for name, items in lists.items():
-            if not isinstance(items, list | tuple):
-                raise exceptions.InvalidInput("field", f"plan.{name}", items, "a list")
-        definitions = fields.get("definitions")
-        return cls(
-            None if definitions is None else read_changes(definitions, data["version"]),
-            tuple(
-                read_order(order, f"plan.orders[{n}]") for n, order in enumerate(lists["orders"])
-            ),
-            read_names(fields.get("names", {})),
-            tuple(
-                serialization.from_plain(DisableOrder, order, f"plan.disabling[{n}]", _CHECKS)
-                for n, order in enumerate(lists["disabling"])
-            ),
-            tuple(lists["adopted"]),
-            _read_held(fields.get("held", {})),
-            fields.get("ledger", 0),
-        )
+        if data["version"] == 1:
+            fields["definitions"] = _from_version_1(fields.get("definitions"))
+        plan = serialization.from_plain(cls, fields, "plan", _CHECKS, _READERS)
+        for definition in () if plan.definitions is None else plan.definitions.definitions:
+            _check_definition(definition)
+        return plan
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -348,7 +326,7 @@ def _order_text(order: ConsumerOrder, names_by_uuid: Mapping[str, str]) -> str:
 
 def _use_text(use: Use, names_by_uuid: Mapping[str, str]) -> str:
     units = f" ({' '.join(use.units)})" if use.units else ""
-    provider = names_by_uuid.get(use.provider_uuid, use.provider_uuid)
+    provider = names_by_uuid.get(use.provider_uuid, use.provider or use.provider_uuid)
     return f"{use.resource_class}={use.amount}{units} of {provider}"
 
 
@@ -365,35 +343,6 @@ _ORDERS: dict[str, tuple[str, ...]] = {
     "replace": (*_CLAIM_FIELDS, "aggregate", "overrides_disabled", "generation"),
     "release": ("generation",),
 }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _PlainOrder:
-    """An order of a file."""
-
-    consumer: str
-    uses: tuple[Use, ...] = ()
-    uuid: str | None = None
-    request: str | None = None
-    project: str | None = None
-    user: str | None = None
-    consumer_type: str | None = None
-    group: str | None = None
-    expires_at: datetime.datetime | None = None
-    aggregate: bool = False
-    overrides_disabled: bool = False
-    adopts: bool = False
-    generation: int | None = None
-
-
-def _request(text: str) -> str:
-    try:
-        Request.obj_from_primitive(json.loads(text))
-    except ValueError as error:
-        raise exceptions.InvalidInput(
-            "field", "request", text, "the wire form of a request"
-        ) from error
-    return text
 
 
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
@@ -414,7 +363,6 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "user": names.label,
     "consumer_type": names.label,
     "group": names.label,
-    "request": _request,
     "generation": arguments.generation,
 }
 
@@ -427,88 +375,70 @@ _DROPPED_KEYS = {
 }
 
 
-def read_changes(data: Any, version: int = VERSION) -> DefinitionChanges:
-    """Return the changes of definitions in plain data, or raise ``InvalidInput``."""
-    if version == 1 and isinstance(data, Mapping) and isinstance(data.get("updates"), list | tuple):
-        data = {**data, "updates": [_from_version_1(update) for update in data["updates"]]}
-    changes = serialization.from_plain(DefinitionChanges, data, "plan.definitions", _CHECKS)
-    for definition in changes.definitions:
-        _check_definition(definition)
-    return changes
-
-
-def _from_version_1(update: Any) -> Any:
-    if not isinstance(update, Mapping):
-        return update
+def _from_version_1(changes: Any) -> Any:
+    """Return the plain data of changes in the form of version 2; leave invalid data unchanged."""
+    updates = changes.get("updates") if isinstance(changes, Mapping) else None
+    if not isinstance(updates, list | tuple) or not all(isinstance(u, Mapping) for u in updates):
+        return changes
     return {
-        _RENAMED_KEYS.get(key, key): value
-        for key, value in update.items()
-        if key not in _DROPPED_KEYS
+        **changes,
+        "updates": [
+            {
+                _RENAMED_KEYS.get(key, key): value
+                for key, value in update.items()
+                if key not in _DROPPED_KEYS
+            }
+            for update in updates
+        ],
     }
 
 
-def order_to_dict(order: ConsumerOrder) -> dict[str, Any]:
-    """Return an order of a plan as plain data. Plans have no renewals."""
+def _order_to_plain(order: ConsumerOrder) -> dict[str, Any]:
+    """Return an order as plain data. Plans have no renewals."""
     kind = "claim" if order.is_claim else "release" if order.is_release else "replace"
     data: dict[str, Any] = {"order": "adjust" if order.mode is Mode.ADD else kind}
     for name in ("consumer", *_ORDERS[data["order"]]):
-        if value := getattr(order, name):
-            is_request = isinstance(value, StoredRequest)
-            data[name] = value.text if is_request else serialization.to_plain(value)
-    if order.generation is not None:
-        data["generation"] = order.generation
+        value = getattr(order, name)
+        if value or (name == "generation" and value is not None):
+            data[name] = serialization.to_plain(value, _WRITERS)
     return data
 
 
-def read_order(data: Any, path: str) -> ConsumerOrder:
-    """Return the order of plain data, or raise ``InvalidInput``.
-
-    :param path: the position of the order in the plan, for errors
-    """
+def _read_order(data: Any, path: str) -> ConsumerOrder:
     kind = data.get("order") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in _ORDERS:
         raise exceptions.InvalidInput(
             "field", f"{path}.order", kind, f"an object whose order is one of {', '.join(_ORDERS)}"
         )
+    hints = {name: _ORDER_TYPES[name] for name in ("consumer", *_ORDERS[kind])}
     values = {key: value for key, value in data.items() if key != "order"}
-    allowed = ("consumer", *_ORDERS[kind])
-    for key in values:
-        if key not in allowed:
-            raise exceptions.InvalidInput("field name", path, key, f"one of {', '.join(allowed)}")
-    plain = serialization.from_plain(_PlainOrder, values, path, _CHECKS)
-    fields: dict[str, Any] = {name: getattr(plain, name) for name in _ORDERS[kind]}
-    if fields.get("request") is not None:
-        fields["request"] = StoredRequest(fields["request"])
+    fields = serialization.read_fields(hints, values, path, _CHECKS, _READERS, {"consumer"})
+    if "uses" in hints:
+        fields.setdefault("uses", ())
     make: Callable[..., ConsumerOrder] = getattr(ConsumerOrder, kind)
-    return make(plain.consumer, **fields)
+    return make(**fields)
 
 
-def read_names(data: Any) -> Mapping[str, str]:
-    """Return ``{uuid: name}`` of plain data, or raise ``InvalidInput``."""
-    if not isinstance(data, Mapping):
-        raise exceptions.InvalidInput("field", "plan.names", data, "an object {uuid: name}")
-    return {names.uuid_text(uuid): names.provider_name(name) for uuid, name in data.items()}
+def _read_request(data: Any, path: str) -> StoredRequest:
+    try:
+        Request.obj_from_primitive(json.loads(data))
+    except (TypeError, ValueError) as error:
+        raise exceptions.InvalidInput("field", path, data, "the wire form of a request") from error
+    return StoredRequest(data)
 
 
-def _read_held(data: Any) -> Mapping[str, tuple[Use, ...]]:
-    if not isinstance(data, Mapping):
-        raise exceptions.InvalidInput("field", "plan.held", data, "an object {consumer: [uses]}")
-    expected: dict[str, tuple[Use, ...]] = {}
-    for consumer, uses in data.items():
-        path = f"plan.held[{consumer}]"
-        if not isinstance(uses, list | tuple):
-            raise exceptions.InvalidInput("field", path, uses, "a list")
-        expected[names.consumer_name(consumer)] = tuple(
-            serialization.from_plain(Use, use, f"{path}[{n}]", _CHECKS)
-            for n, use in enumerate(uses)
-        )
-    return expected
+#: The types of the keys of orders.
+_ORDER_TYPES = {**typing.get_type_hints(ConsumerOrder), "generation": int | None}
+_READERS: serialization.Readers = {ConsumerOrder: _read_order, StoredRequest: _read_request}
+_WRITERS: serialization.Writers = {
+    ConsumerOrder: _order_to_plain,
+    StoredRequest: lambda request: request.text,
+}
 
 
 def _check_definition(definition: ProviderDefinition) -> None:
     """Raise unless the figures and kinds are the stored form of inventories."""
     check_readable(definition)
-    _check_factors(definition)
     by_class = {record.resource_class: record for record in definition.inventories}
     if len(by_class) != len(definition.inventories):
         raise exceptions.InvalidInput(
@@ -547,7 +477,6 @@ def check_plan(changes: DefinitionChanges, before: Definitions, after: Definitio
     """
     for definition in changes.definitions:
         check_readable(definition)
-        _check_factors(definition)
     root_of = _roots(after)
     created = {definition.uuid for definition in changes.creates}
     for definition in changes.creates:
@@ -563,17 +492,6 @@ def check_plan(changes: DefinitionChanges, before: Definitions, after: Definitio
     if broken is not None:
         name = after[broken.sharer[0]].name
         raise exceptions.InvalidPlan(name, f"its shares must {broken.rule}")
-
-
-def _check_factors(definition: ProviderDefinition) -> None:
-    for share in definition.shares:
-        if type(share.factor) is not int or not 1 <= share.factor <= MAX_FIGURE:
-            raise exceptions.InvalidInput(
-                "field",
-                f"share factor of {definition.name}",
-                share.factor,
-                f"an integer from 1 to {MAX_FIGURE}",
-            )
 
 
 def _roots(after: Definitions) -> dict[str, str]:
@@ -596,3 +514,73 @@ def _roots(after: Definitions) -> dict[str, str]:
                 definition.name, f"it would be {depth} levels deep, of at most {MAX_DEPTH}"
             )
     return {uuid: root for uuid, (root, _) in levels.items()}
+
+
+# --- the difference of two snapshots --------------------------------------------------------------
+
+
+def holdings(columns: Columns) -> dict[str, dict[Key, Use]]:
+    """Return the allocations of each consumer, as ``{consumer: {(uuid, class): use}}``."""
+    uuids = columns.index.uuids
+    units: dict[tuple[int, str, str], list[str]] = defaultdict(list)
+    for number, unit, resource_class, consumer in zip(*columns.units, strict=True):
+        units[number, resource_class, consumer].append(unit)
+    allocated: dict[str, dict[Key, Use]] = defaultdict(dict)
+    for number, resource_class, consumer, amount in zip(*columns.allocations, strict=True):
+        use = Use(
+            uuids[number],
+            resource_class,
+            amount,
+            tuple(sorted(units[number, resource_class, consumer])),
+        )
+        allocated[consumer][use.key] = use
+    return dict(allocated)
+
+
+def diff_rows(
+    before: Columns, after: Columns, claims: Mapping[str, ConsumerRecord] | None = None
+) -> Plan:
+    """Return the plan that turns the state ``before`` into the state ``after``; linear in the rows.
+
+    Definitions correspond by uuid, consumers by name. The times of reports and the other fields of
+    consumers (project, user, ...) are not compared. A state ``after`` that uses more than a
+    capacity cannot be reached: the plan is then refused.
+
+    :param claims: the consumers as read with ``before``: the plan then requires their generations
+
+    >>> diff_rows(Columns(), Columns())
+    Plan(definitions=None, orders=(), names={}, disabling=(), adopted=())
+    """
+    stored, target = stored_definitions(before), stored_definitions(after)
+    changes = changes_between("", stored, (entry.definition for entry in target.values()))
+    trees = {_root_name(target, definition.uuid) for definition in changes.definitions}
+    trees |= {_root_name(stored, removal.uuid) for removal in changes.removals}
+    root = trees.pop() if len(trees) == 1 else subject_of(trees).replace("consumers", "trees")
+    plan = Plan(
+        dataclasses.replace(changes, root=root) if changes else None,
+        tuple(_orders(holdings(before), holdings(after), claims or {})),
+    )
+    return plan.naming({**stored, **target})
+
+
+def _root_name(stored: StoredDefinitions, uuid: str) -> str:
+    return stored[stored[uuid].root_uuid].definition.name
+
+
+def _orders(
+    before: _Holdings, after: _Holdings, claims: Mapping[str, ConsumerRecord]
+) -> Iterator[ConsumerOrder]:
+    for consumer in sorted({*before, *after}):
+        allocated, target = before.get(consumer), after.get(consumer)
+        if allocated == target:
+            continue
+        claim = claims.get(consumer)
+        generation = None if claim is None else claim.generation
+        if not target:
+            yield ConsumerOrder.release(consumer, generation)
+        elif not allocated:
+            yield ConsumerOrder.claim(consumer, tuple(target.values()))
+        else:
+            request = None if claim is None else claim.request
+            uses = tuple(target.values())
+            yield ConsumerOrder.replace(consumer, uses, request=request, generation=generation)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
@@ -20,8 +20,9 @@ from resource_objects.resources.records import InventoryPart
 from resource_objects.resources.traits import known_traits
 
 _T = TypeVar("_T")
-_Provider = TypeVar("_Provider", bound=Hashable)
-_Class = TypeVar("_Class", bound=Hashable)
+
+#: An inventory: the name or uuid of a provider, and the resource class.
+Inventoried: TypeAlias = tuple[str, str]
 
 #: Levels of a tree below its root: far more than any machine has.
 MAX_DEPTH = 100
@@ -70,23 +71,18 @@ class _NameSet:
 class Provider(base.ResourceObject):
     """A provider: something with inventories and traits. With its children it is a tree.
 
-    A tree is built top down and passed to ``ledger.sync``. Reading a ledger fills the ``used``
-    figures of the inventories, ``reported_at``, ``adopted_at`` and ``disabled``; a sync ignores
-    them.
+    A tree is built top down and passed to ``ledger.sync``.
 
     ``generation`` is the version of the definition. It is None for a tree that was built, which
     replaces any stored definition. With a number, ``sync`` refuses if the provider was changed
-    since, or if children were added or removed.
+    since, or if children were added or removed. ``aggregates`` are the names of the aggregates that
+    the provider is a member of; a sync with None does not change the memberships. ``shares`` list
+    the inventories of the tree that allocations from this provider also use.
 
-    ``aggregates`` are the names of the aggregates that the provider is a member of; a sync of a
-    built tree with None leaves the memberships as they are. ``shares`` list the inventories of the
-    tree that allocations from this provider also use. ``reported_at`` is the time of the last
-    report of a host's agent or a pool's owner, ``adopted_at`` the time since which the ledger
-    records what was in use on the host before (``ComputeNode.bind``), ``disabled`` the reason why
-    the provider itself is disabled (``ledger.disable``).
-
-    A provider does not refer to its parent, so a sync checks whether the whole is a tree
-    (:meth:`check`).
+    Reading a ledger fills the following fields, and the ``used`` figures of the inventories; a sync
+    ignores them. ``reported_at`` is the time of the last report of a host's agent or a pool's
+    owner, ``adopted_at`` the time since which the ledger records the previous use of the host
+    (``ComputeNode.bind``), ``disabled`` the reason why the provider itself is disabled.
 
     >>> host = Provider("host0", "VCPU=64,MEMORY_MB=515000")
     >>> gpu = host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -163,8 +159,7 @@ class Provider(base.ResourceObject):
     ) -> Provider:
         """Add a child and return it.
 
-        Cost: some 50 microseconds, independent of the number of providers. The first call after
-        another change in this subtree reads the whole subtree.
+        Cost: some 50 microseconds; the first call after another change in this subtree reads it.
 
         :raises InvalidTree: if the name or uuid is already in this subtree
         """
@@ -175,11 +170,10 @@ class Provider(base.ResourceObject):
         return child
 
     def add_parts(self, key: Resource | str, inventory: Inventory) -> tuple[Provider, ...]:
-        """Add a child for each part of an inventory that spans this host, and return the children.
+        """Add a child for each part (NUMA cell or device) of an inventory; return the children.
 
-        The parts are NUMA cells or devices. A part shares each class that it uses of the host, if
-        the host has an inventory of it, and each class that it uses of itself, such as the physical
-        function of a virtual one.
+        A part shares each class that it uses of the host, if the host has an inventory of it, and
+        each class that it uses of itself, such as the physical function of a virtual one.
 
         :param key: the resource of the inventory
         :raises InvalidTree: if the name of a part is already in this subtree
@@ -198,31 +192,28 @@ class Provider(base.ResourceObject):
         return children
 
     def _append(self, children: tuple[Provider, ...]) -> None:
-        """Append new children, which have no children themselves.
-
-        ``update`` would check all children again: a tree of n providers would be checked n times.
-        """
+        # ``update`` would check all children again: a tree of n providers n times
         added: set[str] = set()
         for child in children:
             keys = {child.name, child.uuid or child.name}
             self._refuse_duplicates(keys & added)
             added |= keys
-        known = self._name_set
-        if known is None or known.is_stale or not known.names.isdisjoint(added):
+        name_set = self._name_set
+        if name_set is None or name_set.is_stale or not name_set.names.isdisjoint(added):
             subtree = list(self.walk())
             present = {key for provider in subtree for key in (provider.name, provider.uuid) if key}
             self._refuse_duplicates(present & added)
-            if known is None or known.is_stale:
-                known = _NameSet(present)
+            if name_set is None or name_set.is_stale:
+                name_set = _NameSet(present)
                 for provider in subtree:
-                    provider._use_name_set(known)
-        known.names |= added
+                    provider._use_name_set(name_set)
+        name_set.names |= added
         for child in children:
-            child._use_name_set(known)
+            child._use_name_set(name_set)
         self._store("children", (*self.children, *children))
 
     def _use_name_set(self, name_set: _NameSet) -> None:
-        """Replace the set of names; the tree of the old one is not told of further additions."""
+        # the tree of the old set does not record further additions
         if self._name_set is not None:
             self._name_set.is_stale = True
         self._name_set = name_set
@@ -298,37 +289,16 @@ class Provider(base.ResourceObject):
 
         :raises InvalidTree: naming the provider and the share
         """
-        if not any(provider.shares for provider in self.walk()):
-            return
-        counted = {
-            (provider.name, name)
-            for provider in self.walk()
-            for name in stored_classes(provider.inventories)
-        }
-        shares = [
-            ((provider.name, share.resource_class), (share.of, share.of_class))
-            for provider in self.walk()
-            for share in provider.shares
-        ]
-        broken = broken_share(shares, dict.fromkeys((name for name, _ in counted), 0), counted)
-        if broken is None:
-            return
-        (name, resource_class), (of, of_class) = broken.sharer, broken.target
-        target = next((provider for provider in self.walk() if provider.name == of), None)
-        if target is not None and broken.target not in counted:
-            missing = {
-                end[1]: user[0] for user, end in shares if end[0] == of and end not in counted
-            }
-            raise exceptions.InvalidTree(
-                f"inventories of {of}",
-                str(target.inventories),
-                f"{', '.join(missing)} as well, since parts such as {next(iter(missing.values()))} "
-                "are counted in it",
-            )
-        raise exceptions.InvalidTree(
-            f"shares of {name}",
-            f"{resource_class} uses {of_class} of {of}",
-            f"shares that {broken.rule}",
+        providers = {provider.name: provider for provider in self.walk()}
+        check_tree_shares(
+            [
+                ((provider.name, share.resource_class), (share.of, share.of_class))
+                for provider in providers.values()
+                for share in provider.shares
+            ],
+            lambda name: frozenset(stored_classes(providers[name].inventories)),
+            {name: name for name in providers},
+            lambda name: str(providers[name].inventories),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -356,17 +326,17 @@ def _part_provider(host: Provider, kind: Resource, part: InventoryPart) -> Provi
     return Provider(name, {kind: part.inventory}, traits=part.traits, shares=[*of_host, *within])
 
 
+def _tuple(values: Iterable[_T]) -> tuple[_T, ...]:
+    if not isinstance(values, Iterable):
+        raise exceptions.InvalidTree("children or shares", values, "a list")
+    return tuple(values)
+
+
 def stored_classes(inventories: Inventories) -> Iterator[str]:
     """Yield the resource classes that inventories are stored in; empty ones are not stored."""
     for _, inventory in inventories.by_name():
         if not inventory.is_empty:
             yield from (record.resource_class for record in inventory.to_records())
-
-
-def _tuple(values: Iterable[_T]) -> tuple[_T, ...]:
-    if not isinstance(values, Iterable):
-        raise exceptions.InvalidTree("children or shares", values, "a list")
-    return tuple(values)
 
 
 # --- the rules of shares --------------------------------------------------------------------------
@@ -376,25 +346,25 @@ def _tuple(values: Iterable[_T]) -> tuple[_T, ...]:
 
 
 class BrokenShare(NamedTuple):
-    """A share that breaks a rule, each end as ``(provider, resource class)``."""
+    """A share that breaks a rule, and what shares must do instead."""
 
-    sharer: tuple[Any, Any]
-    target: tuple[Any, Any]
-    rule: str  #: what shares must do
+    sharer: Inventoried
+    target: Inventoried
+    rule: str
 
 
 def broken_share(
-    shares: Iterable[tuple[tuple[_Provider, _Class], tuple[_Provider, _Class]]],
-    root_of: Mapping[_Provider, object],
-    counted: Container[tuple[_Provider, _Class]] | None = None,
+    shares: Iterable[tuple[Inventoried, Inventoried]],
+    root_of: Mapping[str, object],
+    counted: Container[Inventoried] | None = None,
 ) -> BrokenShare | None:
     """Return the first share that breaks a rule of shares, None if all shares keep the rules.
 
     A share leads from an inventory to another one of the same tree, is stated once, and does not
-    chain: the sharer states the shares of its target too. So no inventory uses itself. Providers
-    and classes may be numbers, uuids or names. Cost: linear in the shares.
+    chain: the sharer states the shares of its target too. So no inventory uses itself. Cost: linear
+    in the shares.
 
-    :param shares: ``(sharer, target)``, each ``(provider, class)``: all shares of some trees
+    :param shares: ``(sharer, target)``, providers by name or uuid: all shares of some trees
     :param root_of: the root of each provider of these trees
     :param counted: the inventories of these trees; None if they are known to exist
 
@@ -402,7 +372,7 @@ def broken_share(
     >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1}).rule
     'include the shares of each inventory that it shares'
     """
-    targets_of: dict[tuple[_Provider, _Class], dict[tuple[_Provider, _Class], None]] = {}
+    targets_of: dict[Inventoried, dict[Inventoried, None]] = {}
     for sharer, target in shares:
         for end in (sharer, target):
             if counted is not None and end not in counted:
@@ -422,14 +392,52 @@ def broken_share(
     return None
 
 
-def check_shares(
-    shares: Iterable[tuple[tuple[_Provider, _Class], tuple[_Provider, _Class]]],
-    root_of: Mapping[_Provider, object],
-    name_of: Mapping[_Provider, str],
+def check_tree_shares(
+    shares: Sequence[tuple[Inventoried, Inventoried]],
+    classes_of: Callable[[str], Collection[str]],
+    name_of: Mapping[str, str],
+    text_of: Callable[[str], str],
+    root_of: Mapping[str, object] | None = None,
 ) -> None:
-    """Raise unless shares keep the rules of :func:`broken_share`, whose parameters these are.
+    """Raise unless shares keep the rules of :func:`broken_share`.
 
-    :param name_of: the name of each sharer
+    :param classes_of: returns the resource classes of a provider
+    :param name_of: the name of each provider of the trees
+    :param text_of: returns the inventories of a provider, for the error
+    :param root_of: None if all providers are in one tree
+    :raises InvalidTree: naming the provider and the share
+    """
+    if not shares:
+        return
+    counted = {(provider, name) for provider in name_of for name in classes_of(provider)}
+    broken = broken_share(shares, root_of or dict.fromkeys(name_of), counted)
+    if broken is None:
+        return
+    (sharer, resource_class), (target, of_class) = broken.sharer, broken.target
+    if target in name_of and broken.target not in counted:
+        missing = {
+            end[1]: user[0] for user, end in shares if end[0] == target and end not in counted
+        }
+        raise exceptions.InvalidTree(
+            f"inventories of {name_of[target]}",
+            text_of(target),
+            f"{', '.join(missing)} as well, since parts such as "
+            f"{name_of[next(iter(missing.values()))]} are counted in it",
+        )
+    raise exceptions.InvalidTree(
+        f"shares of {name_of[sharer]}",
+        f"{resource_class} uses {of_class} of {name_of.get(target, target)}",
+        f"shares that {broken.rule}",
+    )
+
+
+def check_shares(
+    shares: Iterable[tuple[Inventoried, Inventoried]],
+    root_of: Mapping[str, object],
+    name_of: Mapping[str, str],
+) -> None:
+    """Raise unless stored shares keep the rules of :func:`broken_share`, whose arguments these are.
+
     :raises Stale: naming a sharer and the rule
     """
     broken = broken_share(shares, root_of)

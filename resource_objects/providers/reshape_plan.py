@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.providers import decision
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ExpectedUse,
@@ -31,9 +31,8 @@ from resource_objects.providers.definition import (
     to_definition,
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, Use
-from resource_objects.providers.plan import Plan
+from resource_objects.providers.plan import Plan, holdings
 from resource_objects.providers.reshape import Move, Part, Reshape
-from resource_objects.providers.row_diff import holdings, stored_definitions
 from resource_objects.reasons import Rule
 from resource_objects.resources import Inventory, resource
 from resource_objects.resources.located import Identified, Located, dependent_units, unit_count

@@ -1,8 +1,9 @@
 """Strict conversion of frozen data classes to plain data (JSON) and back.
 
-Fields at their default are not written, so files are short. Each field that is read is checked, and
-an error names its position in the file. Keys are the names of fields, without the trailing
-underscore that distinguishes a field from a Python keyword.
+Fields at their default are not written, so files are short; a field with a default factory is
+always written. Each field that is read is checked, and an error names its position in the file.
+Keys are the names of fields, without the trailing underscore that distinguishes a field from a
+keyword.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions
@@ -26,22 +27,30 @@ _T = TypeVar("_T")
 #: ``{field name: check of each value}``; a check returns the value or raises.
 Checks: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
+#: ``{type: reader}`` of types with their own form; a reader is passed the data and its position.
+Readers: TypeAlias = Mapping[Any, Callable[[Any, str], Any]]
+#: ``{type: writer}`` of these types; a writer returns plain data.
+Writers: TypeAlias = Mapping[Any, Callable[[Any], Any]]
+_NONE: Mapping[Any, Any] = types.MappingProxyType({})
+
 #: The maximum length of a JSON text, far above the length of a plan.
 MAX_LENGTH = 2**28
 
 _SCALARS: dict[Any, str] = {int: "an integer", str: "text", bool: "true or false"}
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, writers: Writers = _NONE) -> Any:
     """Return plain data that ``json.dumps`` takes.
 
     >>> from resource_objects.providers.orders import Use
     >>> to_plain(Use("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", "VCPU", 2))["amount"]
     2
     """
+    if type(value) in writers:
+        return writers[type(value)](value)
     if dataclasses.is_dataclass(value):
         return {
-            field.name.rstrip("_"): to_plain(getattr(value, field.name))
+            field.name.rstrip("_"): to_plain(getattr(value, field.name), writers)
             for field in dataclasses.fields(value)
             if getattr(value, field.name) != field.default
         }
@@ -50,10 +59,10 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {key: to_plain(item) for key, item in value.items()}
+        return {key: to_plain(item, writers) for key, item in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
-    return [to_plain(item) for item in value] if isinstance(value, tuple) else value
+    return [to_plain(item, writers) for item in value] if isinstance(value, tuple) else value
 
 
 def from_json(text: str | bytes, subject: str) -> Any:
@@ -88,7 +97,7 @@ def versioned(
 
     :param version: the version that is written
     :param oldest: the first version that is still read, ``version`` if None
-    :raises InvalidInput: if it is not an object, or has no version
+    :raises InvalidInput: if it is not an object with a version
     :raises UnsupportedVersion: if it has an older or newer version
     """
     if not isinstance(data, Mapping) or type(data.get("version")) is not int:
@@ -103,33 +112,63 @@ def versioned(
     return {key: value for key, value in data.items() if key != "version"}
 
 
-def from_plain(kind: type[_T], data: Any, path: str, checks: Checks) -> _T:
+def from_plain(
+    kind: type[_T], data: Any, path: str, checks: Checks, readers: Readers = _NONE
+) -> _T:
     """Return an instance of the data class ``kind`` from plain data.
 
     :param path: the position in the file, for errors
     :raises InvalidInput: if a value has the wrong type, a required field is missing or a key is
         unknown; as the class raises it
     """
-    if not isinstance(data, Mapping):
-        raise exceptions.InvalidInput("field", path, data, "an object")
-    fields = {field.name.rstrip("_"): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for key in data:
-        if key not in fields:
-            raise exceptions.InvalidInput("field name", path, key, f"one of {', '.join(fields)}")
-    hints = _hints(typing.cast(Any, kind))
-    values: dict[str, Any] = {}
-    for key, field in fields.items():
-        if key in data:
-            reader = _ValueReader(checks, checks.get(key))
-            values[field.name] = reader.read(hints[field.name], data[key], f"{path}.{key}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise exceptions.InvalidInput("field", f"{path}.{key}", None, "a value")
-    return kind(**values)
+    names, hints, required = _keys_of(typing.cast(Any, kind))
+    values = read_fields(hints, data, path, checks, readers, required)
+    return kind(**{names[key]: value for key, value in values.items()})
 
 
 @functools.cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _keys_of(kind: Any) -> tuple[dict[str, str], dict[str, Any], frozenset[str]]:
+    """Return the field and the type of each key of a data class, and the keys without a default."""
+    fields = {field.name.rstrip("_"): field for field in dataclasses.fields(kind)}
+    hints, missing = typing.get_type_hints(kind), dataclasses.MISSING
+    return (
+        {key: field.name for key, field in fields.items()},
+        {key: hints[field.name] for key, field in fields.items()},
+        frozenset(
+            key
+            for key, field in fields.items()
+            if field.default is missing and field.default_factory is missing
+        ),
+    )
+
+
+def read_fields(
+    hints: Mapping[str, Any],
+    data: Any,
+    path: str,
+    checks: Checks,
+    readers: Readers,
+    required: Collection[str],
+) -> dict[str, Any]:
+    """Return the values of an object by key.
+
+    :param hints: the type of each key that is allowed
+    :raises InvalidInput: if a value has the wrong type, a required key is missing or a key is
+        unknown
+    """
+    if not isinstance(data, Mapping):
+        raise exceptions.InvalidInput("field", path, data, "an object")
+    for key in data:
+        if key not in hints:
+            raise exceptions.InvalidInput("field name", path, key, f"one of {', '.join(hints)}")
+    values: dict[str, Any] = {}
+    for key, hint in hints.items():
+        if key in data:
+            reader = _ValueReader(checks, readers, checks.get(key))
+            values[key] = reader.read(hint, data[key], f"{path}.{key}")
+        elif key in required:
+            raise exceptions.InvalidInput("field", f"{path}.{key}", None, "a value")
+    return values
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,32 +176,34 @@ class _ValueReader:
     """A reader of the values of one field, in lists and objects of any depth."""
 
     checks: Checks
+    readers: Readers
     check: Callable[[Any], Any] | None
 
     def read(self, hint: Any, data: Any, path: str) -> Any:
-        if hint in _SCALARS or hint is datetime.datetime:
-            return self._checked(_scalar(hint, data, path), path)
+        if hint in self.readers:
+            return self.readers[hint](data, path)
+        if hint in _SCALARS:
+            if type(data) is not hint:
+                raise exceptions.InvalidInput("field", path, data, _SCALARS[hint])
+            return self._checked(data, path)
+        if hint is datetime.datetime:
+            return self._checked(_moment(data, path), path)
         if isinstance(hint, type) and issubclass(hint, enum.Enum):
             return _member(hint, data, path)
         if dataclasses.is_dataclass(hint):
-            return from_plain(typing.cast(type, hint), data, path, self.checks)
-        if typing.get_origin(hint) in (typing.Union, types.UnionType):
-            return self._optional(typing.get_args(hint), data, path)
-        return self._several(typing.get_origin(hint), typing.get_args(hint), data, path)
+            return from_plain(typing.cast(type, hint), data, path, self.checks, self.readers)
+        return self._nested(typing.get_origin(hint), typing.get_args(hint), data, path)
 
-    def _optional(self, kinds: tuple[Any, ...], data: Any, path: str) -> Any:
-        (kind,) = (member for member in kinds if member is not type(None))
-        return None if data is None else self.read(kind, data, path)
-
-    def _several(self, origin: Any, kinds: tuple[Any, ...], data: Any, path: str) -> Any:
-        if isinstance(origin, type) and issubclass(origin, Mapping):
+    def _nested(self, origin: Any, kinds: tuple[Any, ...], data: Any, path: str) -> Any:
+        if origin in (typing.Union, types.UnionType):
+            (kind,) = (member for member in kinds if member is not type(None))
+            return None if data is None else self.read(kind, data, path)
+        if issubclass(origin, Mapping):
             if not isinstance(data, Mapping):
                 raise exceptions.InvalidInput("field", path, data, "an object")
             return FrozenDict(
                 {
-                    self._checked(_scalar(str, key, path), path): self.read(
-                        kinds[1], value, f"{path}[{key!r}]"
-                    )
+                    self.read(str, key, path): self.read(kinds[1], value, f"{path}[{key!r}]")
                     for key, value in data.items()
                 }
             )
@@ -180,14 +221,6 @@ class _ValueReader:
             return self.check(value)
         except exceptions.InvalidInput as error:
             raise exceptions.InvalidInput("field", path, value, error.expected) from error
-
-
-def _scalar(kind: Any, data: Any, path: str) -> Any:
-    if kind is datetime.datetime:
-        return _moment(data, path)
-    if type(data) is not kind:
-        raise exceptions.InvalidInput("field", path, data, _SCALARS[kind])
-    return data
 
 
 def _moment(data: Any, path: str) -> datetime.datetime:

@@ -27,16 +27,16 @@ from typing import Any
 from resource_objects import names
 from resource_objects.ledger import Ledger
 from resource_objects.ledger.context import pages_of
+from resource_objects.providers.columns import stored_definitions
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderRemoval,
     ProviderUpdate,
-    reparented,
+    edited,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.orders import ConsumerRecord, NameKind, Operation, Write
-from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.resources import standard_resources
 from resource_objects.resources.traits import standard_traits
 from resource_objects.rest import errors
@@ -183,19 +183,10 @@ def move(ledger: Ledger, uuid: str, parent: str | None, name: str) -> None:
                 f"Unable to save resource provider {uuid}: Object action create failed because: "
                 "parent provider UUID does not exist."
             )
-        made = reparented(stored, uuid, parent)
-        updates = tuple(
-            dataclasses.replace(
-                one,
-                counts=0,
-                definition=dataclasses.replace(one.definition, name=name)
-                if one.definition.uuid == uuid
-                else one.definition,
-            )
-            for one in made.changes.updates
-        )
-        changes = dataclasses.replace(made.changes, updates=updates)
-        doing = Write(operation(ledger), "reparent", uuid, changes, unchanged=made.unchanged)
+        changes, unchanged = edited(stored, {uuid: {"name": name, "parent_uuid": parent}})
+        updates = tuple(dataclasses.replace(update, counts=0) for update in changes.updates)
+        changes = dataclasses.replace(changes, updates=updates)
+        doing = Write(operation(ledger), "reparent", uuid, changes, unchanged=unchanged)
         ledger.backend.commit(doing)
 
     ledger.retries.retry(attempt, "StaleDefinition")

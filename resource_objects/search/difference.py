@@ -15,8 +15,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import Disabled, DisableOrder, ServiceState
 from resource_objects.providers.orders import ConsumerOrder, StoredRequest
-from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import diff_rows, holdings
+from resource_objects.providers.plan import Plan, diff_rows, holdings
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.fleet_columns import columns_of
 

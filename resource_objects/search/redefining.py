@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from resource_objects import clock, exceptions
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.consistency import check_consistent, conflicting_holders
 from resource_objects.providers.definition import DefinitionChanges, StoredDefinitions
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import Member, newly_counted
-from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.search import fleet_build
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.fleet_columns import columns_of

@@ -26,17 +26,14 @@ from resource_objects.fields import FrozenDict
 from resource_objects.names import consumer_name, label, provider_key
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.arguments import Limited, limits, moment, of_uuids, tighter
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.columns import Columns, stored_definitions, trees
 from resource_objects.providers.definition import (
     changed_fields,
     compare_tree,
     diff,
+    edited,
     merge_changes,
-    removed,
-    reparented,
     tree_of,
-    with_changes,
-    with_reparenting,
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.dry_run import in_place
@@ -51,7 +48,6 @@ from resource_objects.providers.orders import (
     Use,
 )
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.requests import Request, RequestLike
 from resource_objects.resources import InventoriesLike, resource
 from resource_objects.search.candidates import Candidate, Candidates, Chosen
@@ -386,7 +382,7 @@ class Scenario(Generic[P]):
         place = self._place(provider)
         columns, uuid = trees_with(self._fleet, [place]), self._fleet.uuids[place]
         tree = tree_of(stored_definitions(columns), uuid)
-        self._redefine(columns, Plan(removed(tree, uuid)))
+        self._redefine(columns, Plan(edited(tree, {}, uuid)[0]))
 
     def change(
         self,
@@ -407,11 +403,9 @@ class Scenario(Generic[P]):
         columns = trees_with(self._fleet, map(self._place, keys))
         stored = stored_definitions(columns)
         uuid, *above = (self._fleet.uuids[self._place(key)] for key in keys)
-        changes = with_changes(tree_of(stored, uuid), {uuid: fields})
         if parent is not ...:
-            move = reparented(stored, uuid, above[0] if above else None)
-            changes = with_reparenting(changes, move)
-        self._redefine(columns, Plan(changes))
+            fields["parent_uuid"] = above[0] if above else None
+        self._redefine(columns, Plan(edited(stored, {uuid: fields})[0]))
 
     def resize(self, provider: str, inventories: InventoriesLike) -> None:
         """Give a provider other inventories of some classes, none for total 0; its others stay.

@@ -21,12 +21,12 @@ from resource_objects.providers.columns import (
     ShareColumns,
     TraitColumns,
     UnitColumns,
+    stored_definitions,
 )
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind
-from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, UnitRow
 
 

@@ -6,11 +6,10 @@ import datetime
 from collections.abc import Mapping
 
 from resource_objects import exceptions
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.orders import ConsumerRecord, Operation, Write
 from resource_objects.providers.plan import Plan, check_plan
-from resource_objects.providers.row_diff import stored_definitions
 from resource_objects.store.columns import columns_of, roots_of_all, rows_of
 from resource_objects.store.definitions import DefinitionWork
 from resource_objects.store.rows import Rows

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects.providers import Allocation, Provider, Share
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.orders import ConsumerOrder
-from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import diff_rows, holdings, stored_definitions
+from resource_objects.providers.plan import Plan, diff_rows, holdings
 from resource_objects.testing.refusals import raises_code
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.providers.columns import stored_definitions
 from resource_objects.providers.disabled import ServiceState
 from resource_objects.providers.orders import Use
-from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import holdings, stored_definitions
+from resource_objects.providers.plan import Plan, holdings
 from resource_objects.rest import application
 from resource_objects.search import Snapshot
 from resource_objects.testing.refusals import raises_code

@@ -24,7 +24,7 @@ from resource_objects.ledger.definitions import (
     subject_of_roots,
 )
 from resource_objects.providers import Provider
-from resource_objects.providers.columns import Columns, trees
+from resource_objects.providers.columns import Columns, stored_definitions, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderRemoval,
@@ -34,7 +34,6 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.row_diff import stored_definitions
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
