@@ -22,6 +22,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import roots_of
 from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.pools import SHARES
+from resource_objects.providers.tree_shape import assembled
 from resource_objects.resources import Amount, Inventory, resource
 from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
 from resource_objects.resources.records import KeptPart, KindRecord
@@ -448,7 +449,7 @@ class _PlacedResource:
             records = [self.rows.inventories[key] for key in keys if key in self.rows.inventories]
             part = KeptPart(tuple(records), kind.body or None, units_of[number])
             try:
-                inventory = self._build(part)
+                inventory = assembled(resource(self.name), [part])
                 differing = self._differing(part, kind, inventory)
             except exceptions.InvalidInput as error:
                 yield self._contradiction(number, str(error))
@@ -463,13 +464,6 @@ class _PlacedResource:
                 resource(self.name).from_parts(built)
         except exceptions.InvalidInput as error:
             yield self._contradiction(self.root, str(error))
-
-    def _build(self, part: KeptPart) -> Located[Amount]:
-        inventory = resource(self.name).from_parts([part])
-        if not isinstance(inventory, Located):
-            expected = "an inventory with parts (Located)"
-            raise exceptions.InvalidInventory(self.name, inventory, expected)
-        return inventory
 
     def _differing(self, part: KeptPart, kind: KindRecord, built: Located[Amount]) -> set[str]:
         """Return the classes of a part with figures that are missing or not as described."""

@@ -53,17 +53,6 @@ class LocatedView:
         """The provider of each part, in the order of ``inventory.parts()``."""
         return self.shape.parts
 
-    def fit(self, amount: Amount) -> Amount:
-        """Return the assigned amount, decided for this resource alone.
-
-        :raises CapacityException: with reasons that name the host
-        :raises ForeignAmount: if the amount is assigned to parts that do not exist here
-        """
-        try:
-            return self.inventory.fit(amount)
-        except exceptions.CapacityException as refusal:
-            raise at_host(refusal.reasons, self.host) from refusal
-
     def part_of(self, reason: Reason) -> PartProvider | None:
         """Return the provider of the part that a reason is about, None for the whole host."""
         ids = self.inventory.part_ids()

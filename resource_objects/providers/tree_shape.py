@@ -76,11 +76,6 @@ class SharedWith(NamedTuple):
     capacity: int  #: of the other inventory
     key: tuple[int, str]  #: number of its provider, resource class
 
-    def remaining(self, usage: TreeUsage, more: Mapping[tuple[int, str], int]) -> int:
-        """Return the amount of the part that the other inventory has capacity for."""
-        used = 0 if self.row is None else usage.used[self.row]
-        return (self.capacity - used - more.get(self.key, 0)) // self.factor
-
 
 class PartDefinition(NamedTuple):
     """The definition of a part."""
@@ -139,7 +134,7 @@ class ResourceParts:
         :raises InvalidInventory: if the parts contradict each other
         """
         remaining = _least(self._shared, usage, exclusions.total)
-        return self._assembled(self.all_parts(usage, exclusions), remaining)
+        return assembled(self.resource, self.all_parts(usage, exclusions), remaining)
 
     def copy(self, usage: TreeUsage) -> Located[Amount] | None:
         """Return a copy of the cached inventory with the present usage; None if it has no copies.
@@ -156,7 +151,7 @@ class ResourceParts:
             parts = self._parts_after(cached, usage)
             inventory = cached.inventory.with_use(cached.parts, parts, remaining)
         if inventory is None:
-            inventory = self._assembled(parts, remaining)
+            inventory = assembled(self.resource, parts, remaining)
         copy = inventory.with_use(parts, parts, remaining)
         if copy is not None:
             self.cached = CachedInventory(usage, parts, inventory)
@@ -213,14 +208,20 @@ class ResourceParts:
                     parts[position] = dataclasses.replace(parts[position], left=remaining)
         return parts
 
-    def _assembled(
-        self, parts: Sequence[KeptPart], remaining: Mapping[str, int]
-    ) -> Located[Amount]:
-        inventory = self.resource.from_parts(parts, remaining)
-        if not isinstance(inventory, Located):
-            name = self.resource.name
-            raise exceptions.InvalidInventory(name, inventory, "one that has parts (Located)")
-        return inventory
+
+def assembled(
+    placed: Resource, parts: Sequence[KeptPart], remaining: Mapping[str, int] = fields.FrozenDict()
+) -> Located[Amount]:
+    """Return the inventory of a resource that consists of parts.
+
+    :param remaining: the capacity that the inventories shared by the parts have, by class of a part
+    :raises InvalidInventory: if the parts contradict each other
+    """
+    inventory = placed.from_parts(parts, remaining)
+    if not isinstance(inventory, Located):
+        expected = "one that has parts (Located)"
+        raise exceptions.InvalidInventory(placed.name, inventory, expected)
+    return inventory
 
 
 def _least(
@@ -230,8 +231,9 @@ def _least(
 ) -> dict[str, int]:
     """Return the least that shared inventories have capacity for, by class of the part."""
     least: dict[str, int] = {}
-    for other in shared:
-        name, remaining = other.resource_class, other.remaining(usage, more)
+    for name, factor, row, capacity, key in shared:
+        used = more.get(key, 0) if row is None else usage.used[row] + more.get(key, 0)
+        remaining = (capacity - used) // factor
         least[name] = min(remaining, least.get(name, remaining))
     return least
 

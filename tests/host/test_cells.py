@@ -54,7 +54,7 @@ def view_of(ledger: ro.Ledger) -> LocatedView:
 def take(ledger: ro.Ledger, consumer: str, asked: NUMATopologyAmount) -> NUMATopologyAmount:
     """Claim a topology for a consumer, and keep what it asked for; return where it is."""
     view = view_of(ledger)
-    taken = view.fit(asked)
+    taken = view.inventory.fit(asked)
     request = StoredRequest(ro.Request({NUMA: asked}))
     order = ConsumerOrder.claim(consumer, view.deltas(taken), request=request)
     ledger.backend.commit(Write(Operation(), "claim", consumer, orders=(order,)))
@@ -94,7 +94,7 @@ def test_the_emulators_cpu_runs_something(lab):
 
 def test_without_what_was_asked_every_cpu_counts_as_running_something(lab):
     view = view_of(lab)
-    taken = view.fit(numa(dedicated=1, thread_policy="isolate"))
+    taken = view.inventory.fit(numa(dedicated=1, thread_policy="isolate"))
     lab.claim("job-1", view.allocations(taken))
     (holder,) = read_cells(lab, "host0").holders[0]
     assert (holder.cpus, holder.idle) == ((1, 5), ())
@@ -102,7 +102,7 @@ def test_without_what_was_asked_every_cpu_counts_as_running_something(lab):
 
 def test_a_request_that_does_not_explain_what_is_held_explains_nothing(lab):
     view = view_of(lab)
-    deltas = view.deltas(view.fit(numa(dedicated=2, thread_policy="isolate")))
+    deltas = view.deltas(view.inventory.fit(numa(dedicated=2, thread_policy="isolate")))
     request = StoredRequest(ro.Request({NUMA: numa(dedicated=3)}))
     order = ConsumerOrder.claim("job-1", deltas, request=request)
     lab.backend.commit(Write(Operation(), "claim", "job-1", orders=(order,)))

@@ -215,7 +215,7 @@ def test_who_asks_for_no_topology_fits_exactly_when_the_host_as_a_whole_has_enou
         assert holds(ledger, "VCPU=2,MEMORY_MB=2048")
         assert not holds(ledger, "MEMORY_MB=2049")
         view = view_of(ledger)
-        taken = view.fit(numa(cells=2, dedicated=4, memory_mb=1024))
+        taken = view.inventory.fit(numa(cells=2, dedicated=4, memory_mb=1024))
         ledger.claim("job-1", view.allocations(taken))
         assert holds(ledger, "PCPU=2,MEMORY_MB=1024")
         assert not holds(ledger, "PCPU=3")
@@ -230,7 +230,7 @@ def test_memory_in_huge_pages_never_serves_who_asked_for_none():
         ledger.sync(provider_tree(box(), numa=True, dedicated="0-7"))
         view = view_of(ledger)
         assert not view.inventory.can_provide(numa(memory_mb=1025))
-        taken = view.fit(numa(dedicated=1, memory_mb=1024, page_size="2MB"))
+        taken = view.inventory.fit(numa(dedicated=1, memory_mb=1024, page_size="2MB"))
         ledger.claim("job-1", view.allocations(taken))
         assert holds(ledger, "MEMORY_MB=2048")  # pages are counted by themselves
 
@@ -252,7 +252,7 @@ def test_where_the_cells_have_less_the_rest_serves_who_asks_for_no_topology():
     with ro.connect("memory://") as ledger:
         ledger.sync(provider_tree(more, numa=True))
         view = view_of(ledger)
-        taken = view.fit(numa(cells=2, shared=2, memory_mb=2048))
+        taken = view.inventory.fit(numa(cells=2, shared=2, memory_mb=2048))
         ledger.claim("job-1", view.allocations(taken))
         assert view_of(ledger).inventory.free_memory_mb == 0
         assert holds(ledger, "MEMORY_MB=1024")
@@ -290,7 +290,7 @@ def test_no_topology_takes_what_the_host_has_not_and_the_host_serves_all_it_has(
             **{kind: data.draw(st.integers(0, 2))}, memory_mb=data.draw(st.integers(1, 4096))
         )
         if view.inventory.can_provide(asked):
-            ledger.claim("job-1", view.allocations(view.fit(asked)))
+            ledger.claim("job-1", view.allocations(view.inventory.fit(asked)))
         root = ledger.provider("gen").inventories
         for name in set(map(str, root)) & {"VCPU", "PCPU", "MEMORY_MB"}:
             free = root[name].capacity - root[name].used

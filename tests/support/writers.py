@@ -392,7 +392,7 @@ class LocatedWriter(Writer, abc.ABC):
         """Return what some amount would take, nothing if it does not fit."""
         located = self._view(columns)
         try:
-            return located.deltas(located.fit(self._amount()))
+            return located.deltas(located.inventory.fit(self._amount()))
         except exceptions.CapacityException:
             return ()
 

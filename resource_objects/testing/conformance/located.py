@@ -128,7 +128,7 @@ def _view(backend: Backend, kind: str) -> LocatedView:
 def _allocate(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amount:
     """Allocate an amount where it fits; return the assigned amount."""
     located = _view(backend, kind)
-    assigned = located.fit(amount)
+    assigned = located.inventory.fit(amount)
     order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
     return assigned
 
@@ -274,7 +274,7 @@ class TopologyRules(Kit):
         assert (reason.rule, reason.where, reason.free) == (Rule.CAPACITY, "host0", 1)
         assert ledger_state(backend) == before
         with pytest.raises(exceptions.CapacityException):
-            _view(backend, TOPOLOGY).fit(numa(dedicated=2))
+            _view(backend, TOPOLOGY).inventory.fit(numa(dedicated=2))
         _allocate(backend, "job", TOPOLOGY, numa(dedicated=1))
 
     def test_huge_pages_are_counted_at_their_cell_only(self, backend: Backend) -> None:
@@ -397,7 +397,7 @@ class DeviceRules(Kit):
         assert ledger_state(backend).units == {}
         _allocate(backend, "parts", DEVICES, devices(FUNCTION, 6))
         with pytest.raises(exceptions.CapacityException):
-            _view(backend, DEVICES).fit(devices(CARD))
+            _view(backend, DEVICES).inventory.fit(devices(CARD))
         release(backend, "parts")
         _allocate(backend, "whole", DEVICES, devices(CARD, 2))
 
