@@ -6,8 +6,8 @@ import contextlib
 import datetime
 import secrets
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
 
@@ -57,7 +57,6 @@ from resource_objects.providers.listing import (
 from resource_objects.providers.orders import (
     FRESH,
     ConsumerRecord,
-    Key,
     NameKind,
     Operation,
     Outcome,
@@ -79,6 +78,7 @@ from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store.decide import Effects, decide, keys_of
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class SQLBackend(Backend):
@@ -134,8 +134,11 @@ class SQLBackend(Backend):
     def database_status(cls, url: str) -> dict[str, str]:
         """Return whether this library can use a database; change nothing (see the contract)."""
         self = cls._connect(url, None)
+        standing, revision = Standing.EMPTY, 0
         try:
-            standing, revision = self._look()
+            if not self._database.is_missing():
+                standing = self._reading(migrations.standing)
+                revision = self._reading(migrations.revision)
         finally:
             self.close()
         return {
@@ -145,11 +148,6 @@ class SQLBackend(Backend):
             "newest schema this library knows": str(migrations.NEWEST),
         }
 
-    def _look(self) -> tuple[Standing, int]:
-        if self._database.is_missing():
-            return Standing.EMPTY, 0
-        return self._reading(lambda c: (migrations.standing(c), migrations.revision(c)))
-
     @classmethod
     def _connect(cls, url: str, retries: RetryPolicy | None, **defaults: Any) -> Self:
         address = urls.parse(url, **defaults)
@@ -158,25 +156,22 @@ class SQLBackend(Backend):
         return cls(connect(address), retries or RetryPolicy())
 
     def _admit(self) -> None:
-        """Refuse a database this library must not use; create and upgrade an embedded one."""
+        """Refuse a database this library must not use; create and upgrade an embedded one.
+
+        Insert the rows that every ledger has, such as standard names, if they are missing.
+        """
         standing = self._standing()
-        if standing in (Standing.EMPTY, Standing.OLD):
-            if not self._database.embedded:
-                raise exceptions.DatabaseError(
-                    "schema too old", self._database.where, standing.value
-                )
+        if standing is Standing.USABLE:
+            if not self._reading(_is_furnished):
+                try:
+                    self._writing(_furnish)
+                except exceptions.DatabaseError as error:
+                    if not error.is_about("read-only"):  # a server may refuse writes
+                        raise
+        elif self._database.embedded:
             self.upgrade()
         else:
-            self._furnish()
-
-    def _furnish(self) -> None:
-        """Insert the rows that every ledger has, such as standard names, if they are missing."""
-        if not self._reading(_is_furnished):
-            try:
-                self._writing(_furnish)
-            except exceptions.DatabaseError as error:
-                if not error.is_about("read-only"):  # a server may refuse writes
-                    raise
+            raise exceptions.DatabaseError("schema too old", self._database.where, standing.value)
 
     def _standing(self) -> Standing:
         """Return the standing of a database that this library may use; refuse others."""
@@ -227,118 +222,93 @@ class SQLBackend(Backend):
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return all trees, or some, at one moment (see the contract)."""
-        epoch = self._ledger_epoch()
-        return self._reading(
-            lambda connection: read.read(connection, self._catalogue, epoch, trees, allocations)
-        )
+        return self._reading(read.read, self._catalogue, self._ledger_epoch(), trees, allocations)
 
     def read_again(self, before: Columns, *trees: str) -> Columns:
         """Return trees that were read before in their present state (see the contract).
 
         Cost: two statements if their definitions are unchanged; else one more than :meth:`read`.
         """
-        epoch = self._ledger_epoch()
-        return self._reading(
-            lambda connection: read.read_again(connection, self._catalogue, epoch, before, trees)
-        )
+        return self._reading(read.read_again, self._catalogue, self._ledger_epoch(), before, trees)
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the stored providers of these names."""
-        return self._reading(lambda connection: read.uuids(connection, names))
+        return self._reading(read.uuids, names)
 
     def list_providers(
         self, criteria: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers (see the contract)."""
-        return self._reading(
-            lambda connection: listing.list_providers(
-                connection, self._catalogue, criteria, limit, after
-            )
-        )
+        return self._reading(listing.list_providers, self._catalogue, criteria, limit, after)
 
     def list_consumers(
         self, criteria: ConsumerFilter, limit: int, after: str | None = None
     ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers with their allocations (see the contract)."""
-        return self._reading(
-            lambda connection: listing.list_consumers(
-                connection, self._catalogue, criteria, limit, after
-            )
-        )
+        return self._reading(listing.list_consumers, self._catalogue, criteria, limit, after)
 
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None
     ) -> tuple[ListedName, ...]:
         """Return a page of resource classes, traits or aggregates (see the contract)."""
-        return self._reading(lambda connection: names.list_names(connection, kind, limit, after))
+        return self._reading(names.list_names, kind, limit, after)
 
     def list_server_groups(
         self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
     ) -> tuple[ServerGroup, ...]:
         """Return a page of server groups with their members (see the contract)."""
-        return self._reading(
-            lambda connection: server_groups.list_groups(connection, limit, after, names)
-        )
+        return self._reading(server_groups.list_groups, limit, after, names)
 
     def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return the sums used by the consumers of a filter (see the contract)."""
-        return self._reading(
-            lambda connection: listing.totals(connection, self._catalogue, criteria, by)
-        )
+        return self._reading(listing.totals, self._catalogue, criteria, by)
 
     def count_consumers(
         self, criteria: ConsumerFilter, by: Description
     ) -> Mapping[str | None, int]:
         """Return the number of consumers of a filter (see the contract). Cost: one query."""
-        return self._reading(lambda connection: listing.count_consumers(connection, criteria, by))
+        return self._reading(listing.count_consumers, criteria, by)
 
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return the records of several consumers, by name. Cost: three queries."""
-        return self._reading(lambda connection: orders.consumer_records(connection, consumers))
+        return self._reading(orders.consumer_records, consumers)
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return the outcome of an operation, None if none of that id is recorded."""
-        return self._reading(lambda connection: orders.find_outcome(connection, operation.id))
+        return self._reading(orders.find_outcome, operation.id)
 
     def cursor(self) -> Cursor:
         """Return the cursor at the end of the change feed. Cost: one small statement."""
-        epoch = self._ledger_epoch()
-        return self._reading(lambda connection: feed.read_cursor(connection, epoch))
+        return self._reading(feed.read_cursor, self._ledger_epoch())
 
     def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
         """Return the next changes after a cursor (see the contract). Cost: two statements."""
-        epoch = self._ledger_epoch()
-        return self._reading(lambda connection: feed.read_changes(connection, epoch, after, limit))
+        return self._reading(feed.read_changes, self._ledger_epoch(), after, limit)
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that were touched after a cursor, in one transaction (see the contract).
 
         Cost: one small statement if nothing was written, else two, and ten more for the trees.
         """
-        epoch = self._ledger_epoch()
         return self._reading(
-            lambda connection: read.read_changed(
-                connection, self._catalogue, epoch, after, most, choose
-            )
+            read.read_changed, self._catalogue, self._ledger_epoch(), after, most, choose
         )
 
     # --- waiting ---
 
     def wait(self, order: WaitOrder) -> Waiter:
         """Put a consumer into the queue, or renew its lease there (see the contract)."""
-        return self._writing(lambda connection: waiters.wait(connection, order))
+        return self._writing(waiters.wait, order)
 
     def list_waiters(
         self, criteria: WaiterFilter, limit: int, after: int = 0
     ) -> tuple[Waiter, ...]:
         """Return a page of the queue (see the contract). Cost: one or two statements."""
-        return self._reading(
-            lambda connection: waiters.list_waiters(connection, criteria, limit, after)
-        )
+        return self._reading(waiters.list_waiters, criteria, limit, after)
 
     def leave(self, entry: str) -> None:
         """Remove the consumer from the queue that entered last by an entry. Cost: one statement."""
-        self._writing(lambda connection: waiters.leave(connection, entry))
+        self._writing(waiters.leave, entry)
 
     # --- statistics ---
 
@@ -347,23 +317,23 @@ class SQLBackend(Backend):
 
         Cost: two queries if nothing changes, else up to ten statements more.
         """
-        if not self._reading(lambda connection: statistics.is_news(connection, order)):
+        if not self._reading(statistics.is_news, order):
             return 0
-        return self._writing(lambda connection: _put_statistics(connection, order))
+        return self._writing(_put_statistics, order)
 
     def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter (see the contract). Cost: one query."""
-        return self._reading(lambda connection: statistics.read(connection, criteria))
+        return self._reading(statistics.read, criteria)
 
     def forget_statistics(self, criteria: StatisticFilter) -> int:
         """Delete the statistics of a filter (see the contract)."""
-        return self._writing(lambda connection: statistics.forget(connection, criteria))
+        return self._writing(statistics.forget, criteria)
 
     # --- writing ---
 
     def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, completely or not at all (see the contract)."""
-        records = self._writing(lambda connection: self._commit(connection, write))
+        records = self._writing(self._commit, write)
         # the write is committed; what this does not prune, another write does
         if secrets.randbits(16) % feed.EVERY == 0:
             with contextlib.suppress(exceptions.LedgerError):
@@ -383,7 +353,7 @@ class SQLBackend(Backend):
 
     def retain(self, age: datetime.timedelta) -> None:
         """Set the retention time of operations and changes (see the contract)."""
-        self._writing(lambda connection: feed.retain(connection, age))
+        self._writing(feed.retain, age)
 
     def prune(self, before: datetime.datetime) -> Pruned:
         """Delete operations and changes older than a moment, a few at a time (see the contract)."""
@@ -399,9 +369,7 @@ class SQLBackend(Backend):
         by: Sequence[UseBy],
     ) -> UseReport:
         """Return what was used between two moments (see the contract). Cost: three queries."""
-        return self._reading(
-            lambda connection: use_over_time.between(connection, since, until, criteria, by)
-        )
+        return self._reading(use_over_time.between, since, until, criteria, by)
 
     # --- transactions ---
 
@@ -420,7 +388,9 @@ class SQLBackend(Backend):
                 return
             created = type(self)(self._database, self._retries)
             created._admit()
-            self._catalogue, self._epoch = created._catalogue, None
+            # in place: a read that began before has this catalogue, with numbers of the empty one
+            vars(self._catalogue).update(vars(created._catalogue))
+            self._epoch = None
             self._is_created = True
 
     def _ledger_epoch(self) -> int:
@@ -429,11 +399,13 @@ class SQLBackend(Backend):
             self._epoch = self._reading(feed.read_epoch)
         return self._epoch
 
-    def _reading(self, ask: Callable[[Connection], T]) -> T:
+    def _reading(
+        self, query: Callable[Concatenate[Connection, P], T], /, *values: P.args, **more: P.kwargs
+    ) -> T:
         def attempt() -> T:
             try:
                 with self._readable().reading() as connection:
-                    return ask(connection)
+                    return query(connection, *values, **more)
             except exceptions.DatabaseError as lost:  # a read changes nothing
                 if not lost.is_about("lost"):
                     raise
@@ -441,13 +413,15 @@ class SQLBackend(Backend):
 
         return self._retries.run(attempt)
 
-    def _writing(self, work: Callable[[Connection], T]) -> T:
+    def _writing(
+        self, work: Callable[Concatenate[Connection, P], T], /, *values: P.args, **more: P.kwargs
+    ) -> T:
         if not self._is_created:
             self._create()
 
         def attempt() -> T:
             with self._database.writing() as connection:
-                return work(connection)
+                return work(connection, *values, **more)
 
         return self._retries.run(attempt)
 
@@ -527,7 +501,6 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
 
     Cost: nothing for one that was made within the hour.
 
-    :param now: the time of the database
     :raises Expired: see ``Operation.require_known``
     """
     made = write.operation.made_at
@@ -547,13 +520,7 @@ def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
         return set()
     rows = StoredRows(connection)
     orders.read_consumers(connection, [order.consumer for order in write.orders], rows)
-    return orders.inventory_numbers(connection, _keys(write, rows))
-
-
-def _keys(write: Write, rows: StoredRows) -> dict[Key, None]:
-    """Return the inventories that the orders of a write name."""
-    records = {name: consumer.record for name, consumer in rows.consumers.items()}
-    return keys_of(write.orders, records)
+    return orders.inventory_numbers(connection, keys_of(write.orders, rows.records))
 
 
 def _carry_out(
@@ -573,20 +540,22 @@ def _carry_out(
     effects = _effects(connection, write, rows, now)
     assert rows.now is not None, "it is read with the inventories"
     orders.record_operation(connection, write, number, rows.now)
-    inventories = rows.inventories
-    nets = {inventories[key].inventory_id: net for key, net in effects.nets.items()}
-    counted = {inventories[key].inventory_id for key in effects.counted(rows)}
-    if nets and any(order.adopts for order in write.orders):
-        orders.change_used(connection, nets, counted, adopts=True)
-    elif nets:
-        bounds = _bounds(write, nets, rows) if write.limits else None
-        orders.change_used(connection, nets, counted, bounds=bounds)
-    numbers = orders.write_consumers(connection, effects.consumers, rows, number)
+    if effects.nets:
+        numbers = {key: rows.inventories[key].inventory_id for key in effects.nets}
+        limits = write.limits
+        orders.change_used(
+            connection,
+            {numbers[key]: net for key, net in effects.nets.items()},
+            {numbers[key] for key in effects.counted(rows)},
+            adopts=any(order.adopts for order in write.orders),
+            bounds={numbers[key]: limits[key] for key in numbers if key in limits},
+        )
+    consumers = orders.write_consumers(connection, effects.consumers, rows, number)
     roots = rows.roots
     for uuid in effects.overridden:
         feed_rows.override(uuid, roots[uuid])
     for order, effect in zip(write.orders, effects.consumers, strict=True):
-        consumer = numbers[effect.claim.consumer]
+        consumer = consumers[effect.claim.consumer]
         for change in effect.changes:
             feed_rows.use(roots[change.key[0]], order.mode, consumer, change)
         if not effect.changes:
@@ -634,7 +603,7 @@ def _effects(
     connection: Connection, write: Write, rows: StoredRows, now: datetime.datetime | None
 ) -> Effects:
     """Lock the inventories of the orders and decide."""
-    keys = _keys(write, rows)
+    keys = keys_of(write.orders, rows.records)
     for consumer in rows.consumers.values():
         for key, allocation in consumer.allocations.items():
             if key in keys:
@@ -653,33 +622,24 @@ def _effects(
 
 def _check_consumers(connection: Connection, write: Write, rows: StoredRows) -> None:
     """Read consumers again before a refusal: it must be about their present allocations."""
-    names = [order.consumer for order in write.orders]
-    if _is_one_claim(write):
-        if orders.exists(connection, names[0]):
-            raise exceptions.AlreadyExists("consumer", names[0]) from None
+    is_claim = _is_one_claim(write)
+    if connection.dialect.name == "sqlite" and not is_claim:  # nothing can have changed
         return
-    is_alone = connection.dialect.name == "sqlite"
-    if not is_alone and not orders.are_unchanged(connection, names, rows):
+    names = [order.consumer for order in write.orders]
+    if not orders.are_unchanged(connection, names, rows):
+        if is_claim:
+            raise exceptions.AlreadyExists("consumer", names[0]) from None
         raise orders.changed_since(names[0])
-
-
-def _bounds(write: Write, nets: Mapping[int, int], rows: StoredRows) -> dict[int, int]:
-    """Return the limits of the inventories that are written, by number."""
-    return {
-        inventory.inventory_id: write.limits[key]
-        for key, inventory in rows.inventories.items()
-        if write.limits.get(key) is not None and inventory.inventory_id in nets
-    }
 
 
 # --- providers that must be unchanged, and those that report ---
 
 
-_READ = "SELECT uuid, id, name, generation FROM resource_providers WHERE id IN :ids* ORDER BY id"
-_LOCATE = SQL("SELECT id FROM resource_providers WHERE uuid IN :uuids*")
-_GENERATIONS = SQL("SELECT uuid, generation FROM resource_providers WHERE uuid IN :uuids*")
-_SHARE = SQL(f"{_READ} {{postgresql: FOR SHARE}}{{mysql: LOCK IN SHARE MODE}}")
-_LOCK = SQL(f"{_READ} {{server: FOR UPDATE}}")
+_COLUMNS = "SELECT uuid, id, name, generation FROM resource_providers"
+_FIND = SQL(f"{_COLUMNS} WHERE uuid IN :uuids*")
+_SHARE = SQL(f"""{_COLUMNS} WHERE id IN :ids*
+    ORDER BY id {{postgresql: FOR SHARE}}{{mysql: LOCK IN SHARE MODE}}""")
+_LOCK = SQL(f"{_COLUMNS} WHERE id IN :ids* ORDER BY id FOR UPDATE")
 
 
 def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]) -> None:
@@ -690,13 +650,7 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
 
     :raises Stale: if one is not
     """
-    if connection.dialect.name == "sqlite":  # whose only writer has the lock of the file
-        expected = dict(unchanged)
-        parts = chunks(list(expected))
-        rows = [row for part in parts for row in _GENERATIONS.rows(connection, uuids=part)]
-        if len(expected) == len(unchanged) and dict(rows) == expected:
-            return
-    locked = _locked(connection, sorted({uuid for uuid, _ in unchanged}), _SHARE)
+    locked = _locked(connection, {uuid for uuid, _ in unchanged}, _SHARE)
     for uuid, generation in unchanged:
         if uuid not in locked:
             raise exceptions.Stale("provider", uuid, "it is gone")
@@ -706,21 +660,18 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
 
 
 def _locked(
-    connection: Connection, uuids: Sequence[str], query: SQL
+    connection: Connection, uuids: Iterable[str], lock: SQL
 ) -> dict[str, tuple[int, str, int]]:
     """Lock providers in the order of their numbers; return ``{uuid: (id, name, generation)}``."""
-    numbers = [
-        number for part in chunks(uuids) for (number,) in _LOCATE.rows(connection, uuids=part)
-    ]
-    return {
-        uuid: (number, name, generation)
-        for part in chunks(sorted(numbers))
-        for uuid, number, name, generation in query.rows(connection, ids=part)
-    }
+    rows = [row for part in chunks(sorted(uuids)) for row in _FIND.rows(connection, uuids=part)]
+    if connection.dialect.name != "sqlite":  # whose only writer has the lock of the file
+        numbers = sorted(row[1] for row in rows)
+        rows = [row for part in chunks(numbers) for row in lock.rows(connection, ids=part)]
+    return {uuid: (number, name, generation) for uuid, number, name, generation in rows}
 
 
 def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
     """Write statistics of providers and the times of their reports, under locks of these."""
-    locked = _locked(connection, sorted(order.providers), _LOCK if order.reported else _SHARE)
+    locked = _locked(connection, order.providers, _LOCK if order.reported else _SHARE)
     numbers = {uuid: number for uuid, (number, _, _) in locked.items()}
     return statistics.put(connection, order, numbers, now_of(connection))

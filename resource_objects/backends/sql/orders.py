@@ -170,6 +170,11 @@ class StoredRows(OrderRows):
             share_count=shares,
         )
 
+    @property
+    def records(self) -> dict[str, ConsumerRecord]:
+        """The consumers, by name."""
+        return {name: consumer.record for name, consumer in self.consumers.items()}
+
     # --- the rows that the rules read ---
 
     def consumer(self, name: str) -> ConsumerRecord | None:
@@ -224,11 +229,9 @@ def lock_inventories(connection: Connection, rows: StoredRows, keys: Collection[
     if connection.dialect.name == "postgresql":
         _find_and_lock(connection, rows, keys)
         return
-    sharers = _find(connection, rows, keys)
-    if rows.inventories and connection.dialect.name != "sqlite":  # which locks the file
-        _lock(connection, rows.inventories.values())
-        if sharers:
-            _check_shares(connection, sharers)
+    _find(connection, rows, keys)
+    if connection.dialect.name != "sqlite" and rows.inventories:  # SQLite locks the file
+        _lock(connection, rows)
 
 
 def inventory_numbers(connection: Connection, keys: Collection[Key]) -> set[int]:
@@ -244,7 +247,6 @@ def inventory_numbers(connection: Connection, keys: Collection[Key]) -> set[int]
 def _find_and_lock(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> None:
     """Read and lock inventories and those that they share in one statement of PostgreSQL."""
     rows.inventories.clear()  # those read with consumers were not locked
-    locked: set[int] = set()
     for part in chunks(list(keys), MOST // 2):
         uuids, classes = [uuid for uuid, _ in part], [name for _, name in part]
         for now, *row in _FIND_AND_LOCK.rows(connection, uuids=uuids, classes=classes):
@@ -252,8 +254,8 @@ def _find_and_lock(connection: Connection, rows: StoredRows, keys: Collection[Ke
             assert inventory is not None  # the join is an inner one
             rows.now = from_moment(now)
             rows.inventories[inventory.key] = inventory
-            locked.add(inventory.inventory_id)
-    missing_keys = [key for key in keys if key not in rows.inventories]
+    locked = set(rows.inventories)
+    missing_keys = [key for key in keys if key not in locked]
     if missing_keys:
         missing = StoredRows(connection)
         _find(connection, missing, missing_keys)
@@ -262,15 +264,13 @@ def _find_and_lock(connection: Connection, rows: StoredRows, keys: Collection[Ke
         rows.names |= missing.names
         rows.roots |= missing.roots
         rows.now = rows.now or missing.now
-    sharers = [inventory for inventory in rows.inventories.values() if inventory.share_count]
-    for sharer, factor, target in _shares_of(connection, rows, sharers):
-        if target.inventory_id not in locked:
-            raise _busy(sharer.provider, "its shares were changed")
-        sharer.shares = (*sharer.shares, (target.key, factor))
+    _add_shares(connection, rows)
+    if rows.inventories.keys() != locked:
+        raise _busy("inventory", "its shares were changed")
 
 
-def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> list[StoredInventory]:
-    """Add the missing inventories and those that they share; return the sharers."""
+def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> None:
+    """Add the missing inventories and those that they share."""
     missing = {key: None for key in keys if key not in rows.inventories}
     classes = list({name: None for _, name in missing})
     for part in chunks(list({uuid: None for uuid, _ in missing})):
@@ -279,46 +279,35 @@ def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> li
             inventory = rows.add(row)
             if inventory is not None and inventory.key in missing:
                 rows.inventories[inventory.key] = inventory
-    sharers = [inventory for inventory in rows.inventories.values() if inventory.share_count]
-    if sharers:
-        _add_shares(connection, rows, sharers)
-    return sharers
+    _add_shares(connection, rows)
 
 
-def _add_shares(
-    connection: Connection, rows: StoredRows, sharers: Collection[StoredInventory]
-) -> None:
-    """Add the shares of inventories to these, and the inventories that they share to ``rows``."""
+def _add_shares(connection: Connection, rows: StoredRows) -> None:
+    """Read the shares of the inventories, and add the inventories that are shared."""
+    by_numbers = {
+        (inventory.provider_id, inventory.class_id): inventory
+        for inventory in rows.inventories.values()
+        if inventory.share_count
+    }
     shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
-    for sharer, factor, target in _shares_of(connection, rows, sharers):
-        rows.inventories.setdefault(target.key, target)
-        shares[sharer.key].append((target.key, factor))
-    for sharer in sharers:
-        sharer.shares = tuple(shares[sharer.key])
-
-
-def _shares_of(
-    connection: Connection, rows: StoredRows, sharers: Collection[StoredInventory]
-) -> list[tuple[StoredInventory, int, StoredInventory]]:
-    """Return ``(sharer, factor, target)`` of each share; add the providers to ``rows``."""
-    by_numbers = {(sharer.provider_id, sharer.class_id): sharer for sharer in sharers}
-    classes = list({class_id for _, class_id in by_numbers})
-    shares: list[tuple[StoredInventory, int, StoredInventory]] = []
-    for part in chunks(list({provider_id for provider_id, _ in by_numbers})):
-        for provider, class_, factor, *row in _SHARES.rows(
-            connection, providers=part, classes=classes
-        ):
+    classes = list({class_ for _, class_ in by_numbers})
+    for part in chunks(list({provider for provider, _ in by_numbers})):
+        stored = _SHARES.rows(connection, providers=part, classes=classes)
+        for provider, class_, factor, *row in stored:
             sharer = by_numbers.get((provider, class_))
             if sharer is not None:
                 target = rows.add(row)
                 assert target is not None  # the join is an inner one
-                shares.append((sharer, factor, target))
-    return shares
+                rows.inventories.setdefault(target.key, target)
+                shares[sharer.key].append((target.key, factor))
+    for sharer in by_numbers.values():
+        sharer.shares = tuple(shares[sharer.key])
 
 
-def _lock(connection: Connection, inventories: Iterable[StoredInventory]) -> None:
-    """Lock inventories and read their figures again: they may have changed since."""
-    by_number = {inventory.inventory_id: inventory for inventory in inventories}
+def _lock(connection: Connection, rows: StoredRows) -> None:
+    """Lock inventories and read them again: their figures and shares may have changed since."""
+    by_number = {inventory.inventory_id: inventory for inventory in rows.inventories.values()}
+    shares = {key: inventory.shares for key, inventory in rows.inventories.items()}
     locked = [row for part in chunks(sorted(by_number)) for row in _LOCK.rows(connection, ids=part)]
     if len(locked) != len(by_number):
         raise _busy("inventory", "it was removed in between")
@@ -329,16 +318,9 @@ def _lock(connection: Connection, inventories: Iterable[StoredInventory]) -> Non
         inventory.record = InventoryRecord(inventory.record.resource_class, *figures)
         if share_count != inventory.share_count:
             raise _busy(inventory.provider, "its shares were changed")
-
-
-def _check_shares(connection: Connection, sharers: Collection[StoredInventory]) -> None:
-    """Compare the shares with those read before the lock, under which they cannot change."""
-    present: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
-    for sharer, factor, target in _shares_of(connection, StoredRows(connection), sharers):
-        present[sharer.key].append((target.key, factor))
-    for sharer in sharers:
-        if sharer.shares != tuple(present[sharer.key]):
-            raise _busy(sharer.provider, "its shares were changed")
+    _add_shares(connection, rows)  # which cannot change any more
+    if shares != {key: inventory.shares for key, inventory in rows.inventories.items()}:
+        raise _busy("inventory", "its shares were changed")
 
 
 def _busy(subject: str, reason: str) -> Transient:
@@ -350,8 +332,8 @@ def change_used(
     nets: Mapping[int, int],
     counted: Collection[int],
     *,
-    adopts: bool = False,
-    bounds: Mapping[int, int] | None = None,
+    adopts: bool,
+    bounds: Mapping[int, int],
 ) -> None:
     """Add the net change to ``used`` of each inventory, by number, and count the write.
 
@@ -516,7 +498,7 @@ def consumer_records(connection: Connection, names: Collection[str]) -> dict[str
     """Return the stored consumers of some names. Cost: three queries."""
     rows = StoredRows(connection)
     read_consumers(connection, names, rows)
-    return {name: consumer.record for name, consumer in rows.consumers.items()}
+    return rows.records
 
 
 def _uses(allocations: Mapping[Key, StoredAllocation]) -> tuple[Use, ...]:
@@ -574,11 +556,6 @@ def _record_of(generation: int, columns: Sequence[Any], uses: tuple[Use, ...]) -
     )
 
 
-def exists(connection: Connection, name: str) -> bool:
-    """Return True if a consumer of that name is stored."""
-    return bool(_GENERATIONS.rows(connection, names=[name]))
-
-
 def are_unchanged(connection: Connection, names: Collection[str], rows: StoredRows) -> bool:
     """Return True if consumers are still as they were read, the missing ones included."""
     generations: dict[str, int] = {}
@@ -596,10 +573,14 @@ _FORGET = SQL(
     f"UPDATE consumers SET generation = :now, writes = writes + 1, gone = :now {_AS_READ}"
 )
 _EMPTY = SQL("DELETE FROM allocations WHERE consumer_id IN :ids*")
+#: The columns of a consumer that may change, then those of its claim.
+_COLUMNS = (
+    *("request", "project_id", "user_id", "consumer_type", "server_group"),
+    *("state", "expires_at"),
+)
 _MAKE_CONSUMERS = Insert(
     tables.consumers,
-    *("id", "uuid", "name", "gone", "state", "generation", "request", "project_id", "user_id"),
-    *("consumer_type", "created_at", "expires_at", "writes", "server_group"),
+    *("id", "uuid", "name", "gone", "generation", "created_at", "writes", *_COLUMNS),
 )
 
 
@@ -611,6 +592,7 @@ def write_consumers(
     Return the numbers of the consumers, by name.
     """
     changes = AllocationChanges(rows)
+    numbers = {name: consumer.number for name, consumer in rows.consumers.items()}
     removed: list[StoredConsumer] = []
     changed: list[tuple[StoredConsumer, ConsumerRecord]] = []
     new: list[ConsumerEffect] = []
@@ -626,11 +608,12 @@ def write_consumers(
     if changed:
         _write_generation(connection, [consumer for consumer, _ in changed], number, _PASS_ON)
     if removed:
-        forget_consumers(connection, removed, number)
+        for part in chunks(sorted(consumer.number for consumer in removed)):
+            _EMPTY.run(connection, ids=part)
+        _write_generation(connection, removed, number, _FORGET)
     if changed:
         changes.release(connection)
         change_consumers(connection, changed)
-    numbers = {name: consumer.number for name, consumer in rows.consumers.items()}
     if new:
         numbers |= make_consumers(connection, [effect.claim for effect in new], number)
         for effect in new:
@@ -652,11 +635,9 @@ def _write_generation(
         parts[consumer.part].append(consumer)
     for part in parts.values():
         ids = sorted(consumer.number for consumer in part)
-        generations = list({consumer.record.generation for consumer in part})
+        values = {"ids": ids, "generations": list({each.record.generation for each in part})}
         refused = functools.partial(changed_since, part[0].record.consumer)
-        query.must_match(
-            connection, len(ids), refused, now=number, ids=ids, generations=generations
-        )
+        query.must_match(connection, len(ids), refused, now=number, **values)
 
 
 def changed_since(consumer: str, _matched: int = 0) -> Transient:
@@ -668,62 +649,46 @@ def make_consumers(
     connection: Connection, records: Sequence[ConsumerRecord], generation: int
 ) -> dict[str, int]:
     """Insert consumers; return their numbers by name. Cost: one statement."""
-    numbers: dict[str, int] = {}
-    values: list[tuple[Any, ...]] = []
-    for record in records:
-        number = numbers[record.consumer] = draw_number()
-        created, request = moment(connection, record.created_at), _text(record.request)
-        until = None if record.expires_at is None else moment(connection, record.expires_at)
-        values.append(
-            (
-                *(number, record.uuid, record.consumer, 0, record.state, generation, request),
-                *(record.project, record.user, record.consumer_type, created, until),
-                *(1, record.group),
-            )
+    numbers = {record.consumer: draw_number() for record in records}
+    values = [
+        (
+            *(numbers[record.consumer], record.uuid, record.consumer, 0, generation),
+            *(moment(connection, record.created_at), 1, *_columns(connection, record)),
         )
+        for record in records
+    ]
     _MAKE_CONSUMERS.many(connection, values)
     return numbers
-
-
-def _text(request: StoredRequest | None) -> str | None:
-    return None if request is None else request.text
 
 
 def change_consumers(
     connection: Connection, changed: Iterable[tuple[StoredConsumer, ConsumerRecord]]
 ) -> None:
-    """Update the changed columns of consumers and of their claims."""
-    descriptions: list[dict[str, Any]] = []
-    claims: list[dict[str, Any]] = []
-    for consumer, now in changed:
-        before = consumer.record
-        description = _description(now)
-        if description != _description(before):
-            descriptions.append({"id": consumer.number, **description})
-        if (now.state, now.expires_at) != (before.state, before.expires_at):
-            until = None if now.expires_at is None else moment(connection, now.expires_at)
-            claims.append({"id": consumer.number, "state": now.state, "expires_at": until})
-    statements.update(connection, tables.consumers, ["id"], descriptions)
-    statements.update(connection, tables.consumers, ["id"], claims)
+    """Update the changed columns of consumers and of their claims. Cost: at most two statements."""
+    values = [
+        (consumer.number, _columns(connection, consumer.record), _columns(connection, record))
+        for consumer, record in changed
+    ]
+    for group in (slice(0, 5), slice(5, None)):
+        rows = [
+            {"id": number, **dict(zip(_COLUMNS[group], now[group], strict=True))}
+            for number, before, now in values
+            if before[group] != now[group]
+        ]
+        statements.update(connection, tables.consumers, ["id"], rows)
 
 
-def _description(record: ConsumerRecord) -> dict[str, str | None]:
-    return {
-        "request": _text(record.request),
-        "project_id": record.project,
-        "user_id": record.user,
-        "consumer_type": record.consumer_type,
-        "server_group": record.group,
-    }
-
-
-def forget_consumers(
-    connection: Connection, consumers: Sequence[StoredConsumer], number: int
-) -> None:
-    """Mark consumers as removed, and delete their allocations."""
-    for part in chunks(sorted(consumer.number for consumer in consumers)):
-        _EMPTY.run(connection, ids=part)
-    _write_generation(connection, consumers, number, _FORGET)
+def _columns(connection: Connection, record: ConsumerRecord) -> tuple[Any, ...]:
+    """Return the values of the columns that may change, except for the generation."""
+    return (
+        None if record.request is None else record.request.text,
+        record.project,
+        record.user,
+        record.consumer_type,
+        record.group,
+        record.state,
+        None if record.expires_at is None else moment(connection, record.expires_at),
+    )
 
 
 # --- allocations and units ------------------------------------------------------------------------
