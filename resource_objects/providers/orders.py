@@ -661,24 +661,6 @@ class ConsumerRecord:
         stored = StoredRequest(None if request is None else request.request, shared)
         return {"uses": left, "request": stored}
 
-    def written(self, generation: int, state: str | None = None) -> ConsumerRecord:
-        """Return the record with a new generation, and with another state unless that is None."""
-        return ConsumerRecord(  # dataclasses.replace takes twice as long, and every write needs it
-            self.uuid,
-            self.consumer,
-            self.created_at,
-            self.held,
-            state or self.state,
-            self.request,
-            generation,
-            self.project,
-            self.user,
-            self.consumer_type,
-            self.expires_at,
-            self.writes,
-            self.group,
-        )
-
 
 @set_directly
 @dataclasses.dataclass(frozen=True, slots=True)

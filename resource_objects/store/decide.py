@@ -181,18 +181,16 @@ class Effects:
         """
         first: dict[str, Key] = {}
         for effect in self.consumers:
-            for change in effect.changes:
-                if change.after:
-                    _count(change.key, rows, first)
-            for key in effect.stated:
-                _count(key, rows, first)
+            allocated = [change.key for change in effect.changes if change.after]
+            for key in (*allocated, *effect.stated):
+                for written in _with_targets(key, rows):
+                    first.setdefault(written[0], written)
         return frozenset(first.values())
 
 
-def _count(key: Key, rows: OrderRows, first: dict[str, Key]) -> None:
-    first.setdefault(key[0], key)
-    for target, _ in _shares(key, rows):
-        first.setdefault(target[0], target)
+def _with_targets(key: Key, rows: OrderRows) -> list[Key]:
+    """Return an inventory and those that it shares."""
+    return [key, *[target for target, _ in _shares(key, rows)]]
 
 
 def _shares(key: Key, rows: OrderRows) -> tuple[tuple[Key, int], ...]:
@@ -240,23 +238,23 @@ def decide(
     """
     pending = [_pending(order, rows.consumer(order.consumer)) for order in orders]
     nets = _nets(pending, rows)
-    maintenance = _maintenance(pending, nets, rows, now)
+    maintenance = _Maintenance(pending, nets, rows, now)
     # every reason is collected before any is raised: a caller need not try again for the next one
     reasons = _amounts(pending, nets, rows, limits, maintenance.free)
     reasons += _allocated_units(pending, rows)
-    groups = _group_names(pending)
+    groups = tuple(sorted({entry.group for entry in pending if entry.group and entry.adds_host}))
     if groups:  # nearly never
         reasons += _group_violations(groups, pending, rows)
-    if reasons or maintenance.providers or maintenance.units:
-        reasons += _maintenance_reasons(maintenance, reasons, rows, now)
-        is_disabled = bool(maintenance.providers or maintenance.units)
+    is_disabled = bool(maintenance.providers or maintenance.units)
+    if reasons or is_disabled:
+        reasons += maintenance.reasons(reasons, rows, now)
         raise CapacityException(reasons, is_disabled=is_disabled)
     for entry in pending:
         for key in entry.stated:
-            for written in (key, *(target for target, _ in _shares(key, rows))):
+            for written in _with_targets(key, rows):
                 nets.setdefault(written, 0)
     effects = tuple([_effect(entry, rows, now, generation) for entry in pending])
-    return Effects(effects, nets, maintenance.overridden, groups)
+    return Effects(effects, nets, tuple(maintenance.overridden), groups)
 
 
 @dataclasses.dataclass(slots=True)  # one per order: making a frozen one takes three times as long
@@ -267,6 +265,31 @@ class _Pending:
     kept: ConsumerRecord | None
     changes: tuple[Change, ...]
     stated: tuple[Key, ...] = ()
+
+    @property
+    def group(self) -> str | None:
+        """The server group of the consumer after the write."""
+        return self.order.group or self.group_before
+
+    @property
+    def group_before(self) -> str | None:
+        return None if self.kept is None else self.kept.group
+
+    @property
+    def adds_host(self) -> bool:
+        """Whether the consumer joins a group, or allocates of a provider it had nothing of.
+
+        The group must exist, also for an order that adopts, which the policy does not bind.
+        """
+        if self.group != self.group_before:
+            return True
+        held = self.kept.held if self.kept is not None else ()
+        providers = {use.provider_uuid for use in held}
+        is_bound = self.group is not None and not self.order.adopts
+        return is_bound and any(
+            change.after > change.before and change.key[0] not in providers
+            for change in self.changes
+        )
 
 
 # --- the changes of an order ----------------------------------------------------------------------
@@ -373,6 +396,10 @@ def _amounts(
 
     :param removed: the removed units that are free, by inventory
     """
+
+    def bounds(key: Key) -> dict[str, Any]:
+        return {"limit": limits.get(key), "out": len(removed.get(key, ()))}
+
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()
     in_use = _in_use(pending)
@@ -385,34 +412,21 @@ def _amounts(
                 has_rules = False
             # an inventory that only this change is about is decided once, unit rules and capacity
             # together; of others the capacity is compared with the net change, below
-            is_alone = nets[key] == net
-            limit = limits.get(key) if limits else None
-            out = len(removed[key]) if key in removed else 0
-            for reason in _refusals(
-                entry.order, change, rows, limit, out, has_rules=has_rules, is_alone=is_alone
-            ):
-                reasons[key, reason] = None
-            if is_alone:
+            capacity = None
+            if nets[key] == net:
+                capacity = bounds(key)
                 decided.add(key)
+            for reason in _refusals(entry.order, change, rows, capacity, has_rules=has_rules):
+                reasons[key, reason] = None
     if len(decided) < len(nets):
-        rest = [
-            entry for entry in pending if not entry.order.adopts
-        ]  # the others are in use already
-        judged = nets if len(rest) == len(pending) else _nets(rest, rows)
-        for key, net in judged.items():
-            if key not in decided:
-                limit, out = limits.get(key), len(removed.get(key, ()))
-                reasons.update(((key, entry), None) for entry in _over(key, net, rows, limit, out))
+        rest = [entry for entry in pending if not entry.order.adopts]  # adopted amounts are in use
+        for key, net in (nets if len(rest) == len(pending) else _nets(rest, rows)).items():
+            inventory = rows.inventory(key)
+            if key not in decided and net > 0 and inventory is not None:
+                name, record = rows.provider_name(key[0]) or "", inventory.record
+                over = decision.refusals(record, net, name, aggregate=True, **bounds(key))
+                reasons.update(((key, reason), None) for reason in over)
     return _with_users(reasons, rows) if reasons else []
-
-
-def _over(key: Key, net: int, rows: OrderRows, limit: int | None, out: int) -> Iterable[Reason]:
-    """Return why the net change of several orders does not fit."""
-    inventory = rows.inventory(key)
-    if net <= 0 or inventory is None:
-        return ()
-    name = rows.provider_name(key[0]) or ""
-    return decision.refusals(inventory.record, net, name, aggregate=True, limit=limit, out=out)
 
 
 def _in_use(pending: Sequence[_Pending]) -> Counter[tuple[Key, int]] | None:
@@ -427,16 +441,15 @@ def _refusals(
     order: ConsumerOrder,
     change: Change,
     rows: OrderRows,
-    limit: int | None,
-    out: int,
+    capacity: Mapping[str, Any] | None,
     *,
     has_rules: bool,
-    is_alone: bool,
 ) -> Iterable[Reason]:
     """Return why one change does not fit.
 
+    :param capacity: the bounds of the inventory, if this is its whole net change; None: the
+        capacity is not compared
     :param has_rules: whether the unit rules of the inventory bind the consumer
-    :param is_alone: whether this is the whole net change: then capacity is compared too
     """
     (uuid, kind), net = change.key, change.after - change.before
     name = rows.provider_name(uuid)
@@ -450,30 +463,28 @@ def _refusals(
     if net <= 0 or order.adopts:
         return ()
     record = inventory.record
-    if is_alone:
-        return decision.refusals(
-            record, net, name, change.before, aggregate=not has_rules, limit=limit, out=out
-        )
+    if capacity is not None:
+        is_exempt = not has_rules
+        return decision.refusals(record, net, name, change.before, aggregate=is_exempt, **capacity)
     if not has_rules:
         return ()
-    # the capacity is compared with the net change: an empty inventory has only unit rules
+    # an empty inventory has only unit rules
     refusals = decision.refusals(record.using(0), change.after, name)
     return [reason for reason in refusals if reason.rule is not Rule.CAPACITY]
 
 
-def _with_users(reasons: Iterable[tuple[Key, Reason]], rows: OrderRows) -> list[Reason]:
+#: The rules that are about what all consumers use together.
+_TOTALS = frozenset({Rule.CAPACITY, Rule.LIMIT})
+
+
+def _with_users(reasons: Collection[tuple[Key, Reason]], rows: OrderRows) -> list[Reason]:
     """Return reasons with the consumers that use what is missing."""
-    pairs = list(reasons)
-    full = [key for key, reason in pairs if reason.rule in _TOTALS]
+    full = [key for key, reason in reasons if reason.rule in _TOTALS]
     users = rows.users_of(full) if full else {}
     return [
         decision.held_by(reason, users.get(key, ())) if reason.rule in _TOTALS else reason
-        for key, reason in pairs
+        for key, reason in reasons
     ]
-
-
-#: The rules that are about what all consumers use together.
-_TOTALS = frozenset({Rule.CAPACITY, Rule.LIMIT})
 
 
 # --- rule 5: units --------------------------------------------------------------------------------
@@ -519,7 +530,6 @@ def _unit_taken(change: Change, unit: str, rows: OrderRows, consumer: str) -> Re
 # --- rule 6: disabled providers and removed units -------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Maintenance:
     """The disabled providers and the removed units among the rows of orders.
 
@@ -528,120 +538,91 @@ class _Maintenance:
     ``overridden`` are disabled providers of which orders allocate that ignore it.
     """
 
-    providers: Collection[str] = ()
-    units: Collection[Unit] = ()
-    free: Mapping[Key, Collection[Unit]] = dataclasses.field(default_factory=dict)
-    overridden: tuple[str, ...] = ()
+    __slots__ = ("free", "overridden", "providers", "units")
 
+    def __init__(
+        self,
+        pending: Sequence[_Pending],
+        nets: Mapping[Key, int],
+        rows: OrderRows,
+        now: datetime.datetime,
+    ) -> None:
+        self.providers: dict[str, None] = {}
+        self.units: set[Unit] = set()
+        self.free: dict[Key, list[Unit]] = {}
+        self.overridden: dict[str, None] = {}
+        services = {uuid: rows.service(uuid) for uuid, _ in nets}
+        if any(services.values()):  # nearly never
+            limited = {uuid: service for uuid, service in services.items() if service is not None}
+            self._judge(pending, nets, rows, now, limited)
 
-_NO_MAINTENANCE = _Maintenance()
+    def _judge(
+        self,
+        pending: Sequence[_Pending],
+        nets: Mapping[Key, int],
+        rows: OrderRows,
+        now: datetime.datetime,
+        services: Mapping[str, Service],
+    ) -> None:
+        until = {uuid: service.disabled_until for uuid, service in services.items()}
+        disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
+        marked = {uuid for uuid, service in services.items() if service.removed_units}
+        removed = {
+            (uuid, unit.unit): unit
+            for uuid, units in (rows.removed_units_of(marked) if marked else {}).items()
+            for unit in units
+        }
+        changes = [change for entry in pending for change in entry.changes]
+        released = {(change.key[0], unit) for change in changes for unit in change.given}
+        allocated = {(change.key[0], unit) for change in changes for unit in change.taken}
+        free: dict[Key, list[Unit]] = defaultdict(list)
+        for unit, stored in removed.items():
+            if (stored.is_free or unit in released) and unit not in allocated:
+                free[unit[0], stored.resource_class].append(unit)
+        for entry in pending:
+            affected = self.overridden if entry.order.overrides_disabled else self.providers
+            for change in entry.changes if not entry.order.adopts else ():
+                is_increase = change.after > change.before
+                for key in _with_targets(change.key, rows) if is_increase else ():
+                    if nets[key] <= 0:
+                        continue
+                    if key[0] in disabled and rows.inventory(key) is not None:
+                        affected[key[0]] = None
+                    if key in free:
+                        self.free[key] = free[key]
+                uuid = change.key[0]
+                units = {(uuid, unit) for unit in change.taken} - released
+                if units and uuid in disabled and rows.inventory(change.key) is not None:
+                    affected[uuid] = None
+                self.units |= units & removed.keys()
 
+    def reasons(
+        self, reasons: Iterable[Reason], rows: OrderRows, now: datetime.datetime
+    ) -> Iterator[Reason]:
+        """Yield a reason for each disabled provider and each removed unit.
 
-def _maintenance(
-    pending: Sequence[_Pending], nets: Mapping[Key, int], rows: OrderRows, now: datetime.datetime
-) -> _Maintenance:
-    disabled, removed = _limited_service(nets, rows, now)
-    if not disabled and not removed:
-        return _NO_MAINTENANCE
-    released = {(c.key[0], unit) for entry in pending for c in entry.changes for unit in c.given}
-    free_after = _free_after(pending, removed, released)
-    refused: dict[str, None] = {}
-    units: dict[Unit, None] = {}
-    overridden: dict[str, None] = {}
-    free: dict[Key, list[Unit]] = {}
-    for entry in pending:
-        affected = overridden if entry.order.overrides_disabled else refused
-        for change in entry.changes if not entry.order.adopts else ():
-            uuid = change.key[0]
-            for key in _increased(change, nets, rows):
-                if key[0] in disabled and rows.inventory(key) is not None:
-                    affected[key[0]] = None
-                if key in free_after:
-                    free[key] = free_after[key]
-            allocated = [(uuid, unit) for unit in change.taken if (uuid, unit) not in released]
-            if allocated and uuid in disabled and rows.inventory(change.key) is not None:
-                affected[uuid] = None
-            units.update((unit, None) for unit in allocated if unit in removed)
-    return _Maintenance(refused, sorted(units), free, tuple(overridden))
-
-
-def _limited_service(
-    nets: Iterable[Key], rows: OrderRows, now: datetime.datetime
-) -> tuple[Collection[str], Mapping[Unit, RemovedUnit]]:
-    """Return the disabled providers and the removed units of some inventories."""
-    limited: dict[str, Service] = {}
-    for uuid, _ in nets:  # every write comes here, and nearly none finds any
-        service = rows.service(uuid)
-        if service is not None:
-            limited[uuid] = service
-    if not limited:
-        return (), {}
-    until = {uuid: service.disabled_until for uuid, service in limited.items()}
-    disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
-    marked = {uuid for uuid, service in limited.items() if service.removed_units}
-    removed = rows.removed_units_of(marked) if marked else {}
-    return disabled, {(uuid, entry.unit): entry for uuid, some in removed.items() for entry in some}
-
-
-def _increased(change: Change, nets: Mapping[Key, int], rows: OrderRows) -> Iterator[Key]:
-    """Yield the inventories of which more is used after all orders, and more by this change."""
-    if change.after <= change.before:
-        return
-    for key in (change.key, *(target for target, _ in _shares(change.key, rows))):
-        if nets[key] > 0:
-            yield key
-
-
-def _free_after(
-    pending: Iterable[_Pending], removed: Mapping[Unit, RemovedUnit], released: Collection[Unit]
-) -> dict[Key, list[Unit]]:
-    """Return the removed units that are free after all orders, by inventory."""
-    if not removed:
-        return {}
-    allocated = {(c.key[0], unit) for entry in pending for c in entry.changes for unit in c.taken}
-    free: dict[Key, list[Unit]] = defaultdict(list)
-    for unit, entry in removed.items():
-        if (entry.is_free or unit in released) and unit not in allocated:
-            free[unit[0], entry.resource_class].append(unit)
-    return free
-
-
-def _maintenance_reasons(
-    maintenance: _Maintenance, reasons: Iterable[Reason], rows: OrderRows, now: datetime.datetime
-) -> Iterator[Reason]:
-    """Yield a reason for each disabled provider and each removed unit.
-
-    :param reasons: the other reasons: a removed unit counts where capacity is missing
-    """
-    full = {(entry.where, entry.resource) for entry in reasons if entry.rule is Rule.CAPACITY}
-    names = rows.provider_name
-    lacking = (
-        unit
-        for (uuid, kind), units in maintenance.free.items()
-        if (names(uuid), kind) in full
-        for unit in units
-    )
-    providers = maintenance.providers
-    for name, disabled in (rows.disabled_at(providers, now) if providers else {}).items():
-        yield Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=disabled)
-    for uuid, unit in sorted({*maintenance.units, *lacking}):
-        yield decision.unit_removed(unit, names(uuid) or "")
+        :param reasons: the other reasons: a removed unit counts where capacity is missing
+        """
+        full = {(entry.where, entry.resource) for entry in reasons if entry.rule is Rule.CAPACITY}
+        units = set(self.units)
+        for (uuid, kind), free in self.free.items():
+            if (rows.provider_name(uuid), kind) in full:
+                units.update(free)
+        disabled_at = rows.disabled_at(self.providers, now) if self.providers else {}
+        for name, disabled in disabled_at.items():
+            yield Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=disabled)
+        for uuid, unit in sorted(units):
+            yield decision.unit_removed(unit, rows.provider_name(uuid) or "")
 
 
 # --- rule 7: server groups ------------------------------------------------------------------------
-
-
-def _group_names(pending: Iterable[_Pending]) -> tuple[str, ...]:
-    """Return the server groups that consumers join, or in which they go to another host."""
-    groups = {_group(entry) for entry in pending if _joins(entry) or _adds_host(entry)}
-    return tuple(sorted(name for name in groups if name is not None))
 
 
 def _group_violations(
     names: Collection[str], pending: Sequence[_Pending], rows: OrderRows
 ) -> list[Reason]:
     """Return the members of strict server groups that would be against the policy."""
-    mine = [entry for entry in pending if _group(entry) in names or _group_before(entry) in names]
+    mine = [entry for entry in pending if {entry.group, entry.group_before} & {*names}]
     uuids = {change.key[0] for entry in mine for change in entry.changes}
     uuids.update(use.provider_uuid for entry in mine if entry.kept for use in entry.kept.held)
     membership = rows.group_members(names, uuids)
@@ -656,56 +637,40 @@ def _group_violations(
     return reasons
 
 
-def _group(entry: _Pending) -> str | None:
-    """Return the server group of a consumer after the write."""
-    return entry.order.group or _group_before(entry)
-
-
-def _group_before(entry: _Pending) -> str | None:
-    return None if entry.kept is None else entry.kept.group
-
-
-def _joins(entry: _Pending) -> bool:
-    """Return whether a consumer joins a server group, which must exist, and is locked."""
-    return _group(entry) not in (None, _group_before(entry))
-
-
-def _adds_host(entry: _Pending) -> bool:
-    """Return whether a consumer joins a server group, or allocates of a provider it had nothing of.
-
-    The policy does not bind an order that adopts.
-    """
-    if _group(entry) is None or entry.order.adopts:
-        return False
-    if _joins(entry):
-        return True
-    held = entry.kept.held if entry.kept is not None else ()
-    providers_before = {use.provider_uuid for use in held}
-    return any(
-        change.after > change.before and change.key[0] not in providers_before
-        for change in entry.changes
-    )
-
-
 def _violations(
     group: ServerGroup, mine: Sequence[_Pending], membership: GroupMembers
 ) -> Iterator[Reason]:
     """Yield the hosts where members are against the policy of a group and were not before."""
-    after = {
+    hosts_of = {
         name: frozenset(hosts) for name, hosts in membership.members.get(group.name, {}).items()
     }
     arrivals: dict[str, list[str]] = {}  # the hosts that are new to consumers
     for entry in mine:
         hosts_before, hosts_after = _hosts(entry, membership.host_of)
-        after.pop(entry.order.consumer, None)
-        if _group(entry) != group.name:
+        hosts_of.pop(entry.order.consumer, None)
+        if entry.group != group.name:
             continue
-        after[entry.order.consumer] = hosts_after
-        if _adds_host(entry):
-            stays = hosts_before if _group_before(entry) == group.name else frozenset()
+        hosts_of[entry.order.consumer] = hosts_after
+        if entry.adds_host and not entry.order.adopts:
+            stays = hosts_before if entry.group_before == group.name else frozenset()
             arrivals[entry.order.consumer] = sorted(hosts_after - stays)
-    violated = _not_apart if group.is_apart else _not_together
-    yield from violated(group, after, arrivals)
+    present = frozenset[str]().union(
+        *(hosts for name, hosts in hosts_of.items() if name not in arrivals)
+    )
+    most = group.max_per_host
+    for consumer, hosts in arrivals.items():
+        present = present or frozenset(hosts)  # the first member chooses the host
+        others = {name: its for name, its in hosts_of.items() if name != consumer}
+        for host in hosts:
+            if group.is_apart:
+                members = [name for name, its in others.items() if host in its]
+                if len(members) >= most:
+                    rule = f"at most {most} of it on a host"
+                    yield _violation(group, host, members, rule, "there", most)
+            elif host not in present:
+                members = [name for name, its in others.items() if not present.isdisjoint(its)]
+                place = f"on {', '.join(sorted(present))}"
+                yield _violation(group, host, members, "all of it on one host", place, 0)
 
 
 def _hosts(entry: _Pending, host_of: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -719,67 +684,26 @@ def _hosts(entry: _Pending, host_of: Mapping[str, str]) -> tuple[frozenset[str],
     return hosts_before, hosts_after
 
 
-def _not_apart(
-    group: ServerGroup, after: Mapping[str, Collection[str]], arrivals: Mapping[str, Sequence[str]]
-) -> Iterator[Reason]:
-    for consumer, hosts in arrivals.items():
-        for host in hosts:
-            neighbours = [
-                entry for entry, its in after.items() if entry != consumer and host in its
-            ]
-            if len(neighbours) >= group.max_per_host:
-                verb = "are" if len(neighbours) > 1 else "is"
-                detail = (
-                    f"at most {group.max_per_host} of it on a host, "
-                    f"{_names_shown(neighbours)} {verb} there"
-                )
-                yield _violation(group, host, neighbours, detail, group.max_per_host)
-
-
-def _not_together(
-    group: ServerGroup, after: Mapping[str, Collection[str]], arrivals: Mapping[str, Sequence[str]]
-) -> Iterator[Reason]:
-    there = frozenset[str]().union(*(its for entry, its in after.items() if entry not in arrivals))
-    for consumer, hosts in arrivals.items():
-        if not there:  # the first member chooses the host
-            there = frozenset(hosts)
-        for host in hosts:
-            if host not in there:
-                neighbours = [
-                    entry
-                    for entry in after
-                    if entry != consumer and not there.isdisjoint(after[entry])
-                ]
-                verb = "are" if len(neighbours) > 1 else "is"
-                detail = (
-                    f"all of it on one host, {_names_shown(neighbours)} {verb} on "
-                    f"{', '.join(sorted(there))}"
-                )
-                yield _violation(group, host, neighbours, detail, 0)
-
-
-def _names_shown(consumers: Iterable[str]) -> str:
-    names = sorted(consumers, key=natural_order)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
 #: The number of members that the text of a refusal names.
 _SHOWN = 3
 
 
 def _violation(
-    group: ServerGroup, host: str, neighbours: Iterable[str], detail: str, bound: int
+    group: ServerGroup, host: str, members: Iterable[str], rule: str, place: str, bound: int
 ) -> Reason:
-    members = tuple((entry, 1) for entry in sorted(neighbours, key=natural_order))
+    """Return the reason that members of a group are at some place against a rule."""
+    names = sorted(members, key=natural_order)
+    shown = ", ".join(names[:_SHOWN])
+    if len(names) > _SHOWN:
+        shown += f" and {len(names) - _SHOWN} more"
     return Reason(
         Rule.SERVER_GROUP,
         1,
         bound,
-        len(members),
+        len(names),
         where=host,
-        holders=members,
-        unit=detail,
+        holders=tuple((name, 1) for name in names),
+        unit=f"{rule}, {shown} {'are' if len(names) > 1 else 'is'} {place}",
         group=group.name,
     )
 
@@ -821,7 +745,8 @@ def _effect(
         )
         return ConsumerEffect(kept, renewed, ())
     if order.is_release:
-        return ConsumerEffect(kept, kept.written(generation, RELEASED), entry.changes, entry.stated)
+        record = dataclasses.replace(kept, generation=generation, state=RELEASED)
+        return ConsumerEffect(kept, record, entry.changes, entry.stated)
     held = _held_after(kept.held, entry.changes, rows)
     values = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
     if not held:

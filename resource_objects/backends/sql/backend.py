@@ -537,7 +537,7 @@ def _carry_out(
     rows = StoredRows(connection, number)
     if not _is_one_claim(write):
         orders.read_consumers(connection, [order.consumer for order in write.orders], rows)
-    effects = _effects(connection, write, rows, now)
+    effects = _effects(connection, write, rows, number, now)
     assert rows.now is not None, "it is read with the inventories"
     orders.record_operation(connection, write, number, rows.now)
     if effects.nets:
@@ -561,7 +561,7 @@ def _carry_out(
         if not effect.changes:
             trees = {roots[use.provider_uuid] for use in effect.claim.held}
             feed_rows.claim(trees, order.mode, consumer)
-    return tuple([effect.claim.written(number) for effect in effects.consumers])
+    return tuple([effect.claim for effect in effects.consumers])
 
 
 def _duplicate(write: Write, refused: str | None) -> exceptions.LedgerError | None:
@@ -600,7 +600,11 @@ def _is_alone(write: Write) -> bool:
 
 
 def _effects(
-    connection: Connection, write: Write, rows: StoredRows, now: datetime.datetime | None
+    connection: Connection,
+    write: Write,
+    rows: StoredRows,
+    number: int,
+    now: datetime.datetime | None,
 ) -> Effects:
     """Lock the inventories of the orders and decide."""
     keys = keys_of(write.orders, rows.records)
@@ -614,7 +618,7 @@ def _effects(
     if now is None:  # else it was checked before the definitions were locked
         _check_age(connection, write, rows.now)
     try:
-        return decide(rows, write.orders, rows.now, limits=write.limits)
+        return decide(rows, write.orders, rows.now, generation=number, limits=write.limits)
     except exceptions.ResourceObjectsError:
         _check_consumers(connection, write, rows)
         raise

@@ -307,7 +307,7 @@ def _add_shares(connection: Connection, rows: StoredRows) -> None:
 def _lock(connection: Connection, rows: StoredRows) -> None:
     """Lock inventories and read them again: their figures and shares may have changed since."""
     by_number = {inventory.inventory_id: inventory for inventory in rows.inventories.values()}
-    shares = {key: inventory.shares for key, inventory in rows.inventories.items()}
+    before = [(each, each.shares) for each in by_number.values() if each.shares]
     locked = [row for part in chunks(sorted(by_number)) for row in _LOCK.rows(connection, ids=part)]
     if len(locked) != len(by_number):
         raise _busy("inventory", "it was removed in between")
@@ -319,8 +319,9 @@ def _lock(connection: Connection, rows: StoredRows) -> None:
         if share_count != inventory.share_count:
             raise _busy(inventory.provider, "its shares were changed")
     _add_shares(connection, rows)  # which cannot change any more
-    if shares != {key: inventory.shares for key, inventory in rows.inventories.items()}:
-        raise _busy("inventory", "its shares were changed")
+    for inventory, shares in before:
+        if inventory.shares != shares:
+            raise _busy(inventory.provider, "its shares were changed")
 
 
 def _busy(subject: str, reason: str) -> Transient:
