@@ -14,7 +14,7 @@ import enum
 import functools
 import hashlib
 import json
-import secrets
+import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
@@ -48,11 +48,11 @@ def new_id(milliseconds: int | None = None) -> str:
 
     :param milliseconds: since 1970; None: now
     """
-    chance = secrets.randbits(74)
+    chance = int.from_bytes(os.urandom(10))
     number = (
         (clock.milliseconds() if milliseconds is None else milliseconds) << 80
         | 7 << 76
-        | (chance >> 62) << 64
+        | (chance >> 68) << 64
         | 2 << 62
         | chance & ((1 << 62) - 1)
     )
@@ -143,46 +143,46 @@ class StoredRequest:
     VCPU=2
     """
 
-    __slots__ = ("_request", "_shared", "_text")
+    __slots__ = ("_text", "_values")
 
-    def __init__(self, given: Request | str | None, shared: tuple[Use, ...] = ()) -> None:
-        self._text = given if isinstance(given, str) else None
-        self._request = None if isinstance(given, str) else given
-        self._shared = None if isinstance(given, str) else shared
+    def __init__(self, request: Request | str | None, shared: tuple[Use, ...] = ()) -> None:
+        self._text: str | None = None
+        self._values: tuple[Request | None, tuple[Use, ...]] | None = None
+        if isinstance(request, str):
+            self._text = request
+        else:
+            self._values = request, shared
 
     @property
     def text(self) -> str:
         """The wire form as compact JSON."""
         if self._text is None:
-            self._text = "" if self._request is None else _text_of(self._request)
-            if self._shared:
-                shared = [
-                    [*use.key, use.amount, *([use.units] if use.units else [])]
-                    for use in self._shared
+            request, shared = self._read()
+            self._text = "" if request is None else _text_of(request)
+            if shared:
+                uses = [
+                    [*use.key, use.amount, *([use.units] if use.units else [])] for use in shared
                 ]
-                body = {**json.loads(self._text or "{}"), _SHARED: shared}
+                body = {**json.loads(self._text or "{}"), _SHARED: uses}
                 self._text = json.dumps(body, separators=(",", ":"))
         return self._text
 
     @property
     def request(self) -> Request | None:
         """The request itself; None only next to ``shared``."""
-        if self._request is None and self._shared is None:
-            self._read()
-        return self._request
+        return self._read()[0]
 
     @property
     def shared(self) -> tuple[Use, ...]:
         """The allocations of pools that another consumer holds for this one."""
-        if self._shared is None:
-            if _SHARED not in self.text:
-                return ()
-            self._read()
-        assert self._shared is not None, "it was read"
-        return self._shared
+        if self._values is None and _SHARED not in self.text:
+            return ()
+        return self._read()[1]
 
-    def _read(self) -> None:
-        self._request, self._shared = _read_text(self.text)
+    def _read(self) -> tuple[Request | None, tuple[Use, ...]]:
+        if self._values is None:
+            self._values = _read_text(self.text)
+        return self._values
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StoredRequest):
@@ -211,7 +211,7 @@ def _read_text(text: str) -> tuple[Request | None, tuple[Use, ...]]:
     body = json.loads(text)
     shared = body.pop(_SHARED, ()) if isinstance(body, dict) else ()
     request = None if shared and not body else Request.obj_from_primitive(body)
-    return request, tuple(Use(*one[:3], *map(tuple, one[3:])) for one in shared)
+    return request, tuple(Use(*values[:3], *map(tuple, values[3:])) for values in shared)
 
 
 @set_directly
@@ -329,24 +329,24 @@ class ConsumerOrder:
             _check_uses(self.uses, 1 if self.mode is Mode.SET else -MAX_AMOUNT)
 
     @classmethod
-    def claim(cls, consumer: str, uses: tuple[Use, ...], **said: Any) -> Self:
+    def claim(cls, consumer: str, uses: tuple[Use, ...], **fields: Any) -> Self:
         """Return an order to allocate, for a consumer without allocations."""
-        return cls(consumer, Expect.ABSENT, Mode.SET, uses, **said)
+        return cls(consumer, Expect.ABSENT, Mode.SET, uses, **fields)
 
     @classmethod
     def adjust(
-        cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **said: Any
+        cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **fields: Any
     ) -> Self:
         """Return an order to change allocations; a consumer without any left is removed."""
-        return cls(consumer, _expected(generation, Expect.ANY), Mode.ADD, uses, **said)
+        return cls(consumer, _expected(generation, Expect.ANY), Mode.ADD, uses, **fields)
 
     @classmethod
     def replace(
-        cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **said: Any
+        cls, consumer: str, uses: tuple[Use, ...], *, generation: int | None = None, **fields: Any
     ) -> Self:
         """Return an order to replace allocations; the claim keeps its id, state and expiry."""
         _check_uses(uses, 1)
-        return cls(consumer, _expected(generation, Expect.ANY), Mode.SET, uses, **said)
+        return cls(consumer, _expected(generation, Expect.ANY), Mode.SET, uses, **fields)
 
     @classmethod
     def renew(

@@ -181,10 +181,12 @@ class Effects:
         """
         first: dict[str, Key] = {}
         for effect in self.consumers:
-            allocated = [change.key for change in effect.changes if change.after]
-            for key in (*allocated, *effect.stated):
-                for written in _with_targets(key, rows):
-                    first.setdefault(written[0], written)
+            keys = [change.key for change in effect.changes if change.after]
+            keys += effect.stated
+            for key in keys:
+                first.setdefault(key[0], key)
+                for target, _ in _shares(key, rows):
+                    first.setdefault(target[0], target)
         return frozenset(first.values())
 
 
@@ -238,7 +240,7 @@ def decide(
     """
     pending = [_pending(order, rows.consumer(order.consumer)) for order in orders]
     nets = _nets(pending, rows)
-    maintenance = _Maintenance(pending, nets, rows, now)
+    maintenance = _maintenance(pending, nets, rows, now)
     # every reason is collected before any is raised: a caller need not try again for the next one
     reasons = _amounts(pending, nets, rows, limits, maintenance.free)
     reasons += _allocated_units(pending, rows)
@@ -396,10 +398,6 @@ def _amounts(
 
     :param removed: the removed units that are free, by inventory
     """
-
-    def bounds(key: Key) -> dict[str, Any]:
-        return {"limit": limits.get(key), "out": len(removed.get(key, ()))}
-
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()
     in_use = _in_use(pending)
@@ -414,7 +412,7 @@ def _amounts(
             # together; of others the capacity is compared with the net change, below
             capacity = None
             if nets[key] == net:
-                capacity = bounds(key)
+                capacity = limits.get(key), len(removed.get(key, ()))
                 decided.add(key)
             for reason in _refusals(entry.order, change, rows, capacity, has_rules=has_rules):
                 reasons[key, reason] = None
@@ -424,7 +422,8 @@ def _amounts(
             inventory = rows.inventory(key)
             if key not in decided and net > 0 and inventory is not None:
                 name, record = rows.provider_name(key[0]) or "", inventory.record
-                over = decision.refusals(record, net, name, aggregate=True, **bounds(key))
+                limit, out = limits.get(key), len(removed.get(key, ()))
+                over = decision.refusals(record, net, name, aggregate=True, limit=limit, out=out)
                 reasons.update(((key, reason), None) for reason in over)
     return _with_users(reasons, rows) if reasons else []
 
@@ -441,14 +440,14 @@ def _refusals(
     order: ConsumerOrder,
     change: Change,
     rows: OrderRows,
-    capacity: Mapping[str, Any] | None,
+    capacity: tuple[int | None, int] | None,
     *,
     has_rules: bool,
 ) -> Iterable[Reason]:
     """Return why one change does not fit.
 
-    :param capacity: the bounds of the inventory, if this is its whole net change; None: the
-        capacity is not compared
+    :param capacity: if this is the whole net change of the inventory: its limit, and the number of
+        its removed units; None: the capacity is not compared
     :param has_rules: whether the unit rules of the inventory bind the consumer
     """
     (uuid, kind), net = change.key, change.after - change.before
@@ -464,8 +463,10 @@ def _refusals(
         return ()
     record = inventory.record
     if capacity is not None:
-        is_exempt = not has_rules
-        return decision.refusals(record, net, name, change.before, aggregate=is_exempt, **capacity)
+        limit, out = capacity
+        return decision.refusals(
+            record, net, name, change.before, aggregate=not has_rules, limit=limit, out=out
+        )
     if not has_rules:
         return ()
     # an empty inventory has only unit rules
@@ -530,6 +531,7 @@ def _unit_taken(change: Change, unit: str, rows: OrderRows, consumer: str) -> Re
 # --- rule 6: disabled providers and removed units -------------------------------------------------
 
 
+@dataclasses.dataclass(slots=True)
 class _Maintenance:
     """The disabled providers and the removed units among the rows of orders.
 
@@ -538,63 +540,10 @@ class _Maintenance:
     ``overridden`` are disabled providers of which orders allocate that ignore it.
     """
 
-    __slots__ = ("free", "overridden", "providers", "units")
-
-    def __init__(
-        self,
-        pending: Sequence[_Pending],
-        nets: Mapping[Key, int],
-        rows: OrderRows,
-        now: datetime.datetime,
-    ) -> None:
-        self.providers: dict[str, None] = {}
-        self.units: set[Unit] = set()
-        self.free: dict[Key, list[Unit]] = {}
-        self.overridden: dict[str, None] = {}
-        services = {uuid: rows.service(uuid) for uuid, _ in nets}
-        if any(services.values()):  # nearly never
-            limited = {uuid: service for uuid, service in services.items() if service is not None}
-            self._judge(pending, nets, rows, now, limited)
-
-    def _judge(
-        self,
-        pending: Sequence[_Pending],
-        nets: Mapping[Key, int],
-        rows: OrderRows,
-        now: datetime.datetime,
-        services: Mapping[str, Service],
-    ) -> None:
-        until = {uuid: service.disabled_until for uuid, service in services.items()}
-        disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
-        marked = {uuid for uuid, service in services.items() if service.removed_units}
-        removed = {
-            (uuid, unit.unit): unit
-            for uuid, units in (rows.removed_units_of(marked) if marked else {}).items()
-            for unit in units
-        }
-        changes = [change for entry in pending for change in entry.changes]
-        released = {(change.key[0], unit) for change in changes for unit in change.given}
-        allocated = {(change.key[0], unit) for change in changes for unit in change.taken}
-        free: dict[Key, list[Unit]] = defaultdict(list)
-        for unit, stored in removed.items():
-            if (stored.is_free or unit in released) and unit not in allocated:
-                free[unit[0], stored.resource_class].append(unit)
-        for entry in pending:
-            affected = self.overridden if entry.order.overrides_disabled else self.providers
-            for change in entry.changes if not entry.order.adopts else ():
-                is_increase = change.after > change.before
-                for key in _with_targets(change.key, rows) if is_increase else ():
-                    if nets[key] <= 0:
-                        continue
-                    if key[0] in disabled and rows.inventory(key) is not None:
-                        affected[key[0]] = None
-                    if key in free:
-                        self.free[key] = free[key]
-                uuid = change.key[0]
-                units = {(uuid, unit) for unit in change.taken} - released
-                if units and uuid in disabled and rows.inventory(change.key) is not None:
-                    affected[uuid] = None
-                self.units |= units & removed.keys()
+    providers: dict[str, None] = dataclasses.field(default_factory=dict)
+    units: set[Unit] = dataclasses.field(default_factory=set)
+    free: dict[Key, list[Unit]] = dataclasses.field(default_factory=dict)
+    overridden: dict[str, None] = dataclasses.field(default_factory=dict)
 
     def reasons(
         self, reasons: Iterable[Reason], rows: OrderRows, now: datetime.datetime
@@ -613,6 +562,60 @@ class _Maintenance:
             yield Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=disabled)
         for uuid, unit in sorted(units):
             yield decision.unit_removed(unit, rows.provider_name(uuid) or "")
+
+
+_NO_MAINTENANCE = _Maintenance()
+
+
+def _maintenance(
+    pending: Sequence[_Pending], nets: Mapping[Key, int], rows: OrderRows, now: datetime.datetime
+) -> _Maintenance:
+    """Return what is disabled and removed of the inventories of a write: nearly always nothing."""
+    services: dict[str, Service] = {}
+    for uuid, _ in nets:
+        service = rows.service(uuid)
+        if service is not None:
+            services[uuid] = service
+    if not services:
+        return _NO_MAINTENANCE
+    until = {uuid: service.disabled_until for uuid, service in services.items()}
+    disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
+    marked = {uuid for uuid, service in services.items() if service.removed_units}
+    removed = {
+        (uuid, unit.unit): unit
+        for uuid, units in (rows.removed_units_of(marked) if marked else {}).items()
+        for unit in units
+    }
+    changes = [change for entry in pending for change in entry.changes]
+    released = {(change.key[0], unit) for change in changes for unit in change.given}
+    free = _free_after(changes, removed, released)
+    maintenance = _Maintenance()
+    for entry in pending:
+        overrides = entry.order.overrides_disabled
+        affected = maintenance.overridden if overrides else maintenance.providers
+        for change in entry.changes if not entry.order.adopts else ():
+            units = {(change.key[0], unit) for unit in change.taken} - released
+            maintenance.units |= units & removed.keys()
+            is_increase = change.after > change.before
+            keys = _with_targets(change.key, rows) if is_increase else []
+            keys = [key for key in keys if nets[key] > 0]
+            maintenance.free.update((key, free[key]) for key in keys if key in free)
+            for key in (*keys, *([change.key] if units else [])):
+                if key[0] in disabled and rows.inventory(key) is not None:
+                    affected[key[0]] = None
+    return maintenance
+
+
+def _free_after(
+    changes: Sequence[Change], removed: Mapping[Unit, RemovedUnit], released: Collection[Unit]
+) -> dict[Key, list[Unit]]:
+    """Return the removed units that are free after all orders, by inventory."""
+    allocated = {(change.key[0], unit) for change in changes for unit in change.taken}
+    free: dict[Key, list[Unit]] = defaultdict(list)
+    for unit, stored in removed.items():
+        if (stored.is_free or unit in released) and unit not in allocated:
+            free[unit[0], stored.resource_class].append(unit)
+    return free
 
 
 # --- rule 7: server groups ------------------------------------------------------------------------
@@ -717,25 +720,7 @@ def _effect(
     order, kept = entry.order, entry.kept
     if generation is None:
         generation = 0 if kept is None else kept.generation
-    if kept is None:
-        held = _held_after((), entry.changes, rows)
-        made = ConsumerRecord(
-            order.uuid or new_id(),
-            order.consumer,
-            now,
-            held,
-            HELD if held else RELEASED,
-            order.request,
-            generation,
-            order.project,
-            order.user,
-            order.consumer_type,
-            _expiry(order, now),
-            1,
-            order.group,
-        )
-        return ConsumerEffect(kept, made, entry.changes)
-    if order.mode is Mode.KEEP:
+    if kept is not None and order.mode is Mode.KEEP:
         renewed = dataclasses.replace(
             kept,
             generation=generation,
@@ -744,14 +729,31 @@ def _effect(
             writes=kept.writes + 1,
         )
         return ConsumerEffect(kept, renewed, ())
-    if order.is_release:
-        record = dataclasses.replace(kept, generation=generation, state=RELEASED)
+    if kept is not None and not order.is_release:
+        held = _held_after(kept.held, entry.changes, rows)
+        values = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
+        if not held:
+            values["state"] = RELEASED
+        record = dataclasses.replace(kept, held=held, **values)
         return ConsumerEffect(kept, record, entry.changes, entry.stated)
-    held = _held_after(kept.held, entry.changes, rows)
-    values = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
-    if not held:
-        values["state"] = RELEASED
-    record = dataclasses.replace(kept, held=held, **values)
+    # a claim or a release: without ``replace``, which takes twice as long
+    source = order if kept is None else kept
+    held = _held_after((), entry.changes, rows) if kept is None else kept.held
+    record = ConsumerRecord(
+        source.uuid or new_id(),
+        source.consumer,
+        now if kept is None else kept.created_at,
+        held,
+        HELD if kept is None and held else RELEASED,
+        source.request,
+        generation,
+        source.project,
+        source.user,
+        source.consumer_type,
+        _expiry(order, now) if kept is None else kept.expires_at,
+        1 if kept is None else kept.writes,
+        source.group,
+    )
     return ConsumerEffect(kept, record, entry.changes, entry.stated)
 
 

@@ -192,7 +192,7 @@ _PARTS = [
     (orders, "change_used"),
     (orders, "record_operation"),
     (orders, "make_consumers"),
-    (orders, "forget_consumers"),
+    (orders, "_write_generation"),
     (orders, "write_consumers"),
     (feed, "tell"),
 ]

@@ -304,18 +304,13 @@ class MemoryBackend(RowsBackend):
     def reading(self) -> Iterator[Rows]:
         """Lock the rows, after finishing what an interrupt stopped."""
         with self._lock:
-            if self._is_closed:
-                raise exceptions.DatabaseError("closed", URL)
-            if self._expired:
-                self._delete_expired()
-            if self._rows.journal:
-                self._rows.rollback()
-            yield self._rows
+            yield self._open()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Rows]:
         """Lock the rows; commit the changes, or undo them if an error is raised."""
-        with self.reading() as rows:
+        with self._lock:
+            rows = self._open()
             self._cursor = None
             try:
                 yield rows
@@ -323,6 +318,15 @@ class MemoryBackend(RowsBackend):
                 rows.rollback()
                 raise
             rows.commit()
+
+    def _open(self) -> Rows:
+        if self._is_closed:
+            raise exceptions.DatabaseError("closed", URL)
+        if self._expired:
+            self._delete_expired()
+        if self._rows.journal:
+            self._rows.rollback()
+        return self._rows
 
     def _delete(self, keys: _Keys) -> None:
         """Delete expired rows, without the journal.
