@@ -6,13 +6,12 @@ library, so that :func:`state_machine` compares two independent implementations.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -23,7 +22,6 @@ from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
-from resource_objects.providers.provider import Share
 from resource_objects.providers.use_over_time import UseBy, UseFilter
 from resource_objects.reasons import Rule
 from resource_objects.resources import IntegerInventory
@@ -36,7 +34,9 @@ from resource_objects.testing.conformance.suite import (
     ledger_state,
     now,
     rename,
+    share,
     stored_tree,
+    write_of,
 )
 from resource_objects.testing.conformance.use_over_time import (
     Timeline,
@@ -45,38 +45,43 @@ from resource_objects.testing.conformance.use_over_time import (
     summed_by,
     time_of_last,
 )
+from resource_objects.testing.refusals import raises_code
 
 #: (provider, resource class), by name.
 Key: TypeAlias = tuple[str, str]
+#: ``{resource class: arguments of an IntegerInventory}``
+Inventories: TypeAlias = dict[str, dict[str, Any]]
+#: ``{key of a source: {key of a target: factor}}``
+Shares: TypeAlias = dict[Key, dict[Key, int]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One order of a consumer in the model.
 
-    ``what`` is claim, adjust, replace, renew or release, ``amounts`` ``{key: (amount, units)}``;
-    ``at`` is the generation demanded: ``"now"``, ``"old"`` (a wrong one) or None.
+    ``verb`` is claim, adjust, replace, renew or release, ``amounts`` ``{key: (amount, units)}``;
+    ``at`` is the generation demanded: ``"now"``, ``"old"`` (a wrong one) or None. ``field`` is a
+    project, or the state of a renewal.
     """
 
-    what: str
+    verb: str
     consumer: str
     amounts: dict[Key, tuple[int, tuple[str, ...]]]
     at: str | None = None
-    said: str | None = None  #: a project, or a state for a renewal
+    field: str | None = None
 
 
-@dataclasses.dataclass
-class Holder:
-    """What a consumer holds: ``{key: amount}`` and ``{key: units}``."""
+class Unit(NamedTuple):
+    """An allocated unit."""
 
-    holds: dict[Key, int] = dataclasses.field(default_factory=dict)
-    units: dict[Key, set[str]] = dataclasses.field(default_factory=dict)
-    project: str | None = None
-    state: str = "held"
+    provider: str
+    name: str
+    resource_class: str
+    consumer: str
 
 
 class ExpectedRefusal(Exception):
-    """The error that the ledger must raise, with the places that it must name."""
+    """The error that the ledger must raise, with the inventories that it must name."""
 
     def __init__(self, error: type[Exception] | str, culprits: set[Key] | None = None) -> None:
         super().__init__(error, culprits)
@@ -85,242 +90,192 @@ class ExpectedRefusal(Exception):
 
 
 class Model:
-    """What a ledger should hold."""
+    """The expected providers, allocations and consumers of a ledger."""
 
-    def __init__(self) -> None:
-        self.places: dict[str, dict[str, dict[str, Any]]] = {}  #: {provider: {class: figures}}
-        self.shares: dict[Key, dict[Key, int]] = {}
-        self.consumers: dict[str, Holder] = {}
-        self.above: dict[str, str] = {}  #: {provider: parent}
+    def __init__(self, above: dict[str, str]) -> None:
+        self.above = above  #: {provider: parent}
+        self.providers: dict[str, Inventories] = {}
+        self.shares: Shares = {}
+        self.allocations: dict[tuple[str, str, str], int] = {}  #: {(consumer, *key): amount}
+        self.units: set[Unit] = set()
+        self.fields: dict[str, tuple[str | None, str]] = {}  #: {consumer: (project, state)}
         self.disabled: set[str] = set()
-        self.away: set[str] = set()  #: went while they were disabled, and are so when they return
+        self.removed_disabled: set[str] = set()  #: disabled again when they are created again
 
     # --- figures derived from allocations ---
 
     def capacity(self, key: Key) -> int:
         """Return the capacity of an inventory."""
-        figures = self.places[key[0]][key[1]]
+        figures = self.providers[key[0]][key[1]]
         remaining: int = figures["total"] - figures["reserved"]
         return math.floor(remaining * Fraction(figures["allocation_ratio"]))
 
-    def held(self, key: Key) -> int:
+    def allocated(self, key: Key) -> int:
         """Return the direct allocations of an inventory."""
-        return sum(holder.holds.get(key, 0) for holder in self.consumers.values())
+        return sum(amount for place, amount in self.allocations.items() if place[1:] == key)
 
-    def used(self, key: Key) -> int:
-        """Return the use of an inventory, including allocations through shares."""
-        through = (
-            self.held(source) * targets[key]
-            for source, targets in self.shares.items()
-            if key in targets
-        )
-        return self.held(key) + sum(through)
+    def used(self) -> dict[Key, int]:
+        """Return the use of each inventory, including allocations through shares."""
+        result = {}
+        for name, inventories in self.providers.items():
+            for key in ((name, resource_class) for resource_class in inventories):
+                through = (
+                    self.allocated(source) * targets[key]
+                    for source, targets in self.shares.items()
+                    if key in targets
+                )
+                result[key] = self.allocated(key) + sum(through)
+        return result
 
-    def allocations(self) -> dict[tuple[str, str, str], int]:
-        """Return ``{(consumer, provider, class): amount}``."""
-        return {
-            (consumer, *key): amount
-            for consumer, holder in self.consumers.items()
-            for key, amount in holder.holds.items()
-        }
+    # --- definitions ---
 
-    def units(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """Return ``{(provider, unit): (class, consumer)}``."""
-        return {
-            (key[0], unit): (key[1], consumer)
-            for consumer, holder in self.consumers.items()
-            for key, units in holder.units.items()
-            for unit in units
-        }
-
-    # --- what changes ---
-
-    def define(
-        self,
-        tree: dict[str, dict[str, dict[str, Any]]],
-        removed: set[str],
-        shares: dict[Key, dict[Key, int]],
-    ) -> None:
-        """Replace the inventories and shares of the providers of a tree.
-
-        :param gone: removed providers
-        """
-        for name in removed & set(self.places):
-            if any(self.held((name, kind)) for kind in self.places[name]):
+    def define(self, tree: dict[str, Inventories], removed: set[str], shares: Shares) -> None:
+        """Replace the inventories and shares of the providers of a tree."""
+        for name in removed & set(self.providers):
+            if any(self.allocated((name, kind)) for kind in self.providers[name]):
                 raise ExpectedRefusal("ProviderInUse")
         for name, inventories in tree.items():
-            for kind in set(self.places.get(name, {})) - set(inventories):
-                if self.held((name, kind)):
+            for kind in set(self.providers.get(name, {})) - set(inventories):
+                if self.allocated((name, kind)):
                     raise ExpectedRefusal("InventoryInUse")
         for name in removed:
-            self.places.pop(name, None)
-            if name in self.disabled and name in self.above:
-                self.away.add(name)
-            self.disabled.discard(name)
-        self.away = {name for name in self.away if self.above[name] not in removed}
-        self.places.update(tree)
-        self.disabled |= self.away & set(tree)
-        self.away -= set(tree)
-        here = set(tree) | removed
-        stored = {source: of for source, of in self.shares.items() if source[0] not in here}
-        self.shares = {**stored, **shares}
+            self.providers.pop(name, None)
+        self.removed_disabled |= {name for name in removed & self.disabled if name in self.above}
+        self.removed_disabled = {
+            name for name in self.removed_disabled if self.above[name] not in removed
+        }
+        self.disabled -= removed
+        self.providers.update(tree)
+        self.disabled |= self.removed_disabled & set(tree)
+        self.removed_disabled -= set(tree)
+        others = {
+            source: targets
+            for source, targets in self.shares.items()
+            if source[0] not in {*tree, *removed}
+        }
+        self.shares = {**others, **shares}
 
     def rename(self, old: str, new: str) -> None:
-        """Give a resource class another name."""
+        """Rename a resource class."""
 
-        def to(key: Key) -> Key:
-            return (key[0], new) if key[1] == old else key
+        def to(*key: str) -> tuple[Any, ...]:
+            return (*key[:-1], new if key[-1] == old else key[-1])
 
-        for name, inventories in self.places.items():
-            self.places[name] = {to((name, kind))[1]: item for kind, item in inventories.items()}
+        for inventories in self.providers.values():
+            if old in inventories:
+                inventories[new] = inventories.pop(old)
         self.shares = {
-            to(source): {to(target): factor for target, factor in targets.items()}
+            to(*source): {to(*target): factor for target, factor in targets.items()}
             for source, targets in self.shares.items()
         }
-        for holder in self.consumers.values():
-            holder.holds = {to(key): amount for key, amount in holder.holds.items()}
-            holder.units = {to(key): units for key, units in holder.units.items()}
+        self.allocations = {to(*place): amount for place, amount in self.allocations.items()}
+        self.units = {
+            unit._replace(resource_class=new) if unit.resource_class == old else unit
+            for unit in self.units
+        }
+
+    # --- orders ---
 
     def write(self, steps: list[Step], limits: dict[Key, int]) -> None:
         """Carry out some steps together, or raise :class:`ExpectedRefusal` and change nothing.
 
-        :param limits: the most that may be used of some inventories then, unless it was more
+        :param limits: bounds of some inventories for this write, in addition to the capacity
         """
-        before = copy.deepcopy(self.consumers)
-        used = {key: self.used(key) for key in self._keys()}
+        before = self.allocations, self.units, self.fields
+        used = self.used()
+        self.allocations, self.units, self.fields = dict(before[0]), set(before[1]), dict(before[2])
         try:
-            changes = [change for step in steps for change in self._carry_out(step)]
-            self._check_known(changes)
-            self._check_disabled(steps, before, used)
-            self._check_totals(changes, used, limits)
-            self._check_units(steps, before)
-        except ExpectedRefusal:
-            self.consumers = before
-            raise
-        for step in steps:
-            holder = self.consumers[step.consumer]
-            holder.holds = {key: amount for key, amount in holder.holds.items() if amount}
-            holder.units = {key: holder.units.get(key, set()) for key in holder.holds}
-            if not holder.holds:
-                del self.consumers[step.consumer]
-
-    def _keys(self) -> Iterator[Key]:
-        for name, inventories in self.places.items():
-            for kind in inventories:
-                yield name, kind
-
-    def _carry_out(self, step: Step) -> Iterator[tuple[str, Key, int, int]]:
-        """Yield (consumer, key, before, after) of each changed amount of a step."""
-        holder = self._holder(step)
-        before = dict(holder.holds)
-        if step.what in ("replace", "release"):
-            after = dict.fromkeys(before, 0)
-            units: dict[Key, set[str]] = {}
-        else:
-            after, units = dict(before), copy.deepcopy(holder.units)
-        for key, (amount, named) in step.amounts.items():
-            after[key] = after.get(key, 0) + amount
-            has = units.setdefault(key, set())
-            if amount < 0:
-                if not set(named) <= has:
-                    raise ExpectedRefusal("UnitNotHeld")
-                if has and after[key] > 0 and not named:
-                    raise ExpectedRefusal("InvalidAmount")
-                has -= set(named)
-            else:
-                has |= set(named)
-        holder.holds, holder.units = after, units
-        if step.what == "renew":
-            holder.state = step.said or "held"
-        elif step.said is not None and step.what in ("claim", "replace"):
-            holder.project = step.said
-        for key, amount in after.items():
-            if amount != before.get(key, 0):
-                yield step.consumer, key, before.get(key, 0), amount
-
-    def _holder(self, step: Step) -> Holder:
-        stored = self.consumers.get(step.consumer)
-        if step.what == "claim" and stored is not None:
-            raise ExpectedRefusal("ConsumerExists")
-        if step.what in ("renew", "release") and stored is None:
-            raise ExpectedRefusal("ConsumerNotFound")
-        if step.at == "old" or (step.at == "now" and stored is None):
-            raise ExpectedRefusal("StaleConsumer")
-        return self.consumers.setdefault(step.consumer, Holder())
-
-    def is_disabled(self, name: str) -> bool:
-        """Return True if a provider or one of its ancestors is disabled."""
-        return name in self.disabled or self.above.get(name) in self.disabled
-
-    def _check_disabled(
-        self, steps: list[Step], before: dict[str, Holder], used: dict[Key, int]
-    ) -> None:
-        """Check that a step allocates no more, and no free unit, at disabled providers."""
-        out = {key for key in used if self.is_disabled(key[0])}
-        taken: set[tuple[Key, str]] = set()
-        values: set[tuple[str, str]] = set()
-        for step in steps:
-            claimed = before.get(step.consumer, Holder())
-            named = {key: set(units) for key, (_, units) in step.amounts.items()}
-            for key in {*claimed.units, *named} if step.what != "renew" else ():
-                has, options = claimed.units.get(key, set()), named.get(key, set())
-                amount = step.amounts[key][0] if key in named else 0
-                if step.what != "adjust":
-                    took, gave = options - has, has - options
-                elif amount > 0:
-                    took, gave = options, set()
-                else:
-                    is_all = claimed.holds.get(key, 0) + amount == 0
-                    took, gave = set(), has if is_all else options
-                taken |= {(key, unit) for unit in took}
-                values |= {(key[0], unit) for unit in gave}
-        grown = any(self.used(key) > used[key] for key in out)
-        if grown or any(key in out and (key[0], unit) not in values for key, unit in taken):
-            raise ExpectedRefusal("ProviderDisabled")
-
-    def _check_known(self, changes: list[tuple[str, Key, int, int]]) -> None:
-        for _, key, _, _ in changes:
-            if key[0] not in self.places:
+            repeated = {unit for step in steps for unit in self._carry_out(step)}
+            changes = {
+                place: (before[0].get(place, 0), amount)
+                for place, amount in self.allocations.items()
+                if before[0].get(place, 0) != amount
+            }
+            if any(provider not in self.providers for _, provider, _ in changes):
                 raise ExpectedRefusal("ProviderNotFound")
+            self._check_disabled(used, (self.units - before[1]) | repeated, before[1] - self.units)
+            self._check_totals(changes, used, limits)
+            if repeated or len({unit[:2] for unit in self.units}) < len(self.units):
+                raise ExpectedRefusal("UnitTaken")
+        except ExpectedRefusal:
+            self.allocations, self.units, self.fields = before
+            raise
+        self.allocations = {place: amount for place, amount in self.allocations.items() if amount}
+        consumers = {place[0] for place in self.allocations}
+        self.fields = {name: self.fields[name] for name in self.fields if name in consumers}
+
+    def _carry_out(self, step: Step) -> set[Unit]:
+        """Change amounts, units and fields; return the new units that the consumer has already."""
+        self._check_consumer(step)
+        mine = {unit for unit in self.units if unit.consumer == step.consumer}
+        if step.verb in ("replace", "release"):
+            for place in self.allocations:
+                if place[0] == step.consumer:
+                    self.allocations[place] = 0
+            self.units -= mine
+        repeated: set[Unit] = set()
+        for key, (amount, names) in step.amounts.items():
+            place = (step.consumer, *key)
+            self.allocations[place] = self.allocations.get(place, 0) + amount
+            units = {Unit(key[0], name, key[1], step.consumer) for name in names}
+            stored = {unit for unit in self.units & mine if (unit[0], unit[2]) == key}
+            if amount > 0:
+                repeated |= units & stored
+                self.units |= units
+                continue
+            if not units <= stored:
+                raise ExpectedRefusal("UnitNotHeld")
+            if stored and self.allocations[place] > 0 and not units:
+                raise ExpectedRefusal("InvalidAmount")
+            self.units -= units if self.allocations[place] else stored
+        project, state = self.fields.get(step.consumer, (None, HELD))
+        if step.verb == "renew":
+            state = step.field or HELD
+        elif step.verb in ("claim", "replace"):
+            project = step.field or project
+        self.fields[step.consumer] = project, state
+        return repeated
+
+    def _check_consumer(self, step: Step) -> None:
+        exists = step.consumer in self.fields
+        if step.verb == "claim" and exists:
+            raise ExpectedRefusal("ConsumerExists")
+        if step.verb in ("renew", "release") and not exists:
+            raise ExpectedRefusal("ConsumerNotFound")
+        if step.at == "old" or (step.at == "now" and not exists):
+            raise ExpectedRefusal("StaleConsumer")
+
+    def _check_disabled(self, used: dict[Key, int], new: set[Unit], released: set[Unit]) -> None:
+        """Check that disabled providers have no more use, and no new unit that was free."""
+        disabled = {
+            key
+            for key in used
+            if key[0] in self.disabled or self.above.get(key[0]) in self.disabled
+        }
+        after = self.used()
+        free = {unit for unit in new if unit[:2] not in {item[:2] for item in released}}
+        if any(after[key] > used[key] for key in disabled) or any(
+            (unit.provider, unit.resource_class) in disabled for unit in free
+        ):
+            raise ExpectedRefusal("ProviderDisabled")
 
     def _check_totals(
         self,
-        changes: list[tuple[str, Key, int, int]],
-        before: dict[Key, int],
+        changes: dict[tuple[str, str, str], tuple[int, int]],
+        used: dict[Key, int],
         limits: dict[Key, int],
     ) -> None:
         culprits = set()
-        for _, key, claimed, has in changes:
-            if has < 0 or (has > claimed and not self._keeps_unit_rules(key, has)):
-                culprits.add(key)
-        for key, used in before.items():
-            if self.used(key) > max(used, min(self.capacity(key), limits.get(key, 1 << 62))):
+        for (_, *place), (before, after) in changes.items():
+            step_size = self.providers[place[0]].get(place[1], {}).get("step_size", math.inf)
+            if after < 0 or (after > before and after % step_size):
+                culprits.add((place[0], place[1]))
+        for key, amount in self.used().items():
+            bound = min(self.capacity(key), limits.get(key, 1 << 62))
+            if amount > max(used[key], bound):
                 culprits.add(key)
         if culprits:
             raise ExpectedRefusal(exceptions.CapacityException, culprits)
-
-    def _keeps_unit_rules(self, key: Key, amount: int) -> bool:
-        figures = self.places[key[0]].get(key[1])
-        return figures is not None and amount % figures["step_size"] == 0
-
-    def _check_units(self, steps: list[Step], before: dict[str, Holder]) -> None:
-        """Check that each new unit is free."""
-        owners: dict[tuple[str, str], str] = {}
-        for consumer, holder in self.consumers.items():
-            for key, units in holder.units.items():
-                for unit in units if holder.holds.get(key) else ():
-                    if (
-                        owners.setdefault((key[0], unit), f"{consumer} {key}")
-                        != f"{consumer} {key}"
-                    ):
-                        raise ExpectedRefusal("UnitTaken")
-        for step in steps:
-            if step.what != "adjust" or step.consumer not in before:
-                continue
-            claimed = before[step.consumer].units
-            for key, (amount, named) in step.amounts.items():
-                if amount > 0 and set(named) & claimed.get(key, set()):
-                    raise ExpectedRefusal("UnitTaken")
 
 
 # --- the state machine ---
@@ -351,7 +306,7 @@ def _figures(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def _inventories(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
+def _inventories(draw: st.DrawFn) -> Inventories:
     missing = draw(st.sampled_from(["", "", "", *_CLASSES]))
     return {kind: draw(_figures()) for kind in _CLASSES if kind != missing}
 
@@ -364,25 +319,20 @@ _shares = st.dictionaries(
 )
 _units = st.sampled_from([(), (), (), *((unit,) for unit in _UNITS), _UNITS[:2]])
 _keys = st.tuples(st.sampled_from(_PROVIDERS), st.sampled_from(_CLASSES))
-
-
-def _amounts(*amounts: int) -> st.SearchStrategy[dict[Key, tuple[int, tuple[str, ...]]]]:
-    options = st.tuples(st.sampled_from(amounts), _units)
-    return st.dictionaries(_keys, options, min_size=1, max_size=2)
+_AMOUNTS = {"claim": (1, 1, 2, 3, 5), "replace": (1, 1, 2, 3, 5), "adjust": (-2, -1, 1, 2)}
 
 
 @st.composite
 def _steps(draw: st.DrawFn) -> Step:
-    change = draw(st.sampled_from(["claim", "replace", "replace", "adjust", "renew", "release"]))
+    verb = draw(st.sampled_from(["claim", "replace", "replace", "adjust", "renew", "release"]))
     consumer = draw(st.sampled_from(_CONSUMERS))
     amounts: dict[Key, tuple[int, tuple[str, ...]]] = {}
-    if change in ("claim", "replace"):
-        amounts = draw(_amounts(1, 1, 2, 3, 5))
-    elif change == "adjust":
-        amounts = draw(_amounts(-2, -1, 1, 2))
-    at = None if change == "claim" else draw(st.sampled_from([*[None] * 8, "now", "old"]))
-    options = draw(st.sampled_from([HELD, CONFIRMED] if change == "renew" else [None, "p", "q"]))
-    return Step(change, consumer, amounts, at, options)
+    if verb in _AMOUNTS:
+        uses = st.tuples(st.sampled_from(_AMOUNTS[verb]), _units)
+        amounts = draw(st.dictionaries(_keys, uses, min_size=1, max_size=2))
+    at = None if verb == "claim" else draw(st.sampled_from([*[None] * 8, "now", "old"]))
+    field = draw(st.sampled_from([HELD, CONFIRMED] if verb == "renew" else [None, "p", "q"]))
+    return Step(verb, consumer, amounts, at, field)
 
 
 _writes = st.lists(_steps(), min_size=1, max_size=3, unique_by=lambda step: step.consumer)
@@ -403,11 +353,10 @@ class LedgerMachine(RuleBasedStateMachine):
     @initialize(**_defined)
     def _open(self, inventories: Any, cell: Any, shares: Any) -> None:
         self.backend = type(self).fresh()
-        self.model = Model()
-        self.model.above = {below: above for above, below in _TREES.items()}
+        self.model = Model({below: above for above, below in _TREES.items()})
         self.follower = Follower(self.backend)
         self.uuids: dict[str, str] = {}
-        self.custom = _CLASSES[-1]  # as it is called now
+        self.custom = _CLASSES[-1]  # its current name
         self.last: tuple[Write, tuple[ConsumerRecord, ...]] | None = None
         self.timeline = Timeline()
         self.timeline.note(now(), {})
@@ -431,19 +380,24 @@ class LedgerMachine(RuleBasedStateMachine):
     def define(self, host: str, inventories: Any, cell: Any, shares: Any, bare: bool) -> None:
         """Define a host and its cell with other inventories; a bare host loses its cell."""
         below = _TREES[host]
-        tree = {host: {self._named(kind): figures for kind, figures in inventories.items()}}
-        links: dict[Key, dict[Key, int]] = {}
+        tree = {host: {self._named(kind): dict(figures) for kind, figures in inventories.items()}}
+        links: Shares = {}
         if not bare:
-            tree[below] = {self._named(kind): figures for kind, figures in cell.items()}
-            for kind, targets in shares.items():
+            tree[below] = {self._named(kind): dict(figures) for kind, figures in cell.items()}
+            for kind in shares.keys() & cell.keys():
                 links[below, self._named(kind)] = {
                     (host, self._named(target)): factor
-                    for target, factor in targets.items()
-                    if target in inventories and kind in cell
+                    for target, factor in shares[kind].items()
+                    if target in inventories
                 }
         provider = Provider(host, _made(tree[host]))
         if not bare:
-            provider.add(below, _made(tree[below]), shares=_said(links))
+            drawn = [
+                share(source[1], *target, factor)
+                for source, targets in links.items()
+                for target, factor in targets.items()
+            ]
+            provider.add(below, _made(tree[below]), shares=drawn)
         try:
             self.model.define(tree, {below} if bare else set(), links)
         except ExpectedRefusal as refused:
@@ -454,7 +408,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(_PROVIDERS))
     def disable_or_enable(self, name: str) -> None:
         """Disable or enable a provider."""
-        if name not in self.model.places:
+        if name not in self.model.providers:
             return
         is_enabled = name not in self.model.disabled
         order = DisableOrder(self.uuids[name], "fan" if is_enabled else None)
@@ -468,31 +422,25 @@ class LedgerMachine(RuleBasedStateMachine):
     def _rename(self) -> None:
         """Rename the class between its two names, if it exists."""
         old, new = self.custom, _TWIN if self.custom == _CLASSES[-1] else _CLASSES[-1]
+        change = rename(CLASS, old, new)
         try:
-            change_names(self.backend, rename(CLASS, old, new))
+            change_names(self.backend, change)
         except exceptions.NotFound as error:
-            if not error.is_about("resource class"):
-                raise
-            assert not any(old in inventories for inventories in self.model.places.values())
+            assert error.code == "ClassNotFound"
+            assert not any(old in inventories for inventories in self.model.providers.values())
         else:
             self.model.rename(old, new)
             self.custom = new
 
     def _try_a_stale_change(self) -> None:
         [name, *_] = _TREES
-        tree = stored_tree(self.backend, name)
+        tree, newer = stored_tree(self.backend, name), stored_tree(self.backend, name)
         tree.update(traits=tree.traits ^ {"CUSTOM_A"})
         stale = changes_to(self.backend, tree)
-        newer = stored_tree(self.backend, name)
         newer.update(traits=newer.traits ^ {"CUSTOM_B"})
         define(self.backend, newer)
-        try:
+        with raises_code("StaleDefinition"):
             self.backend.define(Operation(), stale)
-        except exceptions.Stale as error:
-            if not error.is_about("provider"):
-                raise
-            return
-        raise AssertionError("a stale change was applied")
 
     # --- orders ---
 
@@ -503,73 +451,61 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _likely(self, steps: list[Step]) -> list[Step]:
         """Return steps of present and of absent consumers that each can carry out."""
-        destination = [name for name in _CONSUMERS if name in self.model.consumers]
-        other_names = [name for name in _CONSUMERS if name not in destination]
+        present = [name for name in _CONSUMERS if name in self.model.fields]
+        absent = [name for name in _CONSUMERS if name not in present]
         likely = []
         for step in steps:
-            names = other_names if step.what == "claim" else destination
-            if step.what == "replace":
+            names = absent if step.verb == "claim" else present
+            if step.verb == "replace":
                 likely.append(step)
             elif names:
                 likely.append(dataclasses.replace(step, consumer=names.pop()))
         return list({step.consumer: step for step in likely}.values())
 
-    def _write(self, steps: list[Step], limits: dict[Key, int]) -> None:
-        named = [self._renamed(step) for step in steps]
-        totals = {(name, self._named(kind)): total for (name, kind), total in limits.items()}
-        write = Write(
-            Operation(),
-            "orders",
-            "orders",
-            orders=tuple(self._order(step) for step in named),
-            limits={(self.uuids.get(key[0], key[0]), key[1]): n for key, n in totals.items()},
-        )
+    def _write(self, drawn: list[Step], drawn_limits: dict[Key, int]) -> None:
+        steps = [
+            dataclasses.replace(step, amounts=self._by_current_names(step.amounts))
+            for step in drawn
+        ]
+        limits = self._by_current_names(drawn_limits)
+        by_uuid = {(self._uuid_of(name), kind): total for (name, kind), total in limits.items()}
+        write = write_of(*(self._order(step) for step in steps), limits=by_uuid)
         cursor = self.backend.cursor()
         try:
-            self.model.write(named, totals)
+            self.model.write(steps, limits)
         except ExpectedRefusal as refused:
             self._expect(refused, lambda: self.backend.commit(write))
             assert self.backend.changes(cursor, 100) == ()
             return
         self.last = write, self.backend.commit(write)
-        self._check_told(write, cursor)
-        self.timeline.note(time_of_last(self.backend, cursor), self._held())
+        self._check_feed(write, cursor)
+        self.timeline.note(time_of_last(self.backend, cursor), self._allocations())
 
-    def _renamed(self, step: Step) -> Step:
-        amounts = {
-            (name, self._named(kind)): options for (name, kind), options in step.amounts.items()
-        }
-        return dataclasses.replace(step, amounts=amounts)
+    def _by_current_names(self, figures: dict[Key, Any]) -> dict[Key, Any]:
+        return {(name, self._named(kind)): value for (name, kind), value in figures.items()}
+
+    def _uuid_of(self, name: str) -> str:
+        return self.uuids.get(name, name)
 
     def _order(self, step: Step) -> ConsumerOrder:
-        deltas = tuple(
-            Use(self.uuids.get(name, name), kind, amount, units)
+        uses = tuple(
+            Use(self._uuid_of(name), kind, amount, units)
             for (name, kind), (amount, units) in step.amounts.items()
         )
-        generation = self._generation(step)
-        if step.what == "claim":
-            return ConsumerOrder.claim(step.consumer, deltas, project=step.said)
-        if step.what == "adjust":
-            return ConsumerOrder.adjust(step.consumer, deltas, generation=generation)
-        if step.what == "replace":
-            return ConsumerOrder.replace(
-                step.consumer, deltas, project=step.said, generation=generation
-            )
-        if step.what == "renew":
-            return ConsumerOrder.renew(
-                step.consumer, None, step.said or HELD, generation=generation
-            )
-        return ConsumerOrder.release(step.consumer, generation=generation)
+        fields: dict[str, Any] = {}
+        if step.verb == "renew":
+            fields["state"] = step.field
+        elif step.verb in ("claim", "replace"):
+            fields["project"] = step.field
+        if step.at is not None:  # any generation is wrong for an absent consumer
+            record = self.backend.held(step.consumer)
+            generation = 0 if record is None else record.generation
+            fields["expect"] = generation if step.at == "now" else generation + 1
+        arguments = (uses,) if step.verb in _AMOUNTS else ()
+        order: ConsumerOrder = getattr(ConsumerOrder, step.verb)(step.consumer, *arguments)
+        return dataclasses.replace(order, **fields)
 
-    def _generation(self, step: Step) -> int | None:
-        """Return the generation that a step demands; any is wrong for an absent consumer."""
-        if step.at is None:
-            return None
-        record = self.backend.held(step.consumer)
-        is_at = 0 if record is None else record.generation
-        return is_at if step.at == "now" else is_at + 1
-
-    def _check_told(self, write: Write, cursor: Any) -> None:
+    def _check_feed(self, write: Write, cursor: Any) -> None:
         changes = self.backend.changes(cursor, 100)
         assert {change.operation for change in changes} == {write.operation.id}
         assert len({change.shard for change in changes}) == len(changes)
@@ -578,7 +514,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.backend.cursor() == cursor.moved(changes)
 
     def _expect(self, refused: ExpectedRefusal, work: Callable[[], object]) -> None:
-        """Check that the backend raises the error of the model and names every place."""
+        """Check that the backend raises the error of the model and names every inventory."""
         try:
             work()
         except ResourceObjectsError as error:
@@ -588,11 +524,11 @@ class LedgerMachine(RuleBasedStateMachine):
                 named = {
                     (reason.where, reason.resource)
                     for reason in error.reasons
-                    if reason.rule is not Rule.UNIT_TAKEN  # told beside
+                    if reason.rule is not Rule.UNIT_TAKEN  # reported in addition
                 }
                 assert named == refused.culprits
         else:
-            raise AssertionError(f"nothing refused what {refused.error} should")
+            raise AssertionError(f"no error where {refused.error} is expected")
 
     # --- history ---
 
@@ -600,12 +536,9 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.last is not None:
             write, outcome = self.last
             cursor = self.backend.cursor()
-            # an outcome can have either name of a renamed class, and of a removed provider
-            # is gone by its uuid
+            # an outcome can have either name of a renamed class, and of a removed provider its uuid
             again = self.backend.commit(write)
-            assert [_in_one_word(record) for record in again] == [
-                _in_one_word(record) for record in outcome
-            ]
+            assert list(map(_without_names, again)) == list(map(_without_names, outcome))
             assert self.backend.cursor() == cursor
 
     def _prune(self) -> None:
@@ -619,12 +552,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # --- use over time ---
 
-    def _held(self) -> dict[Whose, int]:
+    def _allocations(self) -> dict[Whose, int]:
         """Return the allocations of the model by consumer and first name of the class."""
         result: dict[Whose, int] = defaultdict(int)
-        for consumer, holder in self.model.consumers.items():
-            for (_, kind), amount in holder.holds.items():
-                result[Whose(consumer, None, holder.project, _first_name(kind))] += amount
+        for (consumer, _, kind), amount in self.model.allocations.items():
+            project, _ = self.model.fields[consumer]
+            result[Whose(consumer, None, project, _first_name(kind))] += amount
         return dict(result)
 
     def _check_use_over_time(self) -> None:
@@ -638,38 +571,38 @@ class LedgerMachine(RuleBasedStateMachine):
         used = self.timeline.used(max(since, report.complete_since), report.until)
         assert reported == summed_by(used, by)
 
-    # --- what must hold ---
+    # --- invariants ---
 
     @invariant()
-    def the_ledger_is_as_the_model_says(self) -> None:
-        state = ledger_state(self.backend)
+    def the_ledger_equals_the_model(self) -> None:
+        model, state = self.model, ledger_state(self.backend)
         assert self.follower.keep_up() == state
-        assert state.allocations == self.model.allocations()
-        assert state.units == self.model.units()
-        assert set(state.providers) == set(self.model.places)
-        for name, inventories in self.model.places.items():
-            records = state.providers[name].inventories
-            is_disabled = state.providers[name].disabled is not None
-            assert is_disabled == (name in self.model.disabled)
-            assert set(records) == set(inventories)
-            for kind, record in records.items():
-                assert record.used == self.model.used((name, kind))
-                assert record.capacity == self.model.capacity((name, kind))
-            assert state.providers[name].shares == {
+        assert state.allocations == model.allocations
+        assert state.units == {unit[:2]: unit[2:] for unit in model.units}
+        assert set(state.providers) == set(model.providers)
+        used = model.used()
+        for name, provider in state.providers.items():
+            assert (provider.disabled is not None) == (name in model.disabled)
+            assert set(provider.inventories) == set(model.providers[name])
+            for kind, record in provider.inventories.items():
+                assert (record.used, record.capacity) == (
+                    used[name, kind],
+                    model.capacity((name, kind)),
+                )
+            assert provider.shares == {
                 (source[1], *target): factor
-                for source, targets in self.model.shares.items()
+                for source, targets in model.shares.items()
                 if source[0] == name
                 for target, factor in targets.items()
             }
 
     @invariant()
-    def consumers_are_as_the_model_says(self) -> None:
+    def consumers_equal_the_model(self) -> None:
         records = self.backend.held_by(_CONSUMERS)
-        assert set(records) == set(self.model.consumers)
-        for consumer, holder in self.model.consumers.items():
-            record = records[consumer]
-            assert (record.project, record.state) == (holder.project, holder.state)
-            assert self.backend.held(consumer) == record
+        fields = {name: (record.project, record.state) for name, record in records.items()}
+        assert fields == self.model.fields
+        for name, record in records.items():
+            assert self.backend.held(name) == record
 
 
 def _first_name(kind: str) -> str:
@@ -677,7 +610,7 @@ def _first_name(kind: str) -> str:
     return _CLASSES[-1] if kind == _TWIN else kind
 
 
-def _in_one_word(record: ConsumerRecord) -> ConsumerRecord:
+def _without_names(record: ConsumerRecord) -> ConsumerRecord:
     """Return a record with the first name of a renamed class and without names of providers."""
     uses = (
         dataclasses.replace(use, resource_class=_first_name(use.resource_class), provider="")
@@ -686,16 +619,8 @@ def _in_one_word(record: ConsumerRecord) -> ConsumerRecord:
     return dataclasses.replace(record, held=tuple(uses))
 
 
-def _made(inventories: dict[str, dict[str, Any]]) -> dict[str, IntegerInventory]:
+def _made(inventories: Inventories) -> dict[str, IntegerInventory]:
     return {kind: IntegerInventory(**figures) for kind, figures in inventories.items()}
-
-
-def _said(links: dict[Key, dict[Key, int]]) -> list[Share]:
-    return [
-        Share(resource_class=source[1], of=target[0], of_class=target[1], factor=factor)
-        for source, targets in links.items()
-        for target, factor in targets.items()
-    ]
 
 
 def state_machine(fresh: Callable[[], Backend]) -> type[LedgerMachine]:

@@ -23,7 +23,7 @@ Steps, each of which is one write:
     ``was OLD`` (renamed) or ``new`` (another uuid). Children are indented; several names before the
     colon are several trees. ``undefine host0`` removes a tree, and ``move gpu0: host1`` moves a
     provider with its descendants
-``claim job: host0 VCPU=1; host1 PCPU cpu0 cpu1 [aggregate, project=p, at=NOTED]``
+``claim job: host0 VCPU=1; host1 PCPU cpu0 cpu1 [aggregate, project=p, expect=NOTED]``
     an order of a consumer for amounts or units (``-cpu0`` releases one), with options; likewise
     ``adjust``, ``replace``, ``renew``, ``release``
 ``rename class A: B``, ``ensure trait A``, ``delete aggregate A``, ``level aggregate A: rack``
@@ -61,7 +61,7 @@ Statements on the state:
     with a line ``host0 cpu0: PCPU of job`` below for each unit
 ``traits host0: A B``, ``aggregates``, ``inventories``, ``parent``, ``root``, ``times``
     an attribute of a provider; the times are ``reported`` and ``adopted``
-``providers: host0 gpu0``, ``levels: r1=rack r2=``, ``members db: job``, ``names class: CUSTOM_A``
+``providers host0; gpu0``, ``levels r1=rack; r2=``, ``members db: job``, ``names class: CUSTOM_A``
     all providers, aggregates, members of a server group, names but the standard ones
 ``mark``, later ``as marked``
     the ledger is as it was
@@ -77,6 +77,7 @@ import re
 import uuid as uuids
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -133,62 +134,23 @@ _NAME_KINDS = {
 
 
 class Statement(NamedTuple):
-    """One line of a scenario, with the lines that are indented below it."""
+    """One line of a scenario: ``word subject: value [options]``, and the lines indented below it.
+
+    ``rest`` is the subject with the value. An option without a value has the value ``""``.
+    """
 
     number: int
     text: str
+    word: str
+    rest: str
+    subject: str
+    value: str
+    options: dict[str, str]
     below: list[Statement]
 
-    @property
-    def word(self) -> str:
-        """The first word, which decides what the statement does."""
-        return self.text.partition(" ")[0].removesuffix(":")
 
-    @property
-    def rest(self) -> str:
-        """The text after the first word, without options."""
-        return self.text.removeprefix(self.word).partition(" [")[0].strip()
-
-    @property
-    def subject(self) -> str:
-        """The rest before the colon."""
-        return self.rest.partition(": ")[0].removesuffix(":")
-
-    @property
-    def value(self) -> str:
-        """The rest after the colon."""
-        return self.rest.partition(": ")[2].strip()
-
-    @property
-    def items(self) -> list[str]:
-        """The words after the colon; else the parts between semicolons and the lines below."""
-        if self.rest.endswith(":") or ": " in self.rest:
-            return self.value.split()
-        return [*_parts(self.rest), *(line.text for line in self.below)]
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The names and values in brackets; a name without a value has the value ``""``."""
-        text = self.text.partition(" [")[2].removesuffix("]")
-        pairs = (option.partition("=") for option in text.split(", ") if option)
-        return {name: value for name, _, value in pairs}
-
-
-class Scenario(NamedTuple):
-    """A named list of statements."""
-
-    name: str
-    invariants: tuple[int, ...]
-    text: str
-
-    @property
-    def test_name(self) -> str:
-        """The name of its test."""
-        return "test_" + re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")
-
-
-def read_scenarios(text: str) -> Iterator[Scenario]:
-    """Yield the scenarios of a file."""
+def read_scenarios(text: str) -> Iterator[tuple[str, tuple[int, ...], str]]:
+    """Yield (title, invariants, statements) of each scenario of a file."""
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
         name, _, numbers = title.removesuffix(")").partition(" (")
@@ -197,7 +159,7 @@ def read_scenarios(text: str) -> Iterator[Scenario]:
         words, _, after = words.partition("}")
         for word in words.split("|"):
             lines = body.replace("{kind}", word).replace("{Kind}", word.capitalize())
-            yield Scenario(before + word + after, invariants, lines)
+            yield before + word + after, invariants, lines
 
 
 def statements_of(text: str) -> list[Statement]:
@@ -212,24 +174,34 @@ def statements_of(text: str) -> list[Statement]:
         while indent <= levels[-1][0]:
             levels.pop()
         below: list[Statement] = []
-        levels[-1][1].extend(Statement(number, copy, below) for copy in _copies(content.strip()))
+        levels[-1][1].extend(_statement(number, copy, below) for copy in _copies(content.strip()))
         levels.append((indent, below))
     return top
 
 
+def _statement(number: int, text: str, below: list[Statement]) -> Statement:
+    line, _, options = text.partition(" [")
+    word, _, rest = line.partition(" ")
+    subject, _, value = f"{rest} ".partition(": ")
+    pairs = (pair.partition("=") for pair in options.removesuffix("]").split(", ") if pair)
+    values = {name: value for name, _, value in pairs}
+    word, subject, value = word.removesuffix(":"), subject.strip(), value.strip()
+    return Statement(number, text, word, rest.strip(), subject, value, values, below)
+
+
 def _copies(text: str) -> Iterator[str]:
     """Yield the copies of ``3 times host{n}``, in which n counts from 0."""
-    count, times, pattern = text.partition(" times ")
-    if not times or not count.isdecimal():
+    count, _, pattern = text.partition(" times ")
+    if not pattern or not count.isdecimal():
         yield text
         return
     for number in range(int(count)):
-        yield _numbered(pattern, number)
+        copy = re.sub(r"\{n%(\d+)\}", partial(_remainder, number), pattern)
+        yield copy.replace("{n}", str(number))
 
 
-def _numbered(pattern: str, number: int) -> str:
-    """Replace ``{n}`` by a number, and ``{n%2}`` by its remainder."""
-    return re.sub(r"\{n%?(\d*)\}", lambda match: str(number % int(match[1] or number + 1)), pattern)
+def _remainder(number: int, divisor: re.Match[str]) -> str:
+    return str(number % int(divisor[1]))
 
 
 def _parts(text: str) -> list[str]:
@@ -245,24 +217,19 @@ class ScenarioRules(Kit):
     """A test for each scenario of this folder, named by its title."""
 
 
-def all_scenarios() -> list[Scenario]:
-    """Return the scenarios of all files of this folder."""
-    files = sorted(importlib.resources.files(__package__).iterdir(), key=lambda file: file.name)
-    texts = (file.read_text("utf-8") for file in files if file.name.endswith(".txt"))
-    return [scenario for text in texts for scenario in read_scenarios(text)]
-
-
-def _test_of(scenario: Scenario) -> Callable[[Kit, Backend], None]:
+def _add_test(title: str, invariants: tuple[int, ...], text: str) -> None:
     def test(self: Kit, backend: Backend) -> None:
-        run(backend, scenario.text)
+        run(backend, text)
 
-    test.__name__ = scenario.test_name
-    test.__qualname__ = f"ScenarioRules.{scenario.test_name}"
-    return law(*scenario.invariants)(test) if scenario.invariants else test
+    test.__name__ = "test_" + re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
+    test.__qualname__ = f"ScenarioRules.{test.__name__}"
+    setattr(ScenarioRules, test.__name__, law(*invariants)(test) if invariants else test)
 
 
-for _scenario in all_scenarios():
-    setattr(ScenarioRules, _scenario.test_name, _test_of(_scenario))
+for _file in sorted(importlib.resources.files(__package__).iterdir(), key=lambda file: file.name):
+    if _file.name.endswith(".txt"):
+        for _scenario in read_scenarios(_file.read_text("utf-8")):
+            _add_test(*_scenario)
 
 
 def run(backend: Backend, text: str) -> None:
@@ -429,19 +396,21 @@ class _Runner:
     def _order(self, step: Statement) -> ConsumerOrder:
         uses = (self._uses(step.value),) if step.value else ()
         order: ConsumerOrder = getattr(ConsumerOrder, step.word)(step.subject, *uses)
-        fields: dict[str, Any] = {name: value or True for name, value in step.options.items()}
-        readers: dict[str, tuple[str, Callable[[str], Any]]] = {
-            "at": ("expect", self.noted.__getitem__),
-            "uuid": ("uuid", self.uuid_of),
-            "expires": ("expires_at", datetime.datetime.fromisoformat),
-            "request": ("request", StoredRequest),
+        return dataclasses.replace(order, **self._fields(step))
+
+    def _fields(self, statement: Statement) -> dict[str, Any]:
+        """Return the fields of an order or record by the options, without those of an operation."""
+        readers: dict[str, Callable[[str], Any]] = {
+            "expect": self.noted.__getitem__,
+            "uuid": self.uuid_of,
+            "expires_at": datetime.datetime.fromisoformat,
+            "request": StoredRequest,
         }
-        for name in fields.keys() & readers.keys():
-            field, read = readers[name]
-            fields[field] = read(fields.pop(name))
-        for name in fields.keys() & {"operation", "actor"}:
-            del fields[name]
-        return dataclasses.replace(order, **fields)
+        return {
+            name: readers.get(name, str)(value) if value else True
+            for name, value in statement.options.items()
+            if name not in ("operation", "actor")
+        }
 
     def _uses(self, text: str) -> tuple[Use, ...]:
         uses: list[Use] = []
@@ -487,11 +456,7 @@ class _Runner:
                 fields["uuid"] = str(uuids.uuid4())
             else:
                 fields[word] = values
-        children = [
-            self._provider(child.removesuffix(":"), text, statement.below)
-            for statement in below
-            for child, _, text in [statement.text.partition(": ")]
-        ]
+        children = [self._provider(child.word, child.rest, child.below) for child in below]
         return Provider(name, Inventories(inventories or {}), children=children, **fields)
 
     def _repeat(self, statement: Statement) -> None:
@@ -524,8 +489,10 @@ class _Runner:
         assert ledger_state(self.backend) == self.marked
 
     def _check_facts(self, statement: Statement) -> None:
+        has_subject = statement.rest != statement.subject
+        expected = statement.value.split() if has_subject else _items(statement)
         stored = sorted(_FACTS[statement.word](self.backend, statement.subject))
-        assert stored == sorted(statement.items)
+        assert stored == sorted(expected)
 
     def _check_figures(self, statement: Statement) -> None:
         stored = {
@@ -533,7 +500,7 @@ class _Runner:
             for name, provider in ledger_state(self.backend).providers.items()
             for resource_class, record in provider.inventories.items()
         }
-        assert set(statement.items) <= stored
+        assert set(_items(statement)) <= stored
 
     def _check_allocations(self, statement: Statement) -> None:
         state = ledger_state(self.backend)
@@ -555,17 +522,9 @@ class _Runner:
     def _check_record(self, statement: Statement) -> None:
         record = self.backend.held(statement.rest)
         assert record is not None
-        fields = {
-            "state": None if record.state == HELD else record.state,
-            "expires": record.expires_at and record.expires_at.isoformat(),
-            "request": record.request and record.request.text,
-            "project": record.project,
-            "user": record.user,
-            "consumer_type": record.consumer_type,
-            "group": record.group,
-        }
-        stored = {name: value for name, value in fields.items() if value is not None}
-        assert stored == statement.options
+        names = ("state", "expires_at", "request", "project", "user", "consumer_type", "group")
+        stored = {name: getattr(record, name) for name in names}
+        assert stored == {**dict.fromkeys(names), "state": HELD, **self._fields(statement)}
 
     def _entry_text(self, entry: FeedEntry) -> str:
         """Return what an entry of the feed is about, by the names that providers have now."""
@@ -588,6 +547,11 @@ class _Runner:
             "overrides": providers(entry.overrides),
         }
         return "; ".join(f"{name} {text}" for name, text in parts.items() if text) or "nothing"
+
+
+def _items(statement: Statement) -> list[str]:
+    """Return the parts of a statement without a subject, and the lines below it."""
+    return [*_parts(statement.rest), *(line.text for line in statement.below)]
 
 
 # --- facts about a ledger ---
