@@ -8,7 +8,7 @@ Two things of a demand are decided on fresh rows before the demand is written:
   the part, not at the host that it shares them with. Units of other providers have any name.
 
 The result is a demand of uses alone, which requires the definitions that it was decided on.
-:func:`assigned_amounts` is the way back: from the uses of a consumer to its assigned amounts.
+:meth:`Assigner.assigned_amounts` is the way back, from the uses of a consumer to its amounts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import NamedTuple
 from resource_objects import exceptions
 from resource_objects.ledger.context import Store, claim_of
 from resource_objects.ledger.demand import Demand
-from resource_objects.providers import Claim
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import (
     LocatedView,
@@ -36,7 +35,6 @@ from resource_objects.providers.holders import holders_of, true_of_all, with_hol
 from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_dependency_order
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
 from resource_objects.providers.removed_units import free_removed_units
-from resource_objects.providers.tree_shape import Exclusions
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
@@ -88,9 +86,7 @@ class Assigner:
     ) -> Mapping[str, Demand]:
         """Return demands that are completely assigned, one next to the other.
 
-        A refusal names the consumers, the disabled providers and the limits that it is caused by.
-        If limits alone cause it, the write refuses. If the columns have no allocations, a refusal
-        is decided again on columns that have them.
+        A refusal is decided again on columns that have allocations, to name the consumers.
 
         :param demands: by consumer
         :param columns: what :meth:`read` returned for the demands
@@ -99,7 +95,7 @@ class Assigner:
         :param limits: amounts are assigned within the limits if possible; else the write refuses
             the amounts that exceed one
         :param ignores_maintenance: whether disabled providers may be used where no other is free
-        :raises CapacityException: with the consumers and the disabled providers
+        :raises CapacityException: with the consumers, the disabled providers and the limits
         :raises ForeignAmount: if an amount is assigned to parts that the host does not have
         :raises InvalidInput: for a placed amount of a provider that is no host; for units whose
             number is not the amount, or an incomplete set of dependent units
@@ -129,7 +125,7 @@ class Assigner:
         }
         if not any(demand.located for demand in demands.values()):
             return demands
-        rows = _Rows.of(columns, demands, leaving)
+        rows = _Rows(columns, demands, leaving)
         may_override = ignores_maintenance and bool(columns.disabled)
         # with limits or without, without disabled providers or with: the strictest bounds first
         bounds = [(limits, True), *([(limits, False)] if may_override else [])]
@@ -143,13 +139,13 @@ class Assigner:
                 reasons |= dict.fromkeys(true_of_all(refusal.reasons, rows.columns))
         assigned = self._assignment(rows, *bounds[-1]).assign_all(demands)
         if reasons and limits and not may_override:  # the write would report the limits alone
-            exceeding = list(_exceeding(assigned.values(), rows.columns, limits))
+            exceeding = list(rows.exceeding(assigned.values(), limits))
             if exceeding:
                 raise exceptions.CapacityException([*exceeding, *reasons])
         return assigned
 
     def _assignment(self, rows: _Rows, limits: Totals, in_service: bool) -> _Assignment:
-        reserved = _reserved_by_limits(rows, limits) if limits else {}
+        reserved = rows.reserved_by(limits) if limits else {}
         views = self._shapes.views(rows.columns, rows.removed._replace(by_limits=reserved))
         return _Assignment(rows, views, in_service)
 
@@ -157,12 +153,8 @@ class Assigner:
         """Return a demand that requires the definitions of the parts whose units it names.
 
         The consumer has no allocations. Cost: a read of the trees if the demand names units that no
-        search found.
-
-        :raises NotFound, InvalidInput, CapacityException: as :meth:`assign`
+        search found. Errors are those of :meth:`assign`.
         """
-        if not demand.names_units:
-            return demand
         providers = dict.fromkeys(use.provider_uuid for use in _named_units(demand))
         if not providers:
             return demand
@@ -175,82 +167,79 @@ class Assigner:
 
         Cost: a read of the tree.
         """
-        rows = _Rows.of(self._store.backend.read(host), {consumer: _NO_DEMAND}, [consumer])
+        rows = _Rows(self._store.backend.read(host), {consumer: Demand(())}, [consumer])
         assignment = self._assignment(rows, UNLIMITED, in_service=False)
         views = {name: assignment.view(host, name, amount) for name, amount in amounts.items()}
         return assignment.retained(amounts, views, consumer)
 
     def assigned_amounts(self, record: ConsumerRecord) -> dict[str, Amounts]:
         """Return the allocations of a consumer by provider name, as they can be claimed again."""
-        claim = claim_of(record)
-        if not _located_in(claim):
-            return claim.by_provider()
+        request = None if record.request is None else record.request.request
+        placed = {} if request is None else located_amounts(request.unnamed.resources)
+        if not placed:
+            return claim_of(record).by_provider()
         providers = dict.fromkeys(use.provider_uuid for use in record.held)
-        return assigned_amounts(record, self._store.backend.read(*providers, allocations=False))
-
-
-_NO_DEMAND = Demand(())
+        columns = self._store.backend.read(*providers, allocations=False)
+        return _assigned_amounts(record, placed, LocatedViews(columns))
 
 
 def _keys(demands: Iterable[Demand]) -> Collection[str]:
     """Return the uuids of the providers whose trees are needed to assign demands, each once."""
     keys: dict[str, None] = {}
     for demand in demands:  # most need none: a plain loop, as every claim comes through here
-        if demand.located:
-            keys |= dict.fromkeys([located.host for located in demand.located])
-        if demand.names_units:
-            keys |= dict.fromkeys([use.provider_uuid for use in _named_units(demand)])
+        for located in demand.located:
+            keys[located.provider] = None
+        for use in _named_units(demand) if demand.names_units else ():
+            keys[use.provider_uuid] = None
     return keys
 
 
-class _Rows(NamedTuple):
-    """The rows on which demands are assigned."""
+class _Rows:
+    """The rows on which demands are assigned.
 
-    #: without the allocations of consumers that release them, with the counts of demands that have
-    #: no placed amounts
-    columns: Columns
-    released: Mapping[str, Sequence[Use]]  #: by consumer, allocations that it may retain
-    #: free units that were removed from the host; a consumer may retain those that it releases
-    removed: Exclusions
+    ``columns`` are without the allocations of the leaving consumers, and with the counts of demands
+    that have no placed amounts. ``released`` are allocations that a consumer may retain;
+    ``removed`` the free units that were removed from the host, which a consumer that releases them
+    may retain.
+    """
 
-    @classmethod
-    def of(cls, columns: Columns, demands: Mapping[str, Demand], leaving: Collection[str]) -> _Rows:
-        released = {name: tuple(held_in(columns, name)) for name in leaving if name in demands}
-        removed = free_removed_units(columns)
+    def __init__(
+        self, columns: Columns, demands: Mapping[str, Demand], leaving: Collection[str]
+    ) -> None:
+        self.released = {name: tuple(held_in(columns, name)) for name in leaving if name in demands}
+        self.removed = free_removed_units(columns)
         for name in leaving:
             remove = in_place if name in demands else without_consumers
             columns = remove(columns, name)
         plain = (demand for demand in demands.values() if not demand.located)
-        columns = with_taken(columns, (use for demand in plain for use in demand.uses))
-        return cls(columns, released, removed)
+        self.columns = with_taken(columns, (use for demand in plain for use in demand.uses))
 
+    def reserved_by(self, limits: Totals) -> dict[tuple[int, str], int]:
+        """Return the part of the available capacity of each inventory that exceeds its limit."""
+        uuids = self.columns.index.uuids
+        table, reserved = self.columns.inventories, dict[tuple[int, str], int]()
+        for number, name, capacity in zip(
+            table.provider_id, table.resource_class, table.capacity, strict=True
+        ):
+            limit = limits.get((uuids[number], name))
+            available = capacity - self.removed.amounts.get((number, name), 0)
+            if limit is not None and limit < available:
+                reserved[number, name] = available - limit
+        return reserved
 
-def _reserved_by_limits(rows: _Rows, limits: Totals) -> dict[tuple[int, str], int]:
-    """Return the part of the available capacity of each inventory that exceeds its limit."""
-    uuids = rows.columns.index.uuids
-    table, reserved = rows.columns.inventories, dict[tuple[int, str], int]()
-    for number, name, capacity in zip(
-        table.provider_id, table.resource_class, table.capacity, strict=True
-    ):
-        limit = limits.get((uuids[number], name))
-        available = capacity - rows.removed.amounts.get((number, name), 0)
-        if limit is not None and limit < available:
-            reserved[number, name] = available - limit
-    return reserved
-
-
-def _exceeding(demands: Iterable[Demand], columns: Columns, limits: Totals) -> Iterator[Reason]:
-    """Yield why assigned demands exceed limits, as a write would, with the consumers."""
-    after = with_taken(columns, (use for demand in demands for use in demand.uses))
-    uuids, names = columns.index.uuids, columns.index.names
-    rows = zip(*columns.inventories, strict=True)
-    for (number, *figures), used in zip(rows, after.inventories.used, strict=True):
-        record = InventoryRecord(*figures)
-        name, amount = record.resource_class, used - record.used
-        limit = limits.get((uuids[number], name))
-        if limit is not None and amount > 0:
-            for reason in refusals(record, amount, names[number], limit=limit, aggregate=True):
-                yield held_by(reason, holders_of(columns, number, name).items())
+    def exceeding(self, demands: Iterable[Demand], limits: Totals) -> Iterator[Reason]:
+        """Yield why assigned demands exceed limits, as a write would, with the consumers."""
+        columns, index = self.columns, self.columns.index
+        after = with_taken(columns, (use for demand in demands for use in demand.uses))
+        rows = zip(*columns.inventories, strict=True)
+        for (number, *figures), used in zip(rows, after.inventories.used, strict=True):
+            record = InventoryRecord(*figures)
+            name, amount = record.resource_class, used - record.used
+            limit = limits.get((index.uuids[number], name))
+            if limit is not None and amount > 0:
+                where = index.names[number]
+                for reason in refusals(record, amount, where, limit=limit, aggregate=True):
+                    yield held_by(reason, holders_of(columns, number, name).items())
 
 
 # --- placed amounts -------------------------------------------------------------------------------
@@ -280,7 +269,7 @@ class _Assignment:
         uses, required = list(demand.uses), dict(demand.required)
         by_host: dict[str, dict[str, Amount]] = defaultdict(dict)
         for located in demand.located:
-            by_host[located.host][located.resource_class] = located.amount
+            by_host[located.provider][located.resource_class] = located.amount
         for host, amounts in by_host.items():
             views = {name: self.view(host, name, amount) for name, amount in amounts.items()}
             for name, view in views.items():
@@ -303,12 +292,8 @@ class _Assignment:
             raise exceptions.NotFound("provider", host)
         names, root = self._index.names, self._index.roots[number]
         if root != number:
-            raise exceptions.InvalidInput(
-                "amount",
-                f"{kind} of {names[number]}",
-                amount,
-                f"a request to the host, {names[root]}: it is allocated of the whole tree",
-            )
+            expected = f"a request to the host, {names[root]}: it is allocated of the whole tree"
+            raise exceptions.InvalidInput("amount", f"{kind} of {names[number]}", amount, expected)
         view = self._views.of_tree(number, kind)
         if view is None:
             sign = -1 if amount.is_negative else 1
@@ -320,12 +305,9 @@ class _Assignment:
         for use in demand.uses:
             position = view.shape.positions.get(use.provider_uuid)  # None: of another tree
             if position is not None and use.key in self._shape.keys[kind]:
-                raise exceptions.InvalidInput(
-                    "amount",
-                    f"{use.resource_class} of {view.parts[position].name}",
-                    use.amount,
-                    f"none next to {kind}, which allocates it",
-                )
+                counted = f"{use.resource_class} of {view.parts[position].name}"
+                expected = f"none next to {kind}, which allocates it"
+                raise exceptions.InvalidInput("amount", counted, use.amount, expected)
 
     def _assign_at(
         self,
@@ -350,7 +332,12 @@ class _Assignment:
             cell_map_of(view.inventory) is not None for view in views.values()
         ):
             views = {**self._views.of_host(self._index.numbers[host]), **views}
-        retained = _retained(demand, views, amounts)
+        host_name = self._index.names[self._index.numbers[host]]
+        retained = {  # amounts of other resources that the consumer has, near which these must be
+            name: amount
+            for name, amount in demand.retained.get(host_name, Amounts()).by_name()
+            if name in views and name not in amounts and _is_allocated(amount, views[name])
+        }
         if not all(amount.is_assigned for amount in requested.values()):
             assigned = self._fit(requested, views, retained, consumer)
             for name, amount in assigned.items() if not is_last else ():
@@ -494,11 +481,7 @@ def _check_units_free(
     allocated = [row for row in zip(*columns.units, strict=True) if row[1] in named]
     reasons = [
         Reason(
-            *(Rule.UNIT_TAKEN, use.amount),
-            bound=0,
-            used=1,
-            resource=use.resource_class,
-            where=host,
+            *(Rule.UNIT_TAKEN, use.amount, 0, 1, use.resource_class, host),
             holders=((consumer, 1),),
             unit=unit,
         )
@@ -508,18 +491,6 @@ def _check_units_free(
     ]
     if reasons:
         raise exceptions.CapacityException(reasons)
-
-
-def _retained(
-    demand: Demand, views: Mapping[str, LocatedView], changed: Collection[str]
-) -> dict[str, Amount]:
-    """Return the assigned amounts of a host that remain allocated to a consumer."""
-    host = next(iter(views.values())).host
-    return {
-        name: amount
-        for name, amount in demand.retained.get(host, Amounts()).by_name()
-        if name in views and name not in changed and _is_allocated(amount, views[name])
-    }
 
 
 def _is_allocated(amount: Amount, view: LocatedView) -> bool:
@@ -556,10 +527,12 @@ def _with_units(demand: Demand, columns: Columns, consumer: str, is_leaving: boo
     if not named:
         return demand
     units = _PartUnits(columns, consumer, is_leaving)
+    providers = columns.providers
+    generations = dict(zip(providers.uuid, providers.generation, strict=True))
     required, uses = dict(demand.required), list[Use]()
     for use in demand.uses:
         if use.key in named and units.is_identified(use):
-            required[use.provider_uuid] = units.generation(use)
+            required[use.provider_uuid] = generations[use.provider_uuid]
             use = units.with_dependent_units(use)
         uses.append(use)
     return dataclasses.replace(demand, uses=tuple(uses), required=tuple(required.items()))
@@ -600,27 +573,19 @@ class _PartUnits:
             for part, name, of, of_class, _ in shares
         )
 
-    def generation(self, use: Use) -> int:
-        """Return the generation of the provider of a use."""
-        providers = self._columns.providers
-        return providers.generation[providers.uuid.index(use.provider_uuid)]
-
     def with_dependent_units(self, use: Use) -> Use:
         """Return a use after all checks, with the units that depend on the named ones.
 
         :raises InvalidInput: if it names some of the dependent units and not all
         """
         key, units = self._key(use), set(use.units)
-        inventory, dependent = self._inventories.get(key), dict[str, frozenset[str]]()
-        if inventory is not None:
-            dependent.update(dependent_units(inventory, use.resource_class))
+        inventory = self._inventories.get(key)
+        dependent = {} if inventory is None else dependent_units(inventory, use.resource_class)
         for unit, dependents in dependent.items():
             if not units.isdisjoint(dependents) and not {unit, *dependents} <= units:
+                expected = f"{unit} individually, or with all dependent units: {_shown(dependents)}"
                 raise exceptions.InvalidInput(
-                    "amount",
-                    f"units of {use.resource_class}",
-                    use.units,
-                    f"{unit} individually, or with all its dependent units: {_shown(dependents)}",
+                    "amount", f"units of {use.resource_class}", use.units, expected
                 )
             if unit in units:
                 units |= dependents
@@ -642,24 +607,19 @@ class _PartUnits:
         """Raise unless new units can be allocated."""
         index, number = self._index, key[0]
         inventory_name, units = f"{key[1]} at {index.names[number]}", self._units.get(key)
+        if units is None:
+            hint = f"{inventory_name} has no units of its own: name those of the providers below"
+            raise exceptions.NotFound("unit", new[0], hint)
         for unit in new:
-            if units is None:
-                raise exceptions.NotFound(
-                    "unit",
-                    unit,
-                    f"{inventory_name} has no units of its own: name those of the providers below",
-                )
             if unit not in units and unit not in dependent:
                 raise exceptions.NotFound("unit", unit, f"{inventory_name} has {_shown(units)}")
         inventory, count = self._inventories.get(key), len(use.units)
         if inventory is not None:
             count = unit_count(inventory, use.resource_class, use.units)
         if count != use.amount:
+            expected = f"{use.amount}, as many as the amount"
             raise exceptions.InvalidInput(
-                "amount",
-                f"units of {inventory_name}",
-                use.units,
-                f"{use.amount}, as many as the amount",
+                "amount", f"units of {inventory_name}", use.units, expected
             )
         tree = index.subtree(index.roots[number])
         with_units = {part for part, _ in self._units}
@@ -681,25 +641,22 @@ def _shown(units: Collection[str]) -> str:
 # --- from uses to assigned amounts ----------------------------------------------------------------
 
 
-def _located_in(claim: Claim) -> dict[str, Amount]:
-    """Return the placed amounts of a claim's request."""
-    return {} if claim.request is None else located_amounts(claim.request.unnamed.resources)
-
-
-def assigned_amounts(record: ConsumerRecord, columns: Columns) -> dict[str, Amounts]:
+def _assigned_amounts(
+    record: ConsumerRecord, placed: Mapping[str, Amount], views: LocatedViews
+) -> dict[str, Amounts]:
     """Return the allocations of a consumer by provider; a placed amount is that of its host.
 
     A placed amount is recognized by the request. If it could be at several hosts, the allocations
     of its parts are returned in its place.
 
-    :param columns: the trees of the providers of the allocations
+    :param placed: the placed amounts of the request
+    :param views: over the trees of the providers of the allocations
     """
-    located, uses = _located_in(claim_of(record)), list(record.held)
-    views = LocatedViews(columns)
+    uses = list(record.held)
     amounts: dict[str, Amounts] = {}
     cells: dict[str, ChosenCells] = {}
-    for kind in sorted(located, key=lambda name: not _has_cells(name, views)):
-        options = list(_assignments(kind, located[kind], uses, views, cells))
+    for kind in sorted(placed, key=lambda name: not _has_cells(name, views)):
+        options = list(_assignments(kind, placed[kind], uses, views, cells))
         complete = [option for option in options if option.is_complete] or options
         if len(complete) == 1:
             view, amount, uses, _ = complete[0]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
-from resource_objects.fields import FrozenDict
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.context import Store, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
@@ -53,7 +52,7 @@ from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
     ConsumerRecord,
-    Operation,
+    Outcome,
     StoredRequest,
     Totals,
     Use,
@@ -109,6 +108,7 @@ class ClaimOptions:
     def order_fields(self, demand: Demand) -> dict[str, Any]:
         """Return the fields of an order that a demand and the options determine."""
         return {
+            "uses": demand.uses,
             "request": _stored(demand.request, self.ignore_maintenance),
             "overrides_disabled": self.ignore_maintenance,
             "expires_at": self.expires_at,
@@ -213,10 +213,7 @@ class Claims:
     # --- allocating ---
 
     def claim(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
-        name = names.consumer_name(consumer)
-        if options.wait is not None:
-            return self._queued("claim", name, candidates, options, self.claim)
-        return self._claim({name: candidates}, options)[0]
+        return self._claim({names.consumer_name(consumer): candidates}, options)[0]
 
     def claim_all(
         self, candidates: Mapping[str, Claimable], options: ClaimOptions
@@ -231,19 +228,19 @@ class Claims:
     def _claim(
         self, requested: Mapping[str, Claimable], options: ClaimOptions, is_gang: bool = False
     ) -> tuple[Claim, ...]:
-        def plan() -> ClaimPlan:
+        def plan(requested: Mapping[str, Claimable]) -> ClaimPlan:
             definitions = self._definitions(options.if_generation)
             limits = self._limits(options, *requested.values())
             if is_gang:
                 choices = self._gang_choices(requested, definitions, limits)
             else:
-                choices = self._candidates_in_order(
-                    *next(iter(requested.items())), limits, self._snapshots.snapshot
-                )
+                ((name, candidates),) = requested.items()
+                snapshot = self._snapshots.snapshot
+                choices = self._candidates_in_order(name, candidates, limits, snapshot)
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 for name, demand in demands.items():
-                    yield ConsumerOrder.claim(name, demand.uses, **options.order_fields(demand))
+                    yield ConsumerOrder.claim(name, **options.order_fields(demand))
 
             return ClaimPlan(
                 choices,
@@ -255,7 +252,7 @@ class Claims:
                 learns=is_gang,
             )
 
-        return self._carry_out("claim", requested, options, plan, requested)
+        return self._carry_out("claim", requested, options, plan)
 
     def adjust(
         self,
@@ -266,7 +263,7 @@ class Claims:
     ) -> Claim:
         name = names.consumer_name(consumer)
 
-        def plan() -> ClaimPlan:
+        def plan(_: object) -> ClaimPlan:
             limits = self._limits(options)
             demand = demand_of(
                 changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
@@ -279,13 +276,8 @@ class Claims:
                 read_at = generation if read_at is None else read_at
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                yield ConsumerOrder.adjust(
-                    name,
-                    demands[name].uses,
-                    aggregate=aggregate,
-                    generation=read_at,
-                    **options.order_fields(demands[name]),
-                )
+                fields = options.order_fields(demands[name])
+                yield ConsumerOrder.adjust(name, aggregate=aggregate, generation=read_at, **fields)
 
             return ClaimPlan(
                 _only({name: demand}),
@@ -295,7 +287,7 @@ class Claims:
                 reads=options.generation is None,
             )
 
-        return self._carry_out("adjust", [name], options, plan)[0]
+        return self._carry_out("adjust", {name: None}, options, plan)[0]
 
     def attribute(
         self,
@@ -306,7 +298,7 @@ class Claims:
     ) -> Claim:
         name, source = names.consumer_name(consumer), unattributed(names.provider_name(host))
 
-        def plan() -> ClaimPlan:
+        def plan(_: object) -> ClaimPlan:
             (record,) = self._store.held_by(source)
             demand, read_at = Demand(record.uses), None
             if what is not None:
@@ -316,13 +308,8 @@ class Claims:
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 uses = _with_units_of(record, demands[name].uses)
-                yield ConsumerOrder.adjust(
-                    name,
-                    uses,
-                    generation=read_at,
-                    adopts=True,
-                    **options.order_fields(demands[name]),
-                )
+                fields = {**options.order_fields(demands[name]), "uses": uses}
+                yield ConsumerOrder.adjust(name, generation=read_at, adopts=True, **fields)
                 released = tuple(dataclasses.replace(use, amount=-use.amount) for use in uses)
                 yield ConsumerOrder.adjust(
                     source, released, generation=record.generation, aggregate=True
@@ -336,28 +323,22 @@ class Claims:
                 reads=True,
             )
 
-        return self._carry_out("attribute", [name, source], options, plan)[0]
+        return self._carry_out("attribute", {name: None, source: None}, options, plan)[0]
 
     def replace(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
         name = names.consumer_name(consumer)
-        if options.wait is not None:
-            return self._queued("replace", name, candidates, options, self.replace)
 
-        def plan() -> ClaimPlan:
+        def plan(requested: Mapping[str, Claimable]) -> ClaimPlan:
             definitions = self._definitions(options.if_generation)
-            limits = self._limits(options, candidates)
+            limits = self._limits(options, requested[name])
             snapshot = functools.partial(snapshot_in_place, self._store.backend, name)
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                yield ConsumerOrder.replace(
-                    name,
-                    demands[name].uses,
-                    generation=options.generation,
-                    **options.order_fields(demands[name]),
-                )
+                fields = options.order_fields(demands[name])
+                yield ConsumerOrder.replace(name, generation=options.generation, **fields)
 
             return ClaimPlan(
-                self._candidates_in_order(name, candidates, limits, snapshot, is_in_place=True),
+                self._candidates_in_order(name, requested[name], limits, snapshot, True),
                 orders,
                 options.ignore_maintenance,
                 limits,
@@ -365,7 +346,7 @@ class Claims:
                 definitions=definitions,
             )
 
-        return self._carry_out("replace", [name], options, plan, {name: candidates})[0]
+        return self._carry_out("replace", {name: candidates}, options, plan)[0]
 
     def move(
         self,
@@ -382,7 +363,7 @@ class Claims:
             names.label(source_consumer_type, "consumer type")
         source_id = _claim_id(source_consumer_id)
 
-        def plan() -> ClaimPlan:
+        def plan(_: object) -> ClaimPlan:
             definitions = self._definitions(options.if_generation)
             limits = self._limits(options, candidates)
             (record,) = self._store.held_by(name)
@@ -396,14 +377,12 @@ class Claims:
                     )
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                uses = demands[name].uses
-                yield ConsumerOrder.replace(
-                    name, uses, generation=read_at, **options.order_fields(demands[name])
-                )
+                fields = options.order_fields(demands[name])
+                yield ConsumerOrder.replace(name, generation=read_at, **fields)
                 if source is not None:
                     yield ConsumerOrder.claim(
                         source,
-                        **record.left_by(uses, self._pools_of(record, uses)),
+                        **self._left_by(record, demands[name].uses),
                         project=record.project,
                         user=record.user,
                         consumer_type=source_consumer_type or record.consumer_type,
@@ -423,19 +402,19 @@ class Claims:
             )
 
         consumers = [name] if source is None else [name, source]
-        return self._carry_out("move", consumers, options, plan)[0]
+        return self._carry_out("move", dict.fromkeys(consumers), options, plan)[0]
 
     def swap(self, consumer: str, other: str, operation: str | None) -> tuple[Claim, ...]:
         pair = [names.consumer_name(consumer), names.consumer_name(other)]
         if pair[0] == pair[1]:
             raise exceptions.InvalidInput("repetition", "swap", pair[0], "two consumers")
 
-        def plan() -> ClaimPlan:
+        def plan(_: object) -> ClaimPlan:
             first, second = self._store.held_by(*pair)
             orders = _exchange_order(first, second), _exchange_order(second, first)
             return ClaimPlan(_only({}), lambda _: orders, reads=True)
 
-        return self._carry_out("swap", pair, ClaimOptions(operation=operation), plan)
+        return self._carry_out("swap", dict.fromkeys(pair), ClaimOptions(operation=operation), plan)
 
     def confirm(
         self, consumer: str, claim: str | None, generation: int | None, operation: str | None
@@ -454,14 +433,14 @@ class Claims:
         if not until:
             raise exceptions.InvalidInput("field", "renew", None, "expires_in or expires_at")
 
-        def plan() -> ClaimPlan:
+        def plan(_: object) -> ClaimPlan:
             (record,) = self._store.held_by(name)
             order = ConsumerOrder.renew(
                 name, state=record.state, uuid=claim_id, generation=record.generation, **until
             )
             return ClaimPlan(_only({}), lambda _: (order,), reads=True)
 
-        return self._carry_out("renew", [name], ClaimOptions(operation=operation), plan)[0]
+        return self._carry_out("renew", {name: None}, ClaimOptions(operation=operation), plan)[0]
 
     def release(self, consumers: Sequence[str], operation: str | None) -> tuple[Claim, ...]:
         requested = [names.consumer_name(consumer) for consumer in consumers]
@@ -488,43 +467,55 @@ class Claims:
     def _carry_out(
         self,
         kind: str,
-        consumers: Collection[str],
+        requested: Mapping[str, Any],
         options: ClaimOptions,
-        make_plan: Callable[[], ClaimPlan],
-        requested: Mapping[str, Claimable] = FrozenDict(),
+        make_plan: Callable[[Mapping[str, Any]], ClaimPlan],
     ) -> tuple[Claim, ...]:
         """Return the claims of consumers after a write, or after its operation if it is repeated.
 
-        :param make_plan: called again if a consumer was changed since it was read for the plan
-        :param requested: candidates by consumer, which a repetition must have again
+        :param requested: by consumer, the candidates, which a repetition must have again; or None
+        :param make_plan: makes the plan for the requested candidates; called again if a consumer
+            was changed since it was read for the plan
         """
         self._check_override(options)
-        operation, claims = self._begin(kind, consumers, options, requested)
-        if claims is not None:
-            return claims
-        header = Write(operation, kind, subject_of(consumers))
-        by_name = {record.consumer: record for record in self._commit(header, make_plan)}
-        return tuple(written_claim_of(by_name[name]) for name in consumers)
+        subject = subject_of(requested)
+        operation, outcome = self._store.begin(options.operation, kind, subject)
+        header = Write(operation, kind, subject)
+        if outcome is not None:
+            self._check_repetition(header, outcome, requested, options)
+            return _in_order(outcome.claims, requested, claim_of)
+        if options.wait is None:
+            records = self._commit(header, lambda: make_plan(requested))
+            return _in_order(records, requested, written_claim_of)
+        at_once = dataclasses.replace(options, wait=None)
+        ((name, candidates),) = requested.items()
+        claim = self._queue.claim(
+            name,
+            candidates,
+            options.wait,
+            lambda latest: self._carry_out(kind, {name: latest}, at_once, make_plan)[0],
+            is_replacement=kind == "replace",
+            limits=self._limits(options),
+        )
+        return (claim,)
 
-    def _begin(
+    def _check_repetition(
         self,
-        kind: str,
-        consumers: Collection[str],
+        header: Write,
+        outcome: Outcome,
+        requested: Mapping[str, Any],
         options: ClaimOptions,
-        requested: Mapping[str, Claimable],
-    ) -> tuple[Operation, tuple[Claim, ...] | None]:
-        """Return the operation of a write, and the claims that it made if it is a repetition.
+    ) -> None:
+        """Raise if an operation was for another request.
 
         An operation stores no request, but its consumer does until it is written again. So the
         requests are compared as long as the consumer is as the operation left it. The hosts are
         not compared: a repetition searches again and finds another host.
 
-        :raises Conflict: if the operation was for another request
+        :raises Conflict: if it was for another request
         """
-        operation, outcome = self._store.begin(options.operation, kind, subject_of(consumers))
-        if outcome is None:
-            return operation, None
-        stored = self._store.backend.held_by(requested) if requested else {}
+        compared = [name for name, candidates in requested.items() if candidates is not None]
+        stored = self._store.backend.held_by(compared) if compared else {}
         for record in outcome.claims:
             now = stored.get(record.consumer)
             if now is None or now.generation != record.generation:
@@ -532,32 +523,7 @@ class Claims:
             if not _may_be_for(now, requested[now.consumer], options.ignore_maintenance):
                 claim = claim_of(now)
                 earlier = f"{outcome.kind} of {claim.consumer}, {claim.request or claim.amounts}"
-                raise exceptions.Conflict("operation", operation.id, earlier)
-        by_name = {record.consumer: record for record in outcome.claims}
-        return operation, tuple(claim_of(by_name[name]) for name in consumers)
-
-    def _queued(
-        self,
-        kind: str,
-        consumer: str,
-        candidates: Claimable,
-        options: ClaimOptions,
-        attempt: Callable[[str, Claimable, ClaimOptions], Claim],
-    ) -> Claim:
-        """Claim in the order of the queue, unless the operation was carried out before."""
-        _, claims = self._begin(kind, [consumer], options, {consumer: candidates})
-        if claims is not None:
-            return claims[0]
-        at_once = dataclasses.replace(options, wait=None)
-        assert options.wait is not None, "the caller waits"
-        return self._queue.claim(
-            consumer,
-            candidates,
-            options.wait,
-            lambda latest: attempt(consumer, latest, at_once),
-            is_replacement=kind == "replace",
-            limits=self._limits(options),
-        )
+                raise exceptions.Conflict("operation", header.operation.id, earlier)
 
     def _commit(
         self, header: Write, make_plan: Callable[[], ClaimPlan]
@@ -573,9 +539,8 @@ class Claims:
                 try:
                     return self._commit_plan(header, plan)
                 except exceptions.Stale as stale:
-                    if not stale.is_about("consumer"):
-                        raise
-                    if not plan.reads or repetition >= self._store.retries.definitions:
+                    is_last = repetition >= self._store.retries.definitions
+                    if not plan.reads or is_last or not stale.is_about("consumer"):
                         raise
                     LOG.debug("%s of %s: read again after: %s", header.kind, header.subject, stale)
         except exceptions.CapacityException as refusal:
@@ -771,17 +736,18 @@ class Claims:
                 limits = tighter(limits, claimable.options.limits)
         return limits
 
-    def _pools_of(self, record: ConsumerRecord, uses: Iterable[Use]) -> frozenset[str]:
-        """Return the uuids of the pools that a moving consumer uses before and after the move.
+    def _left_by(self, record: ConsumerRecord, uses: Iterable[Use]) -> dict[str, Any]:
+        """Return ``record.left_by(uses)`` with the pools that a consumer uses before and after.
 
         Cost: a statement if the consumer uses a provider before and after.
         """
         backend, before = self._store.backend, {use.key for use in record.uses}
         both = frozenset(use.provider_uuid for use in uses if use.key in before)
-        if not both or Capability.REQUESTS in backend.unsupported:
-            return frozenset()
-        pools = ProviderFilter(uuids=both, required=frozenset({SHARES}))
-        return frozenset(listed.uuid for listed in backend.list_providers(pools, len(both)))
+        pools: set[str] = set()
+        if both and Capability.REQUESTS not in backend.unsupported:
+            wanted = ProviderFilter(uuids=both, required=frozenset({SHARES}))
+            pools = {listed.uuid for listed in backend.list_providers(wanted, len(both))}
+        return record.left_by(uses, pools)
 
     def _with_retained(self, consumer: str, demand: Demand) -> tuple[Demand, int | None]:
         """Return a demand with the retained amounts of its consumer, and the consumer's generation.
@@ -806,6 +772,15 @@ class Claims:
         before = None if record.request is None else record.request.request
         request = merged_request(before, demand.request, released)
         return dataclasses.replace(demand, retained=retained, request=request), record.generation
+
+
+def _in_order(
+    records: Iterable[ConsumerRecord],
+    consumers: Iterable[str],
+    claim: Callable[[ConsumerRecord], Claim],
+) -> tuple[Claim, ...]:
+    by_name = {record.consumer: record for record in records}
+    return tuple([claim(by_name[name]) for name in consumers])
 
 
 def _only(demands: Mapping[str, Demand]) -> Choices:

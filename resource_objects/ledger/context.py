@@ -29,9 +29,6 @@ from resource_objects.resources import resource
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
-#: The number of rows, and of trees, in a page.
-PAGE, TREE_PAGE = 500, 100
-
 
 def new_operation() -> str:
     """Return a new operation id, for a write that may have to be repeated."""
@@ -48,8 +45,7 @@ class Store:
             raise exceptions.InvalidInput("field", "retries", retries, "a RetryPolicy")
         self._backend = backend
         self.retries = retries or RetryPolicy()
-        #: the number of rows, and of trees, in a page
-        self.page, self.tree_page = PAGE, TREE_PAGE
+        self.page, self.tree_page = 500, 100  #: the number of rows, and of trees, in a page
         self.actor = None if actor is None else names.label(actor, "actor")
         self._closed = False
 
@@ -93,19 +89,13 @@ class Store:
         return uuids
 
     def held(self, consumer: str) -> ConsumerRecord:
-        """Return the stored record of a consumer.
-
-        :raises NotFound: if it has no allocations
-        """
-        record = self.backend.held(consumer)
-        if record is None:
-            raise exceptions.NotFound("consumer", consumer)
-        return record
+        """Return the stored record of a consumer, as :meth:`held_by`."""
+        return self.held_by(consumer)[0]
 
     def held_by(self, *consumers: str) -> tuple[ConsumerRecord, ...]:
         """Return the stored records of consumers, in their order and of one moment.
 
-        :raises NotFound: if one of them has no allocations
+        :raises NotFound: for a consumer without allocations
         """
         records = self.backend.held_by(consumers)
         for name in consumers:
@@ -133,9 +123,7 @@ class Store:
 
     def operation(self, id: str | None) -> Operation:
         """Return the operation of a write; None: with a new id."""
-        if id is None:
-            return Operation(actor=self.actor)
-        return Operation(names.uuid_text(id), self.actor)
+        return Operation(None if id is None else names.uuid_text(id), self.actor)
 
     def begin(self, id: str | None, kind: str, subject: str) -> tuple[Operation, Outcome | None]:
         """Return the operation of a write, and its recorded outcome if it is a repetition.
@@ -213,6 +201,14 @@ def written_claim_of(record: ConsumerRecord) -> Claim:
     return Claim._as_kept(**_fields_of(record))
 
 
+def consumer_of(record: ConsumerRecord) -> Consumer:
+    """Return a stored consumer with its claim as an object; see :func:`claim_of`."""
+    claim = claim_of(record)
+    shared = ("generation", "project", "user", "consumer_type", "group")
+    fields = {name: getattr(claim, name) for name in shared}
+    return Consumer(name=claim.consumer, uuid=claim.consumer_uuid, claim=claim, **fields)
+
+
 def _fields_of(record: ConsumerRecord) -> dict[str, Any]:
     return {
         "request": None if record.request is None else record.request.request,
@@ -239,18 +235,4 @@ def _allocation(use: Use) -> Allocation:
         resource_class=use.resource_class,
         amount=resource(use.resource_class).make_amount(use.amount),
         units=use.units,
-    )
-
-
-def consumer_of(record: ConsumerRecord) -> Consumer:
-    """Return a stored consumer with its claim as an object."""
-    return Consumer(
-        name=record.consumer,
-        uuid=record.uuid,
-        generation=record.generation,
-        project=record.project,
-        user=record.user,
-        consumer_type=record.consumer_type,
-        group=record.group,
-        claim=claim_of(record),
     )

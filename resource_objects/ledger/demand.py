@@ -17,7 +17,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.orders import Use
 from resource_objects.requests import Request
-from resource_objects.resources import Amount, Amounts, amounts, resource
+from resource_objects.resources import Amounts, amounts, resource
 from resource_objects.search.candidates import Candidate, Candidates, Chosen
 
 #: What a method that allocates accepts: candidates of a search; one candidate, also with its
@@ -38,18 +38,18 @@ Resolve: TypeAlias = Callable[[Collection[str]], Mapping[str, str]]
 _CLAIMABLE = "candidates, allocations, or a mapping of provider names to amounts"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LocatedDemand:
-    """A placed amount, requested of its host or, if it is negative, released there."""
+class RequestedAmount(NamedTuple):
+    """An amount requested of a provider or, if it is negative, released there."""
 
-    host: str  #: uuid
+    provider: str  #: uuid; until it is looked up also a name
     resource_class: str
-    amount: Amount
+    amount: Any
+    units: tuple[str, ...] = ()
 
     @property
-    def is_open(self) -> bool:
-        """Whether the amount is still to be assigned."""
-        return not self.amount.is_assigned
+    def is_placed(self) -> bool:
+        """Whether it is a placed amount."""
+        return self.amount.locates and resource(self.resource_class).is_located
 
 
 @set_directly
@@ -60,8 +60,9 @@ class Demand:
     ``definitions`` are those on which a search decided, ``(provider's uuid, generation)``.
     ``required`` are the definitions of the providers whose parts it was placed on: without these it
     means other parts, so every write requires them. ``names`` are provider names by uuid, as far as
-    they are known. ``located`` are placed amounts that must be assigned before the demand can be
-    written, near the ``retained`` amounts of the consumer (by provider name) on the same host.
+    they are known. ``located`` are placed amounts of hosts that must be assigned before the demand
+    can be written, near the ``retained`` amounts of the consumer (by provider name) on the same
+    host.
     """
 
     uses: tuple[Use, ...]
@@ -70,29 +71,25 @@ class Demand:
     required: tuple[tuple[str, int], ...] = ()
     names: Mapping[str, str] = FrozenDict()
     host: str | None = None
-    located: tuple[LocatedDemand, ...] = ()
+    located: tuple[RequestedAmount, ...] = ()
     retained: Mapping[str, Amounts] = FrozenDict()
 
     @property
     def is_open(self) -> bool:
         """Whether a placed amount is still to be assigned."""
-        return any(located.is_open for located in self.located)
+        return any(not located.amount.is_assigned for located in self.located)
 
     @property
     def names_units(self) -> bool:
         """Whether a use names units."""
-        return _name_units(self.uses)
+        for use in self.uses:  # noqa: SIM110  # a generator costs more, on the way of every claim
+            if use.units:
+                return True
+        return False
 
     def requires(self, subject: str) -> bool:
         """Return whether a required definition is that of a provider, by name or uuid."""
         return any(subject in (uuid, self.names.get(uuid)) for uuid, _ in self.required)
-
-
-def _name_units(uses: Iterable[Use]) -> bool:
-    for use in uses:  # noqa: SIM110  # a generator costs more, on the way of every claim
-        if use.units:
-            return True
-    return False
 
 
 def demands_of(candidates: Any, resolve: Resolve, method: str) -> Iterator[Demand]:
@@ -103,19 +100,19 @@ def demands_of(candidates: Any, resolve: Resolve, method: str) -> Iterator[Deman
     :raises SearchLimitReached: if the search was cut short before it found a candidate
     :raises NotFound: if a named provider does not exist
     """
-    if isinstance(candidates, Candidates):
-        yield from _of_candidates(candidates, candidates.request, resolve)
-    elif isinstance(candidates, Candidate):
-        yield from _of_candidates([candidates], None, resolve)
+    request: Request | None = getattr(candidates, "request", None)
+    if isinstance(candidates, Candidate):
+        candidates = [candidates]
     elif isinstance(candidates, Chosen):
-        yield from _of_candidates([candidates.candidate], candidates.request, resolve)
-    elif isinstance(candidates, Claim):
-        yield _of_allocations(candidates.allocations, resolve, method, candidates.request)
-    elif isinstance(candidates, list | tuple) and candidates:
-        if isinstance(candidates[0], Candidate):
-            yield from _of_candidates(candidates, None, resolve)
-        else:
-            yield _of_allocations(candidates, resolve, method)
+        candidates = [candidates.candidate]
+    if isinstance(candidates, Claim):
+        demand = demand_of(candidates.allocations, resolve, method)
+        yield dataclasses.replace(demand, request=request or demand.request)
+    elif isinstance(candidates, Candidates) or (
+        isinstance(candidates, list | tuple) and candidates and isinstance(candidates[0], Candidate)
+    ):
+        for candidate in candidates:
+            yield _demand_of_candidate(candidate, request, resolve)
     else:
         yield demand_of(candidates, resolve, method)
 
@@ -131,55 +128,35 @@ def providers_in(candidates: Any) -> Iterator[str]:
                 yield allocation.provider_uuid or allocation.provider
 
 
-def _of_candidates(
-    candidates: Iterable[Candidate], request: Request | None, resolve: Resolve
-) -> Iterator[Demand]:
-    for candidate in candidates:
-        if not isinstance(candidate, Candidate):
-            raise exceptions.InvalidInput("amount", "claim", candidate, "a candidate")
-        whole = request
-        if request is None and candidate.located:  # so that it can be assigned again
-            whole = Request(
-                {kind: amount.unassigned() for kind, amount in candidate.located.items()}
-            )
-        yield _of_allocations(candidate.allocations, resolve, "claim", whole, candidate)
-
-
-def _of_allocations(
-    allocations: Sequence[Any],
-    resolve: Resolve,
-    method: str,
-    request: Request | None = None,
-    candidate: Candidate | None = None,
-) -> Demand:
-    demand = _demand(_of_list(allocations, method), resolve, method, allocations)
-    uses, request = demand.uses, request or demand.request
-    known = {
-        part.provider_uuid: part.provider for part in allocations if part.provider_uuid is not None
-    }
-    if candidate is None:
-        return Demand(uses, request, names=known, located=demand.located)
-    required = _required(candidate, uses, known)
+def _demand_of_candidate(candidate: Any, request: Request | None, resolve: Resolve) -> Demand:
+    if not isinstance(candidate, Candidate):
+        raise exceptions.InvalidInput("amount", "claim", candidate, "a candidate")
+    placed = candidate.located
+    if request is None and placed:  # so that it can be assigned again
+        request = Request({kind: amount.unassigned() for kind, amount in placed.items()})
+    demand = demand_of(candidate.allocations, resolve, "claim")
     return Demand(
-        uses, request, candidate.generations, required, known, candidate.host, demand.located
+        demand.uses,
+        request or demand.request,
+        candidate.generations,
+        _required(candidate, demand) if placed or demand.names_units else (),
+        demand.names,
+        candidate.host,
+        demand.located,
     )
 
 
-def _required(
-    candidate: Candidate, uses: Collection[Use], known: Mapping[str, str]
-) -> tuple[tuple[str, int], ...]:
+def _required(candidate: Candidate, demand: Demand) -> tuple[tuple[str, int], ...]:
     """Return the definitions of the providers whose parts a candidate was placed on."""
-    if not candidate.located and not _name_units(uses):
-        return ()
-    counted = {use.resource_class for use in uses}
+    counted = {use.resource_class for use in demand.uses}
     located: set[str] = set()
     for kind, amount in candidate.located.items():
         located.update(amount.located, *resource(kind).lower_bounds(amount, counted))
     uuids = {
         use.provider_uuid
-        for use in uses
+        for use in demand.uses
         if use.units
-        or (use.resource_class in located and known.get(use.provider_uuid) != candidate.host)
+        or (use.resource_class in located and demand.names.get(use.provider_uuid) != candidate.host)
     }
     return tuple(pair for pair in candidate.generations if pair[0] in uuids)
 
@@ -203,62 +180,24 @@ def demand_of(
         ``give_back``; for a count that contradicts the amount that locates it; for two placed
         amounts of a class, or a provider that is named twice
     """
-    read = _of_mapping if isinstance(allocations, Mapping) else _of_list
-    return _demand(read(allocations, method), resolve, method, allocations, give_back, aggregate)
-
-
-class _Requested(NamedTuple):
-    """An amount of a provider that is not looked up yet."""
-
-    provider: str  # name or uuid
-    resource_class: str
-    amount: Any
-    units: tuple[str, ...] = ()
-
-    @property
-    def is_located(self) -> bool:
-        return self.amount.locates and resource(self.resource_class).is_located
-
-
-def _of_list(allocations: Any, method: str) -> Iterator[_Requested]:
-    for part in allocations if isinstance(allocations, list | tuple) else (None,):
-        if not isinstance(part, Allocation):
-            raise exceptions.InvalidInput("amount", method, allocations, _CLAIMABLE)
-        provider = part.provider_uuid or part.provider
-        yield _Requested(provider, part.resource_class, part.amount, part.units)
-
-
-def _of_mapping(by_provider: Mapping[Any, Any], method: str) -> Iterator[_Requested]:
-    seen: set[str] = set()
-    for name, texts in by_provider.items():
-        key = names.provider_key(name)
-        if key in seen:
-            raise exceptions.InvalidInput("repetition", method, name, "each provider once")
-        seen.add(key)
-        for kind, amount in Amounts.of(texts).bare().by_name():
-            yield _Requested(key, kind, amount)
-
-
-def _demand(
-    requested: Iterable[_Requested],
-    resolve: Resolve,
-    method: str,
-    allocations: Any,
-    give_back: bool = False,
-    aggregate: bool = False,
-) -> Demand:
-    """Return the demand of requested amounts; see :func:`demand_of`.
-
-    :param allocations: as they were passed, for errors
-    """
+    known: Mapping[str, str] = {}
+    if isinstance(allocations, Mapping):
+        requested = _of_mapping(allocations, method)
+    else:
+        requested = _of_list(allocations, method)
+        known = {part.provider_uuid: part.provider for part in allocations if part.provider_uuid}
     parts = [part for part in requested if not part.amount.is_zero]
-    if not give_back:
-        _check_not_negative(parts)
-    placed = [part for part in parts if part.is_located]
+    for part in parts:
+        if part.amount.is_negative and not give_back:
+            expected = "0 or more; give back by release"
+            raise exceptions.InvalidInput(
+                "negative amount", part.resource_class, part.amount, expected
+            )
     if not parts:
         raise exceptions.InvalidInput(
-            "amount", method, allocations, "something to take or give back"
+            "amount", method, allocations, "an amount to allocate or to release"
         )
+    placed = [part for part in parts if part.is_placed]
     if placed and not aggregate:
         _check_one_of_a_class(placed, method)
     counted = _without_located(parts) if placed else parts
@@ -269,28 +208,40 @@ def _demand(
             units = record.units or part.units  # a structured amount names its units itself
             uses.append(Use(uuids[part.provider], record.resource_class, record.amount, units))
     if not placed:
-        return Demand(tuple(uses))
-    located = tuple(
-        LocatedDemand(uuids[part.provider], part.resource_class, part.amount) for part in placed
-    )
-    keys = [(demand.host, demand.resource_class) for demand in located]
+        return Demand(tuple(uses), names=known)
+    located = tuple(part._replace(provider=uuids[part.provider]) for part in placed)
+    keys = [(part.provider, part.resource_class) for part in located]
     if len(set(keys)) != len(keys):  # by name and by uuid
         raise exceptions.InvalidInput("repetition", method, keys, "each provider once")
-    return Demand(tuple(uses), _request(placed, counted), located=located)
+    return Demand(tuple(uses), _request(placed, counted), names=known, located=located)
 
 
-def _check_not_negative(parts: Iterable[_Requested]) -> None:
-    for part in parts:
-        if part.amount.is_negative:
-            raise exceptions.InvalidInput(
-                "negative amount",
-                part.resource_class,
-                part.amount,
-                "0 or more; give back by release",
-            )
+def _of_list(allocations: Any, method: str) -> list[RequestedAmount]:
+    requested: list[RequestedAmount] = []
+    for part in allocations if isinstance(allocations, list | tuple) else (None,):
+        if not isinstance(part, Allocation):
+            raise exceptions.InvalidInput("amount", method, allocations, _CLAIMABLE)
+        provider = part.provider_uuid or part.provider
+        requested.append(RequestedAmount(provider, part.resource_class, part.amount, part.units))
+    return requested
 
 
-def _request(placed: Iterable[_Requested], counted: Iterable[_Requested]) -> Request | None:
+def _of_mapping(by_provider: Mapping[Any, Any], method: str) -> list[RequestedAmount]:
+    requested: list[RequestedAmount] = []
+    seen: set[str] = set()
+    for name, texts in by_provider.items():
+        key = names.provider_key(name)
+        if key in seen:
+            raise exceptions.InvalidInput("repetition", method, name, "each provider once")
+        seen.add(key)
+        for kind, amount in Amounts.of(texts).bare().by_name():
+            requested.append(RequestedAmount(key, kind, amount))
+    return requested
+
+
+def _request(
+    placed: Iterable[RequestedAmount], counted: Iterable[RequestedAmount]
+) -> Request | None:
     """Return the request of placed amounts and the counts next to them.
 
     Return None if all placed amounts are released.
@@ -307,7 +258,7 @@ def _request(placed: Iterable[_Requested], counted: Iterable[_Requested]) -> Req
     return Request(requested)
 
 
-def _without_located(parts: Sequence[_Requested]) -> list[_Requested]:
+def _without_located(parts: Sequence[RequestedAmount]) -> list[RequestedAmount]:
     """Return the counts without those that a placed amount next to them locates."""
     located: set[tuple[str, str]] = set()
     for provider in dict.fromkeys(part.provider for part in parts):
@@ -318,11 +269,11 @@ def _without_located(parts: Sequence[_Requested]) -> list[_Requested]:
     return [
         part
         for part in parts
-        if not part.is_located and (part.provider, part.resource_class) not in located
+        if not part.is_placed and (part.provider, part.resource_class) not in located
     ]
 
 
-def _check_one_of_a_class(placed: Iterable[_Requested], method: str) -> None:
+def _check_one_of_a_class(placed: Iterable[RequestedAmount], method: str) -> None:
     """Raise for two placed amounts of a class: their units could not be told apart later."""
     hosts: dict[str, str] = {}
     for part in placed:

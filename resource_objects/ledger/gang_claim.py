@@ -49,13 +49,13 @@ def gang_choices(
     chosen: Mapping[str, _Option] | None = {name: first[0] for name, first in gang.options.items()}
     is_read = False
     while chosen is not None:
-        refusal = yield {name: option.demand for name, option in chosen.items()}
-        if not gang.has_choice:
+        before = {name: option.demand for name, option in chosen.items()}
+        refusal = yield before
+        if all(len(options) == 1 for options in gang.options.values()):
             return
         if not is_read:
             gang.read_free(backend)
             is_read = True
-        before = {name: option.demand for name, option in chosen.items()}
         chosen = gang.choose() if gang.learn(refusal, before) else None
         if chosen and all(option.demand is before[name] for name, option in chosen.items()):
             return  # the same choice would be refused again
@@ -80,11 +80,6 @@ class _Gang:
         self._allocated_units: set[Unit] = set()  # to other consumers
         self._uuids: dict[str, str] = {}  # by name
         self.options = {name: list(map(self._option, choices)) for name, choices in demands.items()}
-
-    @property
-    def has_choice(self) -> bool:
-        """Whether there is a consumer with more than one option."""
-        return any(len(options) > 1 for options in self.options.values())
 
     def _option(self, demand: Demand) -> _Option:
         usage: dict[Key, int] = defaultdict(int)
@@ -118,28 +113,23 @@ class _Gang:
     def choose(self) -> dict[str, _Option] | None:
         """Return an option for each consumer, None if not all can have one."""
         usage = _Usage(self._free, self._allocated_units)
-        return self._first_free(usage) or self._searched(usage)
-
-    def _first_free(self, usage: _Usage) -> dict[str, _Option] | None:
-        """Return the first free option of each consumer, one next to the other."""
         chosen: dict[str, _Option] = {}
         for name, options in self.options.items():
             option = next(filter(usage.has_room, options), None)
             if option is None:
-                break
+                return self._searched()
             usage.add(option)
             chosen[name] = option
-        for option in chosen.values():
-            usage.remove(option)
-        return chosen if len(chosen) == len(self.options) else None
+        return chosen
 
-    def _searched(self, usage: _Usage) -> dict[str, _Option] | None:
+    def _searched(self) -> dict[str, _Option] | None:
         """Return a choice among all choices, None if there is none.
 
         Consumers with the same demands are one kind, of which only the number matters. Options
         that use nothing in common form independent groups, mostly one for each host. What a group
         can hold is searched separately; then the kinds are distributed over the groups.
         """
+        usage = _Usage(self._free, self._allocated_units)
         # a demand that is not assigned yet uses nothing: its assignment decides whether it fits
         chosen = {
             name: option
@@ -147,11 +137,11 @@ class _Gang:
             for option in reversed(options)
             if not option.usage and not option.units
         }
-        kinds: dict[Hashable, list[str]] = {}
+        kinds: dict[Hashable, list[str]] = defaultdict(list)
         for name, options in self.options.items():
             if name not in chosen:
                 demands = tuple((option.demand.uses, option.demand.located) for option in options)
-                kinds.setdefault(demands, []).append(name)
+                kinds[demands].append(name)
         by_kind = [self.options[names[0]] for names in kinds.values()]
         need = tuple(map(len, kinds.values()))
         if _is_infeasible(by_kind, need, usage):
@@ -173,8 +163,7 @@ class _Gang:
     def learn(self, refusal: exceptions.ResourceObjectsError, chosen: Mapping[str, Demand]) -> bool:
         """Record the cause of a refusal; return whether there are other choices to try."""
         options = {
-            name: next((option for option in self.options[name] if option.demand is demand), None)
-            or self._option(demand)
+            name: next(option for option in self.options[name] if option.demand is demand)
             for name, demand in chosen.items()
         }
         if isinstance(refusal, exceptions.CapacityException):
@@ -197,11 +186,9 @@ class _Gang:
             return count > 0
         key = uuid, reason.resource
         if reason.rule in UNIT_RULES:
-            amount = reason.requested
+            refused = key, reason.requested
             return self._keep(
-                lambda option: all(
-                    use.key != key or use.amount != amount for use in option.demand.uses
-                )
+                lambda option: all((use.key, use.amount) != refused for use in option.demand.uses)
             )
         requested = sum(option.usage.get(key, 0) for option in chosen.values())
         is_full = reason.rule in (Rule.CAPACITY, Rule.LIMIT, Rule.NO_INVENTORY)
@@ -225,7 +212,7 @@ class _Gang:
         return False
 
     def _keep(self, is_possible: Callable[[_Option], bool]) -> bool:
-        """Drop by_kind option that is not possible any more; return whether there was one."""
+        """Drop the options that are not possible any more; return whether there were any."""
         before = sum(map(len, self.options.values()))
         self.options = {
             name: list(filter(is_possible, options)) for name, options in self.options.items()

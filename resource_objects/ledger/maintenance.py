@@ -47,7 +47,7 @@ class DrainStatus:
 
     def __str__(self) -> str:
         state = "enabled" if self.disabled is None else str(self.disabled)
-        lines = [f"  {consumer}" for consumer in self.consumers] or ["  nobody is there"]
+        lines = [f"  {consumer}" for consumer in self.consumers] or ["  no consumers"]
         return "\n".join([f"{self.provider}: {state}", *lines])
 
 
@@ -81,11 +81,10 @@ class Maintenance:
         if reason is None:
             listed = self._listed(names.provider_key(provider))
             if listed.disabled is None:
-                raise exceptions.InvalidInput(
-                    "field", "reason", None, f"why, as {listed.name} is enabled"
-                )
+                expected = f"a reason: {listed.name} is enabled"
+                raise exceptions.InvalidInput("field", "reason", None, expected)
             if until is not None:
-                raise exceptions.InvalidInput("field", "until", until, "a reason beside it")
+                raise exceptions.InvalidInput("field", "until", until, "a reason too")
         else:
             listed = self.disable(provider, reason, until, operation)
         return DrainStatus(listed.name, listed.disabled, tuple(self._consumers_at(listed.uuid)))
@@ -99,10 +98,10 @@ class Maintenance:
         operation: str | None,
     ) -> ListedProvider:
         key = names.provider_key(provider)
-        doing, done = self._store.begin(operation, kind, key)
-        if done is None:
+        started, recorded = self._store.begin(operation, kind, key)
+        if recorded is None:
             order = DisableOrder(self._store.uuids([key])[key], reason, until)
-            self._store.backend.commit(Write(doing, kind, key, disabling=(order,)))
+            self._store.backend.commit(Write(started, kind, key, disabling=(order,)))
         return self._listed(key)
 
     def _listed(self, key: str) -> ListedProvider:

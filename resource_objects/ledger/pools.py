@@ -14,12 +14,7 @@ from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects.ledger.context import any_limit
-from resource_objects.ledger.definitions import (
-    Definitions,
-    Difference,
-    SyncResult,
-    find_stored,
-)
+from resource_objects.ledger.definitions import Definitions, Difference, SyncResult, find_stored
 from resource_objects.ledger.queries import Reader
 from resource_objects.providers.arguments import ago, any_generation
 from resource_objects.providers.definition import (
@@ -114,13 +109,13 @@ class Pools:
             if host_keys is None:
                 return self._dissolve(provider)
             uuids = [find_stored(stored, host) for host in host_keys]
-            return _compare(stored, _leaving(stored, uuids, provider.aggregates or frozenset()))
+            return _compare(stored, _leaving(stored, uuids, _aggregates_of(provider)))
 
         return self._definitions.write("unshare", key, operation, compare)
 
     def _dissolve(self, pool: ProviderDefinition) -> Difference:
         """Return the changes that end sharing, with the trees of all members."""
-        aggregates = pool.aggregates or frozenset()
+        aggregates = _aggregates_of(pool)
         members = list(self._members(aggregates, forbidden=frozenset()))
         other_pools = (m for m in members if SHARES in m.traits and m.uuid != pool.uuid)
         ended = aggregates.difference(*(other.aggregates for other in other_pools))
@@ -186,18 +181,20 @@ class Pools:
         """
         if older_than is not None:
             ago("older_than", older_than, self._reader.now())
-        pools, most = self._list(older_than, after), any_limit(limit)
+        most = any_limit(limit)
+        pages = self._reader.pages(ProviderFilter(required=frozenset({SHARES})), after=after)
+        pools = (
+            pool
+            for page in pages
+            for pool in self._with_members(page)
+            if older_than is None or pool.is_older_than(older_than)
+        )
         # islice() refuses a limit above sys.maxsize
         return pools if most is None else (p for _, p in zip(range(most), pools, strict=False))
 
-    def _list(self, older_than: datetime.timedelta | None, after: str | None) -> Iterator[Pool]:
-        pools = ProviderFilter(required=frozenset({SHARES}))
-        for page in self._reader.pages(pools, after=after):
-            now = self._reader.now()
-            hosts = self._members(frozenset().union(*(pool.aggregates for pool in page)))
-            for pool in pools_of(page, hosts, now):
-                if older_than is None or pool.is_older_than(older_than):
-                    yield pool
+    def _with_members(self, page: Iterable[ListedProvider]) -> Iterator[Pool]:
+        hosts = self._members(frozenset().union(*(pool.aggregates for pool in page)))
+        return pools_of(page, hosts, self._reader.now())
 
 
 def _provider_keys(hosts: Iterable[str]) -> list[str]:
@@ -214,9 +211,7 @@ def _sharing(
     edits: _Edits = defaultdict(dict)
     edits[pool.uuid]["traits"] = pool.traits | {SHARES}
     for uuid in (pool.uuid, *hosts):
-        edits[uuid]["aggregates"] = (stored[uuid].definition.aggregates or frozenset()) | {
-            aggregate
-        }
+        edits[uuid]["aggregates"] = _aggregates_of(stored[uuid].definition) | {aggregate}
     for uuid in dict.fromkeys(uuid for host in hosts for uuid in subtree(stored, host)):
         provider = stored[uuid].definition
         if SHARES not in provider.traits and uuid != pool.uuid:
@@ -227,9 +222,12 @@ def _sharing(
 def _leaving(stored: StoredDefinitions, hosts: Iterable[str], aggregates: frozenset[str]) -> _Edits:
     """Return the changes by which hosts leave some aggregates."""
     return {
-        uuid: {"aggregates": (stored[uuid].definition.aggregates or frozenset()) - aggregates}
-        for uuid in hosts
+        uuid: {"aggregates": _aggregates_of(stored[uuid].definition) - aggregates} for uuid in hosts
     }
+
+
+def _aggregates_of(definition: ProviderDefinition) -> frozenset[str]:
+    return definition.aggregates or frozenset()
 
 
 def _compare(stored: StoredDefinitions, edits: _Edits) -> Difference:

@@ -267,9 +267,9 @@ class Queue:
         for use in demand.uses:
             counts[use.key] += use.amount
         for placed in demand.located:
-            amounts = self._located(placed.resource_class, placed.amount, placed.host)
+            amounts = self._located(placed.resource_class, placed.amount, placed.provider)
             for name, count in amounts.items():
-                counts[placed.host, name] += count
+                counts[placed.provider, name] += count
         return counts
 
     def _located(self, kind: str, amount: Amount, at: str | None) -> Mapping[str, int]:

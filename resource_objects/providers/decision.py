@@ -1,7 +1,6 @@
-"""The one decision a backend asks before it writes: does this change fit what is kept?
+"""Whether an amount fits a stored inventory, decided by the resource's own inventory class.
 
-It is the decision of the kind's own inventory, so that filter, claim and simulation never differ
-(law 5); this module only finds the words for who stands in the way.
+Search, claim and dry run share the decision. Reasons are completed with the consumers.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
-#: A refusal carries at most so many holders, the largest, so that no refusal is unbounded.
+#: The maximum number of consumers that a reason names: the largest.
 MOST_HOLDERS = 100
 
 
@@ -31,15 +30,15 @@ def refusals(
     limit: int | None = None,
     out: int = 0,
 ) -> tuple[Reason, ...]:
-    """Return why ``amount`` (negative: given back) does not fit one kept inventory.
+    """Return why an amount does not fit a stored inventory. Cost: 3 microseconds if it fits.
 
-    ``held`` is what the same consumer holds there already: unit rules bind all that it will hold,
-    or a consumer could go around max_unit in steps. Giving back is bound by none, and neither is
-    an ``aggregate``, a consumer that stands for many. ``limit`` is the most that may be used of it
-    in all, whatever its capacity; None is no such bound. ``out`` is how many of its units are out
-    of service and nobody's: they are no part of the capacity. The tighter of both bounds is told.
-
-    Cost: about 3 microseconds where a counted amount fits, else 15.
+    :param amount: negative to release, which no rule refuses
+    :param where: the name of the provider
+    :param held: the amount that the consumer uses already: unit rules bind the sum
+    :param aggregate: whether the consumer stands for many: unit rules do not bind it
+    :param limit: the maximum usage of the inventory, whatever its capacity
+    :param out: the number of units that were removed from the host and are free; they do not count
+        as capacity
 
     >>> record = InventoryRecord("VCPU", 8, 0, 1, None, 1, 1_000_000, 8, used=6)
     >>> print(*refusals(record, 3, "host0"))
@@ -57,7 +56,7 @@ def refusals(
     if out and (limit is None or record.capacity - out <= limit):
         limit, rule = max(0, record.capacity - out), Rule.CAPACITY
     is_within = limit is None or used + requested <= limit
-    if is_within and kind.surely_fits(record, requested, used):  # what all rules allow, fewer do
+    if is_within and kind.surely_fits(record, requested, used):
         return ()
     others = dataclasses.replace(record, used=used)
     if aggregate:
@@ -67,44 +66,49 @@ def refusals(
             kind.make_amount(requested), None if limit is None else kind.make_amount(limit)
         )
     except exceptions.CapacityException as refusal:
-        return tuple(_told(reason, rule, record, amount, where) for reason in refusal.reasons)
+        return tuple(
+            _with_figures(reason, rule, record, amount, where) for reason in refusal.reasons
+        )
     return ()
 
 
-def _told(reason: Reason, limit: Rule, record: InventoryRecord, amount: int, where: str) -> Reason:
-    """Return a reason with the figures as the asker knows them.
+def _with_figures(
+    reason: Reason, limit: Rule, record: InventoryRecord, amount: int, where: str
+) -> Reason:
+    """Return a reason with the figures of the whole inventory and of the request.
 
-    :param limit: which rule the limit was
+    :param limit: the rule in place of :attr:`Rule.LIMIT`
     """
     if reason.rule in UNIT_RULES:
         return dataclasses.replace(reason, where=where, used=record.used)
-    if reason.rule is Rule.LIMIT:
-        reason = dataclasses.replace(reason, rule=limit)
-    return dataclasses.replace(reason, where=where, used=record.used, requested=amount)
+    rule = limit if reason.rule is Rule.LIMIT else reason.rule
+    return dataclasses.replace(reason, rule=rule, where=where, used=record.used, requested=amount)
 
 
 def absent(resource_class: str, amount: int, where: str) -> Reason:
     """Return the reason that a provider has no inventory of a class."""
-    return Reason(Rule.NO_INVENTORY, amount, bound=0, used=0, resource=resource_class, where=where)
+    return Reason(Rule.NO_INVENTORY, amount, 0, 0, resource_class, where)
 
 
 def not_held(resource_class: str, amount: int, held: int, where: str) -> Reason:
-    """Return the reason that a consumer gives back more than it holds somewhere."""
-    return Reason(
-        Rule.USED_BELOW_ZERO, amount, bound=0, used=held, resource=resource_class, where=where
-    )
+    """Return the reason that a consumer releases more than is allocated to it."""
+    return Reason(Rule.USED_BELOW_ZERO, amount, 0, held, resource_class, where)
+
+
+def unit_removed(unit: str, where: str) -> Reason:
+    """Return the reason why a unit that was removed from its host is not allocated."""
+    return Reason(Rule.DISABLED, 1, 0, 0, where=where, unit=unit, disabled=REMOVED)
 
 
 def held_by(reason: Reason, holders: Iterable[tuple[str, int]]) -> Reason:
-    """Return the reason with those who hold what is used, the largest first."""
+    """Return a reason with the consumers of what is used, the largest first."""
     return dataclasses.replace(reason, holders=largest(holders))
 
 
 def largest(holders: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Return the largest holders, in the order in which people are told of them.
+    """Return the :data:`MOST_HOLDERS` largest consumers, in the order of :func:`by_amount`.
 
-    Of more than :data:`MOST_HOLDERS` that hold as much, those are named that come first by name:
-    a database can say who these are.
+    Among equal ones the first by name are returned, as a database can select these.
 
     >>> largest([("job-10", 1), ("b", 5), ("job-2", 1)])
     (('b', 5), ('job-2', 1), ('job-10', 1))
@@ -114,10 +118,5 @@ def largest(holders: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 def by_amount(held: tuple[str, Any]) -> tuple[Any, ...]:
-    """Return a sort key of holders: the largest first, then by name in natural order."""
+    """Return a sort key of consumers: the largest first, then by name in natural order."""
     return -held[1], natural_order(held[0])
-
-
-def unit_removed(unit: str, where: str) -> Reason:
-    """Return the reason why a unit that was removed from its host is not allocated."""
-    return Reason(Rule.DISABLED, 1, 0, 0, where=where, unit=unit, disabled=REMOVED)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Self
 
 from resource_objects import base, exceptions, fields, names
@@ -27,8 +27,6 @@ from resource_objects import base, exceptions, fields, names
 TRAIT = "COMPUTE_STATUS_DISABLED"
 #: The end of a state that lasts until the provider is enabled.
 FOREVER = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
-#: A moment before all others.
-_EVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 @base.register
@@ -68,16 +66,21 @@ class Disabled(base.ResourceObject, frozen=True):
         }
 
     def __str__(self) -> str:
-        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
-        by = "" if self.by is None else f" by {self.by}"
         if self == REMOVED:
             return self.reason
-        return f"disabled since {self.since:%Y-%m-%d}{until}{by}: {self.reason}"
+        by = "" if self.by is None else f" by {self.by}"
+        return f"disabled since {self.since:%Y-%m-%d}{_until(self.until)}{by}: {self.reason}"
+
+
+def _until(moment: datetime.datetime | None) -> str:
+    return "" if moment is None else f" until {moment:%Y-%m-%d %H:%M}"
 
 
 #: The reason for a removed unit. It is derived and never stored, so it cannot be enabled or
 #: overridden.
-REMOVED = Disabled(reason="was removed from the host", since=_EVER)
+REMOVED = Disabled(
+    reason="was removed from the host", since=datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,8 +114,7 @@ class ServiceState:
     def __str__(self) -> str:
         if self.reason is None:
             return "in service"
-        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
-        return f"disabled{until}: {self.reason}"
+        return f"disabled{_until(self.until)}: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,9 +138,8 @@ class DisableOrder:
         if self.reason is not None:
             names.label(self.reason, "reason")
         elif self.until is not None:
-            raise exceptions.InvalidInput(
-                "field", "until", self.until, "none where nothing is disabled"
-            )
+            expected = "none where nothing is disabled"
+            raise exceptions.InvalidInput("field", "until", self.until, expected)
         if self.until is not None and (
             not isinstance(self.until, datetime.datetime) or self.until.tzinfo is not datetime.UTC
         ):
@@ -188,33 +189,7 @@ class DisabledChange:
         return {"provider_uuid": self.provider_uuid, "disabled": disabled}
 
 
-def ends_of(
-    parents: Mapping[int, int | None], disabled: Mapping[int, Disabled]
-) -> dict[int, datetime.datetime]:
-    """Return when each provider is in service again that is disabled itself or by an ancestor.
-
-    :param parents: the number of each provider's parent, parents before children
-    :param disabled: the state of the providers that are disabled themselves
-
-    >>> since = datetime.datetime(2026, 11, 16, tzinfo=datetime.UTC)
-    >>> fan = Disabled(reason="fan", since=since)
-    >>> ends_of({1: None, 2: 1, 3: None}, {1: fan}) == {1: FOREVER, 2: FOREVER}
-    True
-    """
-    ends: dict[int, datetime.datetime] = {}
-    for number, parent in parents.items():
-        own = disabled.get(number)
-        above = None if parent is None else ends.get(parent)
-        both = [end for end in (above, None if own is None else own.ends_at) if end is not None]
-        if both:
-            ends[number] = max(both)
-    return ends
-
-
 def refuse_trait(traits: Iterable[str], what: str) -> None:
-    """Raise if traits to store include the derived trait :data:`TRAIT`.
-
-    :raises InvalidInput: if they do
-    """
+    """Raise ``InvalidInput`` if traits to store include the derived trait :data:`TRAIT`."""
     if TRAIT in traits:
         raise exceptions.InvalidInput("trait", what, TRAIT, "no trait that says it: disable() does")

@@ -277,12 +277,8 @@ def without_classes(host: ProviderDefinition, classes: Collection[str]) -> dict[
     The shares of these inventories are removed with them. Empty if the host has none of them.
     """
     kinds = tuple(kind for kind in host.kinds if not set(kind.classes) <= set(classes))
-    stays = {name for kind in kinds for name in kind.classes}
-    records = tuple(
-        record
-        for record in host.inventories
-        if record.resource_class in stays or record.resource_class not in classes
-    )
+    removed = set(classes).difference(*(kind.classes for kind in kinds))
+    records = tuple(record for record in host.inventories if record.resource_class not in removed)
     if len(records) == len(host.inventories):
         return {}
     shares = tuple(share for share in host.shares if share.resource_class not in classes)
