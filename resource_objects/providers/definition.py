@@ -201,6 +201,12 @@ class DefinitionChanges:
         for update in self.updates:
             yield update.definition
 
+    @property
+    def sharing(self) -> list[ProviderDefinition]:
+        """The definitions of which the shares replace the stored ones."""
+        updates = [update.definition for update in self.updates if update.shares_changed]
+        return [*(created for created in self.creates if created.shares), *updates]
+
     def __bool__(self) -> bool:
         return bool(self.creates or self.updates or self.removals)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Sequence
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
@@ -30,21 +30,19 @@ from resource_objects.store.transaction import Transaction
 class DefinitionWork:
     """The changes of definitions of one write, with what they depend on before the write.
 
-    It is made before the write changes anything: a definition is changed at the generation at which
-    it was read, also if the same write changes a name in it.
+    It is created before the write changes anything: a definition is changed at the generation at
+    which it was read, also if the same write changes a name in it.
     """
 
     def __init__(self, transaction: Transaction, changes: DefinitionChanges) -> None:
         self.transaction = transaction
         self.rows = transaction.rows
         self.changes = changes
-        self._before = {uuid: self.rows.providers.get(uuid) for uuid in self._uuids()}
+        #: uuids of the providers to update and to remove
+        self._uuids = [update.definition.uuid for update in changes.updates]
+        self._uuids += [removal.uuid for removal in changes.removals]
+        self._before = {uuid: self.rows.providers.get(uuid) for uuid in self._uuids}
         self._roots: set[str] = set()
-
-    def _uuids(self) -> list[str]:
-        """Return the uuids of the providers to update and to remove."""
-        uuids = [update.definition.uuid for update in self.changes.updates]
-        return uuids + [removal.uuid for removal in self.changes.removals]
 
     def create_and_update(self) -> None:
         """Create and update providers and inventories, and replace shares.
@@ -61,14 +59,14 @@ class DefinitionWork:
             _update(transaction, rows.providers[update.definition.uuid], update)
         self._check_parents()
         _restore_disabled(rows, changes)
-        _replace_shares(transaction, self._sharing())
+        _replace_shares(transaction, changes.sharing)
         for uuid, root in moving.items():
             if rows.root(uuid).uuid != root.uuid:
                 transaction.mark_changed(uuid)
                 transaction.definitions.add((root.number, uuid))
-        self._roots = {root.uuid for uuid, root in moving.items()}
-        self._roots.update(moving, (definition.uuid for definition in self._sharing()))
-        for uuid in (*self._uuids(), *(definition.uuid for definition in changes.creates)):
+        self._roots = {root.uuid for root in moving.values()}
+        self._roots.update(moving, (definition.uuid for definition in changes.sharing))
+        for uuid in (*self._uuids, *(definition.uuid for definition in changes.creates)):
             transaction.mark_changed(uuid)
 
     def remove(self) -> None:
@@ -78,17 +76,11 @@ class DefinitionWork:
             ``removals``, then inventories in the order of ``updates``
         """
         rows, changes = self.rows, self.changes
-        removed: dict[Key, exceptions.LedgerError] = {}
-        for removal in changes.removals:
-            provider = rows.providers[removal.uuid]
-            for name in provider.classes:
-                removed[provider.uuid, name] = exceptions.InUse("provider", provider.name)
-        for update in changes.updates:
-            provider = rows.providers[update.definition.uuid]
-            for name in update.removed:
-                removed[provider.uuid, name] = exceptions.InUse("inventory", provider.name, name)
-        _remove_inventories(rows, removed)
-        leaving = {removal.uuid for removal in changes.removals}
+        providers = [rows.providers[removal.uuid] for removal in changes.removals]
+        removed = [(provider.uuid, name) for provider in providers for name in provider.classes]
+        removed += [(u.definition.uuid, name) for u in changes.updates for name in u.removed]
+        leaving = {provider.uuid for provider in providers}
+        _remove_inventories(rows, removed, leaving)
         for removal in changes.removals:
             _keep_disabled(rows, removal.uuid, removal.name, leaving)
             _remove(rows, rows.providers[removal.uuid])
@@ -100,9 +92,9 @@ class DefinitionWork:
         """Raise unless providers are at their generations, and names and uuids are free."""
         self._check_names()
         for update in self.changes.updates:
-            self._at_generation(update.definition, update.generation)
+            self._check_generation(update.definition, update.generation)
         for removal in self.changes.removals:
-            self._at_generation(removal, removal.generation)
+            self._check_generation(removal, removal.generation)
         created: set[str] = set()
         for definition in self.changes.creates:
             if definition.uuid in self.rows.providers or definition.uuid in created:
@@ -111,27 +103,24 @@ class DefinitionWork:
 
     def _check_names(self) -> None:
         """Raise for a name that another provider has; two providers may exchange their names."""
-        renamed = set(self._uuids())
-        taken: set[str] = set()
-        for definition in _stated(self.changes):
+        names: set[str] = set()
+        updates = (update.definition for update in self.changes.updates)
+        for definition in (*updates, *self.changes.creates):
             owner = self.rows.provider_named.key.get(definition.name)
-            if definition.name in taken or (owner is not None and owner not in renamed):
+            if definition.name in names or (owner is not None and owner not in self._before):
                 raise exceptions.AlreadyExists("provider", definition.name)
-            taken.add(definition.name)
+            names.add(definition.name)
 
-    def _at_generation(
-        self, stated: ProviderRemoval | ProviderDefinition, generation: int
-    ) -> ProviderRow:
-        before, provider = self._before[stated.uuid], self.rows.providers.get(stated.uuid)
-        if before is None or provider is None:
+    def _check_generation(self, stated: ProviderRemoval | ProviderDefinition, read: int) -> None:
+        before = self._before[stated.uuid]
+        if before is None or stated.uuid not in self.rows.providers:
             raise exceptions.Stale("provider", stated.name, "it is gone")
-        check_generation(before, stated.name, generation)
-        return provider
+        check_generation(before, stated.name, read)
 
     def _check_parents(self) -> None:
         """Raise for a provider that is below itself, or below one that does not exist."""
         sound: set[str | None] = {None}
-        for definition in (*self.changes.creates, *(u.definition for u in self.changes.updates)):
+        for definition in self.changes.definitions:
             seen: set[str] = set()
             uuid: str | None = definition.uuid
             while uuid is not None and uuid not in sound:
@@ -144,12 +133,6 @@ class DefinitionWork:
                 uuid = provider.parent_uuid
             sound |= seen
 
-    def _sharing(self) -> Iterator[ProviderDefinition]:
-        """Yield the definitions of which the shares change."""
-        yield from (created for created in self.changes.creates if created.shares)
-        updates = (update for update in self.changes.updates if update.shares_changed)
-        yield from (update.definition for update in updates)
-
     def _moving(self) -> dict[str, ProviderRow]:
         """Return the providers with another parent and all below them, with their present root."""
         roots: dict[str, ProviderRow] = {}
@@ -159,11 +142,6 @@ class DefinitionWork:
             if provider is not None and provider.parent_uuid != update.definition.parent_uuid:
                 roots.update(dict.fromkeys(self.rows.subtree(uuid), self.rows.root(uuid)))
         return roots
-
-
-def _stated(changes: DefinitionChanges) -> Iterator[ProviderDefinition]:
-    yield from (update.definition for update in changes.updates)
-    yield from changes.creates
 
 
 def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
@@ -244,19 +222,24 @@ def _put_provider(rows: Rows, provider: ProviderRow, records: Collection[Invento
     rows.providers.put(provider.uuid, provider)
 
 
-def _remove_inventories(rows: Rows, removed: Mapping[Key, exceptions.LedgerError]) -> None:
-    """Remove inventories, or raise the error of one that is used."""
-    for key, in_use in removed.items():
-        inventory = rows.inventories.get(key)
-        if inventory is not None and inventory.record.used:
-            raise in_use
-    for key, in_use in removed.items():
-        if any(sharer not in removed for sharer in rows.sharers.of(key)):
-            raise in_use
-    for key in removed:
-        inventory, provider = rows.inventories.get(key), rows.providers[key[0]]
+def _remove_inventories(rows: Rows, removed: Sequence[Key], leaving: Collection[str]) -> None:
+    """Remove inventories, or raise ``InUse`` for one that is used.
+
+    :param leaving: the providers that are removed with them
+    """
+    records = [(key, rows.inventories.get(key)) for key in removed]
+    used = [key for key, inventory in records if inventory is not None and inventory.record.used]
+    keys = {*removed}
+    shared = [key for key in removed if not keys.issuperset(rows.sharers.of(key))]
+    for uuid, name in (*used, *shared):
+        provider = rows.providers[uuid]
+        if uuid in leaving:
+            raise exceptions.InUse("provider", provider.name)
+        raise exceptions.InUse("inventory", provider.name, name)
+    for key, inventory in records:
         if inventory is not None:
             rows.inventories.put(key, None)
+            provider = rows.providers[key[0]]
             classes = tuple(name for name in provider.classes if name != key[1])
             writes = provider.writes + inventory.writes
             provider = dataclasses.replace(provider, classes=classes, writes=writes)
@@ -276,9 +259,8 @@ def _remove(rows: Rows, provider: ProviderRow) -> None:
 # --- shares ---
 
 
-def _replace_shares(transaction: Transaction, definitions: Iterable[ProviderDefinition]) -> None:
+def _replace_shares(transaction: Transaction, sharing: Sequence[ProviderDefinition]) -> None:
     """Replace the shares of providers, and the use through them."""
-    sharing = list(definitions)
     rows = transaction.rows
     for definition in sharing:
         for name in rows.providers[definition.uuid].classes:

@@ -277,14 +277,13 @@ class Rows(OrderRows):
     def with_present_names(self, record: ConsumerRecord) -> ConsumerRecord:
         """Return a record with the present names of the providers."""
         providers = self.providers.rows
-        for use in record.held:
-            if use.provider != providers[use.provider_uuid].name:
-                held = [
-                    dataclasses.replace(use, provider=providers[use.provider_uuid].name)
-                    for use in record.held
-                ]
-                return dataclasses.replace(record, held=tuple(held))
-        return record
+        if all(use.provider == providers[use.provider_uuid].name for use in record.held):
+            return record
+        held = [
+            dataclasses.replace(use, provider=providers[use.provider_uuid].name)
+            for use in record.held
+        ]
+        return dataclasses.replace(record, held=tuple(held))
 
     # --- what the rules of orders read: see ``OrderRows`` ---
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.providers.disabled import DisabledChange
 from resource_objects.providers.feed import FeedEntry, shard_of
 from resource_objects.providers.orders import (
-    Change,
     ConsumerRecord,
     GroupChange,
     Key,
@@ -53,9 +52,8 @@ def carry_out(
 
 def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     """Carry out the steps before the orders; return the definitions to finish after them."""
-    definitions: DefinitionWork | None = None
-    if write.definitions is not None:
-        definitions = DefinitionWork(transaction, write.definitions)
+    changes = write.definitions
+    definitions = None if changes is None else DefinitionWork(transaction, changes)
     for uuid, generation in write.unchanged:
         provider = transaction.rows.providers.get(uuid)
         if provider is None:
@@ -82,34 +80,18 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     return definitions
 
 
-@dataclasses.dataclass(slots=True)
-class _ShardChanges:
-    """The changes of a write that one shard of the feed reports."""
-
-    uses: list[Change] = dataclasses.field(default_factory=list)
-    definitions: list[str] = dataclasses.field(default_factory=list)
-    reports: list[str] = dataclasses.field(default_factory=list)
-    claims: list[str] = dataclasses.field(default_factory=list)
-    disabled: list[DisabledChange] = dataclasses.field(default_factory=list)
-    overrides: list[str] = dataclasses.field(default_factory=list)
-
-
-def _by_shard(transaction: Transaction) -> dict[int, _ShardChanges]:
-    shards: dict[int, _ShardChanges] = {}
-    for name in _ShardChanges.__slots__:
-        for root, change in getattr(transaction, name):
-            shard = shard_of(root)
-            if shard not in shards:
-                shards[shard] = _ShardChanges()
-            getattr(shards[shard], name).append(change)
-    return shards or {0: _ShardChanges()}  # a write that touches no tree is in shard 0
+_REPORTED = ("uses", "definitions", "reports", "claims", "disabled", "overrides")
 
 
 def _append_to_feed(transaction: Transaction, write: Write) -> None:
     """Append an entry to the feed of each shard in which something changed."""
     rows, number, operation = transaction.rows, transaction.number, write.operation
+    shards: dict[int, dict[str, list[Any]]] = {}
+    for name in _REPORTED:
+        for root, change in getattr(transaction, name):
+            shards.setdefault(shard_of(root), {}).setdefault(name, []).append(change)
     renamed = class_renames(write.names)
-    for shard, changes in _by_shard(transaction).items():
+    for shard, changes in (shards or {0: {}}).items():  # a write that touches no tree is in shard 0
         head = rows.heads.get(shard)
         last = 1 if head is None else head.number + 1
         rows.heads.put(shard, HeadRow(last, number))
@@ -122,12 +104,12 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
             write.subject,
             operation.actor,
             number,
-            tuple(changes.uses),
-            tuple(sorted(changes.definitions)),
-            tuple(sorted(set(changes.reports))),
-            tuple(sorted(set(changes.claims))),
-            tuple(changes.disabled),
-            tuple(changes.overrides),
+            tuple(changes.get("uses", ())),
+            tuple(sorted(changes.get("definitions", ()))),
+            tuple(sorted(set(changes.get("reports", ())))),
+            tuple(sorted(set(changes.get("claims", ())))),
+            tuple(changes.get("disabled", ())),
+            tuple(changes.get("overrides", ())),
             renamed,
         )
         rows.changes.put((shard, last), entry)

@@ -34,7 +34,7 @@ from resource_objects.backends.sql.feed import FeedRows
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import SQL, from_moment, moment
 from resource_objects.providers.columns import TIMES
-from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
+from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
@@ -190,26 +190,16 @@ class TreeRows:
 
     # --- the rows that the write concerns ---
 
-    def _stated(self) -> Iterator[ProviderDefinition]:
-        yield from self._changes.creates
-        for update in self._changes.updates:
-            yield update.definition
-
-    def _sharing(self) -> Iterator[ProviderDefinition]:
-        """Yield the definitions whose shares replace the stored ones."""
-        yield from (created for created in self._changes.creates if created.shares)
-        yield from (update.definition for update in self._changes.updates if update.shares_changed)
-
     def _named(self) -> set[str]:
         """Return the uuids of all providers that the write names."""
         write = self._write
         named = {uuid for uuid, _ in write.unchanged} | {*write.reported, *write.adopted}
         named |= {order.provider_uuid for order in write.disabling}
         named |= {removal.uuid for removal in self._changes.removals}
-        for definition in self._stated():
+        for definition in self._changes.definitions:
             named |= {definition.uuid, definition.parent_uuid or definition.uuid}
         return named | {
-            share.of_uuid for definition in self._sharing() for share in definition.shares
+            share.of_uuid for definition in self._changes.sharing for share in definition.shares
         }
 
     def _stored(self, uuids: Iterable[str]) -> set[int]:
@@ -228,7 +218,7 @@ class TreeRows:
         for update in self._changes.updates:
             uuid = update.definition.uuid
             changing |= {(uuid, record.resource_class) for record in update.changed}
-        for definition in self._sharing():
+        for definition in self._changes.sharing:
             provider = self._rows.providers.get(definition.uuid)
             before = {
                 ((definition.uuid, name), share)
@@ -286,7 +276,7 @@ class TreeRows:
         if not self._is_sqlite:
             self._lock_inventories(self._changing(), inventories)
         self._load_allocated(classes)
-        stated = {definition.name for definition in self._stated()}
+        stated = {definition.name for definition in self._changes.definitions}
         owners = _OWNERS.rows_for(self._connection, stated - rows.provider_named.key.keys())
         rows.provider_named.key.update(owners)
 
@@ -317,7 +307,9 @@ class TreeRows:
             if update.changed or update.removed or update.shares_changed or update.expected_use
         }
         uuids |= {removal.uuid for removal in self._changes.removals}
-        uuids |= {share.of_uuid for definition in self._sharing() for share in definition.shares}
+        uuids |= {
+            share.of_uuid for definition in self._changes.sharing for share in definition.shares
+        }
         return self._stored(uuids) | {number for row in shares for number in (row[0], row[2])}
 
     def _read_shares(self) -> list[tuple[Any, ...]]:
@@ -326,7 +318,7 @@ class TreeRows:
             update.removed or self._parent(update.definition.uuid) != update.definition.parent_uuid
             for update in self._changes.updates
         )
-        if not may_break and next(self._sharing(), None) is None:
+        if not may_break and not self._changes.sharing:
             return []
         return _SHARES_OF_TREES.rows_for(self._connection, {*self._roots.values()})
 
