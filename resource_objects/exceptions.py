@@ -263,7 +263,7 @@ class CapacityException(ResourceObjectsError):
 
     >>> raise CapacityException([Reason(Rule.CAPACITY, 8, bound=16, used=13, resource="VCPU")])
     Traceback (most recent call last):
-    resource_objects.exceptions.CapacityException: VCPU asked 8, free 3 of 16
+    resource_objects.exceptions.CapacityException: VCPU requested 8, free 3 of 16
     """
 
     def __init__(self, reasons: Iterable[Reason], *, is_disabled: bool = False) -> None:
@@ -410,7 +410,7 @@ class WaitTimedOut(CapacityException):
     queue; ``reasons`` are those of the refusal.
 
     >>> print(WaitTimedOut("job-3", ["job-1", "job-2"]))
-    job-3 waited in vain: job-1, job-2 stand before it
+    job-3 waited in vain: job-1, job-2 are before it
     """
 
     def __init__(
@@ -431,7 +431,7 @@ class WaitTimedOut(CapacityException):
         return ((), 0) if self.refusal is None else self.refusal.first_reasons(count)
 
     def __str__(self) -> str:
-        verb = "stands" if len(self.ahead) == 1 else "stand"
+        verb = "is" if len(self.ahead) == 1 else "are"
         before = f"{', '.join(self.ahead)} {verb} before it" if self.ahead else ""
         detail = "; ".join(filter(None, [before, str(self.refusal or "")]))
         return f"{self.consumer} waited in vain{f': {detail}' if detail else ''}"
@@ -457,7 +457,7 @@ class Undetermined(ResourceObjectsError):
         self.amount = amount
 
     def __str__(self) -> str:
-        unknown = "pools do not tell which functions are of one device"
+        unknown = "pools do not report which functions are of one device"
         return f"{self.amount}: {unknown}: neither yes nor no"
 
 
@@ -524,9 +524,9 @@ class NotFound(LedgerError):
 
     CASES = {
         "provider": ("ProviderNotFound", "is not a provider of this ledger"),
-        "consumer": ("ConsumerNotFound", "holds nothing in this ledger"),
+        "consumer": ("ConsumerNotFound", "has no allocations in this ledger"),
         "unit": ("UnitNotFound", "is not a unit of this provider"),
-        "device": ("DeviceUnknown", "holds devices that cannot be told"),
+        "device": ("DeviceUnknown", "holds devices that cannot be identified"),
         "resource class": ("ClassNotFound", "is not a resource class of this ledger"),
         "trait": ("TraitNotFound", "is not a trait of this ledger"),
         "aggregate": ("AggregateNotFound", "is not an aggregate of this ledger"),
@@ -541,8 +541,8 @@ class AlreadyExists(LedgerError):
 
     CASES = {
         "provider": ("ProviderExists", "exists already elsewhere"),
-        "consumer": ("ConsumerExists", "holds something already; release it first"),
-        "server group": ("ServerGroupExists", "is a server group that is kept otherwise"),
+        "consumer": ("ConsumerExists", "has allocations already; release them first"),
+        "server group": ("ServerGroupExists", "is a server group that is stored differently"),
         "name": ("NameExists", "is there already"),  # of a class, trait or aggregate
     }
 
@@ -578,7 +578,7 @@ class Conflict(LedgerError):
         "reverted move": ("MoveReverted", "was reverted and cannot be confirmed"),
         "unit": ("UnitNotHeld", "is not a unit that the consumer holds"),  # in a release
         "operation": ("OperationConflict", "is the id of another operation"),
-        "pool": ("CountedTwice", "is given by a pool and would be counted twice"),
+        "pool": ("CountedTwice", "is provided by a pool and would be counted twice"),
         "binding": ("NotBound", "is not bound to a ledger; use bind() or load()"),
     }
 
@@ -590,8 +590,8 @@ class NotSupported(LedgerError):
     """
 
     CASES = {
-        "capability": ("NotSupported", "cannot be kept by this ledger's backend"),
-        "standard name": ("StandardName", "is a standard name, which stays"),
+        "capability": ("NotSupported", "cannot be stored by this ledger's backend"),
+        "standard name": ("StandardName", "is a standard name, which cannot be changed"),
     }
 
 

@@ -1,4 +1,4 @@
-"""Why a request cannot be satisfied: rules, and reasons as data and in words.
+"""Reasons of refusals, as data and in words, and the rules that they are about.
 
 A :class:`Reason` is one constraint that failed, with its figures. :class:`Rule` names the
 constraint. This module imports nothing of the package.
@@ -7,7 +7,6 @@ constraint. This module imports nothing of the package.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import enum
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -71,23 +70,7 @@ class Rule(enum.StrEnum):
 
 
 class DisabledFacts(Protocol):
-    """Why a provider is disabled; see :class:`~resource_objects.providers.Disabled`."""
-
-    @property
-    def reason(self) -> str:
-        """The reason that was specified."""
-
-    @property
-    def by(self) -> str | None:
-        """The actor that disabled it."""
-
-    @property
-    def since(self) -> datetime.datetime:
-        """When it was disabled."""
-
-    @property
-    def until(self) -> datetime.datetime | None:
-        """When it is enabled again."""
+    """The facts of a disabling; see :class:`~resource_objects.providers.Disabled`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -116,7 +99,7 @@ class Reason:
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
-    host0: PGPU asked 3, free 1 of 4 (job-1 holds 3)
+    host0: PGPU requested 3, free 1 of 4 (job-1 holds 3)
     """
 
     rule: Rule
@@ -190,7 +173,9 @@ class Reason:
         """Return the three largest holders, unless the text names the holders itself."""
         if not self.holders or self.rule in (Rule.NOT_WHOLE, Rule.SERVER_GROUP, Rule.FILTER):
             return ""
-        verb, others = ("at", "others there: ") if self.rule in OF_PROVIDERS else ("holds", "")
+        verb, others = (
+            ("at", "others there: ") if _SENTENCES[self.rule][0] == _PROVIDERS else ("holds", "")
+        )
         names = ", ".join(f"{name} {verb} {amount}" for name, amount in self.holders[:_NAMED])
         more = len(self.holders) - _NAMED
         return f" ({others}{names}{f' and {more} more' if more > 0 else ''})"
@@ -200,7 +185,7 @@ class Reason:
         number = {0: "none", 1: "1"}.get(self.free, str(self.free))
         place = "" if self.unit is None else f" in one {self.unit}"
         verb = "is" if self.free < 2 else "are"
-        text = f"asked {self.requested} whole{place}, {number} of {self.bound} {verb} whole"
+        text = f"requested {self.requested} whole{place}, {number} of {self.bound} {verb} whole"
         consumers_of: dict[tuple[tuple[int, int], ...], list[str]] = {}
         for consumer in dict.fromkeys(part[0] for part in self.parts):
             fractions = sorted(part[2:] for part in self.parts if part[0] == consumer)
@@ -218,7 +203,7 @@ class Reason:
         if "" in self.demands:
             subject = f"the request and {subject}"
         if self.rule is Rule.GROUPS:
-            return f"{subject} can each be given, but not all at once"
+            return f"{subject} each fit, but not all together"
         within, best = (f" in one {self.unit}", " in the best") if self.unit else ("", "")
         limit = f" under the limit of {self.bound}" if self.rule is Rule.LIMIT else ""
         verb = "is" if self.free == 1 else "are"
@@ -267,9 +252,11 @@ def sentences(reasons: Iterable[Reason]) -> list[str]:
         cells = sorted(cells_of[tuple(facts)])
         fact = dataclasses.replace(reason, cell=None)
         if len(cells) > 1 and all(other.bound == 0 and other.rule in _LACKS for other in facts):
-            what = dict.fromkeys(_PARTS.get(one.resource or "", one.resource) for one in facts)
+            parts = [_PARTS.get(fact.resource or "", fact.resource) for fact in facts]
             where = f"{reason.where}: " if reason.where else ""
-            texts[f"{where}{len(cells)} cells without {' and '.join(map(str, what))}"] = None
+            texts[
+                f"{where}{len(cells)} cells without {' and '.join(map(str, dict.fromkeys(parts)))}"
+            ] = None
         elif (
             reason.rule is not Rule.PHYSICAL
             or dataclasses.replace(fact, rule=Rule.CAPACITY) not in facts
@@ -291,81 +278,99 @@ _CLASS, _DEVICES, _HOST, _PROVIDERS = "class", "kind of device", "host", "provid
 #: with the kind of device; a sentence about providers counts its holders in providers.
 _SENTENCES: dict[Rule, tuple[str, str]] = {
     Rule.NOT_WHOLE: (_CLASS, ""),  # see `Reason._not_whole`
-    Rule.CAPACITY: (_DEVICES, "asked {0.requested}, free {0.free} of {0.bound}"),
-    Rule.LIMIT: (_CLASS, "asked {0.requested}, free {0.free} under the limit of {0.bound}"),
-    Rule.MIN_UNIT: (_CLASS, "asked {0.requested}, one claim takes at least {0.bound}"),
-    Rule.MAX_UNIT: (_CLASS, "asked {0.requested}, one claim takes at most {0.bound}"),
-    Rule.STEP_SIZE: (_CLASS, "asked {0.requested}, not a multiple of {0.bound}"),
-    Rule.IN_STEPS: (_CLASS, "asked {0.requested}, only {0.bound} of what is free goes in steps"),
-    Rule.USED_BELOW_ZERO: (_CLASS, "gives back {1}, only {0.used} used"),
-    Rule.NO_INVENTORY: (_DEVICES, "asked {0.requested}, there is none"),
+    Rule.CAPACITY: (_DEVICES, "requested {0.requested}, free {0.free} of {0.bound}"),
+    Rule.LIMIT: (_CLASS, "requested {0.requested}, free {0.free} under the limit of {0.bound}"),
+    Rule.MIN_UNIT: (_CLASS, "requested {0.requested}, one claim allocates at least {0.bound}"),
+    Rule.MAX_UNIT: (_CLASS, "requested {0.requested}, one claim allocates at most {0.bound}"),
+    Rule.STEP_SIZE: (_CLASS, "requested {0.requested}, not a multiple of {0.bound}"),
+    Rule.IN_STEPS: (
+        _CLASS,
+        "requested {0.requested}, only {0.bound} of the free amount fits the step size",
+    ),
+    Rule.USED_BELOW_ZERO: (_CLASS, "releases {1}, only {0.used} used"),
+    Rule.NO_INVENTORY: (_DEVICES, "requested {0.requested}, there is none"),
     Rule.NOT_OWN: (
         _CLASS,
-        "asked {0.requested}, pools may have it but the host gives nothing itself",
+        "requested {0.requested}, pools may provide it, the host itself does not",
     ),
-    Rule.UNIT_TAKEN: (_CLASS, "asked {0.requested} with unit {0.unit}, which is taken"),
-    Rule.TRAIT_MISSING: (_CLASS, "asked {0.requested} with {0.trait}, nobody who has it"),
+    Rule.UNIT_TAKEN: (_CLASS, "requested {0.requested} with unit {0.unit}, which is allocated"),
+    Rule.TRAIT_MISSING: (_CLASS, "requested {0.requested} with {0.trait}, no provider has it"),
     Rule.TRAITS_AT_ONCE: (
         _CLASS,
-        "asked {0.requested} {0.unit}, each could be had, all at once cannot",
+        "requested {0.requested} {0.unit}, each is available, all together are not",
     ),
-    Rule.TRAIT_FORBIDDEN: (_CLASS, "asked {0.requested} without {0.trait}, everybody has it"),
-    Rule.PHYSICAL: (_CLASS, "asked {0.requested}, free {0.free} of {0.bound}, given out once"),
-    Rule.INDIVISIBLE: (_CLASS, "asked {0.requested}, not a whole number of pages of {0.bound} KiB"),
-    Rule.PAGE_SIZE: (_CLASS, "asked {0.requested}, there are no {0.unit} pages"),
-    Rule.THREADS: (_CLASS, "asked {0.requested}, free {0.bound} under the policy {0.unit}"),
-    Rule.EMULATOR: (_CLASS, "asked {0.requested}, no core is left for the emulator"),
-    Rule.HOST_CELLS: (_CLASS, "asked {0.requested} host cells, there are {0.bound}"),
-    Rule.NETWORK: (_CLASS, "asked {0.requested} host cells, none next to {0.unit} may be used"),
+    Rule.TRAIT_FORBIDDEN: (
+        _CLASS,
+        "requested {0.requested} without {0.trait}, every provider has it",
+    ),
+    Rule.PHYSICAL: (
+        _CLASS,
+        "requested {0.requested}, free {0.free} of {0.bound}, never allocated twice",
+    ),
+    Rule.INDIVISIBLE: (
+        _CLASS,
+        "requested {0.requested}, not a whole number of pages of {0.bound} KiB",
+    ),
+    Rule.PAGE_SIZE: (_CLASS, "requested {0.requested}, there are no {0.unit} pages"),
+    Rule.THREADS: (_CLASS, "requested {0.requested}, free {0.bound} under the policy {0.unit}"),
+    Rule.EMULATOR: (_CLASS, "requested {0.requested}, no core is free for the emulator"),
+    Rule.HOST_CELLS: (_CLASS, "requested {0.requested} host cells, there are {0.bound}"),
+    Rule.NETWORK: (_CLASS, "requested {0.requested} host cells, none next to {0.unit} may be used"),
     Rule.ONE_SOCKET: (
         _CLASS,
-        "asked {0.requested} guest cells in one socket, at most {0.bound} fit in one",
+        "requested {0.requested} guest cells in one socket, at most {0.bound} fit in one",
     ),
     Rule.SOCKET_UNKNOWN: (
         _CLASS,
-        "asked {0.requested} guest cells in one socket, its socket is not known",
+        "requested {0.requested} guest cells in one socket, its socket is not known",
     ),
-    Rule.FOREIGN: (_CLASS, "asked {0.requested} as assigned already, to what is not here"),
-    Rule.INVALID: (_CLASS, "asked {0.requested}, what is kept of it contradicts itself"),
-    Rule.AGGREGATE_MISSING: (_CLASS, "asked {0.requested} in {0.unit}, nobody there"),
-    Rule.AGGREGATE_FORBIDDEN: (_CLASS, "asked {0.requested} outside {0.unit}, all are inside"),
-    Rule.CONDITIONS: (_CLASS, "asked {0.requested} {0.unit}, nobody meets all of that"),
-    Rule.OTHER_TREE: (_CLASS, "asked {0.requested} of the tree of {0.unit}, this is another"),
-    Rule.ROOT_TRAIT_MISSING: (_HOST, "has not {0.trait}, which is asked of the host itself"),
+    Rule.FOREIGN: (
+        _CLASS,
+        "requested {0.requested} as assigned already, to units that the host does not have",
+    ),
+    Rule.INVALID: (_CLASS, "requested {0.requested}, its stored inventory contradicts itself"),
+    Rule.AGGREGATE_MISSING: (_CLASS, "requested {0.requested} in {0.unit}, no provider there"),
+    Rule.AGGREGATE_FORBIDDEN: (_CLASS, "requested {0.requested} outside {0.unit}, all are inside"),
+    Rule.CONDITIONS: (_CLASS, "requested {0.requested} {0.unit}, no provider meets all of that"),
+    Rule.OTHER_TREE: (_CLASS, "requested {0.requested} of the tree of {0.unit}, this is another"),
+    Rule.ROOT_TRAIT_MISSING: (
+        _HOST,
+        "does not have {0.trait}, which is required of the host itself",
+    ),
     Rule.ROOT_TRAIT_FORBIDDEN: (_HOST, "has {0.trait}, which the host itself must not have"),
-    Rule.DISABLED: (_HOST, "asked {0.requested}, whoever has it is disabled"),
+    Rule.DISABLED: (_HOST, "requested {0.requested}, every provider of it is disabled"),
     Rule.ONE_PROVIDER: (
         _PROVIDERS,
-        "asked {0.requested} classes of one provider, at most {0.bound}",
+        "requested {0.requested} classes of one provider, at most {0.bound}",
     ),
-    Rule.ISOLATED: (_PROVIDERS, "asked {0.requested} providers of their own, {0.bound} could give"),
+    Rule.ISOLATED: (
+        _PROVIDERS,
+        "requested {0.requested} separate providers, capacity at {0.bound}",
+    ),
     Rule.SUBTREE: (
         _PROVIDERS,
-        "asked {0.requested} groups below one of their providers, there is none",
+        "requested {0.requested} groups below one of their providers, there is none",
     ),
     Rule.GROUPS: (
         _PROVIDERS,
-        "asked {0.requested} groups, each could be given, all at once cannot",
+        "requested {0.requested} groups, each fits, all together do not",
     ),
-    Rule.AFFINITY: (_DEVICES, "asked {0.requested}, at most {0.free} near its host cells"),
-    Rule.AT_ONCE: (_CLASS, "asked {0.requested} devices, at most {0.bound} fit at once"),
+    Rule.AFFINITY: (_DEVICES, "requested {0.requested}, at most {0.free} near its host cells"),
+    Rule.AT_ONCE: (_CLASS, "requested {0.requested} devices, at most {0.bound} fit at once"),
     Rule.NEAR: (
         _CLASS,
-        "asked {0.requested} in one {0.unit}, free {0.free} of {0.bound} in the best",
+        "requested {0.requested} in one {0.unit}, free {0.free} of {0.bound} in the best",
     ),
     Rule.PLACE_UNKNOWN: (
         _CLASS,
-        "asked {0.requested} in one {0.unit}, nobody knows at which one any of it is",
+        "requested {0.requested} in one {0.unit}, no device reports its place",
     ),
-    Rule.NO_PLACE: (_HOST, "asked {0.requested} {0.unit}, none keeps any of it"),
+    Rule.NO_PLACE: (_HOST, "requested {0.requested} {0.unit}, none has any of it"),
     Rule.NEAR_AT_ONCE: (
         _PROVIDERS,
-        "asked {0.requested} {0.unit} for all of it, none gives all at once",
+        "requested {0.requested} {0.unit} for all of it, none has capacity for all",
     ),
-    Rule.TOGETHER: (_CLASS, "asked {0.requested} guest cells, at most {0.bound} fit at once"),
+    Rule.TOGETHER: (_CLASS, "requested {0.requested} guest cells, at most {0.bound} fit at once"),
     Rule.FILTER: (_HOST, "{0.unit} ({0.filter})"),
     Rule.SERVER_GROUP: (_HOST, "{0.unit}"),
 }
-
-#: Rules about groups or places as a whole: their holders are counted in providers.
-OF_PROVIDERS = frozenset(rule for rule, row in _SENTENCES.items() if row[0] == _PROVIDERS)

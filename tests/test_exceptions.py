@@ -214,7 +214,7 @@ def test_every_rule_has_words_with_its_figures(rule: Rule) -> None:
 
 
 def test_a_reason_names_the_place_and_who_holds_it() -> None:
-    assert str(REASON) == "host0: PGPU asked 3, free 1 of 4 (job-1 holds 2, job-2 holds 1)"
+    assert str(REASON) == "host0: PGPU requested 3, free 1 of 4 (job-1 holds 2, job-2 holds 1)"
     assert REASON.free == 1
 
 

@@ -52,7 +52,7 @@ class Transient(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and for how long, work is repeated after another process was faster.
+    """The limits of repetitions after another process was faster.
 
     ===============  ===============================================================================
     ``searches``     the maximum number of further searches of a claim whose candidates are all

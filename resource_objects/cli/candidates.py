@@ -114,7 +114,7 @@ class ListCandidates(Lister):
         if said.json:
             return
         whose = f"{said.claim} " if said.claim is not None else ""
-        answer = f"nobody can give {whose}{found.request}"
+        answer = f"no capacity for {whose}{found.request}"
         if found.cut_short:
             answer = f"the budget of {found.budget} steps ran out on {whose}{found.request}"
         why = found.explain()

@@ -166,7 +166,7 @@ def refused(
 
     :param option: the option that releases expired claims; empty if it was in use already
     """
-    answer, lines = f"nobody can give {consumer} {found.request}", []
+    answer, lines = f"no capacity for {consumer} {found.request}", []
     last: exceptions.CapacityException | None = refusal
     if isinstance(refusal, exceptions.WaitTimedOut):
         answer = f"{consumer} waited in vain for {found.request}"

@@ -7,7 +7,7 @@
     >>> print(ledger.claim("job-1", ledger.snapshot().candidates(ro.Request("VCPU=6"))))
     job-1 holds VCPU=6 of host0
     >>> print(ledger.snapshot().candidates(ro.Request("VCPU=3")).explain())
-    host0: VCPU asked 3, free 2 of 8 (job-1 holds 6)
+    host0: VCPU requested 3, free 2 of 8 (job-1 holds 6)
     >>> print(ledger.release("job-1"))
     job-1 released VCPU=6 of host0
 

@@ -344,7 +344,7 @@ class Ledger:
         now
         2030-01-02 00:00:00+00:00, when job-1 ends 2030-01-02 00:00:00+00:00
         not by the end of claims
-        host0: VCPU asked 9, free 8 of 8
+        host0: VCPU requested 9, free 8 of 8
         """
         if snapshot is None:
             snapshot = self.snapshot()

@@ -42,11 +42,11 @@ def refusals(
 
     >>> record = InventoryRecord("VCPU", 8, 0, 1, None, 1, 1_000_000, 8, used=6)
     >>> print(*refusals(record, 3, "host0"))
-    host0: VCPU asked 3, free 2 of 8
+    host0: VCPU requested 3, free 2 of 8
     >>> print(*refusals(record, 2, "host0", limit=7))
-    host0: VCPU asked 2, free 1 under the limit of 7
+    host0: VCPU requested 2, free 1 under the limit of 7
     >>> print(*refusals(record, 2, "host0", out=1))
-    host0: VCPU asked 2, free 1 of 7
+    host0: VCPU requested 2, free 1 of 7
     """
     kind = resource(record.resource_class)
     requested, used = amount, record.used

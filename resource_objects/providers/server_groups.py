@@ -95,7 +95,7 @@ class ServerGroup:
     def difference(self, stored: ServerGroup) -> str:
         """Return the requested and the stored policy as text."""
         requested = f"max_per_host={self.max_per_host}, {self.policy}"
-        return f"asked {requested}; kept max_per_host={stored.max_per_host}, {stored.policy}"
+        return f"requested {requested}; stored max_per_host={stored.max_per_host}, {stored.policy}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

@@ -173,7 +173,7 @@ class IntegerInventory(abstract.Inventory):
     (6, -4)
     >>> cpus.consume(IntegerAmount(1))
     Traceback (most recent call last):
-    resource_objects.exceptions.CapacityException: amount asked 1, free -4 of 6
+    resource_objects.exceptions.CapacityException: amount requested 1, free -4 of 6
     >>> cpus.consume(-IntegerAmount(5)), cpus.free
     (IntegerAmount(-5), 1)
     """

@@ -83,7 +83,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     VCPU=10 6
     >>> host.consume("VCPU=7,MEMORY_MB=20000,FPGA=1")
     Traceback (most recent call last):
-    resource_objects.exceptions.CapacityException: VCPU asked 7, free 6 of 16; MEMORY_MB asked ...
+    resource_objects.exceptions.CapacityException: VCPU requested 7, free 6 of 16; ...
     """
 
     # Version 1.0: Initial version

@@ -22,7 +22,7 @@ def part_record(
     max_unit: int | None = None,
     ratio_millionths: int = ratio.MILLION,
 ) -> InventoryRecord:
-    """Return the figures of one class of a part, which is taken one by one.
+    """Return the figures of one class of a part, which is allocated one by one.
 
     >>> part_record("PCPU", 4, reserved=1).capacity
     3

@@ -151,7 +151,7 @@ def _amount(problem: Problem, cut: Cut, left: Booleans, group: str) -> str:
     if most >= cut.amount:
         return f"can give {asked}{within}, though {where} has {most} free"
     if not most:
-        return f"has any {cut.resource}{words} free{within}, asked {cut.amount}"
+        return f"has any {cut.resource}{words} free{within}, requested {cut.amount}"
     return f"has {asked} free{within}, the most is {most} of {where}"
 
 

@@ -83,8 +83,8 @@ class Explanation(Shared):
     no host has VCPU=5 free, the most is 4 of host1; 1 of 2 hosts could if nobody held anything
     >>> for one in told.nearest():
     ...     print(one.outlook.value, "-", one)
-    not_now - host0: VCPU asked 5, free 2 of 8 (job-1 holds 6)
-    never - host1: VCPU asked 5, free 4 of 4
+    not_now - host0: VCPU requested 5, free 2 of 8 (job-1 holds 6)
+    never - host1: VCPU requested 5, free 4 of 4
     """
 
     def __init__(self, problem: Problem, outcome: SearchOutcome) -> None:
@@ -312,7 +312,7 @@ def _line(host: str, reasons: tuple[Reason, ...]) -> str:
     >>> few = Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 1), ("job-2", 1), ("job-3", 1), ("job-4", 1)))
     >>> print(_line("host0", (few,)))
-    host0: PGPU asked 3, free 1 of 4 (job-1 holds 1, job-2 holds 1, job-3 holds 1 and 1 more)
+    host0: PGPU requested 3, free 1 of 4 (job-1 holds 1, job-2 holds 1, job-3 holds 1 and 1 more)
     """
     parts = [
         dataclasses.replace(reason, where=None) if reason.where == host else reason
@@ -364,7 +364,9 @@ class Stage:
             part for part in (self.rule.value.replace("_", " "), self.resource, self.label) if part
         )
         figures = (
-            "" if self.requested is None else f" (asked {self.requested}, most free {self.most})"
+            ""
+            if self.requested is None
+            else f" (requested {self.requested}, most free {self.most})"
         )
         return f"{where}{told}{figures}: {self.before} -> {self.after} hosts"
 

@@ -70,7 +70,7 @@ class Shortage:
     def __str__(self) -> str:
         where = f"{self.level} {self.place}: " if self.level else ""
         beside = f" beside {', '.join(self.beside)}" if self.beside else ""
-        what = f"{where}{self.member} asked {self.asked}, fits {self.fits}{beside}"
+        what = f"{where}{self.member} requested {self.asked}, fits {self.fits}{beside}"
         if self.stage is not None:
             return f"{what} ({self.stage})"
         if self.at_most:
@@ -78,7 +78,7 @@ class Shortage:
             return f"{what} ({told})"
         if self.resource is None:
             return what
-        return f"{what} ({self.resource} asked {self.requested}, free {self.free})"
+        return f"{what} ({self.resource} requested {self.requested}, free {self.free})"
 
 
 class GangFit:
@@ -98,7 +98,7 @@ class GangFit:
     worker-1 holds VCPU=2 of host0
     worker-2 holds VCPU=2 of host1
     >>> print(snapshot.fit_gang(Gang([Member("worker", "VCPU=3", count=3)])))
-    worker asked 3, fits 2 (VCPU asked 9, free 8)
+    worker requested 3, fits 2 (VCPU requested 9, free 8)
     """
 
     __slots__ = ("candidates", "gang", "shortages")

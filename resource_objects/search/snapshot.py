@@ -90,7 +90,7 @@ class Snapshot(Shared):
     >>> print(snapshot.candidates("VCPU=2")[0])
     VCPU=2 of host0
     >>> print(snapshot.candidates("VCPU=6").explain())
-    host0: VCPU asked 6, free 5 of 8
+    host0: VCPU requested 6, free 5 of 8
     """
 
     __slots__ = ("_fleet", "at", "cursor", "refreshed")  # in the order in which they are set
@@ -397,7 +397,7 @@ class Snapshot(Shared):
         >>> print(*scenario.claim("job-1", scenario.candidates("VCPU=6")))
         VCPU=6 of host0
         >>> print(scenario.candidates("VCPU=6").explain())
-        host0: VCPU asked 6, free 2 of 8 (job-1 holds 6)
+        host0: VCPU requested 6, free 2 of 8 (job-1 holds 6)
         >>> bool(snapshot.candidates("VCPU=6"))
         True
         """
@@ -493,7 +493,7 @@ class Snapshot(Shared):
         job-1: VCPU=3 of host0 -> VCPU=3 of host1
         job-2: VCPU=5 of host0 -> nowhere
           host0: disabled since ...: drained
-          host1: VCPU asked 5, free 4 of 4
+          host1: VCPU requested 5, free 4 of 4
         """
         return self.rehearsed(self.fork(), providers, requests, {**options, "budget": budget})
 
@@ -541,7 +541,7 @@ class Snapshot(Shared):
         ...     bundle = ledger.snapshot().bundle("VCPU=9")
         >>> small = Snapshot.load(bundle.shrunk().to_json())
         >>> print(small.ask().explain())
-        host8: VCPU asked 9, free 8 of 8
+        host8: VCPU requested 9, free 8 of 8
         """
         from resource_objects.search import bundle as of  # few report anything
 

@@ -79,7 +79,7 @@ def test_from_a_sync_by_a_search_to_a_release(ledger: ro.Ledger, transport: WSGI
     assert ledger.get_claim("job-2").allocations == claim.allocations
     refused = ledger.snapshot().candidates(job)
     assert not refused
-    assert "PGPU asked 2, free 0 of 2 (job-1 holds 2)" in str(refused.explain())
+    assert "PGPU requested 2, free 0 of 2 (job-1 holds 2)" in str(refused.explain())
     assert ledger.release("job-1").state == "released"
     assert ledger.snapshot().candidates(job)
     assert [one.name for one in ledger.consumers()] == ["job-2"]
@@ -136,7 +136,7 @@ def test_a_look_is_one_request_and_four_for_each_provider_that_changed(
     with ledger_on(transport) as other:
         other.change("host1/gpu", name="gpu-1", parent="host0")  # which raises no generation
     del transport.asked[:]
-    assert "host1: PGPU asked 9, there is none" in str(
+    assert "host1: PGPU requested 9, there is none" in str(
         ledger.snapshot().candidates("PGPU=9").explain()
     )
     assert len(transport.asked) == 5

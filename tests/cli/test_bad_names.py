@@ -23,18 +23,18 @@ NOBODY = {
     "claim x VCPU=1 --in-tree nowhere": "nowhere is not a provider",
     "candidates VCPU=1 --at nowhere": "nowhere is not a provider",
     "run --at nowhere VCPU=1 -- true": "nowhere is not a provider",
-    "release nowhere": "nowhere holds nothing",
-    "release job nowhere": "nowhere holds nothing",
-    "consumer show nowhere": "nowhere holds nothing",
-    "consumer show nowhere --env": "nowhere holds nothing",
+    "release nowhere": "nowhere has no allocations",
+    "release job nowhere": "nowhere has no allocations",
+    "consumer show nowhere": "nowhere has no allocations",
+    "consumer show nowhere --env": "nowhere has no allocations",
     "consumer show job --env --host nowhere": "nowhere is not a provider",
-    "allocation show nowhere": "nowhere holds nothing",
+    "allocation show nowhere": "nowhere has no allocations",
     "allocation list nowhere": "nowhere is not a provider",
-    "allocation move nowhere --to lab-0": "nowhere holds nothing",
+    "allocation move nowhere --to lab-0": "nowhere has no allocations",
     "allocation move job --to nowhere": "nowhere is not a provider",
-    "allocation swap job nowhere": "nowhere holds nothing",
-    "allocation swap nowhere job": "nowhere holds nothing",
-    "allocation delete nowhere": "nowhere holds nothing",
+    "allocation swap job nowhere": "nowhere has no allocations",
+    "allocation swap nowhere job": "nowhere has no allocations",
+    "allocation delete nowhere": "nowhere has no allocations",
     "allocation set x --allocation nowhere,VCPU=1": "nowhere is not a provider",
     "allocation set x --allocation lab-0,NOWHERE=1": "'NOWHERE'",
     "host disable nowhere --reason fan": "nowhere is not a provider",
@@ -163,8 +163,10 @@ def test_what_is_in_use_is_refused_with_its_consumers(lab) -> None:
             "resource-objects: lab-0 has allocations and its inventory cannot be removed: VCPU; "
             "used by: job\n"
         )
-    assert "a holds nothing in this ledger: neither does b nor c" in lab("release", *"abc").err
-    assert lab("release", "a", "job").err == "resource-objects: a holds nothing in this ledger\n"
+    assert "a has no allocations in this ledger: neither does b nor c" in lab("release", *"abc").err
+    assert (
+        lab("release", "a", "job").err == "resource-objects: a has no allocations in this ledger\n"
+    )
 
 
 # --- a job that is claimed twice, with different requests ---
@@ -188,7 +190,7 @@ def test_an_operation_whose_claim_is_given_back_gives_nothing(lab, url: str) -> 
     lab("release", "x")
     done = lab("claim", "x", "VCPU=1", "--operation", OPERATION, "--env")
     assert (done.status, done.out) == (REFUSED, "")
-    said = f"x holds nothing in this ledger: it gave back what {OPERATION} claimed"
+    said = f"x has no allocations in this ledger: it gave back what {OPERATION} claimed"
     assert done.err == f"resource-objects: {said}\n"
     lab("claim", "x", "VCPU=1")  # a later one of that name is another claim
     assert lab("claim", "x", "VCPU=1", "--operation", OPERATION).status == REFUSED
@@ -214,7 +216,11 @@ def test_two_prologues_of_one_job_at_once_get_one_claim(start, url: str) -> None
     ends = [(*child.communicate(timeout=60), child.returncode) for child in children]
     won = [amount for amount, end in zip(wants, ends, strict=True) if end[2] == 0]
     (lost,) = [end for end in ends if end[2] != 0]
-    assert lost == ("", "resource-objects: x holds something already; release it first\n", REFUSED)
+    assert lost == (
+        "",
+        "resource-objects: x has allocations already; release them first\n",
+        REFUSED,
+    )
     with ro.connect(url) as ledger:
         assert [str(ledger.get_claim("x").amounts)] == won
 

@@ -282,23 +282,23 @@ def test_nobody_is_status_1_with_the_reasons(lab):
     done = lab("candidates", "VCPU=9")
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        "resource-objects: nobody can give VCPU=9:\n"
-        "  host0: VCPU asked 9, free 8 of 8\n"
-        "  host1: VCPU asked 9, free 4 of 8 (job holds 4)\n"
+        "resource-objects: no capacity for VCPU=9:\n"
+        "  host0: VCPU requested 9, free 8 of 8\n"
+        "  host1: VCPU requested 9, free 4 of 8 (job holds 4)\n"
     )
 
 
 def test_explain_tells_why_the_others_cannot(lab):
     done = lab("candidates", "VCPU=5", "--explain", *BRIEF)
     assert (done.status, done.out) == (0, "1 VCPU=5 host0\n")
-    assert done.err == "host1: VCPU asked 5, free 4 of 8 (job holds 4)\n"
+    assert done.err == "host1: VCPU requested 5, free 4 of 8 (job holds 4)\n"
 
 
 def test_an_empty_ledger_says_so(run):
     done = run("candidates", "VCPU=1")
     assert (done.status, done.err) == (
         1,
-        "resource-objects: nobody can give VCPU=1:\n  there are no hosts\n",
+        "resource-objects: no capacity for VCPU=1:\n  there are no hosts\n",
     )
 
 
@@ -424,7 +424,7 @@ def test_claim_takes_what_was_found(lab):
     assert json.loads(shown.out)["total"] == "VCPU=2,PGPU=2"
     for asked, status in (("PGPU=1", 75), ("PGPU=9", 1)):  # others hold it; there are not so many
         done = lab("candidates", asked, "--claim", "job-3")
-        told = f"resource-objects: nobody can give job-3 {asked}:"
+        told = f"resource-objects: no capacity for job-3 {asked}:"
         assert (done.status, done.err.splitlines()[0]) == (status, told)
         assert lab("candidates", asked).status == 1
         assert lab("candidates", asked, "--claim", "job-3", "--json").status == status

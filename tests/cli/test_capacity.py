@@ -91,7 +91,7 @@ def test_when_it_would_fit_is_told_with_whose_end(lab) -> None:
     never = lab("when", "VCPU=9")
     assert never.status == 1
     assert "VCPU=9 does not fit by the end of claims" in never.err
-    assert "host0: VCPU asked 9, free 8 of 8" in never.err
+    assert "host0: VCPU requested 9, free 8 of 8" in never.err
 
 
 def test_who_would_take_what_is_listed(lab, tmp_path) -> None:

@@ -87,9 +87,9 @@ def test_a_refusal_says_why_host_by_host_and_takes_nothing(lab, held):
     done = lab("claim", "job-2", "VCPU=1,PGPU=2", "-f", "json")
     assert (done.status, done.out) == (75, "")
     assert done.err == (
-        "resource-objects: nobody can give job-2 VCPU=1,PGPU=2:\n"
-        "  small: PGPU asked 2, free 1 of 2 (job-1 holds 1)\n"
-        "  wide: PGPU asked 2, there is none\n"
+        "resource-objects: no capacity for job-2 VCPU=1,PGPU=2:\n"
+        "  small: PGPU requested 2, free 1 of 2 (job-1 holds 1)\n"
+        "  wide: PGPU requested 2, there is none\n"
     )
     assert held() == {"job-1": ["PGPU=1 of small/gpu0"]}
 
@@ -107,9 +107,9 @@ def test_expired_claims_in_the_way_are_released_on_request(lab, held, url):
     done = lab("claim", "job-1", "VCPU=1,PGPU=3", "--release-expired")
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        "resource-objects: nobody can give job-1 VCPU=1,PGPU=3:\n"
-        "  small: PGPU asked 3, free 2 of 2\n"
-        "  wide: PGPU asked 3, there is none\n"
+        "resource-objects: no capacity for job-1 VCPU=1,PGPU=3:\n"
+        "  small: PGPU requested 3, free 2 of 2\n"
+        "  wide: PGPU requested 3, there is none\n"
     )
     assert not held()
     assert lab("claim", "job-1", "PGPU=2", "--release-expired").status == 0
@@ -131,7 +131,7 @@ def test_claim_at_a_host_looks_nowhere_else(lab, held):
     assert held() == {"job-1": ["VCPU=1 of wide"]}
     done = lab("claim", "job-2", "VCPU=5", "--at", "small")
     assert (done.status, done.out) == (1, "")
-    assert done.err.splitlines()[1:] == ["  small: VCPU asked 5, free 4 of 4"]
+    assert done.err.splitlines()[1:] == ["  small: VCPU requested 5, free 4 of 4"]
 
 
 def test_claim_at_a_provider_below_a_host_takes_that_one(lab, held):
@@ -139,7 +139,9 @@ def test_claim_at_a_provider_below_a_host_takes_that_one(lab, held):
     assert lab("claim", "job-1", "PGPU=1", *argv).status == 0
     assert held() == {"job-1": ["PGPU=1 of small/gpu1"]}
     done = lab("claim", "job-2", "PGPU=1", "--at", "small/gpu1")
-    assert done.err.splitlines()[1:] == ["  small/gpu1: PGPU asked 1, free 0 of 1 (job-1 holds 1)"]
+    assert done.err.splitlines()[1:] == [
+        "  small/gpu1: PGPU requested 1, free 0 of 1 (job-1 holds 1)"
+    ]
 
 
 def test_claim_at_a_provider_that_is_not_there_is_one_line(lab):
@@ -153,7 +155,7 @@ def test_a_consumer_that_holds_something_is_not_given_more(lab, held):
     for argv in ([], ["--at", "wide"]):
         done = lab("claim", "job-1", "VCPU=2", *argv)
         assert (done.status, done.out) == (1, "")
-        assert done.err == "resource-objects: job-1 holds something already; release it first\n"
+        assert done.err == "resource-objects: job-1 has allocations already; release them first\n"
     assert held() == {"job-1": ["VCPU=1 of small"]}
 
 
@@ -197,7 +199,7 @@ def test_release_gives_everything_back_and_lists_it(lab, held):
     assert held() == {"job-2": ["VCPU=1 of small"]}
     again = lab("release", "job-1")
     assert (again.status, again.out) == (1, "")
-    assert again.err == "resource-objects: job-1 holds nothing in this ledger\n"
+    assert again.err == "resource-objects: job-1 has no allocations in this ledger\n"
 
 
 def test_consumer_show_tells_what_it_holds(lab):
@@ -219,4 +221,4 @@ def test_consumer_show_tells_what_it_holds(lab):
 def test_consumer_show_of_nobody_is_one_line(lab):
     done = lab("consumer", "show", "job-1")
     assert (done.status, done.out) == (1, "")
-    assert done.err == "resource-objects: job-1 holds nothing in this ledger\n"
+    assert done.err == "resource-objects: job-1 has no allocations in this ledger\n"

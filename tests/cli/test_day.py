@@ -74,7 +74,7 @@ def test_twenty_lines_play_the_same_day(url: str, capfd, monkeypatch: pytest.Mon
     played["lab"].close()
     printed = capfd.readouterr().out
     assert "computing on 0,1 of lab-5" in printed
-    assert "lab-5: PGPU asked 8, free 6 of 8 (test holds 2)" in printed
+    assert "lab-5: PGPU requested 8, free 6 of 8 (test holds 2)" in printed
     assert printed.count("disabled: fan") == 1 and "disabled: xid 79" not in printed
     with ro.connect(url) as ledger:
         left = {one.name for one in ledger.consumers()}

@@ -43,7 +43,7 @@ def test_the_answer_comes_first(lab):
         "none of the 2 hosts that are left has PGPU=2 free, the most is 1 of host0 "
         "(1 other fails before); 2 of 3 hosts could if nobody held anything"
     )
-    assert "  host0: PGPU asked 2, free 1 of 2 (job-00 holds 1) [not now]" in lines
+    assert "  host0: PGPU requested 2, free 1 of 2 (job-00 holds 1) [not now]" in lines
     assert lines.index("nearest:") > lines.index("what leaves fewer hosts:")
 
 
@@ -53,7 +53,7 @@ def test_the_places_that_fail_are_marked_in_the_tree(lab):
     lines = done.out.splitlines()
     assert lines[2] == "host0  <- not now"
     (marked,) = [line for line in lines[3:] if "<-" in line]
-    assert marked.endswith("1 of 1  job-00 1  <- asked 2, free 1 of 2")
+    assert marked.endswith("1 of 1  job-00 1  <- requested 2, free 1 of 2")
     assert marked.startswith(("├─", "│"))
 
 

@@ -162,7 +162,7 @@ def test_a_limit_is_kept_and_named(lab, ledger):
     said = ("--limits", "other:VCPU=4", "--limits", f"{HERE}:VCPU=0")
     full = lab("claim", "job-1", "VCPU=2", *said)
     assert (full.status, full.out) == (75, "")
-    assert "other: VCPU asked 2, free 1 under the limit of 4 (big holds 3)" in full.err
+    assert "other: VCPU requested 2, free 1 under the limit of 4 (big holds 3)" in full.err
     assert lab("claim", "job-1", "VCPU=5", *said).status == 1  # whoever gave back
     assert lab("claim", "job-1", "VCPU=1", *said).status == 0
     assert list(ledger.get_claim("job-1").by_provider()) == ["other"]
@@ -556,7 +556,7 @@ def test_a_lost_lease_ends_the_program_if_that_is_said(start, ledger):
     ledger.release("job-1")
     _, err = child.communicate(timeout=60)
     assert child.returncode == 128 + signal.SIGTERM
-    assert "the claim is lost, the program is ended: job-1 holds nothing" in err
+    assert "the claim is lost, the program is ended: job-1 has no allocations" in err
 
 
 def test_nothing_runs_that_got_nothing(start, ledger, tmp_path):

@@ -214,7 +214,7 @@ def test_expired_claims_are_released_for_allocations_on_request(lab, rows, refus
     why = refused("allocation", "move", "job", "--to", "host0", "--release-expired")
     assert why == (
         "resource-objects: host0 cannot give job VCPU=6:\n"
-        "  host0: VCPU asked 6, free 0 of 8 (three holds 8)\n"
+        "  host0: VCPU requested 6, free 0 of 8 (three holds 8)\n"
     )
 
 

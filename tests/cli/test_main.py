@@ -246,7 +246,7 @@ def test_bad_arguments_end_with_status_2_and_nothing_on_the_output(run, argv):
 def test_an_error_is_one_line_and_status_1(run):
     done = run("release", "job-1")
     assert (done.status, done.out) == (1, "")
-    assert done.err == "resource-objects: job-1 holds nothing in this ledger\n"
+    assert done.err == "resource-objects: job-1 has no allocations in this ledger\n"
 
 
 @pytest.mark.parametrize("argv", [["--debug", "release", "job-1"], ["release", "job-1", "--debug"]])
@@ -254,7 +254,7 @@ def test_debug_shows_where_an_error_comes_from_and_then_the_line(run, argv):
     done = run(*argv)
     assert done.status == 1
     assert done.err.startswith("Traceback (most recent call last):\n")
-    assert done.err.splitlines()[-1] == "resource-objects: job-1 holds nothing in this ledger"
+    assert done.err.splitlines()[-1] == "resource-objects: job-1 has no allocations in this ledger"
 
 
 def test_an_unexpected_error_is_one_line_that_names_its_type(run, monkeypatch):

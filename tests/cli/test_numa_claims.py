@@ -51,7 +51,7 @@ def test_claim_takes_a_topology_where_it_fits(lab):
     ]
     refused = lab("claim", "other", "NUMA_TOPOLOGY=2:dedicated=10")
     assert (refused.status, refused.out) == (1, "")
-    assert "  host1: each of cells 0, 1: PCPU asked 5, free 4 of 4" in refused.err
+    assert "  host1: each of cells 0, 1: PCPU requested 5, free 4 of 4" in refused.err
 
 
 def test_claim_and_release_tell_the_cpus(lab):

@@ -79,7 +79,7 @@ def test_a_refusal_says_why_of_each_host(run, lab):
     assert [one.strip() for one in done.err.splitlines()] == [
         "resource-objects: no candidate for job:",
         "host0: is to be ignored (hosts)",
-        "host1: VCPU asked 6, free 4 of 4",
+        "host1: VCPU requested 6, free 4 of 4",
     ]
 
 
@@ -132,7 +132,7 @@ def test_a_gang_from_a_file(run, lab, tmp_path):
     ]
     refused = run("schedule", "--gang", str(path), "--claim", "more")
     assert refused.status == 1
-    assert "worker asked 3, fits 0 (VCPU asked 9, free 1)" in refused.err
+    assert "worker requested 3, fits 0 (VCPU requested 9, free 1)" in refused.err
 
 
 def test_alternatives_of_a_gang(run, lab, tmp_path):

@@ -30,4 +30,4 @@ def test_a_provider_that_is_not_there_is_named(ledger):
 def test_nobody_found_is_the_search_that_says_why(ledger):
     found = consumer.claim_at(ledger, "job-1", ro.Request("PGPU=3"), "host0/board")
     assert not found
-    assert str(found.explain()) == "host0/board: PGPU asked 3, free 2 of 2"
+    assert str(found.explain()) == "host0/board: PGPU requested 3, free 2 of 2"

@@ -72,9 +72,9 @@ A tour of resource_objects on this machine. It gives back all that it takes.
 
 5. A third job asks for the same. It is refused, and learns why.
      >>> print(ledger.snapshot().candidates(half).explain())
-   box: VCPU asked 2, free 0 of 4 (ann holds 2, bob holds 2)
-   box: MEMORY_MB asked 3584, free 0 of 7168 (ann holds 3584, bob holds 3584)
-   box: DISK_GB asked 50, free 0 of 100 (ann holds 50, bob holds 50)
+   box: VCPU requested 2, free 0 of 4 (ann holds 2, bob holds 2)
+   box: MEMORY_MB requested 3584, free 0 of 7168 (ann holds 3584, bob holds 3584)
+   box: DISK_GB requested 50, free 0 of 100 (ann holds 50, bob holds 50)
 
 6. The jobs are done. What they held is free again.
      >>> ledger.release("ann")
@@ -178,7 +178,7 @@ def test_a_machine_that_is_kept_in_another_form_stays_in_it(run, url):
     assert '>>> half = Request("VCPU=4,MEMORY_MB=3534,DISK_GB=50")' in done.out
     assert "11 of 16  ann-" in done.out
     assert "job-1 3" in done.out
-    assert "MEMORY_MB asked 3534, free " in done.out
+    assert "MEMORY_MB requested 3534, free " in done.out
     assert "PGPU" not in done.out
     assert len(done.lines) <= 45
     assert kept(url) == before
@@ -243,7 +243,7 @@ def test_a_consumer_that_took_the_name_in_between_is_not_released(run, url, monk
     monkeypatch.setattr(tour, "_free_names", taken)
     done = run("tour", "--database", url)
     assert done.status == 1
-    assert done.err == "resource-objects: ann-0000 holds something already; release it first\n"
+    assert done.err == "resource-objects: ann-0000 has allocations already; release them first\n"
     assert kept(url)["consumers"] == {"ann-0000": {"VCPU": 1}}
 
 
@@ -453,7 +453,7 @@ def test_any_machine_can_be_toured(run, machine, on_machine, cpus, disk_gb, memo
     )
     done = run("tour", "--database", "memory://")
     assert (done.status, done.err) == (0, "")
-    assert "asked" in done.out
+    assert "requested" in done.out
     assert len(done.lines) <= 45
 
 
@@ -478,5 +478,5 @@ def test_a_machine_with_one_cpu_says_so_in_the_singular(run, machine, on_machine
 def test_this_machine_can_be_toured(shell):
     done = shell("tour")
     assert (done.status, done.err) == (0, "")
-    assert " asked " in done.out
+    assert " requested " in done.out
     assert len(done.lines) <= 45

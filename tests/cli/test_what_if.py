@@ -27,7 +27,7 @@ def lab(run, url: str):
 
 def test_changes_are_tried_and_nothing_is_written(lab, tmp_path) -> None:
     refused = lab("what-if", "VCPU=8")
-    assert refused.status == 1 and "host0: VCPU asked 8" in refused.err
+    assert refused.status == 1 and "host0: VCPU requested 8" in refused.err
     script = tmp_path / "changes"
     script.write_text("# tonight\nrelease job-1\nrelease job-2\n")
     plan = tmp_path / "plan.json"
@@ -43,10 +43,10 @@ def test_the_question_is_kept_as_a_file_that_gives_the_same_answer(lab, tmp_path
     done = lab("what-if", "VCPU=8", "--change", "release job-2", "--bundle", str(path))
     assert done.status == 1
     bundle = Snapshot.load(path.read_text())
-    assert str(bundle.ask().explain()) == "host1: VCPU asked 8, free 4 of 4"
-    assert "host1: VCPU asked 8, free 4 of 4" in done.err
+    assert str(bundle.ask().explain()) == "host1: VCPU requested 8, free 4 of 4"
+    assert "host1: VCPU requested 8, free 4 of 4" in done.err
     assert path.read_text().startswith(
-        "# asked: VCPU=8 (order name)\n#   host1: VCPU asked 8, free 4 of 4\n#"
+        "# asked: VCPU=8 (order name)\n#   host1: VCPU requested 8, free 4 of 4\n#"
     )
     limited = ("--limits", "host0:VCPU=7", "--order", "pack", "--weight", "VCPU=2", "--seed", "1")
     done = lab("what-if", "VCPU=3", "--change", "release job-2", *limited, "--bundle", str(path))
@@ -78,10 +78,10 @@ def test_a_host_is_drawn_with_what_it_would_give_or_where_it_fails(lab) -> None:
     assert failing.status == 1
     assert failing.out.splitlines()[2:] == [
         "host0  <- not now",
-        "└─ VCPU  ███████████████░░░░░  6 of 8  job-1 6  <- asked 8, free 2 of 8",
+        "└─ VCPU  ███████████████░░░░░  6 of 8  job-1 6  <- requested 8, free 2 of 8",
         "",
         "host1  <- never",
-        "└─ VCPU  ░░░░░░░░░░░░░░░░░░░░  0 of 4  <- asked 8, free 4 of 4",
+        "└─ VCPU  ░░░░░░░░░░░░░░░░░░░░  0 of 4  <- requested 8, free 4 of 4",
     ]
 
 
@@ -173,8 +173,10 @@ def test_a_dry_run_of_a_drain_says_who_goes_where(lab, url) -> None:
         ("job-2", "VCPU=2 of host1"),
         ("job-1", ""),
     ]
-    assert rows[1]["why not"][1] == "host1: VCPU asked 6, free 4 of 4"
-    assert "| host1: VCPU asked 6, free 4 of 4 " in lab("host", "drain", "host0", "--dry-run").out
+    assert rows[1]["why not"][1] == "host1: VCPU requested 6, free 4 of 4"
+    assert (
+        "| host1: VCPU requested 6, free 4 of 4 " in lab("host", "drain", "host0", "--dry-run").out
+    )
     with ro.connect(url) as ledger:
         assert ledger.provider("host0").disabled is None
     both = lab("host", "drain", "host0", "--dry-run", "--also", "host1", "-f", "json")
@@ -192,7 +194,7 @@ def test_a_dry_run_of_a_drain_is_drawn_where_it_fails(lab) -> None:
         "job-2: VCPU=2 of host0 -> VCPU=2 of host1",
         "job-1: VCPU=6 of host0 -> nowhere",
     ]
-    assert "└─ VCPU  ░░░░░░░░░░░░░░░░░░░░  0 of 4  <- asked 6, free 4 of 4" in done.out
+    assert "└─ VCPU  ░░░░░░░░░░░░░░░░░░░░  0 of 4  <- requested 6, free 4 of 4" in done.out
 
 
 def test_a_drain_after_changes_is_a_plan(lab, url, tmp_path) -> None:

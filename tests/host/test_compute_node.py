@@ -118,7 +118,7 @@ def test_inventories_are_live_and_the_same_ones():
 
 def test_several_resources_go_all_or_nothing():
     compute_node = node()
-    with pytest.raises(ro.CapacityException, match="DISK_GB asked 91, free 90 of 100"):
+    with pytest.raises(ro.CapacityException, match="DISK_GB requested 91, free 90 of 100"):
         compute_node.inventories.consume("VCPU=1,DISK_GB=91")
     assert compute_node.changes() == {}
 

@@ -216,7 +216,7 @@ def test_usage_that_will_not_fit_leaves_the_definition_alone_too(connect, ledger
     node.inventories["VCPU"].total = 10
     node.inventories.consume("VCPU=9")
     before_ledger, before_view = ledger.provider("host0"), copy.deepcopy(node)
-    with pytest.raises(ro.CapacityException, match=r"asked 9, free 8 of 20 \(job-1 holds 12\)"):
+    with pytest.raises(ro.CapacityException, match=r"requested 9, free 8 of 20 \(job-1 holds 12\)"):
         node.save()
     assert ledger.provider("host0") == before_ledger and node == before_view
 
@@ -227,7 +227,7 @@ def test_giving_back_too_much_leaves_the_definition_alone_too(ledger):
     node.inventories["VCPU"].total = 10
     node.inventories.consume("VCPU=-9")
     before = ledger.provider("host0")
-    with pytest.raises(ro.CapacityException, match="gives back 9, only 0 used"):
+    with pytest.raises(ro.CapacityException, match="releases 9, only 0 used"):
         node.save()
     assert ledger.provider("host0") == before
 
@@ -253,7 +253,7 @@ def test_who_takes_the_room_between_the_two_writes_keeps_it(connect, ledger, mon
         other.claim("job-2", {"host0": "VCPU=8"})
 
     interleave(monkeypatch, ledger, "adjust", somebody_claims)
-    with pytest.raises(ro.CapacityException, match="asked 9, free 4 of 20"):
+    with pytest.raises(ro.CapacityException, match="requested 9, free 4 of 20"):
         node.save()
     assert ledger.provider("host0").inventories["VCPU"].total == 10  # what the host has is true
     assert held(ledger, "host0/unattributed") == "nothing"
@@ -353,7 +353,7 @@ def test_usage_that_will_not_fit_does_not_make_the_host(connect):
     ledger = connect()
     node = ComputeNode.from_row(ROW).bind(ledger)
     node.update_inventories({"VCPU": ro.IntegerInventory(4, used=6)})  # 5 are used already
-    with pytest.raises(ro.CapacityException, match="VCPU asked 1, free -1 of 4"):
+    with pytest.raises(ro.CapacityException, match="VCPU requested 1, free -1 of 4"):
         node.save()
     with raises_code("ProviderNotFound"):
         ledger.provider("host0")

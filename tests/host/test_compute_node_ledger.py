@@ -248,7 +248,7 @@ def test_refused_nothing_changed_in_the_ledger_nor_in_the_view(connect, ledger):
     with pytest.raises(ro.CapacityException) as refusal:
         node.save()
     assert str(refusal.value) == (
-        "host0: VCPU asked 8, free 2 of 16 (job-1 holds 8, job-2 holds 6)"
+        "host0: VCPU requested 8, free 2 of 16 (job-1 holds 8, job-2 holds 6)"
     )
     assert ledger.provider("host0") == before_ledger and node == before_view
     assert node.pending == ro.Amounts("VCPU=8,MEMORY_MB=100")
@@ -279,7 +279,7 @@ def test_all_that_the_consumer_holds_is_bound_by_the_unit_rules(ledger):
     node.inventories.consume("VCPU=3")  # one by one, nobody sees what it has in all
     before = node.pending, node.to_row()
     for refused in (node.check_save, node.save):
-        with raises_code("UnitRuleViolated", match="one claim takes at most 8"):
+        with raises_code("UnitRuleViolated", match="one claim allocates at most 8"):
             refused()
         assert (node.pending, node.to_row()) == before and used(ledger) == 0
     node.inventories.consume("VCPU=-3")
@@ -306,7 +306,7 @@ def test_a_definition_is_not_saved_for_what_the_unit_rules_refuse_then(ledger):
     node.save()
     node.inventories["VCPU"].total = 9
     node.update_inventories({"VCPU": ro.IntegerInventory(9, allocation_ratio=2, used=7)})
-    with raises_code("UnitRuleViolated", match="asked 7, one claim takes at most 6"):
+    with raises_code("UnitRuleViolated", match="requested 7, one claim allocates at most 6"):
         node.save()
     assert ledger.provider("host0").inventories["VCPU"].total == 8 and used(ledger) == 6
 
@@ -318,7 +318,7 @@ def test_the_unattributed_consumer_stands_for_many_and_may_overcommit(ledger):
     node = ComputeNode.load(ledger, "host0")
     node.inventories.consume("VCPU=8")
     node.inventories.consume("VCPU=6")
-    with raises_code("UnitRuleViolated", match="asked 9, one claim takes at most 8"):
+    with raises_code("UnitRuleViolated", match="requested 9, one claim allocates at most 8"):
         node.inventories.consume("VCPU=9")
     node.save()
     assert used(ledger) == 14
@@ -328,7 +328,7 @@ def test_somebody_else_s_allocation_is_never_given_back(ledger):
     ledger.claim("job-1", {"host0": "VCPU=5"})
     node = ComputeNode.load(ledger, "host0")
     node.inventories.consume("VCPU=-2")
-    with pytest.raises(ro.CapacityException, match=r"host0: VCPU gives back 2, only 0 used"):
+    with pytest.raises(ro.CapacityException, match=r"host0: VCPU releases 2, only 0 used"):
         node.save()
     assert used(ledger) == 5 and held(ledger, "job-1") == "VCPU=5"
     assert node.pending == ro.Amounts(VCPU=-2)

@@ -288,7 +288,7 @@ def test_there_and_back_is_no_change_whichever_way(
 def test_what_is_taken_together_is_taken_all_or_nothing() -> None:
     compute_node = node()
     topology = numa(cells=2, shared=4, memory_mb=1024)
-    with pytest.raises(ro.CapacityException, match="PCPU asked 9"):
+    with pytest.raises(ro.CapacityException, match="PCPU requested 9"):
         compute_node.inventories.consume({"PCPU": 9, NUMA: topology})
     with pytest.raises(ro.CapacityException, match="host cells"):
         compute_node.inventories.consume({"PCPU": 1, NUMA: numa(cells=3, shared=3)})
@@ -341,7 +341,7 @@ def test_an_amount_of_another_host_changes_nothing() -> None:
         with pytest.raises(exceptions.ForeignAmount):
             compute_node.inventories[NUMA].consume(wrong)
     mine = compute_node.inventories[NUMA].fit(numa(dedicated=1))
-    with pytest.raises(ro.CapacityException, match="gives back"):
+    with pytest.raises(ro.CapacityException, match="releases"):
         compute_node.inventories[NUMA].consume(-mine)
     with raises_code("WrongAmountKind"):
         compute_node.inventories[NUMA].consume(ro.IntegerAmount(1))
@@ -360,7 +360,7 @@ def test_idle_cpus_that_were_given_back_already_are_not_given_back_again() -> No
     compute_node = node(vcpus_used=4)
     taken = loop(compute_node, {NUMA: numa(dedicated=2, thread_policy="isolate")})
     compute_node.inventories["PCPU"].consume(ro.IntegerAmount(-4))  # as many as there were
-    with pytest.raises(ro.CapacityException, match="PCPU gives back 2, only 0 used"):
+    with pytest.raises(ro.CapacityException, match="PCPU releases 2, only 0 used"):
         compute_node.inventories[NUMA].consume(-taken[ro.resource(NUMA)])
 
 
@@ -377,7 +377,7 @@ def test_a_topology_alone_takes_the_counts_that_go_with_it() -> None:
 def test_a_topology_alone_does_not_take_what_others_use() -> None:
     compute_node = node(vcpus_used=16)
     assert not compute_node.inventories[NUMA].can_provide(numa(shared=1))
-    with pytest.raises(ro.CapacityException, match="VCPU asked 1, free 0"):
+    with pytest.raises(ro.CapacityException, match="VCPU requested 1, free 0"):
         compute_node.inventories[NUMA].consume(numa(shared=1))
     assert compute_node.changes() == {}
 

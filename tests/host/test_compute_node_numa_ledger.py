@@ -411,7 +411,7 @@ def test_what_is_promised_to_others_is_not_located_for_a_topology_alone(host) ->
             assert node.inventories[NUMA].can_provide(asked) is fits
             assert host.inventories("host0")[NUMA].can_provide(asked) is fits
             assert fits is (asked.vcpus < 3 or asked.located["PCPU"] < 3)
-        with pytest.raises(ro.CapacityException, match="PCPU asked 3, free 2"):
+        with pytest.raises(ro.CapacityException, match="PCPU requested 3, free 2"):
             node.inventories[NUMA].consume(numa(dedicated=3))
     holder = ComputeNode.load(host, "host0", "batch")
     assert not holder.inventories[NUMA].can_provide(numa(dedicated=4))  # by itself it takes four

@@ -129,7 +129,7 @@ def test_counts_before_a_bare_topology_are_somebody_else_s() -> None:
     )
     node.inventories["VCPU"].consume(ro.IntegerAmount(8))
     before = copy.deepcopy(node)
-    with pytest.raises(ro.CapacityException, match="VCPU asked 8, free 0"):
+    with pytest.raises(ro.CapacityException, match="VCPU requested 8, free 0"):
         node.inventories[NUMA].consume(ro.numa(cells=2, shared=8))
     assert node == before and node.vcpus_used == 8
 
@@ -241,7 +241,7 @@ def test_a_count_of_a_plug_in_is_kept_in_a_ledger_as_others_are(ledger: ro.Ledge
     node.reload()
     found = node.changes()
     assert (found["mbit_used"], found["vcpus_used"], "mbit" in found) == (600, 1, False)
-    with pytest.raises(ro.CapacityException, match="CUSTOM_MBIT asked 900"):
+    with pytest.raises(ro.CapacityException, match="CUSTOM_MBIT requested 900"):
         node.inventories.consume("CUSTOM_MBIT=900")
     node.update_inventories({"CUSTOM_MBIT": ro.IntegerInventory(2000, used=550)})
     node.save()

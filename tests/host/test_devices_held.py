@@ -613,7 +613,7 @@ def test_functions_that_were_removed_do_not_hide_those_that_are_free(connect):
     ledger.release("v0")
     assert free_functions(ledger) == 1
     refusal = str(ledger.snapshot().candidates("DEVICES=2*SRIOV_NET_VF").explain())
-    assert "asked 2, free 1 of 6" in refusal
+    assert "requested 2, free 1 of 6" in refusal
     assert claim(ledger, "again", "DEVICES=SRIOV_NET_VF") == ("0000:60:02.0",)
     assert free_functions(ledger) == 0
     for name in ("v4", "v5"):  # these are not allocated again

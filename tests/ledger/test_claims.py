@@ -111,7 +111,7 @@ def test_allocations_are_taken_with_their_units(ledger: ro.Ledger) -> None:
     hosts(ledger, 1, "PGPU=2,VCPU=4")
     ledger.claim("job", [taken("host0", "PGPU", 1, "gpu1"), taken("host0", "VCPU", 2)])
     assert [one.units for one in ledger.get_claim("job").allocations] == [("gpu1",), ()]
-    with raises_code("UnitTaken", match="gpu1, which is taken"):
+    with raises_code("UnitTaken", match="gpu1, which is allocated"):
         ledger.claim("other", [taken("host0", "PGPU", 1, "gpu1")])
     ledger.release("job")
     assert ledger.claim("other", [taken("host0", "PGPU", 1, "gpu1")])
@@ -817,7 +817,7 @@ def test_a_swap_reads_again_what_somebody_changed(
 def test_a_swap_is_of_two_that_hold_something(ledger: ro.Ledger) -> None:
     hosts(ledger)
     ledger.claim("a", {"host0": "VCPU=1"})
-    with raises_code("ConsumerNotFound", match="b holds nothing"):
+    with raises_code("ConsumerNotFound", match="b has no allocations"):
         ledger.swap("a", "b")
     with raises_code("DuplicateKey"):
         ledger.swap("a", "a")
@@ -1030,7 +1030,7 @@ def test_a_moment_has_a_time_zone(ledger: ro.Ledger, bad: Any) -> None:
 def test_several_give_back_together_or_none_does(ledger: ro.Ledger) -> None:
     hosts(ledger)
     ledger.claim_all({"a": found(ledger), "b": found(ledger)})
-    with raises_code("ConsumerNotFound", match="c holds nothing"):
+    with raises_code("ConsumerNotFound", match="c has no allocations"):
         ledger.release_all(["a", "b", "c"])
     assert ledger.get_claim("a")
     claims = ledger.release_all(["a", "b"])

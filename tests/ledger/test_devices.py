@@ -246,7 +246,7 @@ def test_a_required_trait_is_had_by_every_device(mixed: ro.Ledger, asked: Any) -
     assert units == {"0000:20:00.0", "0000:30:00.0"}
     mixed.claim("other", {"host0": {DEVICES: ro.devices("PGPU", address="0000:20:00.0")}})
     refused = mixed.snapshot().candidates(request)
-    assert not refused and "PGPU asked 2" in str(refused.explain())
+    assert not refused and "PGPU requested 2" in str(refused.explain())
 
 
 def test_a_forbidden_trait_is_had_by_no_device(mixed: ro.Ledger) -> None:

@@ -44,11 +44,11 @@ def refused(ledger: ro.Ledger, asked: Any) -> list[Reason]:
 def test_who_holds_devices_of_a_class(lab: ro.Ledger) -> None:
     lab.claim("a", {"host0": {DEVICES: ro.devices("PGPU")}})
     assert list(map(str, refused(lab, {DEVICES: ro.devices("PGPU", 2)}))) == [
-        "host0: PGPU asked 2, free 1 of 2 (a holds 1)"
+        "host0: PGPU requested 2, free 1 of 2 (a holds 1)"
     ]
     lab.claim("b", {"host0/0000:5e:00.0": "PGPU=1"})  # by number
     assert list(map(str, refused(lab, {DEVICES: ro.devices("PGPU")}))) == [
-        "host0: PGPU asked 1, free 0 of 2 (a holds 1, b holds 1)"
+        "host0: PGPU requested 1, free 0 of 2 (a holds 1, b holds 1)"
     ]
 
 
@@ -57,7 +57,7 @@ def test_who_holds_devices_that_are_asked_for_by_vendor(lab: ro.Ledger) -> None:
     lab.claim("a", {"host0": {DEVICES: ro.devices("PGPU", 2)}})
     lab.claim("c", {"host0": {DEVICES: ro.devices(FUNCTION)}})
     assert list(map(str, refused(lab, {DEVICES: ro.devices("10de:2330")}))) == [
-        "host0: DEVICES 10de.2330 asked 1, free 0 of 2 (a holds 2)"
+        "host0: DEVICES 10de.2330 requested 1, free 0 of 2 (a holds 2)"
     ]
 
 
@@ -66,7 +66,7 @@ def test_who_holds_the_functions_of_cards(lab: ro.Ledger) -> None:
     lab.claim("a", [raw("host0/0000:01:00.0", FUNCTION, *functions(1, 0, 1))])
     lab.claim("b", [raw("host0/0000:02:00.0", FUNCTION, functions(2)[1])])
     assert list(map(str, refused(lab, {DEVICES: ro.devices(CARD)}))) == [
-        "host0: CUSTOM_CARD asked 1, free 0 of 2 (a holds 1, b holds 1)"
+        "host0: CUSTOM_CARD requested 1, free 0 of 2 (a holds 1, b holds 1)"
     ]  # counted in cards: a has two functions of the one
 
 
@@ -74,7 +74,7 @@ def test_who_holds_the_functions_of_cards(lab: ro.Ledger) -> None:
 def test_who_holds_the_cards_of_functions(lab: ro.Ledger) -> None:
     lab.claim("a", {"host0": {DEVICES: ro.devices(CARD)}})
     assert list(map(str, refused(lab, {DEVICES: ro.devices(FUNCTION, 4)}))) == [
-        "host0: SRIOV_NET_VF asked 4, free 3 of 6 (a holds 3)"
+        "host0: SRIOV_NET_VF requested 4, free 3 of 6 (a holds 3)"
     ]
 
 
@@ -103,7 +103,7 @@ def test_traits_that_are_missing_are_told_with_how_many_devices_are_asked_for(
     """Nova, c.4: traits of an alias."""
     request = Request({DEVICES: ro.devices("PGPU", 2)}, required=["CUSTOM_H100"])
     assert str(lab.snapshot().candidates(request).explain()) == (
-        "host0: DEVICES asked 2 with CUSTOM_H100, nobody who has it"
+        "host0: DEVICES requested 2 with CUSTOM_H100, no provider has it"
     )
     own = {DEVICES: ro.devices("PGPU", 2, traits=["CUSTOM_H100"])}
     [reason] = refused(lab, own)
@@ -116,7 +116,7 @@ def test_too_few_devices_with_a_trait_name_those_who_hold_some(lab: ro.Ledger) -
     lab.claim("a", {"host0": {DEVICES: ro.devices("PGPU", traits=["CUSTOM_H100"])}})
     request = Request({DEVICES: ro.devices("PGPU")}, required=["CUSTOM_H100"])
     told = str(lab.snapshot().candidates(request).explain())
-    assert "PGPU asked 1, free 0 of" in told and "(a holds 1)" in told
+    assert "PGPU requested 1, free 0 of" in told and "(a holds 1)" in told
 
 
 @pytest.mark.law(2, 6)
@@ -134,6 +134,6 @@ def test_hosts_that_are_refused_are_told_each_by_itself(lab: ro.Ledger) -> None:
     lab.claim("a", {"host1": {DEVICES: ro.devices("PGPU")}})
     told = str(lab.snapshot().candidates({DEVICES: ro.devices("PGPU", 3), "VCPU": 9}).explain())
     assert told.splitlines() == [
-        "host0: VCPU asked 9, free 8 of 8; PGPU asked 3, free 2 of 2",
-        "host1: VCPU asked 9, free 8 of 8; PGPU asked 3, free 0 of 1 (a holds 1)",
+        "host0: VCPU requested 9, free 8 of 8; PGPU requested 3, free 2 of 2",
+        "host1: VCPU requested 9, free 8 of 8; PGPU requested 3, free 0 of 1 (a holds 1)",
     ]

@@ -181,7 +181,7 @@ def test_a_required_trait_of_a_cell_chooses_the_devices_too(lab: ro.Ledger) -> N
     assert chosen(found).addresses == ("0000:10:00.0",)
     refused = lab.snapshot().candidates(Request(near(2), required=["CUSTOM_FAST"]))
     assert not refused
-    assert "PGPU asked 2, at most 1 near its host cells" in str(refused.explain())
+    assert "PGPU requested 2, at most 1 near its host cells" in str(refused.explain())
 
 
 # --- assigned already ---
@@ -306,7 +306,7 @@ def reasons_of(refused: Any) -> list[str]:
 def test_who_holds_the_near_devices_is_said(lab: ro.Ledger) -> None:
     lab.claim("other", {"host0": {DEVICES: ro.devices("PGPU", address="0000:20:00.0")}})
     refused = lab.snapshot().candidates(near(2))
-    expected = "host0: PGPU asked 2, at most 1 near its host cells (other holds 1)"
+    expected = "host0: PGPU requested 2, at most 1 near its host cells (other holds 1)"
     assert reasons_of(refused) == [expected]
     with pytest.raises(exceptions.CapacityException) as lost:
         lab.claim("job", {"host0": near(2)})
@@ -318,8 +318,8 @@ def test_who_holds_the_cells_that_are_near_is_said(lab: ro.Ledger) -> None:
     fill(lab, "other", 1)
     refused = lab.snapshot().candidates(near(2))
     expected = [
-        "host0: PGPU asked 2, at most 1 near its host cells",
-        "host0: cell 1: PCPU asked 2, free 0 of 4 (other holds 4)",
+        "host0: PGPU requested 2, at most 1 near its host cells",
+        "host0: cell 1: PCPU requested 2, free 0 of 4 (other holds 4)",
     ]
     assert reasons_of(refused) == expected
     with pytest.raises(exceptions.CapacityException) as lost:
@@ -332,9 +332,9 @@ def test_what_fails_by_itself_is_said_alone(lab: ro.Ledger) -> None:
     lab.claim("other", {"host0": {DEVICES: ro.devices("PGPU", 2)}})
     refused = lab.snapshot().candidates(near(2, cpus=5))
     assert reasons_of(refused) == [
-        "host0: cell 0: PCPU asked 5, free 4 of 4",
-        "host0: cell 1: PCPU asked 5, free 4 of 4",
-        "host0: PGPU asked 2, free 1 of 3 (other holds 2)",
+        "host0: cell 0: PCPU requested 5, free 4 of 4",
+        "host0: cell 1: PCPU requested 5, free 4 of 4",
+        "host0: PGPU requested 2, free 1 of 3 (other holds 2)",
     ]
 
 
@@ -363,8 +363,8 @@ def test_what_keeps_guest_cells_from_the_host_cells_near_a_device_is_a_reason(
     ledger.sync(host)
     found = ledger.snapshot().candidates(near(1, cells=cells))
     expected = [
-        "host0: PGPU asked 1, at most 0 near its host cells",
-        "host0: cell 0: PCPU asked 2, free 1 of 1",
+        "host0: PGPU requested 1, at most 0 near its host cells",
+        "host0: cell 0: PCPU requested 2, free 1 of 1",
     ]
     assert [str(reason) for reason in found.explain().reasons] == expected
     with pytest.raises(exceptions.CapacityException) as refused:

@@ -196,7 +196,7 @@ def test_who_takes_by_number_has_the_last_ones_as_far_as_anybody_can_tell(
         "0000:5e:00.0",
     }
     lab.claim("more", found)
-    with pytest.raises(exceptions.CapacityException, match="PGPU asked 1"):
+    with pytest.raises(exceptions.CapacityException, match="PGPU requested 1"):
         lab.claim("others", {"host0": {DEVICES: ro.devices("PGPU")}})
 
 

@@ -117,7 +117,7 @@ def test_who_loses_every_race_is_told_who_holds_what(url: str) -> None:
     with ro.connect(url, retries=_policy()) as ledger:
         found = _hosts(ledger, 30)
         _overtaken(ledger, 30)
-        with pytest.raises(ro.NoCandidates, match="VCPU asked 8, free 0 of 8"):
+        with pytest.raises(ro.NoCandidates, match="VCPU requested 8, free 0 of 8"):
             ledger.claim("job", found)
 
 
@@ -128,7 +128,7 @@ def test_the_policy_bounds_how_long_and_how_often_it_is_searched(
     with ro.connect(url, retries=_policy(**policy)) as ledger:
         found = _hosts(ledger, 60)
         _overtaken(ledger, 60)
-        with pytest.raises(exceptions.CapacityException, match="VCPU asked 8, free 0 of 8"):
+        with pytest.raises(exceptions.CapacityException, match="VCPU requested 8, free 0 of 8"):
             ledger.claim("job", found)
         taken = sum(use.used for use in ledger.usage()) // 8
         assert taken == 10 * (1 + max(policy.get("searches", 0), policy.get("seconds", 1) - 1))
@@ -147,7 +147,7 @@ def test_a_refusal_that_nobody_caused_is_not_searched_again_for_long(url: str) -
 
         backend: Any = ledger.backend
         backend.commit = refuse
-        with pytest.raises(exceptions.CapacityException, match="asked 9"):
+        with pytest.raises(exceptions.CapacityException, match="requested 9"):
             ledger.claim("job", found)
         assert len(refusals) == 20  # of the search that is given, and of one more
 

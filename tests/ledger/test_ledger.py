@@ -64,7 +64,7 @@ def test_the_policy_bounds_how_often_it_searches_again(url: str) -> None:
         found = ledger.snapshot().candidates(ro.Request("VCPU=3"))
         ledger.claim("faster", {"host0": "VCPU=3"})
         ledger.sync(ro.Provider("host9", "VCPU=4"))
-        with pytest.raises(ro.CapacityException, match="host0: VCPU asked 3, free 1 of 4"):
+        with pytest.raises(ro.CapacityException, match="host0: VCPU requested 3, free 1 of 4"):
             ledger.claim("job", found)
         with raises_code("ConsumerNotFound"):
             ledger.get_claim("job")
@@ -73,7 +73,9 @@ def test_the_policy_bounds_how_often_it_searches_again(url: str) -> None:
 def test_a_search_that_found_nothing_cannot_be_claimed(ledger: ro.Ledger) -> None:
     _hosts(ledger, 1)
     found = ledger.snapshot().candidates(ro.Request("VCPU=5"))
-    with pytest.raises(ro.NoCandidates, match="no candidate for job: host0: VCPU asked 5, free 4"):
+    with pytest.raises(
+        ro.NoCandidates, match="no candidate for job: host0: VCPU requested 5, free 4"
+    ):
         ledger.claim("job", found)
 
 
@@ -104,7 +106,7 @@ def test_one_candidate_may_be_claimed_by_itself(ledger: ro.Ledger) -> None:
 def test_a_claim_over_several_providers_is_all_or_nothing(ledger: ro.Ledger) -> None:
     _hosts(ledger)
     before = ledger.usage()
-    with pytest.raises(ro.CapacityException, match="host1: MEMORY_MB asked 2048"):
+    with pytest.raises(ro.CapacityException, match="host1: MEMORY_MB requested 2048"):
         ledger.claim("job", {"host0": "VCPU=1", "host1": "MEMORY_MB=2048"})
     assert ledger.usage() == before
 
@@ -112,7 +114,7 @@ def test_a_claim_over_several_providers_is_all_or_nothing(ledger: ro.Ledger) -> 
 def test_who_holds_something_does_not_claim_again(ledger: ro.Ledger) -> None:
     _hosts(ledger)
     ledger.claim("job", {"host0": "VCPU=1"})
-    with raises_code("ConsumerExists", match="job holds something already"):
+    with raises_code("ConsumerExists", match="job has allocations already"):
         ledger.claim("job", {"host0": "VCPU=1"})
 
 
@@ -144,7 +146,7 @@ def test_an_adjustment_changes_what_one_consumer_holds(ledger: ro.Ledger) -> Non
 def test_nobody_gives_back_what_another_holds(ledger: ro.Ledger) -> None:
     _hosts(ledger)
     ledger.claim("job", {"host0": "VCPU=3"})
-    with pytest.raises(ro.CapacityException, match="gives back 1, only 0 used"):
+    with pytest.raises(ro.CapacityException, match="releases 1, only 0 used"):
         ledger.adjust("thief", {"host0": {"VCPU": -1}})
     assert ledger.usage()["host0", "VCPU"].used == 3
 
@@ -290,7 +292,7 @@ def test_a_search_at_a_provider_stays_there_after_a_lost_race(ledger: ro.Ledger)
     _hosts(ledger)
     found = ledger.snapshot("host0").candidates(ro.Request("VCPU=3"))
     ledger.claim("faster", {"host0": "VCPU=3"})
-    with pytest.raises(exceptions.NoCandidates, match="host0: VCPU asked 3, free 1 of 4"):
+    with pytest.raises(exceptions.NoCandidates, match="host0: VCPU requested 3, free 1 of 4"):
         ledger.claim("job", found)
 
 
@@ -318,11 +320,11 @@ def test_a_uuid_is_no_name_of_another(ledger: ro.Ledger) -> None:
 def test_unit_rules_bind_all_that_a_consumer_will_hold(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=8:min_unit=2:max_unit=4:step_size=2"))
     ledger.adjust("job", {"host0": "VCPU=4"})
-    with raises_code("UnitRuleViolated", match="asked 6, one claim takes at most 4"):
+    with raises_code("UnitRuleViolated", match="requested 6, one claim allocates at most 4"):
         ledger.adjust("job", {"host0": "VCPU=2"})
     ledger.adjust("job", {"host0": {"VCPU": -3}})  # giving back is bound by none
     ledger.adjust("job", {"host0": "VCPU=1"})
-    with pytest.raises(ro.CapacityException, match="asked 7"):
+    with pytest.raises(ro.CapacityException, match="requested 7"):
         ledger.adjust("more", {"host0": "VCPU=7"})
 
 
@@ -333,7 +335,7 @@ def test_unit_rules_do_not_bind_who_stands_for_many(ledger: ro.Ledger) -> None:
     ledger.sync(ro.Provider("host0", "VCPU=4:max_unit=4:allocation_ratio=4"))
     for _ in range(4):
         ledger.adjust("everybody", {"host0": "VCPU=4"}, aggregate=True)
-    with pytest.raises(ro.CapacityException, match="asked 1, free 0 of 16"):
+    with pytest.raises(ro.CapacityException, match="requested 1, free 0 of 16"):
         ledger.adjust("everybody", {"host0": "VCPU=1"}, aggregate=True)
 
 
@@ -414,7 +416,7 @@ def test_a_shrink_below_use_is_allowed_and_visible(ledger: ro.Ledger) -> None:
     usage = ledger.usage()
     assert [(use.provider, use.free) for use in usage.over_capacity] == [("host0", -1)]
     assert usage.consumers == {"job": {"VCPU": 3}}
-    with pytest.raises(ro.CapacityException, match="VCPU asked 1, free -1 of 2"):
+    with pytest.raises(ro.CapacityException, match="VCPU requested 1, free -1 of 2"):
         ledger.claim("more", {"host0": "VCPU=1"})
 
 
@@ -454,9 +456,9 @@ def test_a_refusal_to_release_names_all_consumers_that_hold_nothing(ledger: ro.L
     ledger.claim("job", {"host0": "VCPU=1"})
     with raises_code("ConsumerNotFound") as refused:
         ledger.release_all(["a", "job", "b", "c"])
-    assert str(refused.value) == "a holds nothing in this ledger: neither does b nor c"
+    assert str(refused.value) == "a has no allocations in this ledger: neither does b nor c"
     assert ledger.get_claim("job")
-    with raises_code("ConsumerNotFound", match=r"^a holds nothing in this ledger$"):
+    with raises_code("ConsumerNotFound", match=r"^a has no allocations in this ledger$"):
         ledger.release("a")
 
 
@@ -617,7 +619,7 @@ def test_an_unknown_provider_or_class_is_named(ledger: ro.Ledger) -> None:
     _hosts(ledger, 1)
     with raises_code("ProviderNotFound", match="host9"):
         ledger.claim("job", {"host9": "VCPU=1"})
-    with raises_code("InventoryNotFound", match="host0: FPGA asked 1, there is none"):
+    with raises_code("InventoryNotFound", match="host0: FPGA requested 1, there is none"):
         ledger.claim("job", {"host0": "FPGA=1"})
     with raises_code("UnknownResourceClass", match="CPU"):
         ledger.claim("job", {"host0": "CPU=1"})

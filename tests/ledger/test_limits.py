@@ -64,7 +64,9 @@ def test_every_way_to_take_keeps_the_limit(kept: ro.Ledger, way: str) -> None:
     assert refused.value.reasons == (
         Reason(Rule.LIMIT, 3, 4, 2, "VCPU", "host0", holders=(("other", 2),)),
     )
-    assert str(refused.value) == "host0: VCPU asked 3, free 2 under the limit of 4 (other holds 2)"
+    assert (
+        str(refused.value) == "host0: VCPU requested 3, free 2 under the limit of 4 (other holds 2)"
+    )
     assert kept.get_claim("job") == before and used(kept, "host0") == 2
     WAYS[way](kept, "job", {"host0": "VCPU=3"}, {"host0": {"VCPU": 5, "MEMORY_MB": 0}})
     assert used(kept, "host0") == 5

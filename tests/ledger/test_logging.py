@@ -30,7 +30,7 @@ def test_a_refused_claim_is_logged_with_its_reasons(caplog: pytest.LogCaptureFix
         with pytest.raises(ro.CapacityException):
             ledger.claim("job-2", {"host0": "VCPU=1"})
     (line,) = said(caplog, "resource_objects.ledger", logging.INFO)
-    assert line == "refused: host0: VCPU asked 1, free 0 of 1 (job-1 holds 1)"
+    assert line == "refused: host0: VCPU requested 1, free 0 of 1 (job-1 holds 1)"
 
 
 def test_a_lost_race_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -41,7 +41,9 @@ def test_a_lost_race_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         ledger.claim("job-1", found)
         ledger.claim("job-2", found)
     (line,) = said(caplog, "resource_objects.ledger", logging.DEBUG)
-    assert line.startswith("claim of job-2: tried again after: host0: VCPU asked 1, free 0 of 1")
+    assert line.startswith(
+        "claim of job-2: tried again after: host0: VCPU requested 1, free 0 of 1"
+    )
 
 
 def test_a_search_that_finds_nothing_is_a_refusal_when_it_is_claimed(
@@ -53,7 +55,7 @@ def test_a_search_that_finds_nothing_is_a_refusal_when_it_is_claimed(
             ledger.claim("job-1", ledger.snapshot().candidates(ro.Request("VCPU=2")))
     (line,) = said(caplog, "resource_objects.ledger", logging.INFO)
     assert "no candidate for job-1" in line
-    assert "VCPU asked 2" in line
+    assert "VCPU requested 2" in line
 
 
 def test_an_upgrade_is_logged_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_refusal_says_for_each_cell_which_rule_and_who_holds_what(
     with pytest.raises(exceptions.CapacityException) as refused:
         numa_ledger.claim("second", {"host0": "NUMA_TOPOLOGY=1:dedicated=2"})
     assert str(refused.value) == (
-        "host0: each of cells 0, 1: PCPU asked 2, free 1 of 4 (first holds 3)"
+        "host0: each of cells 0, 1: PCPU requested 2, free 1 of 4 (first holds 3)"
     )
     assert [reason.cell for reason in refused.value.reasons] == [0, 1]
     with pytest.raises(exceptions.CapacityException) as refused:

@@ -383,5 +383,5 @@ def test_the_ratios_of_cells_are_kept_with_them(ledger: ro.Ledger) -> None:
     asked = {"big": {"NUMA_TOPOLOGY": ro.numa(shared=1, memory_mb=75)}}
     for job in ("job-1", "job-2"):
         ledger.claim(job, asked)
-    with pytest.raises(ro.CapacityException, match="MEMORY_MB asked 1, free 0 of 150"):
+    with pytest.raises(ro.CapacityException, match="MEMORY_MB requested 1, free 0 of 150"):
         ledger.claim("job-3", {"big": {"NUMA_TOPOLOGY": ro.numa(shared=1, memory_mb=1)}})

@@ -400,7 +400,7 @@ def test_what_is_short_for_another_reason_is_not_tried_again(
     numa_ledger: ro.Ledger, between: Any
 ) -> None:
     reads = between(iter([]))
-    with pytest.raises(exceptions.CapacityException, match="DISK_GB asked 101"):
+    with pytest.raises(exceptions.CapacityException, match="DISK_GB requested 101"):
         numa_ledger.claim("job", {"host0": "DISK_GB=101,NUMA_TOPOLOGY=1:dedicated=1"})
     assert reads == [2]  # the second to see that nothing had changed
     with raises_code("UnitTaken"):

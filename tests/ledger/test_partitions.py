@@ -91,8 +91,8 @@ def test_partitions_exclude_the_whole_device(ledger: ro.Ledger) -> None:
     assert claim(ledger, "a", f"{SMALL}=1,VCPU=1") == ["host0", "host0/gpu0"]
     assert claim(ledger, "b", "PGPU=1") == ["host0/gpu1"]
     whole = "whole, none of 2 is whole: b 1; a 1/7"
-    assert told(ledger, "PGPU=1") == f"host0: PGPU asked 1 {whole}"
-    assert told(ledger, "PGPU=2") == f"host0: PGPU asked 2 {whole}"
+    assert told(ledger, "PGPU=1") == f"host0: PGPU requested 1 {whole}"
+    assert told(ledger, "PGPU=2") == f"host0: PGPU requested 2 {whole}"
     with pytest.raises(exceptions.CapacityException) as refused:
         ledger.claim("c", {"host0/gpu0": "PGPU=1"})
     assert {(r.resource, r.requested, r.free, r.holders) for r in refused.value.reasons} == {
@@ -110,8 +110,8 @@ def test_the_whole_device_excludes_partitions(ledger: ro.Ledger) -> None:
     claim(ledger, "a", "PGPU=1")
     for name, uses in PARTITIONS.items():
         assert told(ledger, f"{name}=1") == (
-            f"host0: host0/gpu0: {MEMORY} asked {uses[MEMORY]}, free 0 of 8 (a holds 8); "
-            f"host0/gpu0: {SLICE} asked {uses[SLICE]}, free 0 of 7 (a holds 7)"
+            f"host0: host0/gpu0: {MEMORY} requested {uses[MEMORY]}, free 0 of 8 (a holds 8); "
+            f"host0/gpu0: {SLICE} requested {uses[SLICE]}, free 0 of 7 (a holds 7)"
         )
         with pytest.raises(exceptions.CapacityException, match="a holds 8"):
             ledger.claim("b", {"host0/gpu0": f"{name}=1"})
@@ -130,13 +130,13 @@ def test_partitions_of_several_sizes_fit_as_far_as_slices_go(ledger: ro.Ledger) 
         f"host0/gpu0 {MEMORY}": 8,
     }
     assert told(ledger, f"{SMALL}=1") == (
-        f"host0: host0/gpu0: {MEMORY} asked 1, free 0 of 8 (a holds 8); "
-        f"host0/gpu0: {SLICE} asked 1, free 0 of 7 (a holds 7)"
+        f"host0: host0/gpu0: {MEMORY} requested 1, free 0 of 8 (a holds 8); "
+        f"host0/gpu0: {SLICE} requested 1, free 0 of 7 (a holds 7)"
     )
     ledger.release("a")
     claim(ledger, "b", f"{LARGE}=2")
     assert told(ledger, f"{SMALL}=1") == (
-        f"host0: host0/gpu0: {MEMORY} asked 1, free 0 of 8 (b holds 8)"
+        f"host0: host0/gpu0: {MEMORY} requested 1, free 0 of 8 (b holds 8)"
     ), "a slice is left, and no memory for it"
     left_as_it_was(ledger, "b")
 
@@ -145,12 +145,12 @@ def test_partitions_of_several_sizes_fit_as_far_as_slices_go(ledger: ro.Ledger) 
 def test_what_is_asked_together_is_judged_together(ledger: ro.Ledger) -> None:
     ledger.sync(gpus())
     assert told(ledger, f"{LARGE}=1,{SMALL}=5") == (
-        f"host0: host0/gpu0: {MEMORY} asked 9, free 8 of 8; "
-        f"host0/gpu0: {SLICE} asked 8, free 7 of 7"
+        f"host0: host0/gpu0: {MEMORY} requested 9, free 8 of 8; "
+        f"host0/gpu0: {SLICE} requested 8, free 7 of 7"
     )
     assert told(ledger, f"PGPU=1,{SMALL}=1") == (
-        f"host0: host0/gpu0: {MEMORY} asked 9, free 8 of 8; "
-        f"host0/gpu0: {SLICE} asked 8, free 7 of 7"
+        f"host0: host0/gpu0: {MEMORY} requested 9, free 8 of 8; "
+        f"host0/gpu0: {SLICE} requested 8, free 7 of 7"
     )
     ledger.sync(gpus(2))
     assert claim(ledger, "a", f"PGPU=1,{SMALL}=7") == ["host0/gpu0", "host0/gpu1"]
@@ -175,7 +175,7 @@ def test_one_may_exchange_all_partitions_for_the_device(ledger: ro.Ledger) -> No
 def test_several_claims_at_once_are_judged_together(ledger: ro.Ledger) -> None:
     ledger.sync(gpus())
     wanted = {"a": {"host0/gpu0": f"{LARGE}=2"}, "b": {"host0/gpu0": f"{SMALL}=1"}}
-    with pytest.raises(exceptions.CapacityException, match=f"{MEMORY} asked 9"):
+    with pytest.raises(exceptions.CapacityException, match=f"{MEMORY} requested 9"):
         ledger.claim_all(wanted)
     assert not used(ledger)
 
@@ -213,11 +213,12 @@ def test_half_a_gpu(ledger: ro.Ledger) -> None:
     assert claim(ledger, "a", f"{THOUSANDTHS}=500") == ["host0/gpu0"]
     assert claim(ledger, "b", "PGPU=1") == ["host0/gpu1"]
     assert told(ledger, "PGPU=1") == (
-        "host0: PGPU asked 1 whole, none of 2 is whole: b 1; a a half"
+        "host0: PGPU requested 1 whole, none of 2 is whole: b 1; a a half"
     )
     assert claim(ledger, "c", f"{THOUSANDTHS}=333") == ["host0/gpu0"]
     assert told(ledger, f"{THOUSANDTHS}=168") == (
-        f"host0: {THOUSANDTHS} asked 168, free 167 of 2000 (b holds 1000, a holds 500, c holds 333)"
+        f"host0: {THOUSANDTHS} requested 168, free 167 of 2000 "
+        "(b holds 1000, a holds 500, c holds 333)"
     )
     left_as_it_was(ledger, "a", "b", "c")
 
@@ -231,7 +232,7 @@ def test_a_fraction_is_of_one_device(ledger: ro.Ledger) -> None:
     for number in range(2):
         ledger.claim(f"job-{number}", {f"host0/gpu{number}": f"{THOUSANDTHS}=600"})
     assert told(ledger, f"{THOUSANDTHS}=500") == (
-        f"host0: host0/gpu0: {THOUSANDTHS} asked 500, free 400 of 1000 (job-0 holds 600)"
+        f"host0: host0/gpu0: {THOUSANDTHS} requested 500, free 400 of 1000 (job-0 holds 600)"
     )
 
 
@@ -261,19 +262,19 @@ def test_functions_of_a_nic_exclude_the_nic_and_share_its_bandwidth(ledger: ro.L
     ledger.sync(nics())
     claim(ledger, "a", "CUSTOM_VF_10G=2")
     assert told(ledger, "CUSTOM_VF_10G=1") == (
-        "host0: CUSTOM_VF_10G asked 1, free 0 of 2 (a holds 2)"
+        "host0: CUSTOM_VF_10G requested 1, free 0 of 2 (a holds 2)"
     )
     claim(ledger, "b", f"{VF}=6")
-    assert told(ledger, f"{VF}=1") == f"host0: {VF} asked 1, free 0 of 8 (b holds 6, a holds 2)"
+    assert told(ledger, f"{VF}=1") == f"host0: {VF} requested 1, free 0 of 8 (b holds 6, a holds 2)"
     assert told(ledger, f"{PF}=1") == (
-        f"host0: host0/nic0: {BANDWIDTH} asked 25000000, free 5000000 of 25000000 "
+        f"host0: host0/nic0: {BANDWIDTH} requested 25000000, free 5000000 of 25000000 "
         f"(a holds 20000000); "
-        f"host0/nic0: {VF} asked 8, free 0 of 8 (b holds 6, a holds 2)"
+        f"host0/nic0: {VF} requested 8, free 0 of 8 (b holds 6, a holds 2)"
     )
     for consumer in ("a", "b"):
         ledger.release(consumer)
     assert claim(ledger, "c", f"{PF}=1") == ["host0/nic0"]
-    assert told(ledger, f"{VF}=1") == f"host0: {VF} asked 1, free 0 of 8 (c holds 8)"
+    assert told(ledger, f"{VF}=1") == f"host0: {VF} requested 1, free 0 of 8 (c holds 8)"
     left_as_it_was(ledger, "c")
 
 
@@ -310,13 +311,13 @@ def test_regions_of_an_fpga_exclude_its_card(ledger: ro.Ledger) -> None:
     aes = ro.Request("FPGA=1", required=["CUSTOM_BITSTREAM_AES"])
     assert claim(ledger, "a", aes) == ["host0/fpga0/region0"]
     assert told(ledger, "CUSTOM_FPGA_CARD=1") == (
-        "host0: host0/fpga0: CUSTOM_FPGA_REGION asked 2, free 1 of 2 (a holds 1)"
+        "host0: host0/fpga0: CUSTOM_FPGA_REGION requested 2, free 1 of 2 (a holds 1)"
     )
     assert claim(ledger, "b", "FPGA=1") == ["host0/fpga0/region1"]
     for consumer in ("a", "b"):
         ledger.release(consumer)
     assert claim(ledger, "c", "CUSTOM_FPGA_CARD=1") == ["host0/fpga0"]
-    assert told(ledger, aes).endswith("CUSTOM_FPGA_REGION asked 1, free 0 of 2 (c holds 2)")
+    assert told(ledger, aes).endswith("CUSTOM_FPGA_REGION requested 1, free 0 of 2 (c holds 2)")
     ledger.release("c")
     assert claim(ledger, "d", "FPGA=2") == ["host0/fpga0/region0", "host0/fpga0/region1"]
     left_as_it_was(ledger, "d")
@@ -331,11 +332,11 @@ def test_types_of_a_mediated_device_share_its_measure(ledger: ro.Ledger) -> None
     ledger.sync(mediated(gpu, {"nvidia-35": 16, "nvidia-38": 4}, whole="PGPU", mixed=True))
     claim(ledger, "a", "CUSTOM_NVIDIA_38=3")
     assert told(ledger, "CUSTOM_NVIDIA_35=5") == (
-        "gpu0: CUSTOM_MDEV_SHARE asked 5, free 4 of 16 (a holds 12)"
+        "gpu0: CUSTOM_MDEV_SHARE requested 5, free 4 of 16 (a holds 12)"
     )
     claim(ledger, "b", "CUSTOM_NVIDIA_35=4")
     assert told(ledger, "PGPU=1") == (
-        "gpu0: CUSTOM_MDEV_SHARE asked 16, free 0 of 16 (a holds 12, b holds 4)"
+        "gpu0: CUSTOM_MDEV_SHARE requested 16, free 0 of 16 (a holds 12, b holds 4)"
     )
     left_as_it_was(ledger, "a", "b")
 
@@ -351,11 +352,11 @@ def test_another_type_is_chosen_when_nothing_of_the_first_is_held(ledger: ro.Led
     ledger.claim("a", {"gpu0": "CUSTOM_NVIDIA_35=1"})
     with raises_code("InventoryInUse"):
         configure("nvidia-38")
-    assert told(ledger, "CUSTOM_NVIDIA_38=1") == "gpu0: CUSTOM_NVIDIA_38 asked 1, there is none"
+    assert told(ledger, "CUSTOM_NVIDIA_38=1") == "gpu0: CUSTOM_NVIDIA_38 requested 1, there is none"
     ledger.release("a")
     configure("nvidia-38")
     claim(ledger, "b", "CUSTOM_NVIDIA_38=4")
-    assert told(ledger, "PGPU=1").endswith("asked 4, free 0 of 4 (b holds 4)")
+    assert told(ledger, "PGPU=1").endswith("requested 4, free 0 of 4 (b holds 4)")
 
 
 def test_types_with_one_at_most_beside_them_are_kept_apart(ledger: ro.Ledger) -> None:
@@ -532,7 +533,7 @@ def test_a_partition_that_is_held_stays(ledger: ro.Ledger) -> None:
     ledger.release("a")
     ledger.sync(plain)
     assert ledger.snapshot().candidates("PGPU=1")
-    assert told(ledger, f"{SMALL}=1") == f"host0: {SMALL} asked 1, there is none"
+    assert told(ledger, f"{SMALL}=1") == f"host0: {SMALL} requested 1, there is none"
 
 
 @pytest.mark.law(1, 6)
@@ -554,7 +555,7 @@ def test_what_a_held_partition_uses_may_change(ledger: ro.Ledger) -> None:
         f"host0/gpu0: {MEMORY} has 10 used of 8",
         f"host0/gpu0: {SMALL} has 5 used of 4",
     ]
-    assert told(ledger, f"{SMALL}=1").startswith(f"host0: {SMALL} asked 1, free -1 of 4")
+    assert told(ledger, f"{SMALL}=1").startswith(f"host0: {SMALL} requested 1, free -1 of 4")
     with pytest.raises(exceptions.CapacityException) as refused:
         ledger.claim("c", {"host0/gpu0": f"{SMALL}=1"})
     assert {(r.resource, r.free) for r in refused.value.reasons} >= {(MEMORY, -2)}
@@ -590,7 +591,7 @@ def test_a_reshape_moves_what_is_held_to_a_device_that_is_split(ledger: ro.Ledge
     )
     ledger.reshape(reshape)
     assert used(ledger) == {"host0/gpu0 PGPU": 1, f"host0/gpu0 {SLICE}": 7}
-    assert told(ledger, f"{SLICE}=8").endswith("asked 8, free 7 of 14 (a holds 7)")
+    assert told(ledger, f"{SLICE}=8").endswith("requested 8, free 7 of 14 (a holds 7)")
     left_as_it_was(ledger, "a")
 
 
@@ -660,7 +661,7 @@ def test_a_device_with_an_address_is_had_whole_or_in_parts(ledger: ro.Ledger) ->
     assert told(ledger, "PGPU=1").endswith("none of 2 is whole: whole 1; part 1/7")
     ledger.release("part")
     assert claim(ledger, "other", wanted) == [first.name]
-    assert told(ledger, f"{SMALL}=1").endswith(f"{SLICE} asked 1, free 0 of 7 (other holds 7)")
+    assert told(ledger, f"{SMALL}=1").endswith(f"{SLICE} requested 1, free 0 of 7 (other holds 7)")
     left_as_it_was(ledger, "whole", "other")
 
 

@@ -299,7 +299,7 @@ def test_units_and_shares_are_looked_at_too(ledger: ro.Ledger, dry_run: bool) ->
     ledger.claim("b", {"host0/cell": "VCPU=1"})
     uuid = ledger.provider("host0").uuid or ""
     plan = Plan(orders=(ConsumerOrder.claim("c", (Use(uuid, "PGPU", 1, ("gpu0",)),)),))
-    with raises_code("UnitTaken", match="gpu0, which is taken"):
+    with raises_code("UnitTaken", match="gpu0, which is allocated"):
         ledger.apply(plan, dry_run=dry_run)
     with pytest.raises(exceptions.CapacityException, match=r"host0: VCPU .*b holds 2"):
         ledger.apply(Plan(orders=(order(ledger, "c", "host0/cell", 2),)), dry_run=dry_run)

@@ -149,7 +149,7 @@ def test_a_class_is_not_counted_at_a_host_and_at_its_pool(
     before = list(site.trees())
     with raises_code(
         "CountedTwice",
-        match=r"(DISK_GB|VCPU) is given by a pool and would be counted twice: "
+        match=r"(DISK_GB|VCPU) is provided by a pool and would be counted twice: "
         r"at (host\d|other|spare), which has it from (nfs|spare)",
     ):
         change(site)

@@ -192,8 +192,8 @@ def test_a_group_that_is_kept_otherwise_says_how(lab):
     with raises_code("ServerGroupExists") as refused:
         lab.groups.ensure("db", "anti-affinity", 2)
     assert str(refused.value) == (
-        "db is a server group that is kept otherwise: "
-        "asked max_per_host=2, anti-affinity; kept max_per_host=1, anti-affinity"
+        "db is a server group that is stored differently: "
+        "requested max_per_host=2, anti-affinity; stored max_per_host=1, anti-affinity"
     )
 
 

@@ -130,7 +130,7 @@ def test_a_wait_that_is_over_tells_the_last_refusal_and_leaves_nothing(
 def test_who_stood_before_is_told(lab: ro.Ledger) -> None:
     stand(lab, "first")
     stand(lab, "second")
-    with pytest.raises(exceptions.WaitTimedOut, match="first, second stand before it") as refused:
+    with pytest.raises(exceptions.WaitTimedOut, match="first, second are before it") as refused:
         lab.claim("job", found(lab, "PGPU=1"), wait=SECOND)
     assert (refused.value.ahead, refused.value.refusal) == (("first", "second"), None)
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
@@ -361,7 +361,7 @@ def test_who_was_taken_out_is_not_the_one_that_has_its_number_now(
         lab.release_all(["all-of-lab-0", "all-of-lab-1"])
 
     clock.then = then
-    with pytest.raises(exceptions.WaitTimedOut, match="other stands before it"):
+    with pytest.raises(exceptions.WaitTimedOut, match="other is before it"):
         lab.claim("job", found(lab, "PGPU=1"), wait=10 * SECOND)
     assert waiting(lab) == ["other"]
 

@@ -117,7 +117,7 @@ def test_what_is_held_is_what_is_asked_is_near_to() -> None:
     [here] = cells.host_cells
     found = fit_together(asked, views, retained={TOPOLOGY: cells})[DEVICES]
     assert getattr(found, "addresses") == (f"0000:{here + 1}0:00.0",)  # noqa: B009
-    with pytest.raises(exceptions.CapacityException, match="PGPU asked 2, at most 1 near"):
+    with pytest.raises(exceptions.CapacityException, match="PGPU requested 2, at most 1 near"):
         fit_together(
             {DEVICES: ro.devices("PGPU", 2, affinity="required")}, views, retained={TOPOLOGY: cells}
         )

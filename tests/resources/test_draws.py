@@ -104,7 +104,7 @@ def test_counts_taken_by_somebody_else_are_not_those_of_a_topology() -> None:
     inventories = host()
     inventories["VCPU"].consume(ro.IntegerAmount(4))
     before = copy.deepcopy(inventories)
-    with pytest.raises(CapacityException, match="VCPU asked 4, free 0 of 4"):
+    with pytest.raises(CapacityException, match="VCPU requested 4, free 0 of 4"):
         inventories[TOPOLOGY].consume(ro.numa(cells=2, shared=4))
     assert not inventories[TOPOLOGY].can_provide(ro.numa(cells=2, shared=4))
     assert inventories == before

@@ -258,4 +258,4 @@ def test_a_reason_names_what_is_asked_the_bound_and_what_is_used() -> None:
     with pytest.raises(CapacityException) as caught:
         inventory.consume(IntegerAmount(4))
     assert caught.value.reasons == (Reason(Rule.CAPACITY, 4, 16, 13, "VCPU"),)
-    assert str(caught.value) == "VCPU asked 4, free 3 of 16"
+    assert str(caught.value) == "VCPU requested 4, free 3 of 16"

@@ -127,7 +127,7 @@ def test_more_than_is_used_cannot_be_given_back(used: int, amount: int, fitting:
     inventory = IntegerInventory(8, used=used)
     assert fits(inventory, amount) is fitting
     if not fitting:
-        with pytest.raises(CapacityException, match=f"gives back {-amount}, only {used} used"):
+        with pytest.raises(CapacityException, match=f"releases {-amount}, only {used} used"):
             inventory.consume(IntegerAmount(amount))
 
 
@@ -151,7 +151,7 @@ def test_zero_is_always_possible_and_changes_nothing() -> None:
 def test_what_increases_use_of_an_over_full_inventory_is_refused() -> None:
     over = IntegerInventory(8, used=12)
     assert over.free == -4
-    with pytest.raises(CapacityException, match=r"asked 1, free -4 of 8"):
+    with pytest.raises(CapacityException, match=r"requested 1, free -4 of 8"):
         over.consume(IntegerAmount(1))
 
 
@@ -321,7 +321,7 @@ def test_a_slot_is_one_consumer_of_a_type_per_provider() -> None:
     host = database.make_inventory()
     assert (host.total, host.max_unit, host.resource_class) == (1, 1, "CUSTOM_DATABASE_SLOT")
     first = host.consume(database.make_amount())
-    with pytest.raises(CapacityException, match="CUSTOM_DATABASE_SLOT asked 1, free 0 of 1"):
+    with pytest.raises(CapacityException, match="CUSTOM_DATABASE_SLOT requested 1, free 0 of 1"):
         host.consume(database.make_amount())
     host.consume(-first)
     assert fits(host, 1)

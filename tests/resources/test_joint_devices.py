@@ -110,10 +110,10 @@ def test_b8_required_is_in_the_cells_alone() -> None:
     """Row *required*: numa_node in cells."""
     assert where(place([None, 1, 0]).fit(ask("required", 2, guests=2))) == ([0, 1], [1, 0])
     assert refused(place([None, 1, 0]), ask("required", 2)) == [
-        "PGPU asked 2, at most 1 near its host cells"
+        "PGPU requested 2, at most 1 near its host cells"
     ]
     assert refused(place([None, None]), ask("required")) == [
-        "PGPU asked 1, at most 0 near its host cells"
+        "PGPU requested 1, at most 0 near its host cells"
     ]
 
 
@@ -122,10 +122,12 @@ def test_b8_legacy_is_in_the_cells_or_where_the_firmware_does_not_say() -> None:
     assert where(place([None, 1]).fit(ask("legacy", 2))) == ([1], [None, 1])
     assert where(place([None, None]).fit(ask("legacy", 2))) == ([0], [None, None])
     assert refused(place([None, 1, 2]), ask("legacy", 3)) == [
-        "PGPU asked 3, at most 2 near its host cells"
+        "PGPU requested 3, at most 2 near its host cells"
     ]
     default = {**ask("required"), PCI: devices("PGPU", 3)}
-    assert refused(place([None, 1, 2]), default) == ["PGPU asked 3, at most 2 near its host cells"]
+    assert refused(place([None, 1, 2]), default) == [
+        "PGPU requested 3, at most 2 near its host cells"
+    ]
 
 
 def test_b8_preferred_is_anywhere_the_nearest_first() -> None:
@@ -141,10 +143,10 @@ def test_b8_socket_is_in_the_cells_else_in_their_sockets() -> None:
     assert where(place([0, 0, 1]).fit(ask("socket", 2))) == ([0], [0, 0])
     assert where(place([0, 0, 1]).fit(ask("socket", 3))) == ([0], [0, 0, 1])
     assert refused(place([0, 1, 2]), ask("socket", 3)) == [
-        "PGPU asked 3, at most 2 near its host cells"
+        "PGPU requested 3, at most 2 near its host cells"
     ]
     assert refused(place([0, None]), ask("socket", 2)) == [
-        "PGPU asked 2, at most 1 near its host cells"
+        "PGPU requested 2, at most 1 near its host cells"
     ]
     assert where(place([0, 1, 2, 3]).fit(ask("socket", 4, guests=2))) == ([0, 2], [0, 1, 2, 3])
 
@@ -154,7 +156,7 @@ def test_b8_socket_is_in_the_cells_alone_where_a_socket_is_not_known(sockets: An
     """Row *socket*: if any host cell has socket None, only the local ones."""
     assert where(place([0, 0], sockets=sockets).fit(ask("socket", 2))) == ([0], [0, 0])
     assert refused(place([0, 1], sockets=sockets), ask("socket", 2)) == [
-        "PGPU asked 2, at most 1 near its host cells"
+        "PGPU requested 2, at most 1 near its host cells"
     ]
 
 
@@ -164,7 +166,9 @@ def test_b8_socket_leads_to_a_cell_beside_the_devices() -> None:
     for cell in (0, 2):
         cells_of(inventories).consume(ro.numa(dedicated=4), context=Context(allowed=[cell]))
     assert where(inventories.fit(ask("socket"))) == ([3], [2])
-    assert refused(inventories, ask("required")) == ["PGPU asked 1, at most 0 near its host cells"]
+    assert refused(inventories, ask("required")) == [
+        "PGPU requested 1, at most 0 near its host cells"
+    ]
 
 
 @pytest.mark.parametrize("affinity", ["required", "legacy", "preferred", "socket"])
@@ -174,7 +178,7 @@ def test_b8_who_asks_for_no_cells_has_any_device(affinity: str) -> None:
     assigned = inventories.consume({PCI: devices("PGPU", 3, affinity=affinity)})
     assert len(nodes_of(assigned)) == 3
     assert refused(inventories, {PCI: devices("PGPU", affinity=affinity)}) == [
-        "PGPU asked 1, free 0 of 3"
+        "PGPU requested 1, free 0 of 3"
     ]
 
 
@@ -195,7 +199,7 @@ def test_b8_policies_of_several_requests_count_each_for_itself() -> None:
     near, anywhere = devices("PGPU", affinity="required"), devices("PGPU", affinity="preferred")
     assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: near + anywhere}))[1] == [0, 3]
     assert refused(inventories, {NUMA: ro.numa(dedicated=1), PCI: near + near}) == [
-        "DEVICES asked 2 devices, at most 1 fit at once"
+        "DEVICES requested 2 devices, at most 1 fit at once"
     ]
 
 
@@ -270,7 +274,7 @@ def test_networks_and_devices_are_decided_together() -> None:
     )
     inventories = ro.Inventories({NUMA: cells, PCI: PCIInventory([gpu(0, numa_node=0)])})
     one, two = ask("required", physnets=["red"]), ask("required", guests=2, physnets=["red"])
-    assert refused(inventories, one) == ["PGPU asked 1, at most 0 near its host cells"]
+    assert refused(inventories, one) == ["PGPU requested 1, at most 0 near its host cells"]
     assert where(inventories.fit(two)) == ([0, 1], [0])
 
 
@@ -281,7 +285,7 @@ def test_counts_bind_both_and_are_taken_once() -> None:
     pcpu = inventories["PCPU"]
     assert isinstance(pcpu, ro.IntegerInventory) and pcpu.used == 2
     assert where(assigned)[1] == [0, 0]
-    assert refused(inventories, ask("required")) == ["PCPU asked 1, free 0 of 2"]
+    assert refused(inventories, ask("required")) == ["PCPU requested 1, free 0 of 2"]
     inventories.consume(-assigned)
     assert inventories == place([0, 0, 3], PCPU=2)
     with raises_code("InvalidAmount", match="expected 2, as DEVICES says"):
@@ -304,7 +308,7 @@ def test_assigned_cells_choose_the_devices() -> None:
     topology = cells_of(inventories).fit(ro.numa(dedicated=1), context=Context(allowed=[3]))
     assert where(inventories.fit({**ask("required"), NUMA: topology})) == ([3], [3])
     assert refused(inventories, {**ask("required", 2), NUMA: topology}) == [
-        "PGPU asked 2, at most 1 near its host cells"
+        "PGPU requested 2, at most 1 near its host cells"
     ]
 
 
@@ -315,7 +319,7 @@ def test_assigned_devices_choose_the_cells(affinity: str) -> None:
     assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: chosen})) == ([3], [3])
     cells_of(inventories).consume(ro.numa(2, dedicated=8), context=Context(allowed=[2, 3]))
     assert refused(inventories, {NUMA: ro.numa(dedicated=1), PCI: chosen}) == [
-        "PGPU asked 1, at most 0 near its host cells"
+        "PGPU requested 1, at most 0 near its host cells"
     ]
 
 
@@ -328,7 +332,7 @@ def test_both_assigned_are_checked_as_they_are_and_given_back() -> None:
     assert inventories == place([0, 3])
     far = cells_of(inventories).fit(ro.numa(dedicated=1), context=Context(allowed=[2]))
     assert refused(inventories, {**dict(assigned.by_name()), NUMA: far}) == [
-        "PGPU asked 1, at most 0 near its host cells"
+        "PGPU requested 1, at most 0 near its host cells"
     ]
     with pytest.raises(ForeignAmount):
         place([]).fit(assigned)
@@ -360,21 +364,21 @@ def test_each_is_refused_for_its_own_reasons_first() -> None:
     inventories = place([0], sockets=[0, 0])
     asked = {NUMA: ro.numa(dedicated=5), PCI: devices("PGPU", 2, affinity="required")}
     assert refused(inventories, asked) == [
-        "cell 0: PCPU asked 5, free 4 of 4",
-        "cell 1: PCPU asked 5, free 4 of 4",
-        "PGPU asked 2, free 1 of 1",
+        "cell 0: PCPU requested 5, free 4 of 4",
+        "cell 1: PCPU requested 5, free 4 of 4",
+        "PGPU requested 2, free 1 of 1",
     ]
     assert refused(inventories, {**asked, NUMA: ro.numa(dedicated=4)}) == [
-        "PGPU asked 2, free 1 of 1"
+        "PGPU requested 2, free 1 of 1"
     ]
 
 
 def test_a_topology_where_there_are_no_cells_is_absent_and_devices_are_tried_alone() -> None:
     alone = ro.Inventories({PCI: PCIInventory([gpu(0, numa_node=0)])})
-    assert refused(alone, ask("required")) == ["NUMA_TOPOLOGY asked 1, there is none"]
+    assert refused(alone, ask("required")) == ["NUMA_TOPOLOGY requested 1, there is none"]
     assert refused(alone, ask("required", 2)) == [
-        "NUMA_TOPOLOGY asked 1, there is none",
-        "PGPU asked 2, free 1 of 1",
+        "NUMA_TOPOLOGY requested 1, there is none",
+        "PGPU requested 2, free 1 of 1",
     ]
 
 
@@ -424,7 +428,7 @@ def test_f2_a_device_condition_that_never_holds_is_found_out_in_a_few_steps(
     most = sum(sorted((nodes.count(i) for i in range(hosts)), reverse=True)[:guests])
     asked = ask(affinity, most + 1, guests)
     assert refused(inventories, asked) == [
-        f"PGPU asked {most + 1}, at most {most} near its host cells"
+        f"PGPU requested {most + 1}, at most {most} near its host cells"
     ]
     if most:
         assert inventories.can_provide(ask(affinity, most, guests))

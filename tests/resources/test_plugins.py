@@ -90,7 +90,7 @@ def test_at_most_one_consumer_of_a_type_per_host(run: Run) -> None:
     """)
     assert said == [
         "VCPU=2,CUSTOM_SITE_DATABASE_SLOT=1",
-        ["CapacityException", "CUSTOM_SITE_DATABASE_SLOT asked 1, free 0 of 1"],
+        ["CapacityException", "CUSTOM_SITE_DATABASE_SLOT requested 1, free 0 of 1"],
         True,
     ]
 
@@ -144,10 +144,10 @@ def test_a_kind_of_its_own_assigns_consumes_and_gives_back(run: Run) -> None:
         ports,
         ports,
         [
-            ["CapacityException", "CUSTOM_SITE_PORTS asked 3, free 1 of 4"],
-            ["CapacityException", "CUSTOM_SITE_PORTS gives back 3, only 3 used"],
+            ["CapacityException", "CUSTOM_SITE_PORTS requested 3, free 1 of 4"],
+            ["CapacityException", "CUSTOM_SITE_PORTS releases 3, only 3 used"],
         ],
-        ["CapacityException", "CUSTOM_SITE_PORTS asked 1, free 0 under the limit of 3"],
+        ["CapacityException", "CUSTOM_SITE_PORTS requested 1, free 0 under the limit of 3"],
     ]
 
 

@@ -135,7 +135,7 @@ def test_networks_and_devices_are_decided_together() -> None:
     asked = numa(dedicated=1, physnets=["red"])
     assert cells_of(decide(cells, asked, {0: 1, 3: 1}, LampAmount(1))) == [3]
     (reason,) = reasons(cells, asked, {0: 1}, LampAmount(1))
-    assert str(reason) == f"{LAMP} asked 1, at most 0 near its host cells"
+    assert str(reason) == f"{LAMP} requested 1, at most 0 near its host cells"
     two = numa(2, dedicated=2, physnets=["red"])
     assert sorted(cells_of(decide(cells, two, {0: 1}, LampAmount(1)))) == [0, 1]
 
@@ -198,7 +198,7 @@ def test_assigned_cells_are_the_only_choice_there_is() -> None:
     found = decide(cells, topology, {0: 5, 1: 1}, LampAmount(1))
     assert (found[NUMA], lamps_of(found)) == (topology, {1: 1})
     (reason,) = reasons(cells, topology, {0: 5, 1: 1}, LampAmount(2))
-    assert str(reason) == f"{LAMP} asked 2, at most 1 near its host cells"
+    assert str(reason) == f"{LAMP} requested 2, at most 1 near its host cells"
 
 
 def test_assigned_devices_narrow_the_cells() -> None:
@@ -247,7 +247,7 @@ def test_who_cannot_be_near_says_how_many_could_be() -> None:
     """On the two cells with the most of them."""
     (reason,) = reasons(two_cpu_cells(4), numa(2, dedicated=2), {0: 1, 1: 2, 2: 3}, LampAmount(6))
     assert reason == Reason(Rule.AFFINITY, 6, 5, 0, LAMP)
-    assert str(reason) == f"{LAMP} asked 6, at most 5 near its host cells"
+    assert str(reason) == f"{LAMP} requested 6, at most 5 near its host cells"
 
 
 def test_of_several_only_those_are_named_who_cannot_be_near() -> None:
@@ -260,7 +260,7 @@ def test_of_several_only_those_are_named_who_cannot_be_near() -> None:
     with pytest.raises(CapacityException) as refusal:
         located.fit_together(asked, there)
     assert [str(reason) for reason in refusal.value.reasons] == [
-        f"{LAMP} asked 2, at most 1 near its host cells"
+        f"{LAMP} requested 2, at most 1 near its host cells"
     ]
 
 

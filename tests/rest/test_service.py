@@ -315,7 +315,7 @@ def test_a_claim_that_does_not_fit_says_who_holds_what(client: Client) -> None:
     assert response.status_int == 409
     detail = response.json["errors"][0]["detail"]
     assert "The requested amount would exceed the capacity" in detail
-    assert f"VCPU asked 3, free 2 of 8 ({JOB} holds 6)" in detail
+    assert f"VCPU requested 3, free 2 of 8 ({JOB} holds 6)" in detail
 
 
 def test_a_consumer_is_written_at_the_generation_it_was_read_at(client: Client) -> None:

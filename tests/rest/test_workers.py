@@ -126,7 +126,7 @@ def claims_that_fit_are_never_refused(service: Served, clients: int) -> None:
     for status, said in (refusal for one in claimants for refusal in one.refusals):
         [error] = said["errors"]
         assert (status, error["code"]) == (409, "placement.undefined_code"), error
-        assert f"VCPU asked 1, free 0 of {CPUS}" in error["detail"]
+        assert f"VCPU requested 1, free 0 of {CPUS}" in error["detail"]
 
 
 def test_searches_know_all_that_any_worker_acknowledged(service: Served) -> None:

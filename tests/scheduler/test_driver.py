@@ -66,7 +66,7 @@ def test_as_many_as_possible_says_who_is_missing_and_why(lab):
         "VCPU=5", consumers=["a", "b", "c", "d", "e"], at_least=2
     )
     assert (hosts(found), found.missing) == (["host0", "host1", "host2"], ("d", "e"))
-    assert "VCPU asked 5, free 3 of 8 (a holds 5)" in str(found.explanation)
+    assert "VCPU requested 5, free 3 of 8 (a holds 5)" in str(found.explanation)
     with pytest.raises(exceptions.NoCandidates):
         Scheduler(lab).select_destinations("VCPU=3", consumers=["f", "g", "h", "i"], at_least=4)
     with pytest.raises(exceptions.NoCandidates):
@@ -272,7 +272,7 @@ def test_a_rejection_stands_in_the_explanation_with_its_reason_and_its_filter(la
             RequestSpec("VCPU=9", ignored=["host2"])
         )
     assert str(refused.value).splitlines() == [
-        "no host for 1: host0: VCPU asked 9, free 8 of 8",
+        "no host for 1: host0: VCPU requested 9, free 8 of 8",
         "host1: asks for VCPU=9 (Picky)",
         "host2: is to be ignored (hosts)",
     ]
@@ -319,9 +319,9 @@ def test_of_a_filter_that_is_skipped_no_refusal_stands(lab):
     with pytest.raises(exceptions.NoCandidates) as refused:
         scheduler.select_destinations("VCPU=9")
     assert str(refused.value).splitlines() == [
-        "no host for 1 (skipped: BrokenOn): host0: VCPU asked 9, free 3 of 8 (a holds 5)",
-        "host1: VCPU asked 9, free 3 of 8 (b holds 5)",
-        "host2: VCPU asked 9, free 3 of 8 (c holds 5)",
+        "no host for 1 (skipped: BrokenOn): host0: VCPU requested 9, free 3 of 8 (a holds 5)",
+        "host1: VCPU requested 9, free 3 of 8 (b holds 5)",
+        "host2: VCPU requested 9, free 3 of 8 (c holds 5)",
     ]
 
 

@@ -108,26 +108,31 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
             "aggregate_metadata",
             {"metadata": {"r0": {"ssd": "no"}, "fast": {"ssd": "true"}}},
             {"extra_specs": {"ssd": "true"}},
-            [None, "asked ssd true, its aggregates say no"]
-            + ["asked ssd true, its aggregates do not say it"] * 2,
+            [None, "requested ssd true, its aggregates say no"]
+            + ["requested ssd true, its aggregates do not say it"] * 2,
         ),
         (
             "capabilities",
             {},
             {"extra_specs": {"capabilities:vcpus_total": ">= 4", "other:thing": "x"}},
-            [None, None, "asked vcpus_total >= 4, it is 2", "asked vcpus_total >= 4, it is 2"],
+            [
+                None,
+                None,
+                "requested vcpus_total >= 4, it is 2",
+                "requested vcpus_total >= 4, it is 2",
+            ],
         ),
         (
             "capabilities",
             {},
             {"extra_specs": {"free_ram_mb": "<= 8"}},
-            ["asked free_ram_mb <= 8, it is 64", None, None, None],
+            ["requested free_ram_mb <= 8, it is 64", None, None, None],
         ),
         (
             "capabilities",
             {},
             {"extra_specs": {"capabilities:model": "big"}},
-            ["asked model big, it does not tell it"] * 4,
+            ["requested model big, it does not report it"] * 4,
         ),
         (
             "affinity",
@@ -255,7 +260,7 @@ def test_ratios_of_aggregates_bound_the_claim_as_a_limit(lab):
     assert (found.limits, found.host) == ({"VCPU": 3}, "a")
     with pytest.raises(exceptions.NoCandidates) as refused:
         scheduler.select_destinations(RequestSpec("VCPU=1", only=["a"]), consumers=["y"])
-    assert "VCPU asked 1, free 0 under the limit of 3 (x holds 2, db-1 holds 1)" in str(
+    assert "VCPU requested 1, free 0 under the limit of 3 (x holds 2, db-1 holds 1)" in str(
         refused.value
     )
     (found,) = scheduler.select_destinations(RequestSpec("VCPU=1", only=["b"]), consumers=["y"])

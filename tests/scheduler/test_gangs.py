@@ -71,8 +71,8 @@ def test_what_each_alternative_lacks_is_told(ledger: ro.Ledger) -> None:
     with pytest.raises(exceptions.NoCandidates) as refused:
         place_gang(ledger, [workers(9), workers(5, together="rack")], "job")
     assert str(refused.value).splitlines()[1:] == [
-        "worker asked 9, fits 8 (VCPU asked 18, free 16)",
-        "rack r0: worker asked 5, fits 4 (VCPU asked 10, free 8)",
+        "worker requested 9, fits 8 (VCPU requested 18, free 16)",
+        "rack r0: worker requested 5, fits 4 (VCPU requested 10, free 8)",
     ]
     with raises_code("InvalidRequest", match="at least one gang"):
         place_gang(ledger, [], "job")
@@ -185,14 +185,14 @@ def test_filters_see_the_members_before(ledger: ro.Ledger) -> None:
     with pytest.raises(exceptions.NoCandidates) as refused:
         scheduler.place_gang(workers(1, cpus=1), "other")
     assert str(refused.value) == (
-        "no place for the gang:\nworker asked 1, fits 0 (filter Alone: 4 -> 0 hosts)"
+        "no place for the gang:\nworker requested 1, fits 0 (filter Alone: 4 -> 0 hosts)"
     )
     assert {(one.where, one.filter, one.unit) for one in refused.value.reasons} == {
         (f"r{rack}-{number}", "Alone", "1 are there") for rack in (0, 1) for number in (0, 1)
     }
     for name in hosts_of(placed):
         ledger.release(f"job/{name}")
-    with pytest.raises(exceptions.NoCandidates, match="worker asked 5, fits 4"):
+    with pytest.raises(exceptions.NoCandidates, match="worker requested 5, fits 4"):
         scheduler.place_gang(workers(5, cpus=1), "job")
 
 
@@ -200,7 +200,7 @@ def test_a_gang_is_claimed_under_the_limits_of_filters(ledger: ro.Ledger) -> Non
     scheduler = Scheduler(ledger, filters=[Half()])
     placed = scheduler.place_gang(workers(4), "job")
     assert sorted(hosts_of(placed).values()) == ["r0-0", "r0-1", "r1-0", "r1-1"]
-    with pytest.raises(exceptions.NoCandidates, match="worker asked 1, fits 0"):
+    with pytest.raises(exceptions.NoCandidates, match="worker requested 1, fits 0"):
         scheduler.place_gang(workers(1, cpus=1), "other")
 
 
@@ -263,8 +263,8 @@ def test_where_no_alternative_fits_the_filters_of_each_are_told(ledger: ro.Ledge
     alternatives = [Gang([Member("big", "VCPU=3", 3)]), Gang([Member("small", "VCPU=1", 5)])]
     with pytest.raises(exceptions.NoCandidates) as refused:
         scheduler.place_gang(alternatives, "job")
-    assert "big asked 3, fits 2" in str(refused.value)
-    assert "small asked 5, fits 4" in str(refused.value)
+    assert "big requested 3, fits 2" in str(refused.value)
+    assert "small requested 5, fits 4" in str(refused.value)
     assert ("r0-0", "is for small ones") in {
         (reason.where, reason.unit) for reason in refused.value.reasons
     }
@@ -299,7 +299,7 @@ def test_a_gang_by_product_is_refused_by_how_many_there_are(ledger: ro.Ledger) -
         ledger.sync(made)
     wanted = ro.Request({"DEVICES": ro.devices("10de:bbbb")})
     three, two = (Gang([Member("m", wanted, count)]) for count in (3, 2))
-    with pytest.raises(exceptions.NoCandidates, match="m asked 3, fits 2"):
+    with pytest.raises(exceptions.NoCandidates, match="m requested 3, fits 2"):
         Scheduler(ledger).place_gang(three, "job")
     placed = Scheduler(ledger).place_gang([three, two], "job")
     assert placed.alternative == 1

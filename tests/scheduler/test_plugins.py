@@ -34,8 +34,8 @@ json.dump([hosts, told], sys.stdout)
         ["host9", "host10"],
         [
             "no host for 1: host2: has 4 consumers, at most 3 (site_quiet)",
-            "host9: VCPU asked 9, free 8 of 8",
-            "host10: VCPU asked 9, free 8 of 8",
+            "host9: VCPU requested 9, free 8 of 8",
+            "host10: VCPU requested 9, free 8 of 8",
         ],
     ]
 

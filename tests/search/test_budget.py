@@ -64,7 +64,8 @@ def test_what_can_be_looked_at_all_the_same():
     assert found.steps == found.budget == 2000
     assert found.explain().undecided == ("host0",)
     assert str(found.explain()) == (
-        "small: VGPU asked 20999, free 1 of 1\nhost0: undecided, the budget of 2000 steps ran out"
+        "small: VGPU requested 20999, free 1 of 1\n"
+        "host0: undecided, the budget of 2000 steps ran out"
     )
 
 
@@ -74,7 +75,7 @@ def test_what_takes_too_long_to_find_out_is_no_reason():
     root.update(inventories=Inventories.parse("VCPU=1"))
     found = Snapshot(columns_of([root])).candidates(Request(f"{HARD},VCPU=2"))
     assert not found
-    assert str(found.explain()) == "host0: VCPU asked 2, free 1 of 1"
+    assert str(found.explain()) == "host0: VCPU requested 2, free 1 of 1"
 
 
 @pytest.mark.law(9)

@@ -84,5 +84,5 @@ def test_a_condition_tells_of_itself_alone():
     cpus, gpus = problem.classes
     host = Partial(0, problem.traits.sources(0), {})
     (reason,) = cpus.reasons(host)
-    assert str(reason) == "host0: VCPU asked 9, free 8 of 8"
+    assert str(reason) == "host0: VCPU requested 9, free 8 of 8"
     assert gpus.reasons(host) == []

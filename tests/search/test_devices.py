@@ -215,7 +215,7 @@ def test_cells_leave_room_for_devices_that_draw_on_the_host():
     ledger.release("job")
     more = {TOPOLOGY: ro.numa(dedicated=1, memory_mb=33), DEVICES: near}
     assert not ledger.snapshot().candidates(more)
-    with pytest.raises(exceptions.CapacityException, match="MEMORY_MB asked"):
+    with pytest.raises(exceptions.CapacityException, match="MEMORY_MB requested"):
         ledger.claim("job", {"box": more})
 
 

@@ -309,7 +309,7 @@ def test_what_took_several_steps_is_refused_at_once(lab):
     scenario = lab.snapshot().fork()
     scenario.claim("job-2", scenario.candidates("VCPU=4"))
     scenario.resize("host1", "VCPU=2")
-    with pytest.raises(exceptions.CapacityException, match="host1: VCPU asked 4, free 2 of 2"):
+    with pytest.raises(exceptions.CapacityException, match="host1: VCPU requested 4, free 2 of 2"):
         lab.apply(scenario.diff())
 
 

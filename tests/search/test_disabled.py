@@ -122,7 +122,7 @@ def test_a_disabled_device_is_not_free_in_a_reason(broken, resources, groups, fi
 
 def test_a_disabled_device_or_pool_is_not_free_for_a_gang(broken):
     members = Member("worker", "PGPU=1", count=3)
-    told = "worker asked 3, fits 1 (PGPU asked 3, free 1)"
+    told = "worker requested 3, fits 1 (PGPU requested 3, free 1)"
     assert str(broken.snapshot().fit_gang(Gang([members]))) == told
     group = Request(groups=[RequestGroup("PGPU=1", suffix="_A")])
     assert str(broken.snapshot().fit_gang(Gang([Member("worker", group, count=3)]))) == told
@@ -133,6 +133,6 @@ def test_a_disabled_device_or_pool_is_not_free_for_a_gang(broken):
     )
     broken.disable("pool1", reason="broken")
     members = Member("worker", "VCPU=1,DISK_GB=60", count=3)
-    told = "worker asked 3, fits 1 (DISK_GB asked 180, free 100)"
+    told = "worker requested 3, fits 1 (DISK_GB requested 180, free 100)"
     assert str(broken.snapshot().fit_gang(Gang([members]))) == told
     assert broken.snapshot().fit_gang(Gang([Member("worker", "VCPU=1,DISK_GB=60")]))

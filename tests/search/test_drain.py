@@ -67,8 +67,8 @@ def test_who_cannot_go_at_all_is_told_apart_from_who_comes_too_late():
             *("big", True),
             *("two", False),
         )
-        assert big.why[1:] == ("host1: VCPU asked 5, free 4 of 4",)
-        assert two.why[1:] == ("host1: VCPU asked 3, free 1 of 4 (one holds 3)",)
+        assert big.why[1:] == ("host1: VCPU requested 5, free 4 of 4",)
+        assert two.why[1:] == ("host1: VCPU requested 3, free 1 of 4 (one holds 3)",)
         assert str(done.placed[0]) == "one: VCPU=3 of host0 -> VCPU=3 of host1"
         assert done.to_dict()["stuck"][0]["why"] == list(big.why)
         assert told(ledger.snapshot()) == before

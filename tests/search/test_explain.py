@@ -50,8 +50,8 @@ def test_the_example_of_the_first_page():
     held += [(f"job-{n + 1}", f"host{n}", "VCPU", 16) for n in range(2)]
     explanation = explained(hosts, JOB, held)
     assert str(explanation) == (
-        "host0: PGPU asked 3, free 1 of 4 (job-1 holds 3)\n"
-        "host1: PGPU asked 3, free 1 of 4 (job-2 holds 3)"
+        "host0: PGPU requested 3, free 1 of 4 (job-1 holds 3)\n"
+        "host1: PGPU requested 3, free 1 of 4 (job-2 holds 3)"
     )
     assert explanation.reasons == (
         Reason(Rule.CAPACITY, 3, 4, 3, "PGPU", "host0", (("job-1", 3),)),
@@ -63,11 +63,11 @@ def test_every_failing_constraint_of_a_host_is_named():
     held = [("job-1", "host0", "VCPU", 60), ("job-1", "host0/gpu0", "PGPU", 1)]
     root = host(inventories="VCPU=64,DISK_GB=5", gpus=3)
     assert told(root, Request("VCPU=8,DISK_GB=9,MEMORY_MB=1,PGPU=3", required=[A]), held) == [
-        "host0: VCPU asked 8, free 4 of 64 (job-1 holds 60); "
-        "MEMORY_MB asked 1, there is none; "
-        "DISK_GB asked 9, free 5 of 5; "
-        "PGPU asked 3, free 2 of 3 (job-1 holds 1); "
-        "PGPU asked 3 with CUSTOM_A, nobody who has it"
+        "host0: VCPU requested 8, free 4 of 64 (job-1 holds 60); "
+        "MEMORY_MB requested 1, there is none; "
+        "DISK_GB requested 9, free 5 of 5; "
+        "PGPU requested 3, free 2 of 3 (job-1 holds 1); "
+        "PGPU requested 3 with CUSTOM_A, no provider has it"
     ]
 
 
@@ -75,7 +75,8 @@ def test_the_largest_holders_are_named_first_and_the_others_counted():
     held = [(f"job-{n}", "host0", "VCPU", n) for n in range(1, 6)]
     explanation = explained(host(inventories="VCPU=16"), "VCPU=4", held)
     assert str(explanation) == (
-        "host0: VCPU asked 4, free 1 of 16 (job-5 holds 5, job-4 holds 4, job-3 holds 3 and 2 more)"
+        "host0: VCPU requested 4, free 1 of 16 "
+        "(job-5 holds 5, job-4 holds 4, job-3 holds 3 and 2 more)"
     )
     (reason,) = explanation.reasons
     assert reason.holders == tuple((f"job-{n}", n) for n in (5, 4, 3, 2, 1))
@@ -86,7 +87,9 @@ def test_holders_of_as_much_are_named_in_natural_order():
     ledger.sync(ro.Provider("host0", "VCPU=6"))
     for name in ("job-10", "job-9", "job-2", "b", "job-1"):
         ledger.claim(name, {"host0": f"VCPU={2 if name == 'b' else 1}"})
-    line = "host0: VCPU asked 1, free 0 of 6 (b holds 2, job-1 holds 1, job-2 holds 1 and 2 more)"
+    line = (
+        "host0: VCPU requested 1, free 0 of 6 (b holds 2, job-1 holds 1, job-2 holds 1 and 2 more)"
+    )
     assert str(ledger.snapshot().candidates("VCPU=1").explain()).splitlines()[0] == line
     with pytest.raises(exceptions.CapacityException) as refused:
         ledger.claim("job", {"host0": "VCPU=1"})
@@ -101,14 +104,14 @@ def test_only_holders_of_that_class_at_those_providers_count():
     ]
     hosts = [host("host0", "VCPU=8,DISK_GB=8"), host("host1", "VCPU=8")]
     assert told(hosts, "VCPU=1", held) == [
-        "host0: VCPU asked 1, free 0 of 8 (job-1 holds 8)",
-        "host1: VCPU asked 1, free 0 of 8 (job-2 holds 8)",
+        "host0: VCPU requested 1, free 0 of 8 (job-1 holds 8)",
+        "host1: VCPU requested 1, free 0 of 8 (job-2 holds 8)",
     ]
 
 
 def test_an_overfull_host_says_so():
     assert told(host(inventories="VCPU=8:used=10"), "VCPU=1") == [
-        "host0: VCPU asked 1, free -2 of 8"
+        "host0: VCPU requested 1, free -2 of 8"
     ]
 
 
@@ -118,22 +121,22 @@ def test_an_overfull_host_says_so():
 def test_a_trait_that_nobody_has_is_named_with_the_class_that_wants_it():
     hosts = [host("host0", gpus=4), host("host1", gpus=4, trait="CUSTOM_H100")]
     assert told(hosts, Request("VCPU=1,PGPU=3", required=["CUSTOM_H100"])) == [
-        "host0: PGPU asked 3 with CUSTOM_H100, nobody who has it"
+        "host0: PGPU requested 3 with CUSTOM_H100, no provider has it"
     ]
 
 
 def test_a_trait_that_is_on_no_host_at_all_is_named_with_the_devices():
     assert told(host(gpus=4), Request("VCPU=1,PGPU=3", required=["CUSTOM_H100"])) == [
-        "host0: PGPU asked 3 with CUSTOM_H100, nobody who has it"
+        "host0: PGPU requested 3 with CUSTOM_H100, no provider has it"
     ]
     assert told(host(), Request("VCPU=1", required=["CUSTOM_H100"])) == [
-        "host0: VCPU asked 1 with CUSTOM_H100, nobody who has it"
+        "host0: VCPU requested 1 with CUSTOM_H100, no provider has it"
     ]
 
 
 def test_what_is_not_there_is_not_missed_for_its_traits_too():
     assert told(host(), Request("VCPU=1,PGPU=3", required=["CUSTOM_H100"])) == [
-        "host0: PGPU asked 3, there is none"
+        "host0: PGPU requested 3, there is none"
     ]
 
 
@@ -144,16 +147,16 @@ def test_the_figures_are_of_those_who_have_the_trait(others):
         root.add(f"host0/gpu{g}", "PGPU=1", traits=["CUSTOM_A100"])
     held = [("job-1", f"host0/gpu{g}", "PGPU", 1) for g in range(3)]
     assert told(root, Request("PGPU=3", required=["CUSTOM_H100"]), held) == [
-        "host0: PGPU asked 3, free 1 of 4 (job-1 holds 3)"
+        "host0: PGPU requested 3, free 1 of 4 (job-1 holds 3)"
     ]
 
 
 def test_a_forbidden_trait_that_everybody_has_is_named():
     assert told(host(gpus=2, trait=A), Request("VCPU=1,PGPU=1", forbidden=[A, B])) == [
-        "host0: PGPU asked 1 without CUSTOM_A, everybody has it"
+        "host0: PGPU requested 1 without CUSTOM_A, every provider has it"
     ]
     assert told(host(traits=[B]), Request("VCPU=1", forbidden=[A, B])) == [
-        "host0: VCPU asked 1 without CUSTOM_B, everybody has it"
+        "host0: VCPU requested 1 without CUSTOM_B, every provider has it"
     ]
 
 
@@ -170,7 +173,7 @@ def test_conditions_that_exclude_each_other_are_one_reason(conditions, words):
     root = host(gpus=1, trait=A)
     root.add("host0/other", "PGPU=1", traits=[B, C])
     assert told(root, Request("PGPU=1", **conditions)) == [
-        f"host0: PGPU asked 1 {words}, nobody meets all of that"
+        f"host0: PGPU requested 1 {words}, no provider meets all of that"
     ]
 
 
@@ -179,14 +182,14 @@ def test_only_the_conditions_that_exclude_are_told_together():
     root.add("host0/other", "PGPU=1", traits=[B, C])
     groups = [RequestGroup("PGPU=1", suffix="_1", forbidden=[A, B, C])]
     assert told(root, Request(groups=groups)) == [
-        f"host0: group _1: PGPU asked 1 without {A} without {C}, nobody meets all of that"
+        f"host0: group _1: PGPU requested 1 without {A} without {C}, no provider meets all of that"
     ]
 
 
 def test_a_condition_that_excludes_by_itself_is_told_alone():
     root = host(gpus=2, trait=A)
     assert told(root, Request("PGPU=1", forbidden=[A, B])) == [
-        f"host0: PGPU asked 1 without {A}, everybody has it"
+        f"host0: PGPU requested 1 without {A}, every provider has it"
     ]
 
 
@@ -196,7 +199,7 @@ def test_a_trait_that_several_classes_could_answer_for_names_each_that_is_short(
     root.add("host0/gpu0", "PGPU=1:used=1", traits=[A])
     root.add("host0/gpu1", "PGPU=1")
     assert told(root, Request("VCPU=8,PGPU=1", required=[A])) == [
-        "host0: VCPU asked 8, free 2 of 4; PGPU asked 1, free 0 of 1"
+        "host0: VCPU requested 8, free 2 of 4; PGPU requested 1, free 0 of 1"
     ]
 
 
@@ -207,7 +210,7 @@ def test_traits_that_fail_only_together_are_named_together():
         root.add(f"host0/{number}", "CUSTOM_X=2", traits=pair)
     (reason,) = explained(root, Request("CUSTOM_X=2", required=[A, B, C])).reasons
     assert str(reason) == (
-        f"host0: CUSTOM_X asked 2 with {A} with {B} with {C}, nobody meets all of that"
+        f"host0: CUSTOM_X requested 2 with {A} with {B} with {C}, no provider meets all of that"
     )
     root = Provider("host0")
     for number, traits in enumerate([(A,), (B,), (C,)]):
@@ -221,7 +224,7 @@ def test_a_trait_that_somebody_has_who_lacks_another_is_told_with_that():
     for number, trait in enumerate((A, B)):
         root.add(f"host0/{number}", "CUSTOM_X=2", traits=[trait])
     assert told(root, Request("CUSTOM_X=2", required=[A, B])) == [
-        f"host0: CUSTOM_X asked 2 with {A} with {B}, nobody meets all of that"
+        f"host0: CUSTOM_X requested 2 with {A} with {B}, no provider meets all of that"
     ]
 
 
@@ -233,7 +236,7 @@ def test_what_pools_alone_could_give_is_told_of_groups_too():
     pool = Provider("nfs", "DISK_GB=9", traits=["MISC_SHARES_VIA_AGGREGATE"], aggregates=["rack"])
     request = Request(groups=[RequestGroup("DISK_GB=1", suffix="_A")])
     assert told([root, pool], request)[:1] == [
-        "host0: group _A: DISK_GB asked 1, pools may have it but the host gives nothing itself"
+        "host0: group _A: DISK_GB requested 1, pools may provide it, the host itself does not"
     ]
 
 
@@ -246,7 +249,7 @@ def test_where_the_sum_is_enough_the_provider_that_comes_nearest_is_named():
     root.add("host0/numa1", "VCPU=8")
     held = [("job-1", "host0/numa0", "VCPU", 5), ("job-2", "host0/numa1", "VCPU", 4)]
     explanation = explained(root, "VCPU=6", held)
-    assert str(explanation) == "host0: host0/numa1: VCPU asked 6, free 4 of 8 (job-2 holds 4)"
+    assert str(explanation) == "host0: host0/numa1: VCPU requested 6, free 4 of 8 (job-2 holds 4)"
     assert [reason.where for reason in explanation.reasons] == ["host0/numa1"]
 
 
@@ -254,23 +257,25 @@ def test_an_overfull_neighbour_does_not_hide_who_has_room():
     root = Provider("host0")
     root.add("host0/numa0", "VCPU=8:max_unit=1")
     root.add("host0/numa1", "VCPU=8:used=16")
-    assert told(root, "VCPU=2") == ["host0: host0/numa0: VCPU asked 2, one claim takes at most 1"]
+    assert told(root, "VCPU=2") == [
+        "host0: host0/numa0: VCPU requested 2, one claim allocates at most 1"
+    ]
 
 
 def test_devices_that_together_come_nearest_are_named_together():
     root = Provider("host0", "PGPU=1")
     root.add("host0/gpu0", "PGPU=1")
     root.add("host0/gpu1", "PGPU=1")
-    assert told(root, "PGPU=3") == ["host0: PGPU asked 3, free 2 of 2"]
+    assert told(root, "PGPU=3") == ["host0: PGPU requested 3, free 2 of 2"]
 
 
 @pytest.mark.parametrize(
     ("inventory", "amount", "line"),
     [
-        ("VCPU=8:min_unit=4", 2, "VCPU asked 2, one claim takes at least 4"),
-        ("VCPU=8:max_unit=4", 6, "VCPU asked 6, one claim takes at most 4"),
-        ("VCPU=8:step_size=4", 6, "VCPU asked 6, not a multiple of 4"),
-        ("VCPU=8:step_size=4:used=6", 6, "VCPU asked 6, free 2 of 8"),
+        ("VCPU=8:min_unit=4", 2, "VCPU requested 2, one claim allocates at least 4"),
+        ("VCPU=8:max_unit=4", 6, "VCPU requested 6, one claim allocates at most 4"),
+        ("VCPU=8:step_size=4", 6, "VCPU requested 6, not a multiple of 4"),
+        ("VCPU=8:step_size=4:used=6", 6, "VCPU requested 6, free 2 of 8"),
     ],
 )
 def test_a_unit_rule_is_named_where_there_is_room(inventory, amount, line):
@@ -280,11 +285,11 @@ def test_a_unit_rule_is_named_where_there_is_room(inventory, amount, line):
 @pytest.mark.parametrize(
     ("inventory", "amount", "line"),
     [
-        ("4:max_unit=1", 3, "asked 3, one claim takes at most 2"),
-        ("4:step_size=2", 7, "asked 7, not a multiple of 2"),
-        ("4:min_unit=3", 5, "asked 5, one claim takes at least 3"),
-        ("4:step_size=4:used=1", 6, "asked 6, not a multiple of 4"),
-        ("4:used=3", 3, "asked 3, free 2 of 8"),
+        ("4:max_unit=1", 3, "requested 3, one claim allocates at most 2"),
+        ("4:step_size=2", 7, "requested 7, not a multiple of 2"),
+        ("4:min_unit=3", 5, "requested 5, one claim allocates at least 3"),
+        ("4:step_size=4:used=1", 6, "requested 6, not a multiple of 4"),
+        ("4:used=3", 3, "requested 3, free 2 of 8"),
     ],
 )
 def test_a_unit_rule_of_devices_is_named_for_all_of_them(inventory, amount, line):
@@ -300,8 +305,8 @@ def test_a_unit_rule_of_devices_is_named_for_all_of_them(inventory, amount, line
 def test_a_long_explanation_is_counted_per_constraint():
     hosts = [host(f"host{n:03}", "VCPU=1" if n % 3 else "VCPU=8", n % 2) for n in range(100)]
     lines = told(hosts, "VCPU=4,PGPU=1", limit=None)
-    assert lines[0] == "host000: PGPU asked 1, there is none"
-    assert lines[1] == "host001: VCPU asked 4, free 1 of 1"
+    assert lines[0] == "host000: PGPU requested 1, there is none"
+    assert lines[1] == "host001: VCPU requested 4, free 1 of 1"
     assert len(lines) == 21
     # 83 are refused (all but the odd multiples of three); hosts with both faults count twice
     assert lines[20] == "and 63 more hosts: VCPU 50, PGPU 38"
@@ -397,7 +402,7 @@ def test_a_refusal_tells_of_the_snapshot_that_was_searched():
             ledger.claim("job-2", ledger.snapshot().candidates("VCPU=6"))
         ledger.release("job-1")
         ledger.sync(host("host0", "VCPU=100"))
-    line = "host0: VCPU asked 6, free 5 of 8 (job-1 holds 3)"
+    line = "host0: VCPU requested 6, free 5 of 8 (job-1 holds 3)"
     expected = Reason(Rule.CAPACITY, 6, 8, 3, "VCPU", "host0", (("job-1", 3),))
     assert str(refused.value) == f"no candidate for job-2: {line}"
     assert refused.value.reasons == (expected,)
@@ -409,11 +414,15 @@ def test_a_refusal_is_the_same_in_a_copy(again):
     error = exceptions.NoCandidates("no candidate for job-1", explained(host(), "VCPU=65"))
     error.add_note("tried twice")
     other = again(error)
-    expected = ("no candidate for job-1", "host0: VCPU asked 65, free 64 of 64", error.reasons)
+    expected = ("no candidate for job-1", "host0: VCPU requested 65, free 64 of 64", error.reasons)
     assert len(error.reasons) == 1
     assert error.args == other.args == expected
     assert repr(error) == repr(other) == f"NoCandidates{expected!r}"
-    assert str(error) == str(other) == "no candidate for job-1: host0: VCPU asked 65, free 64 of 64"
+    assert (
+        str(error)
+        == str(other)
+        == "no candidate for job-1: host0: VCPU requested 65, free 64 of 64"
+    )
     assert other.__notes__ == ["tried twice"]
 
 
@@ -428,7 +437,7 @@ def test_the_first_reasons_are_those_of_the_first_hosts_and_the_others_are_count
 def test_the_reasons_of_one_host():
     hosts = [host(f"host{n}", f"VCPU={n + 3}") for n in range(5)]
     told = explained(hosts, "VCPU=5")
-    assert [str(one) for one in told.of("host1")] == ["host1: VCPU asked 5, free 4 of 4"]
+    assert [str(one) for one in told.of("host1")] == ["host1: VCPU requested 5, free 4 of 4"]
     assert told.of("host4") == told.of("nowhere") == ()
 
 
@@ -492,9 +501,7 @@ def test_a_request_that_conflicts_with_its_groups_is_named_with_them():
     root.add("host0/gpu1", "PGPU=2")
     group = RequestGroup("PGPU=2", suffix="_A", required=[B])
     request = Request("PGPU=2", required=[B], groups=[group])
-    assert told(root, request) == [
-        "host0: the request and group _A can each be given, but not all at once"
-    ]
+    assert told(root, request) == ["host0: the request and group _A each fit, but not all together"]
 
 
 def test_no_host_at_all():
@@ -509,7 +516,7 @@ def test_nobody_left_out():
 def test_hosts_beyond_the_limit_are_neither_refused_nor_hidden():
     hosts = [host(f"host{n}") for n in range(5)] + [host("small", "VCPU=1")]
     assert told(hosts, "VCPU=2", limit=2) == [
-        "small: VCPU asked 2, free 1 of 1",
+        "small: VCPU requested 2, free 1 of 1",
         "and 3 more hosts not looked at: the limit was reached",
     ]
 
@@ -521,7 +528,8 @@ def test_the_data_is_plain():
     assert data.pop("stages")
     assert data.pop("more") == 0
     assert json.loads(json.dumps(data)) == {
-        "answer": "no host has any PGPU free, asked 2; none could, even if nobody held anything",
+        "answer": "no host has any PGPU free, requested 2; "
+        "none could, even if nobody held anything",
         "nearest": ["host0"],
         "outlooks": {"host0": "never"},
         "refused": {
@@ -539,7 +547,7 @@ def test_the_data_is_plain():
                     "cell": None,
                     "guest": None,
                     "group": None,
-                    "text": "host0: PGPU asked 2, free 0 of 1 (job-1 holds 1)",
+                    "text": "host0: PGPU requested 2, free 0 of 1 (job-1 holds 1)",
                 }
             ]
         },
@@ -553,7 +561,7 @@ def test_devices_whose_rest_is_no_step_have_nothing_to_give():
     for number in range(3):
         root.add(f"host0/gpu{number}", "PGPU=1:step_size=2")
     told = str(Snapshot(columns_of([root])).candidates("PGPU=2").explain())
-    assert told == "host0: PGPU asked 2, only 0 of what is free goes in steps"
+    assert told == "host0: PGPU requested 2, only 0 of the free amount fits the step size"
 
 
 def test_what_is_free_is_told_truly_where_the_step_forbids_it():
@@ -562,7 +570,7 @@ def test_what_is_free_is_told_truly_where_the_step_forbids_it():
     for number, used in enumerate((1, 3)):
         root.add(f"host0/gpu{number}", f"VGPU=5:used={used}:step_size=3")
     told = str(Snapshot(columns_of([root])).candidates("VGPU=6").explain())
-    assert told == "host0: VGPU asked 6, only 3 of what is free goes in steps"
+    assert told == "host0: VGPU requested 6, only 3 of the free amount fits the step size"
 
 
 # --- the answer in a line, what could be, and who comes nearest -----------------------------------

@@ -207,7 +207,7 @@ def test_the_checker_finds_what_is_wrong_of_groups(
         "no host has VCPU=4 free, the most is 3 of host0; it could if nobody held anything",
         "no host has VCPU=4 free, the most is 2 of host1; it could if nobody held anything",
         "no host has VCPU=5 free, the most is 2 of host0; it could if nobody held anything",
-        "no host has any VCPU free, asked 4; it could if nobody held anything",
+        "no host has any VCPU free, requested 4; it could if nobody held anything",
         "no host has any VCPU; it could if nobody held anything",
         "no host has VCPU=4 free, the most is 2 of host0; none could, even if nobody held anything",
         "no host has VCPU=4 free, the most is 2 of host0 (1 other fails before)",

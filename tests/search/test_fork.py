@@ -61,7 +61,9 @@ def test_what_was_found_before_a_change_is_refused_with_who_holds_it(lab):
     scenario.claim("job-4", scenario.candidates("VCPU=1"))
     with pytest.raises(exceptions.CapacityException) as refused:
         scenario.claim("job-5", early)
-    assert str(refused.value) == "host0: VCPU asked 2, free 0 of 8 (job-1 holds 6, job-2 holds 2)"
+    assert (
+        str(refused.value) == "host0: VCPU requested 2, free 0 of 8 (job-1 holds 6, job-2 holds 2)"
+    )
     with pytest.raises(exceptions.NoCandidates) as refused:
         scenario.claim("job-5", scenario.candidates("VCPU=3"))
     assert [reason.free for reason in refused.value.reasons] == [0, 1]
@@ -105,9 +107,13 @@ def test_limits_bind_a_claim_as_they_bound_the_search(lab):
     with pytest.raises(exceptions.CapacityException, match="free 0 under the limit of 7"):
         scenario.claim("late", found)
     one = scenario.candidates("VCPU=2")[0]
-    with pytest.raises(exceptions.CapacityException, match="asked 2, free 1 under the limit of 2"):
+    with pytest.raises(
+        exceptions.CapacityException, match="requested 2, free 1 under the limit of 2"
+    ):
         scenario.claim("late", one, limits={"host1": "VCPU=2"})
-    with pytest.raises(exceptions.CapacityException, match="asked 2, free 1 under the limit of 2"):
+    with pytest.raises(
+        exceptions.CapacityException, match="requested 2, free 1 under the limit of 2"
+    ):
         scenario.move("new-0", one, limits={"host1": "VCPU=2"})
     with raises_code("ProviderNotFound"):
         scenario.claim("late", found, limits={"host9": "VCPU=2"})

@@ -76,14 +76,16 @@ def test_leader_and_workers_are_in_one_rack_whichever(ledger: ro.Ledger) -> None
     assert {one.host[0] for one in fit.candidates.values()} == {"b"}
     ledger.claim_all(fit.candidates)
     refused = fit_of(ledger, Gang(members, together="rack"))
-    assert str(refused) == "rack r0: worker asked 2, fits 1 beside leader"
+    assert str(refused) == "rack r0: worker requested 2, fits 1 beside leader"
 
 
 def test_a_rack_is_not_chosen_for_its_sum(ledger: ro.Ledger) -> None:
     """Eight GPUs free in a rack are no two hosts of four."""
     ledger.sync(*(host(f"a{n}", "PGPU=2", "r0") for n in range(4)), host("b", "PGPU=4", "r1"))
     gang = Gang([Member("worker", "PGPU=4", count=2)], together="rack")
-    assert str(fit_of(ledger, gang)) == ("rack r1: worker asked 2, fits 1 (PGPU asked 8, free 4)")
+    assert str(fit_of(ledger, gang)) == (
+        "rack r1: worker requested 2, fits 1 (PGPU requested 8, free 4)"
+    )
     assert hosts_of(
         fit_of(ledger, Gang([Member("worker", "PGPU=2", count=4)], together="rack"))
     ) == {f"worker-{n}": f"a{n}" for n in range(4)}
@@ -98,7 +100,7 @@ def test_so_many_per_place(ledger: ro.Ledger) -> None:
     assert Counter(hosts_of(fit_of(ledger, Gang([worker]))).values()) == {"h0": 2, "h2": 2}
     more = dataclasses.replace(worker, count=5)
     assert str(fit_of(ledger, Gang([more]))) == (
-        "worker asked 5, fits 4 (at most 2 per host, at most 2 per rack)"
+        "worker requested 5, fits 4 (at most 2 per host, at most 2 per rack)"
     )
     spread = Gang(
         [Member("a", "VCPU=1", count=2), Member("b", "VCPU=2", count=2)], at_most={"host": 1}
@@ -122,7 +124,7 @@ def test_a_member_is_together_by_itself(ledger: ro.Ledger) -> None:
 def test_hosts_of_no_place_are_left_out(ledger: ro.Ledger) -> None:
     ledger.sync(host("a", "VCPU=8"), host("b", "VCPU=2", "r0"))
     gang = Gang([Member("worker", "VCPU=2", count=2)], at_most={"rack": 2})
-    assert str(fit_of(ledger, gang)) == "worker asked 2, fits 1 (VCPU asked 4, free 2)"
+    assert str(fit_of(ledger, gang)) == "worker requested 2, fits 1 (VCPU requested 4, free 2)"
 
 
 @pytest.mark.parametrize("bound", [{"together": "rack"}, {"at_most": {"rack": 2}}])
@@ -217,7 +219,7 @@ def test_members_are_told_by_the_names_they_have(ledger: ro.Ledger) -> None:
     ledger.sync(host("h", "VCPU=4"))
     members = [Member("train-driver", "VCPU=3"), Member("b-9", "VCPU=3", count=2)]
     assert str(fit_of(ledger, Gang(members))) == (
-        "train-driver, b-9 asked 3, fits 1 (VCPU asked 9, free 4)"
+        "train-driver, b-9 requested 3, fits 1 (VCPU requested 9, free 4)"
     )
 
 
@@ -261,14 +263,14 @@ def test_pools_that_are_short_of_it_together_are_a_no(ledger: ro.Ledger) -> None
     two = Member("worker", "VCPU=1,DISK_GB=2", count=2)
     ledger.claim_all(fit_of(ledger, Gang([two])).candidates)
     refused = fit_of(ledger, Gang([Member("worker", "VCPU=1,DISK_GB=1", count=3)]))
-    assert str(refused) == "worker asked 3, fits 2 (DISK_GB asked 3, free 2)"
+    assert str(refused) == "worker requested 3, fits 2 (DISK_GB requested 3, free 2)"
     assert not fit_of(ledger, Gang([Member("worker", "VCPU=1,DISK_GB=2")]))
     with ro.connect("memory://") as other:
         other.sync(*(host(f"h{n}", "VCPU=4") for n in range(3)))
         share(other, "a", "DISK_GB=3", "h0", "h1", "h2")
         share(other, "b", "DISK_GB=3", "h0", "h1", "h2")
         three = dataclasses.replace(two, count=3)
-        assert str(fit_of(other, Gang([three]))) == "worker asked 3, fits 2"
+        assert str(fit_of(other, Gang([three]))) == "worker requested 3, fits 2"
 
 
 def cells(name: str, *cpus: int) -> ro.Provider:
@@ -293,7 +295,7 @@ def test_a_host_that_plainly_has_no_more_cells_is_a_no(ledger: ro.Ledger) -> Non
     with ro.connect("memory://") as other:
         other.sync(cells("h0", 5, 5), cells("h1", 6))
         assert str(fit_of(other, Gang([pinned("worker", 4, 4)]))) == (
-            "worker asked 4, fits 3 (PCPU asked 16, free 16)"
+            "worker requested 4, fits 3 (PCPU requested 16, free 16)"
         )
         assert fit_of(other, Gang([pinned("worker", 4, 3)]))
 
@@ -303,7 +305,7 @@ def test_of_what_is_on_two_cells_each_is_counted(ledger: ro.Ledger) -> None:
     ledger.sync(cells("h0", 6, 2))
     two = pinned("worker", 4, 2, guest_cells=2)
     refused = fit_of(ledger, Gang([two]))
-    assert str(refused) == "worker asked 2, fits 1"
+    assert str(refused) == "worker requested 2, fits 1"
     assert fit_of(ledger, Gang([dataclasses.replace(two, count=1), pinned("b", 4)]))
 
 
@@ -356,9 +358,9 @@ def test_of_devices_of_a_class_only_those_that_match_are_counted(
     ledger.sync(lab("lab-0", "aaaa", "bbbb"), lab("lab-1", "bbbb", "aaaa"))
     for count in (3, 4, 5):
         refused = fit_of(ledger, Gang([Member("m", wanted, count)]))
-        assert str(refused) == f"m asked {count}, fits 2"
+        assert str(refused) == f"m requested {count}, fits 2"
     refused = fit_of(ledger, Gang([Member("m", wanted, 2)], together="host"))
-    assert str(refused) == "host lab-0: m asked 2, fits 1"
+    assert str(refused) == "host lab-0: m requested 2, fits 1"
     scenario = ledger.snapshot().fork()
     scenario.add(lab("lab-2", "bbbb"))
     assert scenario.snapshot.fit_gang(Gang([Member("m", wanted, 3)]))
@@ -398,7 +400,7 @@ def test_a_function_that_is_taken_whole_has_no_parts_left(ledger: ro.Ledger) -> 
     part = Member("part", asking("8086:154c"), 2)
     assert fit_of(ledger, Gang([whole, part]))
     refused = fit_of(ledger, Gang([whole, dataclasses.replace(part, count=3)]))
-    assert str(refused) == "part asked 3, fits 2 beside whole"
+    assert str(refused) == "part requested 3, fits 2 beside whole"
 
 
 def test_members_with_a_topology_are_refused_for_devices_of_a_product(ledger: ro.Ledger) -> None:
@@ -407,7 +409,7 @@ def test_members_with_a_topology_are_refused_for_devices_of_a_product(ledger: ro
     ledger.sync(made)
     wanted = asking("10de:bbbb", NUMA_TOPOLOGY=ro.numa(1, dedicated=2))
     assert fit_of(ledger, Gang([Member("m", wanted)]))
-    assert str(fit_of(ledger, Gang([Member("m", wanted, 2)]))) == "m asked 2, fits 1"
+    assert str(fit_of(ledger, Gang([Member("m", wanted, 2)]))) == "m requested 2, fits 1"
 
 
 # --- what is told ---------------------------------------------------------------------------------
@@ -417,12 +419,14 @@ def test_a_trait_that_nobody_has_is_told(ledger: ro.Ledger) -> None:
     ledger.sync(host("h0", "VCPU=4"), host("h1", "VCPU=4"))
     asked = ro.Request("VCPU=1", required=["CUSTOM_FAST"])
     refused = fit_of(ledger, Gang([Member("worker", asked, count=2)]))
-    assert str(refused) == ("worker asked 2, fits 0 (trait missing VCPU CUSTOM_FAST: 2 -> 0 hosts)")
+    assert str(refused) == (
+        "worker requested 2, fits 0 (trait missing VCPU CUSTOM_FAST: 2 -> 0 hosts)"
+    )
     (shortage,) = refused.shortages
     assert shortage.explanation is not None
     assert (
         str(shortage.explanation).splitlines()[0]
-        == "h0: VCPU asked 1 with CUSTOM_FAST, nobody who has it"
+        == "h0: VCPU requested 1 with CUSTOM_FAST, no provider has it"
     )
 
 
@@ -460,17 +464,17 @@ def test_a_filter_that_leaves_nobody_is_told(ledger: ro.Ledger) -> None:
         Gang([Member("worker", "VCPU=1")]),
         filters=[lambda fleet, request: Without(fleet, "h0")],
     )
-    assert str(refused) == "worker asked 1, fits 0 (filter without: 1 -> 0 hosts)"
+    assert str(refused) == "worker requested 1, fits 0 (filter without: 1 -> 0 hosts)"
 
 
 def test_who_stays_together_is_told_of_its_own_place(ledger: ro.Ledger) -> None:
     ledger.sync(*(host(f"h{n}", "VCPU=2", f"r{n // 2}") for n in range(4)))
     gang = Gang([Member("a", "VCPU=2", count=3, together="rack"), Member("b", "VCPU=1")])
-    assert str(fit_of(ledger, gang)) == "rack r0: a asked 3, fits 2 (VCPU asked 6, free 4)"
+    assert str(fit_of(ledger, gang)) == "rack r0: a requested 3, fits 2 (VCPU requested 6, free 4)"
     gang = Gang([Member("a", "VCPU=2", count=2, together="host")])
-    assert str(fit_of(ledger, gang)) == "host h0: a asked 2, fits 1 (VCPU asked 4, free 2)"
+    assert str(fit_of(ledger, gang)) == "host h0: a requested 2, fits 1 (VCPU requested 4, free 2)"
     three = [Member(name, "VCPU=2", count=2, together="rack") for name in "abc"]
-    assert str(fit_of(ledger, Gang(three))) == "a asked 2, fits 0 beside b, c"
+    assert str(fit_of(ledger, Gang(three))) == "a requested 2, fits 0 beside b, c"
 
 
 # --- bad input ----------------------------------------------------------------------------------

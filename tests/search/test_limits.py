@@ -228,8 +228,8 @@ def test_a_cell_under_a_limit_leaves_the_others(ledger):
     both = {**limits, "host0/numa1": "MEMORY_MB=600"}
     found = ledger.snapshot().candidates(asked, limits=both)
     assert str(found.explain()) == (
-        "host0: cell 0: VCPU asked 2, free 1 under the limit of 1; "
-        "cell 1: MEMORY_MB asked 512, free 88 under the limit of 600 (first holds 512)"
+        "host0: cell 0: VCPU requested 2, free 1 under the limit of 1; "
+        "cell 1: MEMORY_MB requested 512, free 88 under the limit of 600 (first holds 512)"
     )
     with pytest.raises(exceptions.CapacityException) as refused:
         ledger.claim("second", {"host0": asked}, limits=both)

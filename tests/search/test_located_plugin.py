@@ -203,9 +203,9 @@ def test_it_is_found_and_claimed():
     ledger.claim("a", found)
     refused = ledger.snapshot().candidates("CUSTOM_RING=5")
     assert str(refused.explain()).splitlines() == [
-        "bare: CUSTOM_RING asked 1, there is none",
-        "host0: cell 0: CUSTOM_LANE asked 5, free 4 of 4; "
-        "cell 1: CUSTOM_LANE asked 5, free 2 of 8 (a holds 6)",
+        "bare: CUSTOM_RING requested 1, there is none",
+        "host0: cell 0: CUSTOM_LANE requested 5, free 4 of 4; "
+        "cell 1: CUSTOM_LANE requested 5, free 2 of 8 (a holds 6)",
     ]
 
 

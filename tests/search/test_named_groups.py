@@ -551,7 +551,7 @@ def test_how_often_sets_fit_is_bound_by_the_switches_that_can_give_one() -> None
     pair = Member("pair", sets(1), 11)
     assert snapshot.fit_gang(Gang([pair]))
     refused = snapshot.fit_gang(Gang([dataclasses.replace(pair, count=12)]))
-    assert str(refused) == "pair asked 12, fits 11"
+    assert str(refused) == "pair requested 12, fits 11"
 
 
 @pytest.mark.drawn

@@ -195,7 +195,7 @@ def test_devices_are_next_to_the_cells_that_give_the_cpus(ledger: ro.Ledger) -> 
         f"VCPU=4 of a/numa1, {gpus}"
     )
     assert told(ledger, "VCPU=6,PGPU=1", near_policy="required") == [
-        "a: a/numa0: VCPU asked 6 in one NUMA cell, free 4 of 4 in the best"
+        "a: a/numa0: VCPU requested 6 in one NUMA cell, free 4 of 4 in the best"
     ]
     assert told(ledger, "VCPU=6,PGPU=1")[0] == (
         "VCPU=4 of a/numa0, VCPU=2 of a/numa1, PGPU=1 of a/0000:10:00.0"
@@ -211,14 +211,14 @@ def test_cpus_of_a_named_group_are_those_of_the_machine_as_a_whole(ledger: ro.Le
     grouped = told(ledger, "PGPU=2", groups=[cpus], near_policy="required")
     assert grouped[0] == f"{gpus}, VCPU=4 of a"
     assert told(ledger, "PGPU=2,VCPU=4", near_policy="required") == [
-        "a: a/numa1: VCPU asked 4 in one NUMA cell, free 0 of 4 in the best (x holds 4)"
+        "a: a/numa1: VCPU requested 4 in one NUMA cell, free 0 of 4 in the best (x holds 4)"
     ]
 
 
 def test_a_device_that_does_not_say_its_cell_is_near_nothing(ledger: ro.Ledger) -> None:
     ledger.sync(machine("a", gpus=(None, None)))
     assert told(ledger, "VCPU=1,PGPU=2", near_policy="required") == [
-        "a: PGPU asked 2 in one NUMA cell, nobody knows at which one any of it is"
+        "a: PGPU requested 2 in one NUMA cell, no device reports its place"
     ]
     assert told(ledger, "VCPU=1,PGPU=2")[0].startswith("VCPU=1 of a, ")
 
@@ -235,7 +235,7 @@ def test_cells_that_only_devices_name_are_cells(ledger: ro.Ledger) -> None:
         "VCPU=8 of a, PGPU=1 of a/0000:11:00.0, PGPU=1 of a/0000:12:00.0"
     )
     assert told(ledger, "VCPU=8,PGPU=3", near_policy="required") == [
-        "a: cell 1: PGPU asked 3 in one NUMA cell, free 2 of 2 in the best"
+        "a: cell 1: PGPU requested 3 in one NUMA cell, free 2 of 2 in the best"
     ]
 
 
@@ -243,7 +243,7 @@ def test_who_holds_what_the_best_cell_lacks_is_told(ledger: ro.Ledger) -> None:
     ledger.sync(machine("a", gpus=(0, 0, 1, 1)))
     ledger.claim("ann", {"a/0000:10:00.0": "PGPU=1"})
     ledger.claim("bob", {"a/0000:12:00.0": "PGPU=1"})
-    best = "a: a/numa0: PGPU asked 2 in one NUMA cell, free 1 of 2 in the best (ann holds 1)"
+    best = "a: a/numa0: PGPU requested 2 in one NUMA cell, free 1 of 2 in the best (ann holds 1)"
     assert told(ledger, "PGPU=2,VCPU=1", near_policy="required") == [best]
     assert told(ledger, "DEVICES=2*PGPU,VCPU=1", near_policy="required") == [best]
 
@@ -497,7 +497,7 @@ def test_devices_that_others_have_in_parts_are_told_so(ledger: ro.Ledger) -> Non
     ledger.claim("dia", {"h/s1/g0": "PGPU=1"})
     request = ro.Request("PGPU=2", near="CUSTOM_SOCKET", near_policy="required")
     assert str(ledger.snapshot().candidates(request).explain()) == (
-        "h: h/s0: PGPU asked 2 whole in one CUSTOM_SOCKET, 1 of 2 is whole: cem a half"
+        "h: h/s0: PGPU requested 2 whole in one CUSTOM_SOCKET, 1 of 2 is whole: cem a half"
     )
 
 
@@ -510,7 +510,7 @@ def test_what_is_cut_out_of_a_place_is_in_it(ledger: ro.Ledger) -> None:
     found = ledger.snapshot(at="h/s1").candidates(
         request.replace(groups=ro.Request("PGPU=2").groups)
     )
-    assert str(found.explain()) == "h/s1: PGPU asked 2, free 1 of 1"
+    assert str(found.explain()) == "h/s1: PGPU requested 2, free 1 of 1"
 
 
 def test_what_is_out_of_service_is_in_no_set_of_places(ledger: ro.Ledger) -> None:
@@ -524,7 +524,7 @@ def test_what_is_out_of_service_is_in_no_set_of_places(ledger: ro.Ledger) -> Non
     ledger.disable("h/s0/g1", reason="fan")
     told = str(ledger.snapshot().candidates(request).explain())
     assert told.startswith(
-        "h: h/s1: PGPU asked 2 in one CUSTOM_SOCKET, free 1 of 2 in the best (job holds 1); "
+        "h: h/s1: PGPU requested 2 in one CUSTOM_SOCKET, free 1 of 2 in the best (job holds 1); "
         "h/s0/g1: disabled since"
     )
 

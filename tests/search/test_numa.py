@@ -177,7 +177,7 @@ def test_what_is_taken_of_cells_is_taken_of_the_host():
     ledger = kept()
     ledger.claim("a", ledger.snapshot().candidates("NUMA_TOPOLOGY=2:dedicated=6:memory=1024"))
     assert ask(ledger, "PCPU=2,MEMORY_MB=1024") == ["MEMORY_MB=1024,PCPU=2 of host0"]
-    assert told(ledger, "PCPU=3") == ["host0: PCPU asked 3, free 2 of 8 (a holds 6)"]
+    assert told(ledger, "PCPU=3") == ["host0: PCPU requested 3, free 2 of 8 (a holds 6)"]
 
 
 def test_what_is_taken_of_the_host_bounds_what_its_cells_give():
@@ -185,10 +185,10 @@ def test_what_is_taken_of_the_host_bounds_what_its_cells_give():
     ledger.claim("a", ledger.snapshot().candidates("PCPU=5"))
     assert ask(ledger, "NUMA_TOPOLOGY=1:dedicated=3") == ["PCPU=3 of host0/numa0"]
     assert told(ledger, "NUMA_TOPOLOGY=1:dedicated=4") == [
-        "host0: PCPU asked 4, free 3 of 8 (a holds 5)"
+        "host0: PCPU requested 4, free 3 of 8 (a holds 5)"
     ]
     assert told(ledger, "NUMA_TOPOLOGY=2:dedicated=4") == [
-        "host0: PCPU asked 4, free 3 of 8 (a holds 5)"
+        "host0: PCPU requested 4, free 3 of 8 (a holds 5)"
     ]
 
 
@@ -215,18 +215,20 @@ def test_a_count_is_not_split_over_cells_of_one_cpu(name):
     own = {name: IntegerInventory(4, max_unit=2) for name in ("VCPU", "PCPU")}
     ledger = kept(host(given=cells(4, 1, 1), own=own))
     assert ask(ledger, f"{name}=2") == [f"{name}=2 of host0"]
-    assert told(ledger, f"{name}=3") == [f"host0: {name} asked 3, one claim takes at most 2"]
+    assert told(ledger, f"{name}=3") == [
+        f"host0: {name} requested 3, one claim allocates at most 2"
+    ]
 
 
 def test_a_cell_does_not_give_what_a_rule_of_the_host_forbids():
     ledger = kept(host(own={"VCPU": IntegerInventory(4, min_unit=2)}))
-    assert told(ledger, "VCPU=1") == ["host0: VCPU asked 1, one claim takes at least 2"]
+    assert told(ledger, "VCPU=1") == ["host0: VCPU requested 1, one claim allocates at least 2"]
 
 
 def test_a_trait_of_a_cell_is_none_of_the_host():
     ledger = kept(cell(host(), 0, traits=[NEAR]))
     assert told(ledger, Request("VCPU=1", required=[NEAR])) == [
-        "host0: VCPU asked 1 with CUSTOM_NEAR, nobody who has it"
+        "host0: VCPU requested 1 with CUSTOM_NEAR, no provider has it"
     ]
     assert ask(ledger, Request("VCPU=1", forbidden=[NEAR])) == ["VCPU=1 of host0"]
 
@@ -274,7 +276,7 @@ def test_a_required_trait_of_some_cells_restricts_the_topology_to_them():
     near = Request("NUMA_TOPOLOGY=2:dedicated=4", required=[NEAR])
     assert ask(ledger, near) == ["PCPU=2 of host0/numa1, PCPU=2 of host0/numa2"]
     assert told(ledger, Request("NUMA_TOPOLOGY=3:dedicated=6", required=[NEAR])) == [
-        "host0: NUMA_TOPOLOGY asked 3 host cells, there are 2"
+        "host0: NUMA_TOPOLOGY requested 3 host cells, there are 2"
     ]
 
 
@@ -283,14 +285,14 @@ def test_a_forbidden_trait_leaves_cells_out():
     apart = Request("NUMA_TOPOLOGY=1:dedicated=4", forbidden=[NEAR])
     assert ask(ledger, apart) == ["PCPU=4 of host0/numa1"]
     assert told(ledger, Request("NUMA_TOPOLOGY=2:dedicated=4", forbidden=[NEAR])) == [
-        "host0: NUMA_TOPOLOGY asked 2 host cells, there are 1"
+        "host0: NUMA_TOPOLOGY requested 2 host cells, there are 1"
     ]
 
 
 def test_a_forbidden_trait_of_the_host_leaves_all_cells_out():
     ledger = kept(host(traits=[NEAR]))
     assert told(ledger, Request("NUMA_TOPOLOGY=2:dedicated=4", forbidden=[NEAR])) == [
-        "host0: NUMA_TOPOLOGY asked 2 without CUSTOM_NEAR, everybody has it"
+        "host0: NUMA_TOPOLOGY requested 2 without CUSTOM_NEAR, every provider has it"
     ]
 
 
@@ -308,7 +310,7 @@ def test_traits_are_answered_for_by_the_topology_or_by_another_class():
     both = Request("FPGA=1,NUMA_TOPOLOGY=1:dedicated=2", required=[NEAR])
     assert ask(ledger, both) == ["FPGA=1 of host0/fpga, PCPU=2 of host0/numa1"]
     alone = Request("NUMA_TOPOLOGY=1:dedicated=2", required=[NEAR])
-    assert told(ledger, alone) == ["host0: cell 0: PCPU asked 2, free 0 of 4 (a holds 4)"]
+    assert told(ledger, alone) == ["host0: cell 0: PCPU requested 2, free 0 of 4 (a holds 4)"]
 
 
 def _all_of(ledger, number):
@@ -352,12 +354,13 @@ def test_an_assigned_topology_is_found_where_it_can_be_just_so():
     found = ledger.snapshot().candidates({TOPOLOGY: found.located[TOPOLOGY]})
     assert [one.host for one in found] == ["host1"]
     assert str(found.explain()).splitlines() == [
-        "host0: cell 0: PCPU asked 1 with unit cpu2, which is taken (a holds 1); "
-        "cell 0: PCPU asked 1 with unit cpu3, which is taken (a holds 1); "
-        "cell 1: PCPU asked 1 with unit cpu8, which is taken (a holds 1); "
-        "cell 1: PCPU asked 1 with unit cpu9, which is taken (a holds 1)",
-        "host2: NUMA_TOPOLOGY asked 2 as assigned already, to what is not here",
-        "host3: NUMA_TOPOLOGY asked 2, there is none",
+        "host0: cell 0: PCPU requested 1 with unit cpu2, which is allocated (a holds 1); "
+        "cell 0: PCPU requested 1 with unit cpu3, which is allocated (a holds 1); "
+        "cell 1: PCPU requested 1 with unit cpu8, which is allocated (a holds 1); "
+        "cell 1: PCPU requested 1 with unit cpu9, which is allocated (a holds 1)",
+        "host2: NUMA_TOPOLOGY requested 2 as assigned already, "
+        "to units that the host does not have",
+        "host3: NUMA_TOPOLOGY requested 2, there is none",
     ]
     assert ledger.claim("b", found).consumer == "b"
 
@@ -403,7 +406,7 @@ def test_what_a_host_has_not_is_given_by_a_pool():
     request = "DISK_GB=20,NUMA_TOPOLOGY=1:dedicated=2"
     assert ask(ledger, request) == ["DISK_GB=20 of nfs, PCPU=2 of host0/numa0"]
     assert str(ledger.snapshot().candidates(request).explain()) == (
-        "host1: DISK_GB asked 20, there is none"
+        "host1: DISK_GB requested 20, there is none"
     )
 
 
@@ -485,9 +488,9 @@ def test_a_refusal_names_the_cell_the_figures_and_who_holds_what():
         ledger.claim(consumer, ledger.snapshot().candidates("NUMA_TOPOLOGY=1:dedicated=3"))
     refused = ledger.snapshot().candidates("DISK_GB=200,NUMA_TOPOLOGY=1:dedicated=2")
     assert str(refused.explain()) == (
-        "host0: DISK_GB asked 200, free 100 of 100; "
-        "cell 0: PCPU asked 2, free 1 of 4 (a holds 3); "
-        "cell 1: PCPU asked 2, free 1 of 4 (b holds 3)"
+        "host0: DISK_GB requested 200, free 100 of 100; "
+        "cell 0: PCPU requested 2, free 1 of 4 (a holds 3); "
+        "cell 1: PCPU requested 2, free 1 of 4 (b holds 3)"
     )
     _, first, second = refused.explain().reasons
     assert (first.rule, first.cell, first.where, first.holders) == (
@@ -502,10 +505,10 @@ def test_a_refusal_names_the_cell_the_figures_and_who_holds_what():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("3:dedicated=3", "NUMA_TOPOLOGY asked 3 host cells, there are 2"),
+        ("3:dedicated=3", "NUMA_TOPOLOGY requested 3 host cells, there are 2"),
         ("1:dedicated=1:memory=4:page_size=1GB", "there are no 1 GiB pages"),
         ("1:dedicated=4:thread_policy=require", "free 0 under the policy require"),
-        ("1:shared=3", "each of cells 0, 1: VCPU asked 3, one claim takes at most 2"),
+        ("1:shared=3", "each of cells 0, 1: VCPU requested 3, one claim allocates at most 2"),
     ],
 )
 def test_each_rule_of_the_kind_is_told(asked, said):
@@ -517,7 +520,7 @@ def test_each_rule_of_the_kind_is_told(asked, said):
 def test_a_host_without_cells_says_so():
     ledger = kept(Provider("bare", "VCPU=4,PCPU=4"))
     assert told(ledger, "VCPU=2,NUMA_TOPOLOGY=2:dedicated=2") == [
-        "bare: NUMA_TOPOLOGY asked 2, there is none"
+        "bare: NUMA_TOPOLOGY requested 2, there is none"
     ]
 
 
@@ -525,8 +528,8 @@ def test_a_trait_that_no_cell_has_is_told_of_the_topology():
     ledger = kept(host(), cell(host("host1"), 0, traits=[NEAR]))
     near = Request("NUMA_TOPOLOGY=2:dedicated=2", required=[NEAR])
     assert told(ledger, near) == [
-        "host0: NUMA_TOPOLOGY asked 2 with CUSTOM_NEAR, nobody who has it",
-        "host1: NUMA_TOPOLOGY asked 2 host cells, there are 1",
+        "host0: NUMA_TOPOLOGY requested 2 with CUSTOM_NEAR, no provider has it",
+        "host1: NUMA_TOPOLOGY requested 2 host cells, there are 1",
     ]
 
 
@@ -536,7 +539,7 @@ def test_a_trait_that_only_cells_elsewhere_have_is_told_of_the_topology():
     (found,) = ledger.snapshot().candidates(near)
     assert found.host == "host1"
     assert str(ledger.snapshot().candidates(near).explain()) == (
-        "host0: NUMA_TOPOLOGY asked 1 with CUSTOM_NEAR, nobody who has it"
+        "host0: NUMA_TOPOLOGY requested 1 with CUSTOM_NEAR, no provider has it"
     )
 
 
@@ -557,7 +560,7 @@ def test_a_host_whose_cells_contradict_each_other_does_not_keep_others_from_bein
     found = Snapshot(changed).candidates("NUMA_TOPOLOGY=1:shared=1", limit=None)
     assert [one.host for one in found] == ["host0"]
     assert str(found.explain()) == (
-        "bad: NUMA_TOPOLOGY asked 1, what is kept of it contradicts itself"
+        "bad: NUMA_TOPOLOGY requested 1, its stored inventory contradicts itself"
     )
 
 
@@ -576,7 +579,7 @@ def test_pages_may_be_counted_and_located_in_one_request():
 def test_pages_that_only_fit_one_by_one_are_refused_with_the_figures():
     ledger = kept(host(given=cells(1, pages=4)))
     request = f"{PAGES}=3,NUMA_TOPOLOGY=1:memory=4:page_size=2MB"
-    assert told(ledger, request) == [f"host0: host0/numa0: {PAGES} asked 5, free 4 of 4"]
+    assert told(ledger, request) == [f"host0: host0/numa0: {PAGES} requested 5, free 4 of 4"]
 
 
 def test_a_topology_moves_out_of_the_way_of_a_count():
@@ -603,7 +606,7 @@ def test_memory_that_a_count_uses_of_the_host_is_not_left_to_its_cells():
     ledger = kept(root)
     assert ask(ledger, "FPGA=4,NUMA_TOPOLOGY=2:memory=1648") != []
     assert told(ledger, "FPGA=4,NUMA_TOPOLOGY=2:memory=1656") == [
-        "host0: MEMORY_MB asked 2056, free 2048 of 2048"
+        "host0: MEMORY_MB requested 2056, free 2048 of 2048"
     ]
 
 
@@ -706,7 +709,8 @@ def test_what_is_found_can_be_claimed_until_nothing_is_left(url):
         taken = ledger.backend.read().units
         assert len(set(zip(taken.provider_id, taken.unit, strict=True))) == 16
         assert str(found.explain()).splitlines()[1] == (
-            "host1: each of cells 0, 1: PCPU asked 2, free 0 of 4 (job-2 holds 2, job-3 holds 2)"
+            "host1: each of cells 0, 1: PCPU requested 2, free 0 of 4 "
+            "(job-2 holds 2, job-3 holds 2)"
         )
 
 
@@ -730,19 +734,19 @@ def many_cells() -> Provider:
         (
             (),
             "1:dedicated=4:memory=2000",
-            ["each of cells 0, 1: MEMORY_MB asked 2000, free 1000 of 1000"],
+            ["each of cells 0, 1: MEMORY_MB requested 2000, free 1000 of 1000"],
         ),
         (
             (),
             "3:dedicated=6:memory=300",
-            ["NUMA_TOPOLOGY asked 3 guest cells, at most 2 fit at once"],
+            ["NUMA_TOPOLOGY requested 3 guest cells, at most 2 fit at once"],
         ),
         (
             ("1:dedicated=5", "1:dedicated=6"),
             "1:dedicated=4:memory=10",
             [
-                "cell 0: PCPU asked 4, free 3 of 8 (job-0 holds 5)",
-                "cell 1: PCPU asked 4, free 2 of 8 (job-1 holds 6)",
+                "cell 0: PCPU requested 4, free 3 of 8 (job-0 holds 5)",
+                "cell 1: PCPU requested 4, free 2 of 8 (job-1 holds 6)",
             ],
         ),
     ],

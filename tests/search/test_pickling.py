@@ -152,7 +152,7 @@ def test_a_pool_of_processes_searches(lab):
         assert told(explanation) == told(snapshot.candidates("VCPU=9").explain())
         refused = pool.submit(claim, found).exception()
         assert isinstance(refused, ro.NoCandidates)
-        assert str(refused) == "no candidate for job-2: small: VCPU asked 6, free 1 of 1"
+        assert str(refused) == "no candidate for job-2: small: VCPU requested 6, free 1 of 1"
         with pytest.raises(TypeError, match="a Ledger cannot be pickled"):
             pool.submit(search, lab, 6).result()
 

@@ -169,19 +169,20 @@ def test_any_other_provider_stays_in_its_order() -> None:
 def test_a_refusal_names_the_profile_and_its_placements(ledger: ro.Ledger) -> None:
     ledger.claim("ann", {"h/gpu0/1g-0": "CUSTOM_MIG_1G=1"})
     ledger.claim("bob", {"h/gpu0/2g-4": "CUSTOM_MIG_2G=1"})
-    reason = "h: h/gpu0: CUSTOM_MIG_3G asked 1, free 0 of 2 (ann holds 1, bob holds 1)"
+    reason = "h: h/gpu0: CUSTOM_MIG_3G requested 1, free 0 of 2 (ann holds 1, bob holds 1)"
     assert refused(ledger, "CUSTOM_MIG_3G=1") == reason
     assert refused(ledger, "CUSTOM_MIG_4G=1") == (
-        "h: h/gpu0: CUSTOM_MIG_4G asked 1, free 0 of 1 (ann holds 1)"
+        "h: h/gpu0: CUSTOM_MIG_4G requested 1, free 0 of 1 (ann holds 1)"
     )
 
 
 def test_profiles_that_exclude_each_other_are_named(ledger: ro.Ledger) -> None:
     assert refused(ledger, "CUSTOM_MIG_3G=2,CUSTOM_MIG_1G=1") == (
-        "h: h/gpu0: CUSTOM_MIG_3G next to CUSTOM_MIG_1G=1 asked 2, free 1 of 2"
+        "h: h/gpu0: CUSTOM_MIG_3G next to CUSTOM_MIG_1G=1 requested 2, free 1 of 2"
     )
     assert refused(ledger, "CUSTOM_MIG_4G=1,CUSTOM_MIG_3G=1,CUSTOM_MIG_2G=1") == (
-        "h: h/gpu0: CUSTOM_MIG_4G next to CUSTOM_MIG_2G=1 and CUSTOM_MIG_3G=1 asked 1, free 0 of 1"
+        "h: h/gpu0: CUSTOM_MIG_4G next to CUSTOM_MIG_2G=1 and CUSTOM_MIG_3G=1 "
+        "requested 1, free 0 of 1"
     )
 
 
@@ -189,9 +190,10 @@ def test_placements_of_several_gpus_are_counted_together() -> None:
     ledger = ro.connect("memory://")
     ledger.sync(host("A100 40GB", gpus=2))
     assert refused(ledger, "CUSTOM_MIG_3G=4,CUSTOM_MIG_1G=1") == (
-        "h: CUSTOM_MIG_3G next to CUSTOM_MIG_1G=1 asked 4, free 3 of 4"
+        "h: CUSTOM_MIG_3G next to CUSTOM_MIG_1G=1 requested 4, free 3 of 4"
     )
     ledger.claim("ann", {"h/gpu1/1g-6": "CUSTOM_MIG_1G=1"})
     assert (
-        refused(ledger, "CUSTOM_MIG_7G=2") == "h: CUSTOM_MIG_7G asked 2, free 1 of 2 (ann holds 1)"
+        refused(ledger, "CUSTOM_MIG_7G=2")
+        == "h: CUSTOM_MIG_7G requested 2, free 1 of 2 (ann holds 1)"
     )

@@ -50,7 +50,7 @@ def test_a_host_takes_of_a_pool_what_it_does_not_have():
     """
     lab = [host(), host("host1", aggregates=()), pool()]
     assert ask(lab, "VCPU=2,DISK_GB=10") == ["VCPU=2 of host0, DISK_GB=10 of nfs"]
-    assert told(lab, "VCPU=2,DISK_GB=10") == ["host1: DISK_GB asked 10, there is none"]
+    assert told(lab, "VCPU=2,DISK_GB=10") == ["host1: DISK_GB requested 10, there is none"]
 
 
 def test_any_provider_of_a_tree_links_it():
@@ -79,7 +79,7 @@ def test_a_host_that_has_the_class_uses_its_own_first():
         "VCPU=2 of host0, DISK_GB=60 of nfs",
         "VCPU=2 of host1, DISK_GB=60 of nfs",
     ]
-    assert told(lab, "VCPU=2,DISK_GB=2000")[0] == "host0: DISK_GB asked 2000, free 1050 of 1050"
+    assert told(lab, "VCPU=2,DISK_GB=2000")[0] == "host0: DISK_GB requested 2000, free 1050 of 1050"
 
 
 def test_what_only_pools_have_is_found_once_at_the_pool():
@@ -91,15 +91,15 @@ def test_what_only_pools_have_is_found_once_at_the_pool():
     (found,) = found_in(lab, "DISK_GB=10")
     assert (found.host, str(found)) == ("nfs", "DISK_GB=10 of nfs")
     assert told(lab, "DISK_GB=2000") == [
-        "host0: nfs: DISK_GB asked 2000, free 1000 of 1000",
-        "host1: nfs: DISK_GB asked 2000, free 1000 of 1000",
-        "nfs: DISK_GB asked 2000, free 1000 of 1000",
+        "host0: nfs: DISK_GB requested 2000, free 1000 of 1000",
+        "host1: nfs: DISK_GB requested 2000, free 1000 of 1000",
+        "nfs: DISK_GB requested 2000, free 1000 of 1000",
     ]
 
 
 def test_a_pool_is_no_host_for_what_it_does_not_have():
     lab = [host(), pool()]
-    assert told(lab, "VCPU=100") == ["host0: VCPU asked 100, free 8 of 8"]
+    assert told(lab, "VCPU=100") == ["host0: VCPU requested 100, free 8 of 8"]
     snapshot = Snapshot(columns_of(lab))
     assert (snapshot.hosts, snapshot.pools) == (("host0",), ("nfs",))
     assert repr(snapshot) == "<Snapshot: 1 hosts, 2 providers>"
@@ -122,15 +122,15 @@ def test_a_pool_takes_of_no_other_pool():
 def test_a_full_pool_is_named_with_its_holders():
     held = [("job-1", "nfs", "DISK_GB", 950)]
     assert told([host(), pool()], "VCPU=2,DISK_GB=60", held) == [
-        "host0: nfs: DISK_GB asked 60, free 50 of 1000 (job-1 holds 950)"
+        "host0: nfs: DISK_GB requested 60, free 50 of 1000 (job-1 holds 950)"
     ]
 
 
 def test_the_first_pool_that_has_room_gives_and_pools_do_not_add_up():
     lab = [host(), pool("a", "DISK_GB=10"), pool("b", "DISK_GB=40"), pool("c", "DISK_GB=40")]
     assert ask(lab, "VCPU=1,DISK_GB=20") == ["VCPU=1 of host0, DISK_GB=20 of b"]
-    assert told(lab, "VCPU=1,DISK_GB=50")[0] == "host0: b: DISK_GB asked 50, free 40 of 40"
-    assert told(lab, "VCPU=1,DISK_GB=500")[0] == "host0: b: DISK_GB asked 500, free 40 of 40"
+    assert told(lab, "VCPU=1,DISK_GB=50")[0] == "host0: b: DISK_GB requested 50, free 40 of 40"
+    assert told(lab, "VCPU=1,DISK_GB=500")[0] == "host0: b: DISK_GB requested 500, free 40 of 40"
 
 
 def test_devices_of_a_pool_are_not_added_up_either():
@@ -142,7 +142,9 @@ def test_devices_of_a_pool_are_not_added_up_either():
 def test_unit_rules_of_a_pool_hold():
     lab = [host(), pool(inventories="DISK_GB=1000:step_size=10:max_unit=100")]
     assert ask(lab, "VCPU=1,DISK_GB=100") == ["VCPU=1 of host0, DISK_GB=100 of nfs"]
-    assert told(lab, "VCPU=1,DISK_GB=15") == ["host0: nfs: DISK_GB asked 15, not a multiple of 10"]
+    assert told(lab, "VCPU=1,DISK_GB=15") == [
+        "host0: nfs: DISK_GB requested 15, not a multiple of 10"
+    ]
 
 
 # --- traits ---------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def test_traits_of_the_host_are_not_the_pools():
     lab = [host(), pool(traits=[RAID])]
     assert ask(lab, Request("VCPU=1,DISK_GB=1", forbidden=[RAID])) == []
     assert told(lab, Request("VCPU=1,DISK_GB=1", forbidden=[RAID])) == [
-        "host0: DISK_GB asked 1 without CUSTOM_RAID, everybody has it"
+        "host0: DISK_GB requested 1 without CUSTOM_RAID, every provider has it"
     ]
 
 
@@ -215,7 +217,7 @@ def test_what_a_pool_shares_in_its_own_tree_binds_too():
     lab = [host(), store]
     assert len(ask(lab, "VCPU=1,CUSTOM_IOPS=10")) == 1
     assert told(lab, "VCPU=1,CUSTOM_IOPS=11")[0] == (
-        "host0: store: DISK_GB asked 11, free 10 of 100"
+        "host0: store: DISK_GB requested 11, free 10 of 100"
     )
 
 
@@ -253,7 +255,7 @@ def test_a_candidate_of_a_pool_can_be_claimed():
 
 def test_a_pool_that_is_full_is_not_told_as_none():
     held = [("job-1", "nfs", "DISK_GB", 995)]
-    full = "nfs: DISK_GB asked 10, free 5 of 1000 (job-1 holds 995)"
+    full = "nfs: DISK_GB requested 10, free 5 of 1000 (job-1 holds 995)"
     assert told([host(), pool()], "DISK_GB=10", held) == [f"host0: {full}", full]
     named = Request(groups=[RequestGroup("DISK_GB=10", suffix="_1")])
     assert told([host(), pool()], named, held)[0] == full.replace("nfs: ", "host0: nfs: group _1: ")
@@ -261,5 +263,5 @@ def test_a_pool_that_is_full_is_not_told_as_none():
 
 def test_a_host_that_gives_nothing_itself_says_that_pools_may():
     assert told([host(), pool()], "DISK_GB=10") == [
-        "host0: DISK_GB asked 10, pools may have it but the host gives nothing itself"
+        "host0: DISK_GB requested 10, pools may provide it, the host itself does not"
     ]

@@ -99,7 +99,7 @@ def test_who_cannot_move_there_is_told_of_that_host_alone(lab):
     lab.claim("other", {"host1": "VCPU=4"})
     with pytest.raises(exceptions.NoCandidates) as refused:
         after(lab, "move job host1")
-    told_of = "no candidate for job on host1: host1: VCPU asked 6, free 4 of 8 (other holds 4)"
+    told_of = "no candidate for job on host1: host1: VCPU requested 6, free 4 of 8 (other holds 4)"
     assert str(refused.value) == told_of
     assert [reason.free for reason in refused.value.reasons] == [4]
 

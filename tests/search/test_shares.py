@@ -73,7 +73,7 @@ def test_what_is_taken_of_the_host_is_not_free_in_its_cells():
     assert ask(host, "VCPU=2") == ["VCPU=2 of host0"]
     host.update(traits=["CUSTOM_A"])
     assert ask(host, "VCPU=3") == []
-    assert told(host, "VCPU=3") == ["host0: VCPU asked 3, free 2 of 16"]
+    assert told(host, "VCPU=3") == ["host0: VCPU requested 3, free 2 of 16"]
 
 
 def test_a_condition_that_only_a_cell_meets_is_held_to_the_host_too():
@@ -89,7 +89,7 @@ def test_a_condition_that_only_a_cell_meets_is_held_to_the_host_too():
     assert ask(host, Request("VCPU=5", required=["CUSTOM_NEAR"])) == []
     held = [("job-1", "host0", "VCPU", 8), ("job-2", "host0/numa1", "VCPU", 4)]
     assert told(numa_near(), Request("VCPU=5", required=["CUSTOM_NEAR"]), held) == [
-        "host0: VCPU asked 5, free 4 of 16 (job-1 holds 8, job-2 holds 4)"
+        "host0: VCPU requested 5, free 4 of 16 (job-1 holds 8, job-2 holds 4)"
     ]
 
 
@@ -102,7 +102,7 @@ def numa_near():
 def test_a_cell_that_is_full_itself_says_so():
     held = [("job-1", "host0/numa0", "VCPU", 6)]
     assert told(numa_near(), Request("VCPU=5", required=["CUSTOM_NEAR"]), held) == [
-        "host0: VCPU asked 5, free 2 of 8 (job-1 holds 6)"
+        "host0: VCPU requested 5, free 2 of 8 (job-1 holds 6)"
     ]
 
 
@@ -111,7 +111,7 @@ def test_an_over_full_host_gives_nothing_in_its_cells():
     host.inventories["VCPU"].used = 20
     request = Request("VCPU=1", required=["CUSTOM_NEAR"])
     assert ask(host, request) == []
-    assert told(host, request) == ["host0: VCPU asked 1, free -4 of 16"]
+    assert told(host, request) == ["host0: VCPU requested 1, free -4 of 16"]
 
 
 # --- two classes, one inventory -------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_two_classes_fit_together_where_they_are_both_used():
 def test_what_does_not_fit_together_names_where_with_the_sum():
     held = [("job-1", "host0/numa1", "VCPU", 4), ("job-2", "host0/numa1", "PCPU", 1)]
     assert told(dedicated(), "VCPU=6,PCPU=6", held) == [
-        "host0: CUSTOM_CPU asked 12, free 11 of 16 (job-1 holds 4, job-2 holds 1)"
+        "host0: CUSTOM_CPU requested 12, free 11 of 16 (job-1 holds 4, job-2 holds 1)"
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_part_at_a_cell_and_a_part_at_the_host_fit_together_at_the_host():
     assert ask(host, "VCPU=3,PCPU=4") == ["VCPU=3 of host0, PCPU=4 of host0/numa0"]
     assert ask(host, "VCPU=4,PCPU=4") == []
     assert told(host, "VCPU=4,PCPU=4,MEMORY_MB=200") == [
-        "host0: MEMORY_MB asked 200, free 100 of 100; VCPU asked 8, free 7 of 16"
+        "host0: MEMORY_MB requested 200, free 100 of 100; VCPU requested 8, free 7 of 16"
     ]
 
 
@@ -252,7 +252,7 @@ def test_profiles_are_spread_over_devices_where_they_fit():
 def test_a_device_whose_slices_are_used_says_which():
     held = [("job-1", "gpu0", "FPGA", 4), ("job-2", "gpu0", "VGPU", 1)]
     assert told(gpu(), "VGPU=2", held) == [
-        "host0: gpu0: CUSTOM_SLICE asked 4, free 1 of 7 (job-1 holds 4, job-2 holds 2)"
+        "host0: gpu0: CUSTOM_SLICE requested 4, free 1 of 7 (job-1 holds 4, job-2 holds 2)"
     ]
     found = Snapshot(columns_of([gpu()], held)).candidates("VGPU=2")
     (reason,) = found.explain().reasons
@@ -263,13 +263,14 @@ def test_devices_that_others_have_in_part_are_not_told_as_free():
     """One of two is had whole, the other in part: no device is free, whatever the figures say."""
     held = [("job-1", "gpu0", "FPGA", 1), ("job-2", "gpu1", "PGPU", 1)]
     assert told(gpu(gpus=2), "PGPU=2", held) == [
-        "host0: PGPU asked 2 whole, none of 2 is whole: job-2 1; job-1 1/7"
+        "host0: PGPU requested 2 whole, none of 2 is whole: job-2 1; job-1 1/7"
     ]
     assert told(gpu(gpus=2), "VGPU=6", held) == [
-        "host0: gpu1: CUSTOM_SLICE asked 6, free 0 of 7 (job-2 holds 7)"
+        "host0: gpu1: CUSTOM_SLICE requested 6, free 0 of 7 (job-2 holds 7)"
     ]
     assert told(gpu(gpus=2), "VGPU=7", held) == [
-        "host0: VGPU asked 7, free 6 of 6; gpu1: CUSTOM_SLICE asked 6, free 0 of 7 (job-2 holds 7)"
+        "host0: VGPU requested 7, free 6 of 6; "
+        "gpu1: CUSTOM_SLICE requested 6, free 0 of 7 (job-2 holds 7)"
     ]
 
 
@@ -278,7 +279,7 @@ def test_who_has_devices_is_told_in_natural_order():
     held += [("job-30", "gpu1", "FPGA", 2), ("job-9", "gpu2", "FPGA", 1)]
     held += [("job-10", "gpu3", "FPGA", 1), ("job-9", "gpu4", "FPGA", 1)]
     assert told(gpu(gpus=10), "PGPU=4", held) == [
-        "host0: PGPU asked 4 whole, 3 of 10 are whole: job-1 1; job-2 1; job-10 1; "
+        "host0: PGPU requested 4 whole, 3 of 10 are whole: job-1 1; job-2 1; job-10 1; "
         "job-9 1/7 and 1/7; job-30 2/7; job-10 1/7"
     ]
 
@@ -306,15 +307,15 @@ def test_all_that_a_device_lacks_is_told():
     host.add("nic0", "SRIOV_NET_VF=8,CUSTOM_GBIT=25,CUSTOM_PF=1,CUSTOM_FAST=2", shares=ties)
     held = [("job-1", "nic0", "CUSTOM_FAST", 2), ("job-2", "nic0", "SRIOV_NET_VF", 6)]
     assert told(host, "CUSTOM_PF=1", held) == [
-        "host0: nic0: CUSTOM_GBIT asked 25, free 5 of 25 (job-1 holds 20); "
-        "nic0: SRIOV_NET_VF asked 8, free 0 of 8 (job-2 holds 6, job-1 holds 2)"
+        "host0: nic0: CUSTOM_GBIT requested 25, free 5 of 25 (job-1 holds 20); "
+        "nic0: SRIOV_NET_VF requested 8, free 0 of 8 (job-2 holds 6, job-1 holds 2)"
     ]
 
 
 def test_what_stands_against_two_classes_is_told_once():
     held = [("job-1", "gpu0", "PGPU", 1)]
     assert told(gpu(), "FPGA=2,VGPU=1", held) == [
-        "host0: gpu0: CUSTOM_SLICE asked 2, free 0 of 7 (job-1 holds 7)"
+        "host0: gpu0: CUSTOM_SLICE requested 2, free 0 of 7 (job-1 holds 7)"
     ]
 
 
@@ -338,7 +339,7 @@ def test_traits_and_shares_are_decided_together():
     assert ask(host, "CUSTOM_X=2,CUSTOM_Y=1") == ["CUSTOM_X=2 of x1, CUSTOM_Y=1 of y0"]
     host.find("x1").update(inventories=ro.Inventories("CUSTOM_X=1"))
     assert ask(host, "CUSTOM_X=2,CUSTOM_Y=1") == []
-    assert told(host, "CUSTOM_X=2,CUSTOM_Y=1") == ["host0: CUSTOM_POWER asked 5, free 4 of 4"]
+    assert told(host, "CUSTOM_X=2,CUSTOM_Y=1") == ["host0: CUSTOM_POWER requested 5, free 4 of 4"]
 
 
 # --- bounded --------------------------------------------------------------------------------------
@@ -431,7 +432,7 @@ def test_confined_to_a_cell_the_host_still_binds():
     assert found.generations == ((uuids["host0/numa0"], 0), (uuids["host0"], 0))
     refused = snapshot.candidates("VCPU=3")
     assert not refused
-    assert str(refused.explain()) == "host0/numa0: host0: VCPU asked 3, free 2 of 16"
+    assert str(refused.explain()) == "host0/numa0: host0: VCPU requested 3, free 2 of 16"
 
 
 def test_a_place_that_is_not_there_is_refused():

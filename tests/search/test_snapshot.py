@@ -83,7 +83,9 @@ def test_sums_are_exact_beyond_64_bits():
     snapshot = Snapshot(columns_of(hosts))
     assert snapshot.used("VCPU") == 3 * (2**63 - 1)
     assert not snapshot.candidates("VCPU=1")
-    assert str(snapshot.candidates(f"VCPU={2**63 - 1}").explain()).startswith("host0: VCPU asked")
+    assert str(snapshot.candidates(f"VCPU={2**63 - 1}").explain()).startswith(
+        "host0: VCPU requested"
+    )
 
 
 def test_a_snapshot_does_not_change():

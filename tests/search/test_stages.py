@@ -46,11 +46,11 @@ def test_every_part_of_a_request_is_a_stage():
         request = request.with_group(suffix, "PGPU=1", required=["CUSTOM_H100"])
     assert told(lab(0, 1, 2), request) == [
         "root trait forbidden CUSTOM_A: 3 -> 2 hosts",
-        "no inventory VCPU (asked 4, most free 8): 2 -> 2 hosts",
-        "capacity VCPU (asked 4, most free 8): 2 -> 2 hosts",
-        "group 1, 2: no inventory PGPU (asked 1, most free 1): 2 -> 2 hosts",
+        "no inventory VCPU (requested 4, most free 8): 2 -> 2 hosts",
+        "capacity VCPU (requested 4, most free 8): 2 -> 2 hosts",
+        "group 1, 2: no inventory PGPU (requested 1, most free 1): 2 -> 2 hosts",
         "group 1, 2: trait missing PGPU CUSTOM_H100: 2 -> 2 hosts",
-        "group 1, 2: capacity PGPU (asked 1, most free 1): 2 -> 2 hosts",
+        "group 1, 2: capacity PGPU (requested 1, most free 1): 2 -> 2 hosts",
         "groups: 2 -> 1 hosts",
         "together: 1 -> 1 hosts",
     ]
@@ -112,7 +112,7 @@ def test_who_has_a_trait_and_no_room_is_a_stage_of_its_own():
     asked = Request("PGPU=1", required=["CUSTOM_H100"])
     assert told(Snapshot(columns_of([host])), asked)[2:4] == [
         "trait missing PGPU CUSTOM_H100: 1 -> 1 hosts",
-        "capacity PGPU CUSTOM_H100 (asked 1, most free 0): 1 -> 0 hosts",
+        "capacity PGPU CUSTOM_H100 (requested 1, most free 0): 1 -> 0 hosts",
     ]
 
 

@@ -162,6 +162,6 @@ def test_units_that_are_taken_everywhere_are_named_with_who_has_them(ask):
     refused = search(ask, cards(4, 4), [("VGPU", 2, ("u0", "u1")), ("CUSTOM_Y", 1)], taken)
     assert not refused
     assert str(refused.explain()) == (
-        "host0: card0: VGPU asked 2 with unit u1, which is taken (job-1 holds 1); "
-        "card1: VGPU asked 2 with unit u0, which is taken (job-2 holds 1)"
+        "host0: card0: VGPU requested 2 with unit u1, which is allocated (job-1 holds 1); "
+        "card1: VGPU requested 2 with unit u0, which is allocated (job-2 holds 1)"
     )

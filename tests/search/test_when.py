@@ -88,7 +88,7 @@ def test_who_stays_for_ever_is_not_waited_for(ledger: ro.Ledger) -> None:
     never = ledger.earliest_start("VCPU=6")
     assert not never
     assert never.at is None
-    assert never.why == ("h0: VCPU asked 6, free 5 of 8 (forever holds 3)",)
+    assert never.why == ("h0: VCPU requested 6, free 5 of 8 (forever holds 3)",)
     assert str(never).startswith("not by the end of claims\n")
 
 

@@ -14,7 +14,7 @@ with a colon at the beginning of a line; lines that go on with them are indented
     ours:
       host0: VCPU=2 of host0, PGPU=1 of host0/gpu0, PGPU=1 of host0/gpu1
     missing:
-      host1: PGPU asked 2, there is none
+      host1: PGPU requested 2, there is none
     placement: none
 
     claim: job-1

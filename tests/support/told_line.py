@@ -37,7 +37,7 @@ _MOST = re.compile(
     r"the most is (?P<most>\d+) of (?P<where>\S+)"
 )
 _NONE = re.compile(
-    r"has any (?P<name>\w+)(?P<words>.*?) free(?: within the limits)?, asked (?P<amount>\d+)"
+    r"has any (?P<name>\w+)(?P<words>.*?) free(?: within the limits)?, requested (?P<amount>\d+)"
 )
 _THOUGH = re.compile(
     r"can give (?P<name>\w+)=(?P<amount>\d+)(?P<words>.*?)(?: within the limits)?, "

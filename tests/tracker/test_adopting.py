@@ -454,7 +454,7 @@ def test_a_plan_of_a_host_that_only_its_record_knows_reads_and_the_take_adopts(
     cursor = ledger.feed.cursor()
     asked = "VCPU=2" if is_there else "DISK_GB=1,NUMA_TOPOLOGY=1:dedicated=2"
     planned = tracker.plan("vm-9", "host1", asked)
-    with pytest.raises(exceptions.NoCandidates, match=r"CPU asked [47]"):
+    with pytest.raises(exceptions.NoCandidates, match=r"CPU requested [47]"):
         tracker.plan("vm-9", "host1", "VCPU=4" if is_there else "NUMA_TOPOLOGY=1:dedicated=7")
     assert ledger.feed.cursor() == cursor and not records.writes
     planned.take(project="p")

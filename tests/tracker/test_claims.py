@@ -60,9 +60,9 @@ def test_a_plan_that_was_overtaken_is_refused_with_who_has_it(lab: ro.Ledger) ->
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("VCPU=5", "VCPU asked 5, free 4 of 4"),
+        ("VCPU=5", "VCPU requested 5, free 4 of 4"),
         (ro.Request("VCPU=1", required=["CUSTOM_NONE"]), "CUSTOM_NONE"),
-        ("NUMA_TOPOLOGY=3:dedicated=3", "asked 3 host cells"),
+        ("NUMA_TOPOLOGY=3:dedicated=3", "requested 3 host cells"),
         ("DEVICES=3*PGPU", "PGPU"),
         ("CUSTOM_NEVER=1", "CUSTOM_NEVER"),
     ],
@@ -548,15 +548,15 @@ def test_a_plan_is_taken_under_the_limits_that_a_claim_has(lab: ro.Ledger) -> No
 @pytest.mark.parametrize(
     ("asked", "limits", "told"),
     [
-        ("VCPU=2", "VCPU=3", "VCPU asked 2, free 1 under the limit of 3"),
-        ("VCPU=2,CUSTOM_FPGA=1", "VCPU=3", "VCPU asked 2, free 1 under the limit of 3"),
+        ("VCPU=2", "VCPU=3", "VCPU requested 2, free 1 under the limit of 3"),
+        ("VCPU=2,CUSTOM_FPGA=1", "VCPU=3", "VCPU requested 2, free 1 under the limit of 3"),
         (
             ro.Request("VCPU=2").with_group("f", "CUSTOM_FPGA=1", required=["CUSTOM_FAST"]),
             {"VCPU": 3},
-            "VCPU asked 2, free 1 under the limit of 3",
+            "VCPU requested 2, free 1 under the limit of 3",
         ),
-        (WHOLE, "PCPU=1", "PCPU asked 2, free 1 under the limit of 1"),
-        (WHOLE, "DISK_GB=5", "DISK_GB asked 10, free 5 under the limit of 5"),
+        (WHOLE, "PCPU=1", "PCPU requested 2, free 1 under the limit of 1"),
+        (WHOLE, "DISK_GB=5", "DISK_GB requested 10, free 5 under the limit of 5"),
     ],
     ids=["counts", "child", "conditions", "cpus", "beside"],
 )
@@ -660,6 +660,6 @@ def test_who_overrides_takes_also_of_what_is_out_of_service(
             planned.take()
         planned.take(ignore_maintenance=True)
         assert planned.claim is not None and planned.amounts == claim.amounts
-        with pytest.raises(exceptions.NoCandidates, match="asked 500"):
+        with pytest.raises(exceptions.NoCandidates, match="requested 500"):
             mine.plan("vm", "box-0", "VCPU=500", ignore_maintenance=True)
         mine.move("vm", "box-0", asked, migration="m", ignore_maintenance=True)

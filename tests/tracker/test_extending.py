@@ -48,7 +48,7 @@ def test_what_a_site_adds_is_kept_and_claimed_like_anything_else(ledger: ro.Ledg
     assert not tracker.update_available_resource().findings
     assert str(ledger.provider("box")) == "box: VCPU=8,CUSTOM_WATT=1000"
     tracker.claim("vm", "box", "VCPU=1,CUSTOM_WATT=700")
-    with pytest.raises(ro.CapacityException, match="CUSTOM_WATT asked 400, free 300 of 1000"):
+    with pytest.raises(ro.CapacityException, match="CUSTOM_WATT requested 400, free 300 of 1000"):
         tracker.claim("other", "box", "CUSTOM_WATT=400")
     with pytest.raises(ro.CapacityException, match="under the limit of 800"):
         tracker.claim("other", "box", "CUSTOM_WATT=200", limits="CUSTOM_WATT=800")
@@ -193,7 +193,7 @@ def test_a_pool_is_tracked_with_the_hosts_that_it_gives_to(
     }
     with pytest.raises(ro.NoCandidates, match=r"free 1000 of 3000 \(train holds 2000\)"):
         racks.claim("hot", "h2", "VCPU=2,CUSTOM_WATT=2000")
-    with pytest.raises(ro.NoCandidates, match="CUSTOM_WATT asked 1"):
+    with pytest.raises(ro.NoCandidates, match="CUSTOM_WATT requested 1"):
         racks.claim("hot", "h3", "CUSTOM_WATT=1")
     assert not racks.update_available_resource() and not racks.drift()
     power.racks["rack-1"] = "CUSTOM_WATT=1500"
@@ -439,10 +439,10 @@ def test_a_distribution_adds_resources_that_are_tracked_and_claimed(site: Run) -
     ]
     assert told["pools"] == {"rack-1": ["h1", "h2"], "rack-2": ["h3"]}
     assert "CUSTOM_SITE_WATT=2000 of rack-1" in told["claimed"]
-    assert "CUSTOM_SITE_DATABASE_SLOT asked 1, free 0 of 1 (db-1 holds 1)" in told["second"]
-    assert "asked 155" in told["odd"] and "10" in told["odd"]
-    assert "asked 2000, free 1500 under the limit of 6000" in told["limit"]
-    assert "rack-1: CUSTOM_SITE_WATT asked 900, free 800 of 2800" in told["rack"]
+    assert "CUSTOM_SITE_DATABASE_SLOT requested 1, free 0 of 1 (db-1 holds 1)" in told["second"]
+    assert "requested 155" in told["odd"] and "10" in told["odd"]
+    assert "requested 2000, free 1500 under the limit of 6000" in told["limit"]
+    assert "rack-1: CUSTOM_SITE_WATT requested 900, free 800 of 2800" in told["rack"]
     assert "CUSTOM_SITE_WATT=900 of rack-2" in told["elsewhere"]
 
 
@@ -478,7 +478,7 @@ def test_a_distribution_adds_resources_that_are_filtered_and_weighed(site: Run) 
     assert told["headroom"] == ["h3"]
     assert told["headroom told"][1] == "h2: has 1000 Mbit/s left, less than 50000 (site_headroom)"
     assert told["batch"] == ["h1", "h2"]
-    said = "CUSTOM_SITE_CPU_ENTITLEMENT asked 610, free 600 under the limit of 600"
+    said = "CUSTOM_SITE_CPU_ENTITLEMENT requested 610, free 600 under the limit of 600"
     assert f"h1: {said}" in told["batch told"][0]
     assert told["others"] == ["h1", "h2"]
     assert told["database"] == ["h1", "h3"]
@@ -526,11 +526,11 @@ def test_a_distribution_adds_resources_that_are_shown_and_explained(site: Run) -
         assert line in told["usage"]
     assert "CUSTOM_SITE_WATT" in told["rack"] and "2500" in told["rack"]
     assert told["why"] == [
-        "h1: CUSTOM_SITE_DATABASE_SLOT asked 1, free 0 of 1 (db-1 holds 1)",
-        "h1: CUSTOM_SITE_CPU_ENTITLEMENT asked 10, free 0 of 1200 (db-1 holds 1200)",
-        "h1: CUSTOM_SITE_NET_MBIT asked 10000, free 8750 of 11000 (vm-1 holds 1500, "
+        "h1: CUSTOM_SITE_DATABASE_SLOT requested 1, free 0 of 1 (db-1 holds 1)",
+        "h1: CUSTOM_SITE_CPU_ENTITLEMENT requested 10, free 0 of 1200 (db-1 holds 1200)",
+        "h1: CUSTOM_SITE_NET_MBIT requested 10000, free 8750 of 11000 (vm-1 holds 1500, "
         "h1/unattributed holds 750)",
-        "h1: rack-1: CUSTOM_SITE_WATT asked 2000, free 300 of 2800 (db-1 holds 2500)",
+        "h1: rack-1: CUSTOM_SITE_WATT requested 2000, free 300 of 2800 (db-1 holds 2500)",
     ]
 
 

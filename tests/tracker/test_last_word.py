@@ -53,7 +53,7 @@ def test_what_a_tracker_refuses_goes_to_the_next_host_with_the_reason(lab: ro.Le
     found = _selected(lab, agents, ASKED, "vm-1", "vm-2")
     assert [(one.consumer, one.host) for one in found] == [("vm-1", "box-1"), ("vm-2", "box-1")]
     assert agents.asked == ["box-0", "box-1", "box-0", "box-1"]  # both were claimed at once
-    told = "box-0 refuses vm-2: no firmware; box-0: CUSTOM_FIRMWARE asked 2, free 1 of 1"
+    told = "box-0 refuses vm-2: no firmware; box-0: CUSTOM_FIRMWARE requested 2, free 1 of 1"
     assert found.refused == {"box-0": told}
     for one in found:
         agents.started[one.consumer].confirm()
@@ -78,7 +78,7 @@ def test_what_the_host_takes_besides_may_not_fit_and_the_next_is_tried(lab: ro.L
     agents = Agents(lab, overhead={"box-0": "MEMORY_MB=128", "box-1": "MEMORY_MB=64"})
     found = _selected(lab, agents, ASKED, "vm")
     assert [one.host for one in found] == ["box-1"]
-    assert "MEMORY_MB asked 128, free 96 of 4096 (other holds 4000)" in found.refused["box-0"]
+    assert "MEMORY_MB requested 128, free 96 of 4096 (other holds 4000)" in found.refused["box-0"]
     assert lab.get_claim("vm").by_provider() == {"box-1": ro.Amounts(f"{ASKED},MEMORY_MB=64")}
 
 

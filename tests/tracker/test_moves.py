@@ -768,12 +768,12 @@ def test_a_rebuild_is_judged_by_the_unit_rules_of_what_changes(lab: ro.Ledger) -
     vm(lab, asked="VCPU=3,DISK_GB=10")
     shrink(lab, "box-0", "VCPU=4:max_unit=2,DISK_GB=100:max_unit=20")
     for asked in ("VCPU=4,DISK_GB=10", "VCPU=3,DISK_GB=21"):
-        with pytest.raises(exceptions.CapacityException, match="one claim takes at most"):
+        with pytest.raises(exceptions.CapacityException, match="one claim allocates at most"):
             tracker(lab).move("vm", "box-0", asked, kind=MigrationKind.REBUILD)
     tracker(lab).move("vm", "box-0", "VCPU=3,DISK_GB=20", kind=MigrationKind.REBUILD)
     assert lab.get_claim("vm").by_provider() == {"box-0": ro.Amounts("VCPU=3,DISK_GB=20")}
     tracker(lab).move("vm", None, kind=MigrationKind.SHELVE)
-    with pytest.raises(exceptions.CapacityException, match="one claim takes at most 2"):
+    with pytest.raises(exceptions.CapacityException, match="one claim allocates at most 2"):
         tracker(lab).claim("vm", "box-0", "VCPU=3")
 
 
@@ -804,7 +804,7 @@ def test_unit_rules_bind_what_no_consumer_of_the_write_had(lab: ro.Ledger) -> No
         [gone, ConsumerOrder.claim("left", use(4))],
         [gone, ConsumerOrder.claim("left", use(3)), ConsumerOrder.claim("other", use(3))],
     ):
-        with raises_code("UnitRuleViolated", match="one claim takes at most 2"):
+        with raises_code("UnitRuleViolated", match="one claim allocates at most 2"):
             lab.apply(Plan(orders=tuple(orders)))
     lab.move("vm", {"box-1": "VCPU=1"}, source_consumer="left")
     lab.claim("other", {"box-1": "VCPU=1"})

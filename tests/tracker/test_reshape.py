@@ -285,7 +285,7 @@ def test_who_is_forgotten_is_noticed_and_nothing_is_changed(ledger: ro.Ledger) -
     [
         ({"vm-0": (0, 2)}, "vm-0, VGPU of box: 1 are allocated, not 2"),
         ({"stranger": (0, 1)}, "stranger has no VGPU of box allocated"),
-        ({f"vm-{n}": (0, 1) for n in range(4)}, "box/gpu0: VGPU asked 4, free 3 of 3"),
+        ({f"vm-{n}": (0, 1) for n in range(4)}, "box/gpu0: VGPU requested 4, free 3 of 3"),
     ],
 )
 def test_what_does_not_add_up_is_a_finding(

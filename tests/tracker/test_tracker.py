@@ -103,7 +103,7 @@ def test_a_claim_on_a_host_takes_of_the_pools_that_give_to_it(lab: ro.Ledger) ->
     assert mine.claimed("vm-2").host == "box-0"
     with pytest.raises(ro.CapacityException, match="vm-1 holds 700"):
         mine.claim("vm-3", "box-0", "VCPU=1,CUSTOM_WATT=1")
-    with pytest.raises(ro.CapacityException, match="rack-b: CUSTOM_WATT asked 700, free 100"):
+    with pytest.raises(ro.CapacityException, match="rack-b: CUSTOM_WATT requested 700, free 100"):
         mine.move("vm-1", "box-1", kind=MigrationKind.COLD_MIGRATION, migration="m")
     lab.pools.report("rack-b", "CUSTOM_WATT=800")
     mine.move("vm-1", "box-1", kind=MigrationKind.COLD_MIGRATION, migration="m").confirm()

@@ -48,7 +48,7 @@ def refusal(capability: Capability, subject: str = "") -> exceptions.NotSupporte
     :param subject: the consumer, provider or name that needs it
 
     >>> print(refusal(Capability.FEED))
-    a change feed cannot be kept by this ledger's backend: changes in Placement are found by ...
+    a change feed cannot be stored by this ledger's backend: changes in Placement are found by ...
     """
     reason = REASONS.get(capability, "the microversion of this Placement is too old")
     detail = f"{reason} ({subject})" if subject else reason

@@ -62,7 +62,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
     ('0-2,4-6', '0-1')
     >>> host.consume(numa(dedicated=2))
     Traceback (most recent call last):
-    resource_objects.exceptions.CapacityException: each of cells 0, 1: PCPU asked 2, free 1 of 4
+    resource_objects.exceptions.CapacityException: each of cells 0, 1: PCPU requested 2, free 1 of 4
     >>> print(host.consume(-taken).is_negative, host.free_dedicated)
     True 8
     """

@@ -85,7 +85,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     (('0000:3b:00.0',), 'claimed', 1)
     >>> lab.consume(devices("PGPU", 2))
     Traceback (most recent call last):
-    resource_objects.exceptions.CapacityException: PGPU asked 2, free 1 of 2
+    resource_objects.exceptions.CapacityException: PGPU requested 2, free 1 of 2
     >>> print(lab.consume(-taken).is_negative, lab.free)
     True 2
     """

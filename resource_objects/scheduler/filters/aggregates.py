@@ -164,7 +164,7 @@ class AggregateMetadata:
                     if key in self._metadata[name]
                 )
                 have = f"say {', '.join(said)}" if said else "do not say it"
-                return f"asked {key} {condition}, its aggregates {have}"
+                return f"requested {key} {condition}, its aggregates {have}"
         return None
 
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:

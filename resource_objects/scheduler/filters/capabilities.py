@@ -36,9 +36,9 @@ class Capabilities:
         for name, condition, is_scoped in conditions_of(spec.extra_specs, _SCOPE):
             told = _told(host, name)
             if told is None and is_scoped:
-                return f"asked {name} {condition}, it does not tell it"
+                return f"requested {name} {condition}, it does not report it"
             if told is not None and not condition.is_met(told):
-                return f"asked {name} {condition}, it is {told}"
+                return f"requested {name} {condition}, it is {told}"
         return None
 
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:

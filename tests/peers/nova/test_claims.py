@@ -87,7 +87,7 @@ def test_a_test_of_nova_passes_on_our_claims(case: Case, name: str) -> None:
     if f"{case.__name__}.{name}" not in DIFFERENT:
         assert result.wasSuccessful(), told(result)
     else:
-        assert "MEMORY_MB asked 4096, free 2048" in told(result)
+        assert "MEMORY_MB requested 4096, free 2048" in told(result)
 
 
 def test_so_many_of_novas_tests_run_and_so_many_differ() -> None:

@@ -196,6 +196,6 @@ def test_what_does_not_fit_is_told_with_the_reason(openstack: Ask) -> None:
     job = str(uuid.uuid4())
     claim = ["resource provider allocation set", job, f"--allocation=rp={host},VCPU=3"]
     claim += ["--project-id", PROJECT, "--user-id", USER, "--consumer-type", "JOB"]
-    with pytest.raises(Refused, match=r"full0: VCPU asked 3, free 2 of 2"):
+    with pytest.raises(Refused, match=r"full0: VCPU requested 3, free 2 of 2"):
         openstack(*claim)
     openstack("resource provider delete", host)

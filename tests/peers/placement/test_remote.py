@@ -53,7 +53,7 @@ def test_a_search_on_its_data_finds_and_says_why_not(ledger: ro.Ledger) -> None:
         ledger.claim(name, ledger.snapshot().candidates(job), project="p", consumer_type="JOB")
     held = ledger.get_claim("job-1")
     assert (held.project, held.user, held.consumer_type) == ("p", None, "JOB")
-    assert "PGPU asked 2, free 0 of 2 (job-1 holds 2)" in str(
+    assert "PGPU requested 2, free 0 of 2 (job-1 holds 2)" in str(
         ledger.snapshot().candidates(job).explain()
     )
     ledger.release("job-1")
@@ -135,7 +135,9 @@ def test_an_older_placement_is_spoken_to_in_its_words(placement: Placement) -> N
         ledger.sync(ro.Provider("host1", "VCPU=8"))
         for name in ("a", "b"):
             ledger.claim(name, ledger.snapshot().candidates("VCPU=3,PGPU=1"), project="p")
-        assert "PGPU asked 1, free 0 of 2" in str(ledger.snapshot().candidates("PGPU=1").explain())
+        assert "PGPU requested 1, free 0 of 2" in str(
+            ledger.snapshot().candidates("PGPU=1").explain()
+        )
         ledger.move("a", {"host1": "VCPU=3"})
         ledger.swap("a", "b")
         ledger.release("a")

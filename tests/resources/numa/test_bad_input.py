@@ -467,7 +467,7 @@ def test_an_amount_given_back_is_not_asked_for() -> None:
 
 def test_memory_that_is_no_whole_number_of_pages_is_refused_with_the_size() -> None:
     (reason,) = refused(host(paged(0, 64, (KIB_2M, 8))), numa(memory_mb=3, page_size="2MB"))
-    assert str(reason) == "cell 0: MEMORY_MB asked 3, not a whole number of pages of 2048 KiB"
+    assert str(reason) == "cell 0: MEMORY_MB requested 3, not a whole number of pages of 2048 KiB"
 
 
 def test_an_update_that_contradicts_itself_changes_nothing() -> None:

@@ -123,19 +123,19 @@ def test_a_cell_without_known_pages_is_counted_like_any_other() -> None:
         pytest.param(
             NUMATopologyAmount([GuestCell(shared=[0])], placed=[PlacedCell(0, shared=[8, 9])]),
             "VCPU",
-            "cell 0: VCPU gives back 1, only 0 used",
+            "cell 0: VCPU releases 1, only 0 used",
             id="shared vCPUs",
         ),
         pytest.param(
             NUMATopologyAmount([GuestCell(dedicated=[0])], placed=[PlacedCell(0, pins={0: 4})]),
             "PCPU",
-            "cell 0: PCPU gives back 1, only 0 used",
+            "cell 0: PCPU releases 1, only 0 used",
             id="a CPU",
         ),
         pytest.param(
             NUMATopologyAmount([GuestCell(memory_mb=2)], placed=[PlacedCell(1)]),
             "MEMORY_MB",
-            "cell 1: MEMORY_MB gives back 2, only 1 used",
+            "cell 1: MEMORY_MB releases 2, only 1 used",
             id="memory",
         ),
         pytest.param(
@@ -145,7 +145,7 @@ def test_a_cell_without_known_pages_is_counted_like_any_other() -> None:
                 placed=[PlacedCell(0, page_size_kib=KIB_2M)],
             ),
             "CUSTOM_HUGEPAGES_2048KB",
-            "cell 0: CUSTOM_HUGEPAGES_2048KB gives back 3, only 2 used",
+            "cell 0: CUSTOM_HUGEPAGES_2048KB releases 3, only 2 used",
             id="pages",
         ),
     ],
@@ -176,7 +176,7 @@ def test_a_cpu_is_never_given_twice() -> None:
         (Rule.UNIT_TAKEN, "cpu0"),
         (Rule.UNIT_TAKEN, "cpu4"),
     ]
-    with raises_code("UnitTaken", match="cpu0, which is taken"):
+    with raises_code("UnitTaken", match="cpu0, which is allocated"):
         inventory.consume(assigned)
 
 
@@ -265,9 +265,9 @@ def test_a_host_that_has_less_left_than_its_cells_gives_no_more() -> None:
     inventory = machine(room={"PCPU": 2, "MEMORY_MB": 100})
     assert (inventory.free_dedicated, inventory.free_memory_mb) == (2, 100)
     (reason,) = refused(inventory, numa(dedicated=3))
-    assert str(reason) == "PCPU asked 3, free 2 of 2"
+    assert str(reason) == "PCPU requested 3, free 2 of 2"
     (reason,) = refused(inventory, numa(dedicated=2, memory_mb=101))
-    assert str(reason) == "MEMORY_MB asked 101, free 100 of 100"
+    assert str(reason) == "MEMORY_MB requested 101, free 100 of 100"
     assert inventory.can_provide(numa(dedicated=2, memory_mb=1024, page_size="large"))
 
 
@@ -275,7 +275,7 @@ def test_what_is_assigned_is_bound_by_what_the_host_has_left_too() -> None:
     """Its cells would have it: who has no topology took the rest of the host."""
     assigned = machine().fit(numa(dedicated=3, memory_mb=50))
     (reason,) = refused(machine(room={"PCPU": 2, "MEMORY_MB": 100}), assigned)
-    assert str(reason) == "PCPU asked 3, free 2 of 2"
+    assert str(reason) == "PCPU requested 3, free 2 of 2"
     assert machine(room={"PCPU": 3, "MEMORY_MB": 50}).fit(assigned) == assigned
 
 
@@ -289,8 +289,8 @@ def test_a_refusal_for_want_of_room_says_what_the_least_would_take() -> None:
     for room, expected in [
         ({"PCPU": 2, "MEMORY_MB": 0}, None),
         ({"PCPU": 1, "MEMORY_MB": 2}, None),
-        ({"PCPU": 0}, "PCPU asked 1, free 0 of 0"),
-        ({"PCPU": 1, "MEMORY_MB": 1}, "MEMORY_MB asked 2, free 1 of 1"),
+        ({"PCPU": 0}, "PCPU requested 1, free 0 of 0"),
+        ({"PCPU": 1, "MEMORY_MB": 1}, "MEMORY_MB requested 2, free 1 of 1"),
     ]:
         inventory = host(*cells, room=room)
         if expected is None:

@@ -40,7 +40,7 @@ def test_a_network_whose_cells_cannot_hold_the_request_refuses_it() -> None:
     inventory.consume(numa(dedicated=1, physnets=[RED]))
     reason, there = refused(inventory, numa(dedicated=2, physnets=[RED]))
     assert reason.rule is Rule.NETWORK
-    assert str(reason) == ("NUMA_TOPOLOGY asked 1 host cells, none next to red may be used")
+    assert str(reason) == ("NUMA_TOPOLOGY requested 1 host cells, none next to red may be used")
     assert (there.rule, there.cell, there.requested) == (Rule.CAPACITY, 1, 2)
 
 

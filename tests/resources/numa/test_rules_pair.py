@@ -87,35 +87,35 @@ def test_pages_that_are_taken_are_passed_over(
             "large",
             1023,
             Rule.INDIVISIBLE,
-            "cell 0: MEMORY_MB asked 1023, not a whole number of pages of 1048576 KiB",
+            "cell 0: MEMORY_MB requested 1023, not a whole number of pages of 1048576 KiB",
             id="no size divides",
         ),
         pytest.param(
             "2MB",
             1026,
             Rule.CAPACITY,
-            "cell 0: CUSTOM_HUGEPAGES_2048KB asked 513, free 512 of 512",
+            "cell 0: CUSTOM_HUGEPAGES_2048KB requested 513, free 512 of 512",
             id="too few pages",
         ),
         pytest.param(
             "16MB",
             16,
             Rule.PAGE_SIZE,
-            "cell 0: MEMORY_MB asked 16, there are no 16 MiB pages",
+            "cell 0: MEMORY_MB requested 16, there are no 16 MiB pages",
             id="no such pages",
         ),
         pytest.param(
             "small",
             1025,
             Rule.PHYSICAL,
-            "cell 0: MEMORY_MB asked 1025, free 1024 of 1024, given out once",
+            "cell 0: MEMORY_MB requested 1025, free 1024 of 1024, never allocated twice",
             id="small is never given out twice",
         ),
         pytest.param(
             "any",
             1025,
             Rule.PHYSICAL,
-            "cell 0: MEMORY_MB asked 1025, free 1024 of 1024, given out once",
+            "cell 0: MEMORY_MB requested 1025, free 1024 of 1024, never allocated twice",
             id="any says what ordinary memory lacks",
         ),
     ],
@@ -244,14 +244,14 @@ def test_dedicated_vcpus_need_as_many_cpus_with_the_emulator() -> None:
     assert inventory.can_provide(numa(dedicated=4))
     assert inventory.can_provide(numa(dedicated=3, emulator_policy="isolate"))
     (reason,) = refused(inventory, numa(dedicated=4, emulator_policy="isolate"))
-    assert str(reason) == "cell 0: PCPU asked 5, free 4 of 4"
+    assert str(reason) == "cell 0: PCPU requested 5, free 4 of 4"
 
 
 def test_dedicated_vcpus_need_cpus_that_are_free() -> None:
     inventory = host(plain(0, range(4)), usage=[CellUsage(0, pinned=[1])])
     assert inventory.can_provide(numa(dedicated=3))
     (reason,) = refused(inventory, numa(dedicated=4))
-    assert str(reason) == "cell 0: PCPU asked 4, free 3 of 4"
+    assert str(reason) == "cell 0: PCPU requested 4, free 3 of 4"
 
 
 def test_cpus_taken_by_number_are_not_free_though_nobody_knows_which() -> None:
@@ -313,8 +313,8 @@ def test_a_limit_is_a_total_of_one_host_cell() -> None:
     assert inventory.can_provide(asked, NUMATopologyLimit(vcpus={7: 0}, memory_mb={7: 0}))
     reasons = refused(inventory, asked, NUMATopologyLimit(vcpus={0: 2}, memory_mb={0: 31}))
     assert list(map(str, reasons)) == [
-        "cell 0: VCPU asked 2, free 1 under the limit of 2",
-        "cell 0: MEMORY_MB asked 32, free 31 under the limit of 31",
+        "cell 0: VCPU requested 2, free 1 under the limit of 2",
+        "cell 0: MEMORY_MB requested 32, free 31 under the limit of 31",
     ]
 
 
@@ -365,9 +365,9 @@ def test_a_cpu_that_serves_either_way_is_pinned_only_if_nobody_needs_it() -> Non
     inventory = host(cell, usage=[CellUsage(0, shared=3)])
     assert inventory.can_provide(numa(dedicated=1))
     (reason,) = refused(inventory, numa(dedicated=2))
-    assert str(reason) == "cell 0: PCPU asked 2, free 1 of 4"
+    assert str(reason) == "cell 0: PCPU requested 2, free 1 of 4"
     (reason,) = refused(inventory, numa(shared=1, dedicated=1))
-    assert str(reason) == "cell 0: VCPU asked 1, free 0 of 3"
+    assert str(reason) == "cell 0: VCPU requested 1, free 0 of 3"
 
 
 def test_a_cpu_that_is_pinned_serves_no_shared_vcpus() -> None:
@@ -400,7 +400,8 @@ def test_one_guest_has_no_more_shared_vcpus_than_cpus_are_left_for_them() -> Non
     for asked in (numa(shared=2), numa(shared=4)):
         (reason,) = refused(inventory, asked)
         assert (
-            str(reason) == f"cell 0: VCPU asked {len(asked.cells[0].shared)}, one claim takes "
+            str(reason)
+            == f"cell 0: VCPU requested {len(asked.cells[0].shared)}, one claim allocates "
             "at most 1"
         )
     placed = PlacedCell(0, shared=[3])

@@ -70,7 +70,7 @@ def test_a_core_is_not_wholly_free_while_one_of_its_threads_is_the_hosts() -> No
     inventory = host(cored(0, (0, 4), (1, 5), dedicated=[0, 1, 5]))
     assert cpus_of(inventory.fit(numa(dedicated=1, thread_policy="isolate"))) == [1]
     (reason,) = refused(inventory, numa(dedicated=2, thread_policy="isolate"))
-    assert str(reason) == "cell 0: PCPU asked 2, free 1 under the policy isolate"
+    assert str(reason) == "cell 0: PCPU requested 2, free 1 under the policy isolate"
 
 
 def test_a_core_is_not_wholly_free_while_one_of_its_threads_is_shared() -> None:
@@ -307,7 +307,7 @@ def test_without_a_core_for_the_emulator_a_request_is_refused() -> None:
     inventory = host(cored(0, *SMT2), usage=[CellUsage(0, pinned=[7])])
     asked = numa(dedicated=3, thread_policy="isolate", emulator_policy="isolate")
     (reason,) = refused(inventory, asked)
-    assert str(reason) == "cell 0: PCPU asked 4, no core is left for the emulator"
+    assert str(reason) == "cell 0: PCPU requested 4, no core is free for the emulator"
     assert (reason.rule, reason.bound) == (Rule.EMULATOR, 0)
     assert inventory.can_provide(asked.replace(emulator_policy=None))
     full = host(plain(0, range(4)))

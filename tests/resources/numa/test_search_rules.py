@@ -36,7 +36,7 @@ def test_more_guest_cells_than_host_cells_are_refused_as_such() -> None:
     inventory = host(plain(0, range(8)), plain(1, range(8, 16)))
     (reason,) = refused(inventory, numa(3, dedicated=3))
     assert reason.rule is Rule.HOST_CELLS
-    assert str(reason) == "NUMA_TOPOLOGY asked 3 host cells, there are 2"
+    assert str(reason) == "NUMA_TOPOLOGY requested 3 host cells, there are 2"
 
 
 def test_every_guest_cell_goes_to_another_host_cell_though_one_could_hold_both() -> None:
@@ -139,9 +139,10 @@ def test_a_refusal_for_want_of_one_socket_names_cells_whose_socket_is_not_known(
     asked = numa(2, dedicated=2, one_socket=True)
     reasons = refused(inventory, asked, context=Context(allowed=[0, 1, 3]))
     assert [*map(str, reasons)] == [
-        "NUMA_TOPOLOGY asked 2 guest cells in one socket, at most 1 fit in one",
+        "NUMA_TOPOLOGY requested 2 guest cells in one socket, at most 1 fit in one",
         *(
-            f"cell {cell}: NUMA_TOPOLOGY asked 2 guest cells in one socket, its socket is not known"
+            f"cell {cell}: NUMA_TOPOLOGY requested 2 guest cells in one socket, "
+            "its socket is not known"
             for cell in (1, 3)
         ),
     ]
@@ -204,12 +205,12 @@ def test_a_refusal_says_for_each_host_cell_what_failed() -> None:
     )
     reasons = refused(inventory, numa(dedicated=3, memory_mb=100))
     assert [(reason.cell, str(reason)) for reason in reasons] == [
-        (0, "cell 0: MEMORY_MB asked 100, free 64 of 64, given out once"),
-        (0, "cell 0: MEMORY_MB asked 100, free 64 of 64"),
-        (1, "cell 1: PCPU asked 3, free 2 of 2"),
-        (1, "cell 1: MEMORY_MB asked 100, free 24 of 1024, given out once"),
-        (1, "cell 1: MEMORY_MB asked 100, free 24 of 1024"),
-        (2, "cell 2: PCPU asked 3, free 0 of 0"),
+        (0, "cell 0: MEMORY_MB requested 100, free 64 of 64, never allocated twice"),
+        (0, "cell 0: MEMORY_MB requested 100, free 64 of 64"),
+        (1, "cell 1: PCPU requested 3, free 2 of 2"),
+        (1, "cell 1: MEMORY_MB requested 100, free 24 of 1024, never allocated twice"),
+        (1, "cell 1: MEMORY_MB requested 100, free 24 of 1024"),
+        (2, "cell 2: PCPU requested 3, free 0 of 0"),
     ]
 
 
@@ -217,7 +218,7 @@ def test_a_refusal_says_which_guest_cell_it_is_about_where_they_differ() -> None
     inventory = host(plain(0, range(2)), plain(1, range(2, 4)))
     reasons = refused(inventory, uneven(1, 3))
     assert [(reason.guest, reason.cell) for reason in reasons] == [(1, 0), (1, 1)]
-    assert str(reasons[0]) == "guest cell 1 on cell 0: PCPU asked 3, free 2 of 2"
+    assert str(reasons[0]) == "guest cell 1 on cell 0: PCPU requested 3, free 2 of 2"
     assert {reason.guest for reason in refused(inventory, numa(2, dedicated=6))} == {None}
 
 

@@ -202,7 +202,7 @@ def test_giving_back_devices_of_which_one_is_not_held_gives_back_none() -> None:
     other = host(nic(3), usage=used(vf0="claimed")).fit(devices("8086:154c", 2))
     assert set(taken.addresses) & set(other.addresses)
     before = copy.deepcopy(inventory)
-    with pytest.raises(CapacityException, match="gives back 1, only 0 used") as refusal:
+    with pytest.raises(CapacityException, match="releases 1, only 0 used") as refusal:
         inventory.consume(-other)
     assert [reason.unit for reason in refusal.value.reasons] == [VFS[2]]
     assert inventory == before

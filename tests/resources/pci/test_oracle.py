@@ -297,4 +297,4 @@ def test_a_refusal_of_all_at_once_says_how_many_can_be_had() -> None:
     (reason,) = refusal.value.reasons
     assert pci_reference_most(inventory.devices, (), asked) == 3
     assert (reason.rule, reason.requested, reason.bound) == (Rule.AT_ONCE, 4, 3)
-    assert str(reason) == "DEVICES asked 4 devices, at most 3 fit at once"
+    assert str(reason) == "DEVICES requested 4 devices, at most 3 fit at once"

@@ -78,7 +78,7 @@ def test_a_policy_says_which_nodes_are_near_enough(
         asked = devices("PGPU", affinity=affinity)
         (reason,) = refused(inventory, asked, context=on_cells(cells(sockets), chosen))
         assert (reason.rule.value, reason.requested, reason.bound) == ("affinity", 1, 0)
-        assert str(reason) == "PGPU asked 1, at most 0 near its host cells"
+        assert str(reason) == "PGPU requested 1, at most 0 near its host cells"
 
 
 @pytest.mark.parametrize("affinity", ["required", "legacy", "preferred", "socket"])

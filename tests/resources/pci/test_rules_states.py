@@ -279,5 +279,5 @@ def test_a_device_that_is_taken_cannot_be_had_again(address: str) -> None:
     for again in (taken, this(address)):
         reasons = refused(inventory, again)
         assert {reason.rule for reason in reasons} <= {Rule.UNIT_TAKEN, Rule.CAPACITY}
-    with raises_code("UnitTaken", match=f"{address}, which is taken"):
+    with raises_code("UnitTaken", match=f"{address}, which is allocated"):
         inventory.fit(taken)

@@ -151,7 +151,7 @@ def test_a_client_of_placement_is_told_reasons_if_it_asks(native: Native, versio
         assert told.headers.getall("openstack-api-version") == [f"placement {version}"]
     told = client.ask("GET", url, headers=both)
     [reason] = told.json["explanation"]["refused"]["host0"]
-    assert reason["text"] == "host0: VCPU asked 9, free 8 of 8"
+    assert reason["text"] == "host0: VCPU requested 9, free 8 of 8"
     assert sorted(told.headers.getall("openstack-api-version")) == [
         f"placement {version}",
         "resource-objects 1.0",
