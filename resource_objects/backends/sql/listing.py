@@ -7,18 +7,16 @@ its rows.
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects.backends.sql import disabled, names, orders, read, tables
+from resource_objects.backends.sql import disabled, orders, read, tables
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import (
     SQL,
-    Rows,
     from_moment,
     now_of,
     plain,
@@ -26,7 +24,13 @@ from resource_objects.backends.sql.statements import (
     uuids_among,
 )
 from resource_objects.fields import MAX_FIGURE
-from resource_objects.providers.columns import TIMES
+from resource_objects.providers.columns import (
+    TIMES,
+    AggregateColumns,
+    Columns,
+    InventoryColumns,
+    TraitColumns,
+)
 from resource_objects.providers.disabled import FOREVER, TRAIT
 from resource_objects.providers.listing import (
     By,
@@ -40,7 +44,6 @@ from resource_objects.providers.listing import (
 from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.selection import DESCRIPTIONS, Operator, conditions_of
 from resource_objects.ratio import MAX_RATIO
-from resource_objects.resources.records import InventoryRecord
 
 _providers = tables.resource_providers.c
 _inventories = tables.inventories.c
@@ -50,11 +53,16 @@ _shares = tables.shares.c
 
 
 _NAMES = SQL("SELECT id, name, uuid FROM resource_providers WHERE id IN :ids*")
-_INVENTORIES = SQL("""
-    SELECT provider_id, id, class_id, writes, total, reserved, min_unit, max_unit, step_size,
-    ratio_millionths, capacity, used FROM inventories WHERE provider_id IN :ids*""")
-
-_LISTED = [column for column in _providers if column.name not in ("created_at", "updated_at")]
+#: The number of writes that allocated some of an inventory of a provider.
+_WRITES = (
+    sa.select(sa.func.coalesce(sa.func.sum(_inventories.writes), 0))
+    .where(_inventories.provider_id == _providers.id)
+    .scalar_subquery()
+)
+_LISTED = [
+    *(column for column in _providers if column.name not in ("created_at", "updated_at")),
+    _WRITES.label("inventory_writes"),
+]
 
 
 def list_providers(
@@ -81,32 +89,25 @@ def _listed(
     connection: Connection, catalogue: Catalogue, rows: Sequence[sa.Row[*tuple[Any, ...]]]
 ) -> tuple[ListedProvider, ...]:
     """Return rows of ``resource_providers`` with everything that belongs to them."""
-    ids = [row.id for row in rows]
+    reader = read.Reader(connection, catalogue, [row.id for row in rows])
+    index = Columns(
+        inventories=reader.read(InventoryColumns, read.INVENTORIES),
+        traits=reader.read(TraitColumns, read.TRAITS),
+        aggregates=reader.read(AggregateColumns, read.AGGREGATES),
+        kinds=reader.kinds(),
+    ).index
     relatives = {row.root_id for row in rows} | {row.parent_id for row in rows} - {None}
-    keys = {
-        number: (name, uuid) for number, name, uuid in _NAMES.rows(connection, ids=[*relatives])
-    }
-    inventories = _by_provider(_INVENTORIES.rows(connection, ids=ids))
-    class_ids = {
-        class_id for provider_rows in inventories.values() for _, class_id, *_ in provider_rows
-    }
-    classes = catalogue.classes.names(connection, class_ids)
-    traits = _by_provider(read.TRAITS.rows(connection, ids))
-    trait_names = catalogue.traits.names(connection, _numbers(traits))
-    aggregates = _by_provider(read.AGGREGATES.rows(connection, ids))
-    aggregate_names = catalogue.aggregates.names(connection, _numbers(aggregates))
-    kinds = _by_provider(read.KINDS.rows(connection, ids))
+    names: dict[int | None, tuple[Any, Any]] = {None: (None, None)}
+    for number, *name_and_uuid in _NAMES.rows(connection, ids=[*relatives]):
+        names[number] = tuple(name_and_uuid)
     is_timed = any(row.disabled_until is not None for row in rows)
     now = now_of(connection) if is_timed else None
     page = []
     for row in rows:
-        parent, parent_uuid = (None, None) if row.parent_id is None else keys[row.parent_id]
-        root, root_uuid = keys[row.root_id]
-        records, written = [], row.allocation_writes
-        for _, class_id, writes, *figures in inventories.get(row.id, ()):
-            records.append(InventoryRecord(classes[class_id], *figures))
-            written += writes
+        parent, parent_uuid = names[row.parent_id]
+        root, root_uuid = names[row.root_id]
         reason = row.disabled_reason, row.disabled_by, row.disabled_since, row.disabled_until
+        times = {name: getattr(row, name) for name in TIMES}
         listed = ListedProvider(
             number=row.id,
             uuid=row.uuid,
@@ -116,33 +117,17 @@ def _listed(
             parent_uuid=parent_uuid,
             root=root,
             root_uuid=root_uuid,
-            records=tuple(records),
-            traits=frozenset(trait_names[trait] for (trait,) in traits.get(row.id, ())),
-            aggregates=frozenset(aggregate_names[a] for (a,) in aggregates.get(row.id, ())),
-            kinds=tuple(names.kind_record(*kind) for kind in kinds.get(row.id, ())),
-            allocation_writes=written,
+            records=tuple(index.inventories.get(row.id, ())),
+            traits=frozenset(index.traits.get(row.id, ())),
+            aggregates=frozenset(index.aggregates.get(row.id, ())),
+            kinds=tuple(index.kinds.get(row.id, ())),
+            allocation_writes=row.allocation_writes + int(row.inventory_writes),
             definition_writes=row.definition_writes,
             disabled=disabled.in_force(reason, now),
-            **{name: _time(getattr(row, name)) for name in TIMES},
+            **{name: at and from_moment(at) for name, at in times.items()},
         )
         page.append(listed)
     return tuple(page)
-
-
-def _by_provider(rows: Rows) -> dict[int, list[Sequence[Any]]]:
-    """Return the other columns of rows by their first, the number of the provider."""
-    by_provider: dict[int, list[Sequence[Any]]] = defaultdict(list)
-    for row in sorted(rows):
-        by_provider[row[0]].append(row[1:])
-    return by_provider
-
-
-def _numbers(by_provider: Mapping[int, Sequence[Sequence[Any]]]) -> set[int]:
-    return {number for rows in by_provider.values() for (number,) in rows}
-
-
-def _time(stored: Any) -> datetime.datetime | None:
-    return None if stored is None else from_moment(stored)
 
 
 def _literal(limit: int) -> sa.ColumnElement[int]:

@@ -87,7 +87,7 @@ _PROVIDERS = Table(
     order="provider_id",
     provider="root_id",
 )
-_INVENTORIES = Table(
+INVENTORIES = Table(
     "inventories",
     "provider_id, class_id AS resource_class, total, reserved, min_unit, max_unit, step_size, "
     "ratio_millionths, capacity, used, id",
@@ -200,7 +200,7 @@ def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -
         aggregates=before.aggregates,
         shares=before.shares,
         kinds=before.kinds,
-        units=_Reader(connection, catalogue, roots).read(UnitColumns, _UNITS_OF_TREES),
+        units=Reader(connection, catalogue, roots).read(UnitColumns, _UNITS_OF_TREES),
         now=now,
     )
 
@@ -244,10 +244,10 @@ def _columns(
         return Columns(cursor=cursor)
     providers["disabled"], now = _disabled(connection, providers)
     providers |= {name: _times(providers[name]) for name in TIMES}
-    reader = _Reader(connection, catalogue, None if roots is None else providers["provider_id"])
+    reader = Reader(connection, catalogue, None if roots is None else providers["provider_id"])
     return Columns(
         ProviderColumns(*map(providers.__getitem__, ProviderColumns._fields)),
-        reader.read(InventoryColumns, _INVENTORIES),
+        reader.read(InventoryColumns, INVENTORIES),
         reader.read(TraitColumns, TRAITS),
         reader.read(AllocationColumns, _ALLOCATIONS) if allocations else AllocationColumns(),
         reader.read(AggregateColumns, AGGREGATES),
@@ -294,7 +294,7 @@ def _parents_first(columns: _ByName) -> _ByName:
     return {name: [column[position] for position in order] for name, column in columns.items()}
 
 
-class _Reader:
+class Reader:
     """Reads tables of some providers; names that are not standard are looked up once.
 
     :param providers: their numbers; None: all rows
@@ -330,6 +330,7 @@ class _Reader:
         return tuple([names[number] for number in column])
 
     def kinds(self) -> KindColumns:
+        """Return the structured inventories."""
         columns = KINDS.read(self._connection, self._providers)
         names = columns["resource_class"]
         return KindColumns(
