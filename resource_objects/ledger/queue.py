@@ -52,7 +52,7 @@ _MOST_CHANGES = 1000
 #: A lease is renewed after this part of it.
 _PART = 3
 #: The maximum number of waiters ahead that are reported.
-MOST_TOLD = 8
+_MAX_REPORTED = 8
 #: Refusals that no release of allocations changes.
 _FINAL = ("UnitRuleViolated", "InventoryNotFound", "ProviderDisabled")
 
@@ -118,7 +118,9 @@ class Queue:
         retries, backend = self._store.retries, self._store.backend
         until = retries.clock() + wait.total_seconds()
         refusal: exceptions.CapacityException | None = None
-        demands = () if isinstance(candidates, Candidates) else self._demands(candidates)
+        demands: list[Demand] = []
+        if not isinstance(candidates, Candidates):
+            demands += demands_of(candidates, self._store.uuids, "claim")
         awaits = self._awaits(candidates, demands)
         order = WaitOrder(
             consumer, awaits, datetime.timedelta(seconds=retries.lease), self._store.actor
@@ -196,10 +198,10 @@ class Queue:
             if retries.clock() - renewed >= renewing:
                 waiter, renewed = backend.wait(order), retries.clock()
             upto = WaiterFilter(order.awaits, waiter.number)
-            waiters = backend.list_waiters(upto, MOST_TOLD + 1)
+            waiters = backend.list_waiters(upto, _MAX_REPORTED + 1)
             # by name: the number of a removed waiter may be used again
             ahead = [other.consumer for other in waiters if other.consumer != waiter.consumer]
-            is_queued = len(waiters) > len(ahead) or len(waiters) > MOST_TOLD
+            is_queued = len(waiters) > len(ahead) or len(waiters) > _MAX_REPORTED
             if not is_queued:  # it was stopped for longer than its lease, and is last now
                 waiter, renewed = backend.wait(order), retries.clock()
             elif not ahead:
@@ -215,7 +217,7 @@ class Queue:
             remaining = until - retries.clock()
             if remaining <= 0:
                 raise exceptions.WaitTimedOut(
-                    order.consumer, ahead[:MOST_TOLD], refusal
+                    order.consumer, ahead[:_MAX_REPORTED], refusal
                 ) from refusal
             most = min(_LONGEST_PAUSE, _AT_THE_FRONT + _BEHIND_EACH * len(ahead), renewing)
             longest = clock.longest_pause(_FIRST_PAUSE, most, turn)
@@ -224,9 +226,6 @@ class Queue:
 
     # --- what is waited for ---
 
-    def _demands(self, candidates: Claimable) -> tuple[Demand, ...]:
-        return tuple(demands_of(candidates, self._store.uuids, "claim"))
-
     def _awaits(self, candidates: Claimable, demands: Iterable[Demand]) -> tuple[Awaited, ...]:
         """Return the awaited amounts: of any tree, of that of a search, or of the named trees."""
         if isinstance(candidates, Candidates):
@@ -234,7 +233,7 @@ class Queue:
             counts = self._counts(candidates.request.resources, candidates.at)
             return tuple(Awaited(name, amount, root) for name, amount in counts.items())
         usages = [self._by_provider(demand) for demand in demands]
-        roots = self._roots({uuid for usage in usages for uuid, _ in usage})
+        roots = self._roots(frozenset(uuid for usage in usages for uuid, _ in usage))
         largest: dict[tuple[str, str | None], int] = {}
         for usage in usages:
             total: Counter[tuple[str, str | None]] = Counter()
@@ -297,15 +296,10 @@ class Queue:
             return provider.uuid
         raise exceptions.NotFound("provider", at)
 
-    def _roots(self, uuids: set[str]) -> dict[str, str]:
-        matching = ProviderFilter(uuids=frozenset(uuids))
-        listed = self._store.backend.list_providers
-        pages = pages_of(
-            lambda count, last: listed(matching, count, last or 0),
-            lambda provider: provider.number,
-            self._store.page,
-        )
-        return {provider.uuid: provider.root_uuid for page in pages for provider in page}
+    def _roots(self, uuids: frozenset[str]) -> dict[str, str]:
+        matching = ProviderFilter(uuids=uuids)
+        listed = self._store.backend.list_providers(matching, len(uuids))
+        return {provider.uuid: provider.root_uuid for provider in listed}
 
 
 class _Satisfiability:
@@ -327,7 +321,7 @@ class _Satisfiability:
         self._computed = 0.0
 
     def is_final(self, refusal: exceptions.CapacityException) -> bool:
-        """Return whether a search that was just refused stays refused."""
+        """Return True if a search that was just refused stays refused."""
         now = self._store.retries.clock()
         if self._cursor is not None and (
             now - self._computed < _RETRY_AFTER or not self._may_differ(self._cursor)
@@ -337,7 +331,7 @@ class _Satisfiability:
         return not self._queue.is_satisfiable(self._candidates, self._options)
 
     def _may_differ(self, cursor: Cursor) -> bool:
-        """Return whether more than claims was written since a cursor."""
+        """Return True if more than claims was written since a cursor."""
         try:
             entries = self._store.backend.changes(cursor, _MOST_CHANGES)
         except exceptions.Expired as error:
@@ -368,7 +362,7 @@ def _refuse_if_final(
 
 
 def _defines(entry: FeedEntry) -> bool:
-    """Return whether a write may have changed what a search can find; a rename has no subject."""
+    """Return True if a write may change the result of a search; a rename has no subject."""
     has_no_subject = not (entry.uses or entry.claims or entry.reports)
     return bool(entry.definitions or entry.disabled or has_no_subject)
 
@@ -392,7 +386,7 @@ def _one_of_several(attempt: Attempt, candidates: Sequence[Candidate]) -> Claim:
 
 
 def _is_final(refusal: exceptions.CapacityException) -> bool:
-    """Return whether no release of allocations at the named providers changes a refusal."""
+    """Return True if no release of allocations at the named providers changes a refusal."""
     if isinstance(refusal, exceptions.NoCandidates):
         return False
     return refusal.matches(*_FINAL) or any(

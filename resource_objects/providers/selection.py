@@ -2,8 +2,8 @@
 
 :data:`PROVIDER_CONDITIONS` and :data:`CONSUMER_CONDITIONS` state each condition once, as data. A
 database evaluates them as SQL (:mod:`resource_objects.backends.sql.listing`), a backend whose
-records are in memory by the functions below. The same tests check both. The conditions that
-are about other rows too (``trees``, ``room``, ``tree`` and ``provider``) are functions of each.
+records are in memory by the functions below. The same tests check both. ``trees``, ``room``,
+``tree`` and ``provider`` depend on several rows, so each interpreter has a function for them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RootOf: TypeAlias = Callable[[str], str | None]
 
 
 class Operator(enum.Enum):
-    """How a condition compares a value of a row with the value of a filter."""
+    """A comparison of a value of a row with the value of a filter."""
 
     IN = enum.auto()  #: is in a set; None in the set matches a missing value
     BEFORE = enum.auto()  #: an earlier moment; a missing one does not match
@@ -90,7 +90,7 @@ CONSUMER_CONDITIONS: Mapping[str, Condition] = {
     "expires_before": Condition(Operator.BEFORE, "expires_at", "expires_at"),
 }
 
-#: What consumers can be grouped by.
+#: The values of a consumer that totals and counts can be grouped by.
 DESCRIPTIONS: Mapping[By, Condition] = {
     By.PROJECT: CONSUMER_CONDITIONS["projects"],
     By.USER: CONSUMER_CONDITIONS["users"],
@@ -102,7 +102,7 @@ DESCRIPTIONS: Mapping[By, Condition] = {
 def conditions_of(
     criteria: ProviderFilter | ConsumerFilter,
 ) -> Iterator[tuple[Condition, Any]]:
-    """Yield the conditions of a filter with their values, without those on other rows."""
+    """Yield the conditions of a filter on one row each, with their values."""
     is_about_providers = isinstance(criteria, ProviderFilter)
     conditions = PROVIDER_CONDITIONS if is_about_providers else CONSUMER_CONDITIONS
     for field in dataclasses.fields(criteria):
@@ -116,7 +116,7 @@ _COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
     Operator.BEFORE: lambda value, moment: value is not None and value < moment,
     Operator.AFTER: lambda value, moment: value is not None and value > moment,
     Operator.MISSING: lambda value, _: value is None,
-    Operator.ALL_OF: lambda names, wanted: wanted <= names,
+    Operator.ALL_OF: lambda names, required: required <= names,
     Operator.NONE_OF: lambda names, forbidden: forbidden.isdisjoint(names),
     Operator.ANY_OF_EACH: lambda names, sets: all(names & members for members in sets),
     Operator.OVER_CAPACITY: lambda records, _: any(r.used > r.capacity for r in records),

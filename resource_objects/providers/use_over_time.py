@@ -45,7 +45,7 @@ class UseFilter:
     def matches(self, consumer: str, user: str | None, project: str | None) -> bool:
         """Return True if a consumer matches; classes are not compared."""
         pairs = ((consumer, self.consumers), (user, self.users), (project, self.projects))
-        return all(wanted is None or value in wanted for value, wanted in pairs)
+        return all(members is None or value in members for value, members in pairs)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,20 +166,20 @@ def report(
     criteria: UseFilter,
     by: Collection[UseBy],
     span: tuple[datetime.datetime, datetime.datetime, datetime.datetime],
-    known: Collection[str],
+    existing: Collection[str],
 ) -> UseReport:
-    """Return what was used within a span, the rows in the order of their groups and classes.
+    """Return the use within a span, the rows in the order of their groups and classes.
 
     :param present: the present amounts by group and class
     :param renames: the renames of classes; use is reported under the name at its time
     :param span: since when, until when, and since when the feed is complete
-    :param known: the names of the classes of the filter that exist now
+    :param existing: the names of the classes of the filter that exist now
     :raises NotFound: if a class of the filter does not exist, and was not used
     """
     since, until, complete = span
     used = _used(present, changes, renames, max(since, complete), until)
     if criteria.classes is not None:
-        for name in sorted(criteria.classes.difference(known, (name for _, name in used))):
+        for name in sorted(criteria.classes.difference(existing, (name for _, name in used))):
             raise exceptions.NotFound("resource class", name)
     rows = [
         UsedOverTime(name, total, **dict(zip(by, group, strict=True)))

@@ -36,7 +36,7 @@ def changes_after(rows: Rows, after: Cursor, end: Cursor, limit: int) -> tuple[F
 
 
 def touched_in(rows: Rows, after: Cursor, shards: Iterable[int]) -> Touched:
-    """Return the providers that the entries of shards after a cursor name. Cost: linear in them."""
+    """Return the providers of the entries of shards after a cursor. Cost: linear in the entries."""
     return Touched.of(entry for shard in shards for entry in _entries(rows, after, shard))
 
 
@@ -51,8 +51,8 @@ def _entries(rows: Rows, after: Cursor, shard: int) -> list[FeedEntry]:
 def expired(rows: Rows, before: datetime.datetime, most: int | None = None) -> Expired:
     """Return operations and entries that are older than a moment, at most ``most`` operations.
 
-    The last operation and entry of each shard stay: they identify the history. Cost: linear in what
-    is returned.
+    The last operation and entry of each shard are not included: they identify the history. Cost:
+    linear in the result.
     """
     last = {head.operation for head in rows.heads.rows.values()}
     old = itertools.takewhile(lambda pair: pair[1].at < before, rows.operations.rows.items())

@@ -30,9 +30,9 @@ def between(
     by: Sequence[UseBy],
     complete: datetime.datetime,
 ) -> UseReport:
-    """Return what was used between two moments. Cost: linear in the change feed and the claims.
+    """Return the use between two moments. Cost: linear in the change feed and the claims.
 
-    :param complete: since when the feed is complete
+    :param complete: the moment from which on the feed is complete
     """
     until = check_span(since, until, clock.now())
     owners: dict[str, Group | None] = {}

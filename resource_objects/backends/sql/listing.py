@@ -195,8 +195,8 @@ def is_empty(criteria: ProviderFilter | ConsumerFilter) -> bool:
 
 
 def _is_one_of(column: sa.ColumnElement[Any], values: Collection[str | None]) -> _Condition:
-    if isinstance(column.type, sa.Uuid) or column is _providers.uuid:
-        return column.in_(uuids_among(value for value in values if value is not None))
+    if column is _providers.uuid:
+        return column.in_(uuids_among(map(str, values)))
     is_named = column.in_([value for value in values if value is not None])
     return sa.or_(is_named, column.is_(None)) if None in values else is_named
 

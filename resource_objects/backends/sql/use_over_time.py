@@ -56,7 +56,7 @@ def between(
     criteria: UseFilter,
     by: Sequence[UseBy],
 ) -> UseReport:
-    """Return what was used between two moments (see the contract).
+    """Return the use between two moments (see the contract).
 
     Cost: some six queries, one more for each rename of a class; linear in the allocations and in
     the changes that the feed retains. The database computes the sums.
@@ -93,12 +93,12 @@ def between(
         ClassRename(from_moment(at), old, *json.loads(new))
         for at, old, new in _RENAMES.rows(connection, since=first)
     ]
-    known = [
+    existing = [
         name
         for part in chunks(sorted(criteria.classes or ()))
         for (name,) in _CLASSES.rows(connection, names=part)
     ]
-    return report(present, changes, renames, criteria, by, (since, until, complete), known)
+    return report(present, changes, renames, criteria, by, (since, until, complete), existing)
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
