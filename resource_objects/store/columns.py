@@ -73,9 +73,8 @@ def roots_of_all(rows: Rows) -> list[ProviderRow]:
 
 def with_present_use(rows: Rows, before: Columns) -> Columns | None:
     """Return trees with their present use; None if the definition of a provider changed."""
-    given = before.providers
     providers: list[ProviderRow] = []
-    for uuid, generation in zip(given.uuid, given.generation, strict=True):
+    for uuid, generation in zip(before.providers.uuid, before.providers.generation, strict=True):
         provider = rows.providers.get(uuid)
         if provider is None or provider.generation != generation:
             return None
@@ -84,7 +83,7 @@ def with_present_use(rows: Rows, before: Columns) -> Columns | None:
     used = [inventories[p.uuid, name].record.used for p in providers for name in p.classes]
     disabled = [in_force(provider.disabled, now) for provider in providers]
     return Columns(
-        given._replace(disabled=tuple(disabled)),
+        before.providers._replace(disabled=tuple(disabled)),
         before.inventories._replace(used=tuple(used)),
         before.traits,
         aggregates=before.aggregates,
@@ -186,9 +185,9 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
     """
     rows = Rows()
     rows.has_groups = False
-    given = columns.providers
-    numbers = dict(zip(given.uuid, given.provider_id, strict=True))
-    uuid_of = dict(zip(given.provider_id, given.uuid, strict=True))
+    providers, inventories = columns.providers, columns.inventories
+    numbers = dict(zip(providers.uuid, providers.provider_id, strict=True))
+    uuid_of = dict(zip(providers.provider_id, providers.uuid, strict=True))
     rows.provider_numbers = itertools.count(max(uuid_of, default=0) + 1)
     direct: dict[Key, int] = defaultdict(int)
     for number, name, consumer, amount in zip(*columns.allocations, strict=True):
@@ -197,10 +196,10 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
         rows.allocations.change((*key, consumer), None, amount)
     for number, unit, name, consumer in zip(*columns.units, strict=True):
         rows.units.change((uuid_of[number], unit), None, UnitRow(consumer, name))
-    places = zip(columns.inventories.provider_id, columns.inventories.resource_class, strict=True)
-    used = dict(zip(places, columns.inventories.used, strict=True))
-    times = zip(*(getattr(given, name) for name in TIMES), strict=True)
-    times_of = dict(zip(given.uuid, times, strict=True))
+    keys = zip(inventories.provider_id, inventories.resource_class, strict=True)
+    used = dict(zip(keys, inventories.used, strict=True))
+    times = zip(*(getattr(providers, name) for name in TIMES), strict=True)
+    times_of = dict(zip(providers.uuid, times, strict=True))
     for uuid, stored in stored_definitions(columns).items():
         definition, number = stored.definition, numbers[uuid]
         provider = ProviderRow(
@@ -223,18 +222,16 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
             shares[share.resource_class].append((target, share.factor))
         for record in definition.inventories:
             name = record.resource_class
-            row = InventoryRow(
-                record.using(used[number, name]), direct[uuid, name], 0, tuple(shares[name])
-            )
+            record = record.using(used[number, name])
+            row = InventoryRow(record, direct[uuid, name], 0, tuple(shares[name]))
             rows.inventories.change((uuid, name), None, row)
-    for record_of in (consumers or {}).values():
-        rows.consumers.change(record_of.consumer, None, record_of)
-    _add_names(rows, NameKind.RESOURCE_CLASS, columns.inventories.resource_class)
-    _add_names(rows, NameKind.TRAIT, columns.traits.trait)
-    _add_names(rows, NameKind.AGGREGATE, columns.aggregates.aggregate)
+    for claim in (consumers or {}).values():
+        rows.consumers.change(claim.consumer, None, claim)
+    for kind, names in (
+        (NameKind.RESOURCE_CLASS, inventories.resource_class),
+        (NameKind.TRAIT, columns.traits.trait),
+        (NameKind.AGGREGATE, columns.aggregates.aggregate),
+    ):
+        for name in {*names}:
+            rows.names.change((kind, name), None, ListedName(0, name))
     return rows
-
-
-def _add_names(rows: Rows, kind: NameKind, names: Iterable[str]) -> None:
-    for name in {*names}:
-        rows.names.change((kind, name), None, ListedName(0, name))

@@ -75,11 +75,10 @@ def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:
     moment = datetime.datetime.min.replace(tzinfo=datetime.UTC)
     transaction = Transaction(rows_of(columns), moment, _next_generation(columns))
     DefinitionWork(transaction, changes).check()
-    before = {uuid: one.definition for uuid, one in stored_definitions(columns).items()}
-    removed = {one.uuid for one in changes.removals}
-    after = {uuid: one for uuid, one in before.items() if uuid not in removed}
-    after |= {one.uuid: one for one in changes.creates}
-    after |= {one.definition.uuid: one.definition for one in changes.updates}
+    before = {uuid: row.definition for uuid, row in stored_definitions(columns).items()}
+    after = {**before, **{definition.uuid: definition for definition in changes.definitions}}
+    for removal in changes.removals:
+        after.pop(removal.uuid, None)
     for definition in after.values():
         if definition.parent_uuid is not None and definition.parent_uuid not in after:
             raise exceptions.Stale("provider", definition.name, "its parent is gone")

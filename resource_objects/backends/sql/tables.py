@@ -11,19 +11,15 @@ Names follow the field (Placement) where it has the table. Rules that hold on al
 
 Each index beyond the primary key and the unique constraints says which query it is for.
 
-Rejected alternatives, measured on PostgreSQL with 4,000 claims of two classes, indexes
-included:
+Rejected alternatives, measured on PostgreSQL with 4,000 claims of two classes, with indexes:
 
-* projects, users and types as numbers of a table of their own: 1,120 bytes a claim in place of
-  1,270 where they are 32 characters long. A claim would look them up and insert new ones, with one
-  more statement, which waits for other writers of the same name. Lists by them need no join now.
+* projects, users and types as numbers of a table: 1,120 bytes a claim in place of 1,270 where they
+  are 32 characters long. A claim would have one more statement, which waits for other writers of
+  the same name. Lists by them need no join now.
 * rows of removed providers, as of removed consumers: a provider is removed only without
   allocations, and a repetition and the feed refer to its uuid. Nothing would read the row.
-* columns for future features. Revisions expand (see ``migrations``): all these databases add a
-  nullable column or a table without rewriting rows. Reservations for a future time: a table
-  (inventory, from, used), locked like ``inventories``. Priorities of consumers: a column. Limits of
-  projects: a table, locked between inventories and heads. The time of the last report of a host is
-  stored already: ``reported_at``.
+* columns for future features. All these databases add a nullable column or a table without
+  rewriting rows (see ``migrations``).
 """
 
 from __future__ import annotations
@@ -103,6 +99,21 @@ def _drawn(name: str, *, primary_key: bool = False) -> sa.Column[int]:
     return sa.Column(name, _NUMBER, primary_key=primary_key, autoincrement=False, nullable=False)
 
 
+def _columns(type_: Any, *names: str, nullable: bool = False) -> list[sa.Column[Any]]:
+    return [sa.Column(name, type_, nullable=nullable) for name in names]
+
+
+def _keys(type_: Any, *names: str) -> list[sa.Column[Any]]:
+    """Return columns of a primary key, with values that the library assigns."""
+    return [sa.Column(name, type_, primary_key=True, autoincrement=False) for name in names]
+
+
+def _part_of(name: str, column: str) -> sa.Column[int]:
+    """Return a key column that refers to a row, with which the row is deleted."""
+    reference = sa.ForeignKey(column, ondelete="CASCADE")
+    return sa.Column(name, _NUMBER, reference, primary_key=True, autoincrement=False)
+
+
 def _count(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger, nullable=False)
 
@@ -168,8 +179,7 @@ resource_providers = _table(
     # null only inside the transaction that inserts a root, until its number is known
     sa.Column("root_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
     sa.Column("parent_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
-    sa.Column("created_at", _TIME, nullable=False),
-    sa.Column("updated_at", _TIME, nullable=False),
+    *_columns(_TIME, "created_at", "updated_at"),
     # writes of allocations counted at inventories that were removed (see inventories.writes)
     _counter("allocation_writes"),
     # writes of the definition, as Placement counts them
@@ -178,10 +188,8 @@ resource_providers = _table(
     # when the allocations that a host had before it was defined were adopted
     sa.Column("adopted_at", _TIME, nullable=True),
     # why it is disabled itself: all null if it is not; no end: until it is enabled
-    sa.Column("disabled_reason", _NAME, nullable=True),
-    sa.Column("disabled_by", _NAME, nullable=True),
-    sa.Column("disabled_since", _TIME, nullable=True),
-    sa.Column("disabled_until", _TIME, nullable=True),
+    *_columns(_NAME, "disabled_reason", "disabled_by", nullable=True),
+    *_columns(_TIME, "disabled_since", "disabled_until", nullable=True),
     _unique("resource_providers", "uuid"),
     _unique("resource_providers", "name"),
     # read one tree
@@ -195,14 +203,10 @@ inventories = _table(
     _id(),
     sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=False),
     sa.Column("class_id", _NUMBER, sa.ForeignKey("resource_classes.id"), nullable=False),
-    _figure("total"),
-    _figure("reserved"),
-    _figure("min_unit"),
+    *_columns(sa.Integer, "total", "reserved", "min_unit"),
     _figure("max_unit", nullable=True),
     _figure("step_size"),
-    _count("ratio_millionths"),
-    _count("capacity"),
-    _count("used"),
+    *_columns(sa.BigInteger, "ratio_millionths", "capacity", "used"),
     # how often allocations were written, each time counted at one inventory of the provider: D7's
     # second counter is their sum over it
     _counter("writes"),
@@ -274,10 +278,7 @@ resource_provider_aggregates = _table(
 #: An allocation of (provider, class) also uses ``factor`` times as much of (of_provider, of_class).
 shares = _table(
     "shares",
-    sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("of_provider_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("of_class_id", _NUMBER, primary_key=True, autoincrement=False),
+    *_keys(_NUMBER, "provider_id", "class_id", "of_provider_id", "of_class_id"),
     _figure("factor"),
     sa.ForeignKeyConstraint(
         ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
@@ -326,9 +327,7 @@ consumers = _table(
     sa.Column("state", sa.String(16), nullable=False),
     # the number of the operation that wrote last: never twice the same
     _drawn("generation"),
-    sa.Column("project_id", _NAME, nullable=True),
-    sa.Column("user_id", _NAME, nullable=True),
-    sa.Column("consumer_type", _NAME, nullable=True),
+    *_columns(_NAME, "project_id", "user_id", "consumer_type", nullable=True),
     sa.Column("request", _JSON, nullable=True),
     sa.Column("created_at", _TIME, nullable=False),
     sa.Column("expires_at", _TIME, nullable=True),
@@ -351,8 +350,7 @@ consumers = _table(
 allocations = _table(
     "allocations",
     sa.Column("consumer_id", _NUMBER, sa.ForeignKey("consumers.id"), primary_key=True),
-    sa.Column("provider_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("class_id", _NUMBER, primary_key=True, autoincrement=False),
+    *_keys(_NUMBER, "provider_id", "class_id"),
     _count("used"),
     # the order in which they were allocated
     _figure("position"),
@@ -420,10 +418,8 @@ changes = _table(
     sa.Column("consumer_id", sa.BigInteger, nullable=True),
     sa.Column("provider_uuid", _UUID, nullable=True),
     sa.Column("resource_class", _NAME, nullable=True),
-    sa.Column("used_before", sa.BigInteger, nullable=True),
-    sa.Column("used_after", sa.BigInteger, nullable=True),
-    sa.Column("taken", _JSON, nullable=True),
-    sa.Column("given", _JSON, nullable=True),
+    *_columns(sa.BigInteger, "used_before", "used_after", nullable=True),
+    *_columns(_JSON, "taken", "given", nullable=True),
     # the changes of an operation
     sa.Index(None, "operation_id"),
     **_BY_PRIMARY_KEY,
@@ -437,8 +433,7 @@ waiters = _table(
     sa.Column("consumer", _NAME, nullable=False),
     sa.Column("entry", _UUID, nullable=False),
     sa.Column("actor", _NAME, nullable=True),
-    sa.Column("since", _TIME, nullable=False),
-    sa.Column("lease_until", _TIME, nullable=False),
+    *_columns(_TIME, "since", "lease_until"),
     _unique("waiters", "consumer"),
     _unique("waiters", "entry"),
     # expired leases
@@ -448,13 +443,7 @@ waiters = _table(
 #: The amounts that they wait for. Classes by name: no provider has a renamed class by its old name.
 waiter_amounts = _table(
     "waiter_amounts",
-    sa.Column(
-        "waiter_id",
-        _NUMBER,
-        sa.ForeignKey("waiters.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _part_of("waiter_id", "waiters.id"),
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("resource_class", _NAME, nullable=False),
     _count("amount"),
@@ -466,13 +455,7 @@ waiter_amounts = _table(
 #: claim locks is locked. ``value`` is JSON text in which a number is exact.
 statistics = _table(
     "statistics",
-    sa.Column(
-        "provider_id",
-        _NUMBER,
-        sa.ForeignKey("resource_providers.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _part_of("provider_id", "resource_providers.id"),
     sa.Column("name", _SORTED_NAME, primary_key=True),
     sa.Column("value", sa.String(MAX_STORED), nullable=False),
     # the agent that reports it, and deletes it

@@ -18,23 +18,17 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.statements import (
-    NOW,
-    chunks,
-    from_moment,
-    now_of,
-    plain,
-)
+from resource_objects.backends.sql.statements import NOW, SQL, chunks, from_moment, now_of, plain
 from resource_objects.providers.arguments import later
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 
 _waiters = tables.waiters.c
 _amounts = tables.waiter_amounts.c
 
-_COLUMNS = (
-    *(_waiters.id, _waiters.consumer, _waiters.since, _waiters.lease_until),
-    _waiters.actor,
-)
+_COLUMNS = _waiters.id, _waiters.consumer, _waiters.since, _waiters.lease_until, _waiters.actor
+_AMOUNTS = SQL("""
+    SELECT waiter_id, position, resource_class, amount, root_uuid FROM waiter_amounts
+    WHERE waiter_id IN :ids*""")
 
 
 def wait(connection: Connection, order: WaitOrder) -> Waiter:
@@ -44,8 +38,8 @@ def wait(connection: Connection, order: WaitOrder) -> Waiter:
     """
     now = now_of(connection)
     ends = later("lease", order.lease, now)
-    mine = sa.select(*_COLUMNS).where(_waiters.consumer == order.consumer).with_for_update()
-    entry = next(iter(_listed(connection, connection.execute(mine).all())), None)
+    query = sa.select(*_COLUMNS).where(_waiters.consumer == order.consumer).with_for_update()
+    entry = next(iter(_listed(connection, connection.execute(query).all())), None)
     if entry is None or entry.lease_until < now or entry.awaits != order.awaits:
         _remove_expired(connection, now, [] if entry is None else [entry.number])
         return _enter(connection, order, now, ends)
@@ -59,25 +53,18 @@ def wait(connection: Connection, order: WaitOrder) -> Waiter:
 def _enter(
     connection: Connection, order: WaitOrder, now: datetime.datetime, ends: datetime.datetime
 ) -> Waiter:
-    values = {
+    values: dict[str, Any] = {
         "consumer": order.consumer,
         "entry": order.entry,
         "actor": order.actor,
-        "since": plain(now),
-        "lease_until": plain(ends),
     }
+    values |= {"since": plain(now), "lease_until": plain(ends)}
     # if another call enters the consumer at this moment, the transaction is repeated
     result = connection.execute(sa.insert(tables.waiters), values)
     assert result.inserted_primary_key is not None, "the database numbers it"
     number = result.inserted_primary_key[0]
     rows = [
-        {
-            "waiter_id": number,
-            "position": position,
-            "resource_class": awaited.resource_class,
-            "amount": awaited.amount,
-            "root_uuid": awaited.root_uuid,
-        }
+        {"waiter_id": number, "position": position, **dataclasses.asdict(awaited)}
         for position, awaited in enumerate(order.awaits)
     ]
     connection.execute(sa.insert(tables.waiter_amounts), rows)
@@ -103,11 +90,8 @@ def list_waiters(
     Cost: a statement, and one more for the awaited amounts if the page is not empty.
     """
     dialect = connection.dialect.name
-    now = (
-        sa.literal(plain(now_of(connection)))
-        if dialect == "sqlite"
-        else sa.literal_column(NOW[dialect])
-    )
+    is_sqlite = dialect == "sqlite"
+    now = sa.literal(plain(now_of(connection))) if is_sqlite else sa.literal_column(NOW[dialect])
     query = sa.select(*_COLUMNS).where(_waiters.id > after, _waiters.lease_until >= now)
     if criteria.upto is not None:
         query = query.where(_waiters.id <= criteria.upto)
@@ -144,19 +128,9 @@ def _meets(awaits: Iterable[Awaited]) -> sa.ColumnElement[bool]:
 def _listed(connection: Connection, rows: Sequence[Any]) -> tuple[Waiter, ...]:
     """Return rows of :data:`_COLUMNS` as waiters, in their order."""
     awaits: dict[int, list[Awaited]] = {row[0]: [] for row in rows}
-    for part in chunks(sorted(awaits)):
-        query = (
-            sa.select(
-                *(_amounts.waiter_id, _amounts.resource_class, _amounts.amount, _amounts.root_uuid)
-            )
-            .where(_amounts.waiter_id.in_(part))
-            .order_by(_amounts.waiter_id, _amounts.position)
-        )
-        for number, *values in connection.execute(query):
-            awaits[number].append(Awaited(*values))
+    for number, _, *values in sorted(_AMOUNTS.rows_for(connection, awaits)):
+        awaits[number].append(Awaited(*values))
     return tuple(
-        Waiter(
-            number, consumer, tuple(awaits[number]), from_moment(since), from_moment(until), actor
-        )
-        for number, consumer, since, until, actor in rows
+        Waiter(number, name, tuple(awaits[number]), from_moment(since), from_moment(until), actor)
+        for number, name, since, until, actor in rows
     )

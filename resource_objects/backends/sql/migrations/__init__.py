@@ -5,13 +5,13 @@ Each step is a revision under ``versions``, numbered from ``0001``. Alembic orde
 schema is a later revision. Until 0.1.0 is released there is one revision, which creates the tables
 of ``tables``.
 
-Revisions *expand* first and *contract* later, so that libraries of two versions can work side by
-side: ``ledger_info.oldest_library`` says the number of the oldest schema a library may know and
-still use the database. An expanding revision leaves it alone, a contracting one raises it.
+Revisions *expand* first and *contract* later, so that libraries of two versions can use a database
+at once: ``ledger_info.oldest_library`` is the oldest schema that a library which uses the database
+may know. A contracting revision raises it.
 
-The number of a revision does not tell which tables an unreleased library made under it. So the
-tables have a fingerprint, which the database stores (table ``ledger_schema``) and which is compared
-when the database is opened. After a change of a table, run ``tests/backends/test_schema.py`` and
+An unreleased library may create other tables under the same number. So the tables have a
+fingerprint, which the database stores (table ``ledger_schema``) and which is compared when the
+database is opened. After a change of a table, run ``tests/backends/test_schema.py`` and
 put the digest that it shows into ``FINGERPRINT``. Databases with the old tables are then refused as
 ``UNRELEASED``. A revision that changes the tables ends with ``store_fingerprint``.
 """
@@ -19,18 +19,14 @@ put the digest that it shows into ``FINGERPRINT``. Databases with the old tables
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import SQL
-
-if TYPE_CHECKING:
-    from alembic.script import Script, ScriptDirectory
 
 VERSION_TABLE = "ro_alembic_version"
 #: The number of the newest revision this library knows.
@@ -46,7 +42,7 @@ _REVISIONS_AND_FINGERPRINT = SQL(
 
 
 class Standing(enum.Enum):
-    """What a database is to this library."""
+    """Whether this library may use a database."""
 
     EMPTY = "it has no tables"
     FOREIGN = "it has tables, but not those of a ledger"
@@ -61,24 +57,20 @@ class Standing(enum.Enum):
 
 
 def standing(connection: Connection) -> Standing:
-    """Return what a database is to this library. Cost: two small queries."""
+    """Return whether this library may use a database, or the reason. Cost: two small queries."""
     inspector = sa.inspect(connection)
     if not inspector.has_table(VERSION_TABLE):
-        found_tables = set(inspector.get_table_names())
-        # a server's database may be shared with programs that have other tables
-        ours = (
-            found_tables
-            if connection.dialect.name == "sqlite"
-            else found_tables & set(tables.metadata.tables)
-        )
-        return Standing.FOREIGN if ours else Standing.EMPTY
+        names = set(inspector.get_table_names())
+        if connection.dialect.name != "sqlite":  # a server may have tables of other programs
+            names &= set(tables.metadata.tables)
+        return Standing.FOREIGN if names else Standing.EMPTY
     if not inspector.has_table(tables.ledger_schema.name):
         return _standing_without_fingerprint(connection, inspector)
     rows = list(_REVISIONS_AND_FINGERPRINT.rows(connection))
-    found = _newest_of(number for number, _ in rows)
-    if found < NEWEST:
+    newest = _newest_of(number for number, _ in rows)
+    if newest < NEWEST:
         return Standing.OLD
-    if found == NEWEST:
+    if newest == NEWEST:
         return Standing.USABLE if rows[0][1] == FINGERPRINT else Standing.UNRELEASED
     oldest = connection.scalar(sa.select(tables.ledger_info.c.oldest_library))
     return Standing.USABLE if oldest is not None and oldest <= NEWEST else Standing.TOO_NEW
@@ -98,11 +90,11 @@ def _has_current_columns(connection: Connection, inspector: sa.Inspector) -> boo
 
     Columns suffice: no commit before fingerprints had these columns and other constraints.
     """
-    wanted = {table.name: table.columns.keys() for table in tables.metadata.sorted_tables}
-    del wanted[tables.ledger_schema.name]
-    return wanted.keys() <= set(inspector.get_table_names()) and all(
+    columns_of = {table.name: table.columns.keys() for table in tables.metadata.sorted_tables}
+    del columns_of[tables.ledger_schema.name]
+    return columns_of.keys() <= set(inspector.get_table_names()) and all(
         list(connection.execute(sa.text(f"SELECT * FROM {name} WHERE 1 = 0")).keys()) == columns
-        for name, columns in wanted.items()
+        for name, columns in columns_of.items()
     )
 
 
@@ -116,21 +108,21 @@ def _stored_revision(connection: Connection) -> int:
 
 
 def _newest_of(revisions: Iterable[str]) -> int:
-    # a revision that is no number is none of ours: of a future in which that changed
-    return max((int(one) if one.isdecimal() else NEWEST + 1 for one in revisions), default=0)
+    # a revision that is no number is one of a future library
+    numbers = (int(name) if name.isdecimal() else NEWEST + 1 for name in revisions)
+    return max(numbers, default=0)
 
 
 def store_fingerprint(connection: Connection) -> None:
-    """Store the fingerprint of the tables, in place of the one that is stored."""
+    """Replace the stored fingerprint by that of the tables."""
     connection.execute(sa.delete(tables.ledger_schema))
     connection.execute(sa.insert(tables.ledger_schema).values(id=1, fingerprint=FINGERPRINT))
 
 
 def upgrade(connection: Connection) -> list[str]:
-    """Run the revisions that are missing; return their names.
+    """Run the missing revisions; return their names.
 
-    The caller holds whatever keeps other upgrades out. Running it again after it was cut short
-    goes on where it stopped.
+    The caller excludes other upgrades. After an interruption, a repetition continues.
     """
     # a ledger in use never needs Alembic
     from alembic.migration import MigrationContext
@@ -141,18 +133,13 @@ def upgrade(connection: Connection) -> list[str]:
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     has_fingerprint = sa.inspect(connection).has_table(tables.ledger_schema.name)
     if not context.get_current_heads() or not has_fingerprint:
-        context.stamp(scripts, "base")  # makes the version table: what follows is ours from now on
-        # without a fingerprint the first revision is run again, which creates what is missing
+        context.stamp(scripts, "base")  # creates the version table
+        # without a fingerprint the first revision is run again, which creates the missing tables
     done: list[str] = []
-    for script in _missing(scripts, context.get_current_heads()):
+    heads = tuple(context.get_current_heads()) or "base"
+    for script in reversed(list(scripts.iterate_revisions("head", heads))):  # the oldest first
         with Operations.context(context):
             script.module.upgrade()
         context.stamp(scripts, script.revision)
         done.append(f"{script.revision} {script.doc}")
     return done
-
-
-def _missing(scripts: ScriptDirectory, heads: Sequence[str]) -> list[Script]:
-    """Return the revisions that were not run yet, oldest first."""
-    missing = list(scripts.iterate_revisions("head", tuple(heads) or "base"))
-    return missing[::-1]
