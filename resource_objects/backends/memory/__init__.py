@@ -8,7 +8,6 @@ its content is lost when it is closed.
                    :class:`MemoryBackend`: the lock, the commit, the queue
 ``feed``           the change feed, read from a cursor and pruned
 ``reading``        pages and totals
-``statistics``     statistics of providers
 ``use_over_time``  usage between two moments
 =================  ================================================================================
 """

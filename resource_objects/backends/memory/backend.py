@@ -6,12 +6,13 @@ import abc
 import contextlib
 import dataclasses
 import datetime
+import functools
 import itertools
 import secrets
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeAlias
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.memory import feed, reading, use_over_time
@@ -25,21 +26,10 @@ from resource_objects.providers.backend import (
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
-from resource_objects.providers.listing import (
-    By,
-    ConsumerFilter,
-    Description,
-    ListedName,
-    ListedProvider,
-    ProviderFilter,
-    Pruned,
-    Total,
-)
-from resource_objects.providers.orders import ConsumerRecord, NameKind, Write
-from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.providers.listing import Pruned
+from resource_objects.providers.orders import ConsumerRecord, Write
 from resource_objects.providers.statistics import (
     StatisticFilter,
-    StatisticsByProvider,
     StatisticsOrder,
 )
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
@@ -58,8 +48,24 @@ URL = "memory://"
 #: After how many operations a write also deletes expired ones, and how many at most.
 EVERY, BATCH = 64, 256
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
 #: (table, key) of rows.
 _Keys: TypeAlias = "list[tuple[Table[Any, Any], Any]]"
+
+
+def _of_rows(
+    read: Callable[Concatenate[Rows, P], T],
+) -> Callable[Concatenate[RowsBackend, P], T]:
+    """Return a method that reads something of all rows."""
+
+    @functools.wraps(read)
+    def method(self: RowsBackend, /, *values: P.args, **more: P.kwargs) -> T:
+        with self.reading() as rows:
+            return read(rows, *values, **more)
+
+    return method
 
 
 class RowsBackend(Backend):
@@ -68,6 +74,18 @@ class RowsBackend(Backend):
     It implements the contract, except for the queue, on the rows of :meth:`reading` and
     :meth:`writing`. A subclass implements these two, ``open`` and ``close``.
     """
+
+    # --- pages and totals: of the rows of one moment, as the contract describes them ---
+
+    list_providers = _of_rows(reading.page_of_providers)
+    list_consumers = _of_rows(reading.page_of_consumers)
+    list_names = _of_rows(reading.page_of_names)
+    list_server_groups = _of_rows(reading.page_of_server_groups)
+    totals = _of_rows(reading.totals_of_consumers)
+    count_consumers = _of_rows(reading.counts_of_consumers)
+    read_statistics = _of_rows(read_statistics)
+
+    # --- transactions ---
 
     def __init__(self) -> None:
         self._epoch = secrets.randbits(62) + 1
@@ -105,46 +123,6 @@ class RowsBackend(Backend):
         with self.reading() as rows:
             uuid_of = rows.provider_named.key
             return {name: uuid_of[name] for name in names if name in uuid_of}
-
-    def list_providers(
-        self, criteria: ProviderFilter, limit: int, after: int = 0
-    ) -> tuple[ListedProvider, ...]:
-        """Return a page of providers (see the contract)."""
-        with self.reading() as rows:
-            return reading.page_of_providers(rows, criteria, limit, after)
-
-    def list_consumers(
-        self, criteria: ConsumerFilter, limit: int, after: str | None = None
-    ) -> tuple[ConsumerRecord, ...]:
-        """Return a page of consumers (see the contract)."""
-        with self.reading() as rows:
-            return reading.page_of_consumers(rows, criteria, limit, after)
-
-    def list_names(
-        self, kind: NameKind, limit: int, after: str | None = None
-    ) -> tuple[ListedName, ...]:
-        """Return a page of resource classes, traits or aggregates (see the contract)."""
-        with self.reading() as rows:
-            return reading.page_of_names(rows, kind, limit, after)
-
-    def list_server_groups(
-        self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
-    ) -> tuple[ServerGroup, ...]:
-        """Return a page of server groups with their members (see the contract)."""
-        with self.reading() as rows:
-            return reading.page_of_server_groups(rows, limit, after, names)
-
-    def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
-        """Return the sums used by the consumers of a filter (see the contract)."""
-        with self.reading() as rows:
-            return reading.totals_of_consumers(rows, criteria, by)
-
-    def count_consumers(
-        self, criteria: ConsumerFilter, by: Description
-    ) -> Mapping[str | None, int]:
-        """Return the number of consumers of a filter (see the contract)."""
-        with self.reading() as rows:
-            return reading.counts_of_consumers(rows, criteria, by)
 
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return the records of several consumers, by name."""
@@ -205,11 +183,6 @@ class RowsBackend(Backend):
         """Store the statistics of some providers (see the contract)."""
         with self.writing() as rows:
             return write_statistics(rows, order, self.now())
-
-    def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
-        """Return the statistics of a filter (see the contract)."""
-        with self.reading() as rows:
-            return read_statistics(rows, criteria)
 
     def forget_statistics(self, criteria: StatisticFilter) -> int:
         """Delete the statistics of a filter (see the contract)."""

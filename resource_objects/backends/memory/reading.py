@@ -62,7 +62,7 @@ def _inventory_of(
 
 
 def page_of_providers(
-    rows: Rows, criteria: ProviderFilter, limit: int, after: int
+    rows: Rows, criteria: ProviderFilter, limit: int, after: int = 0
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers. Cost: linear in the providers compared with the filter."""
     providers = _providers_to_compare(rows, criteria, after)
@@ -128,7 +128,7 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
 
 
 def page_of_consumers(
-    rows: Rows, criteria: ConsumerFilter, limit: int, after: str | None
+    rows: Rows, criteria: ConsumerFilter, limit: int, after: str | None = None
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers. Cost: linear in the consumers compared with the filter."""
     records = _consumers_to_compare(rows, criteria, after)
@@ -160,7 +160,7 @@ def _consumers_at(rows: Rows, uuids: Iterable[str]) -> list[str]:
 
 
 def page_of_names(
-    rows: Rows, kind: NameKind, limit: int, after: str | None
+    rows: Rows, kind: NameKind, limit: int, after: str | None = None
 ) -> tuple[ListedName, ...]:
     """Return a page of names. Cost: linear in the names of all kinds."""
     names = [row for (of, _), row in rows.names.rows.items() if of is kind]
@@ -169,7 +169,11 @@ def page_of_names(
 
 
 def page_of_server_groups(
-    rows: Rows, limit: int, after: str | None, names: Collection[str] | None
+    rows: Rows,
+    limit: int,
+    after: str | None = None,
+    *,
+    names: Collection[str] | None = None,
 ) -> tuple[ServerGroup, ...]:
     """Return a page of server groups. Cost: linear in all of them, and in the members returned."""
     page = [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
@@ -45,40 +46,59 @@ from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
-    By,
-    ConsumerFilter,
-    Description,
-    ListedName,
-    ListedProvider,
-    ProviderFilter,
     Pruned,
-    Total,
 )
 from resource_objects.providers.orders import (
     FRESH,
     ConsumerRecord,
-    NameKind,
     Operation,
     Outcome,
     Write,
     class_renames,
 )
-from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import (
-    StatisticFilter,
-    StatisticsByProvider,
     StatisticsOrder,
 )
-from resource_objects.providers.use_over_time import (
-    UseBy,
-    UseFilter,
-    UseReport,
-)
-from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store.decide import Effects, decide, keys_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+
+def _query(
+    query: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate[SQLBackend, P], T]:
+    """Return a method that returns what a query returns."""
+
+    @functools.wraps(query)
+    def method(self: SQLBackend, /, *values: P.args, **more: P.kwargs) -> T:
+        return self._reading(query, *values, **more)
+
+    return method
+
+
+def _query_by_name(
+    query: Callable[Concatenate[Connection, Catalogue, P], T],
+) -> Callable[Concatenate[SQLBackend, P], T]:
+    """Return a method for a query that looks up names."""
+
+    @functools.wraps(query)
+    def method(self: SQLBackend, /, *values: P.args, **more: P.kwargs) -> T:
+        return self._reading(query, self._catalogue, *values, **more)
+
+    return method
+
+
+def _change(
+    change: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate[SQLBackend, P], T]:
+    """Return a method that makes a change."""
+
+    @functools.wraps(change)
+    def method(self: SQLBackend, /, *values: P.args, **more: P.kwargs) -> T:
+        return self._writing(change, *values, **more)
+
+    return method
 
 
 class SQLBackend(Backend):
@@ -214,11 +234,26 @@ class SQLBackend(Backend):
         if self._empty is not None:
             self._empty.close()
 
-    # --- reading ---
+    # --- queries and changes: one transaction each, as the contract describes them ---
 
-    def now(self) -> datetime.datetime:
-        """Return the time of the database (see the contract)."""
-        return self._reading(now_of)
+    now = _query(now_of)
+    uuids = _query(read.uuids)
+    list_providers = _query_by_name(listing.list_providers)
+    list_consumers = _query_by_name(listing.list_consumers)
+    list_names = _query(names.list_names)
+    list_server_groups = _query(server_groups.list_groups)
+    totals = _query_by_name(listing.totals)
+    count_consumers = _query(listing.count_consumers)
+    held_by = _query(orders.consumer_records)
+    list_waiters = _query(waiters.list_waiters)
+    read_statistics = _query(statistics.read)
+    use_between = _query(use_over_time.between)
+    wait = _change(waiters.wait)
+    leave = _change(waiters.leave)
+    forget_statistics = _change(statistics.forget)
+    retain = _change(feed.retain)
+
+    # --- reading ---
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return all trees, or some, at one moment (see the contract)."""
@@ -230,48 +265,6 @@ class SQLBackend(Backend):
         Cost: two statements if their definitions are unchanged; else one more than :meth:`read`.
         """
         return self._reading(read.read_again, self._catalogue, self._ledger_epoch(), before, trees)
-
-    def uuids(self, names: Collection[str]) -> dict[str, str]:
-        """Return ``{name: uuid}`` of the stored providers of these names."""
-        return self._reading(read.uuids, names)
-
-    def list_providers(
-        self, criteria: ProviderFilter, limit: int, after: int = 0
-    ) -> tuple[ListedProvider, ...]:
-        """Return a page of providers (see the contract)."""
-        return self._reading(listing.list_providers, self._catalogue, criteria, limit, after)
-
-    def list_consumers(
-        self, criteria: ConsumerFilter, limit: int, after: str | None = None
-    ) -> tuple[ConsumerRecord, ...]:
-        """Return a page of consumers with their allocations (see the contract)."""
-        return self._reading(listing.list_consumers, self._catalogue, criteria, limit, after)
-
-    def list_names(
-        self, kind: NameKind, limit: int, after: str | None = None
-    ) -> tuple[ListedName, ...]:
-        """Return a page of resource classes, traits or aggregates (see the contract)."""
-        return self._reading(names.list_names, kind, limit, after)
-
-    def list_server_groups(
-        self, limit: int, after: str | None = None, *, names: Collection[str] | None = None
-    ) -> tuple[ServerGroup, ...]:
-        """Return a page of server groups with their members (see the contract)."""
-        return self._reading(server_groups.list_groups, limit, after, names)
-
-    def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
-        """Return the sums used by the consumers of a filter (see the contract)."""
-        return self._reading(listing.totals, self._catalogue, criteria, by)
-
-    def count_consumers(
-        self, criteria: ConsumerFilter, by: Description
-    ) -> Mapping[str | None, int]:
-        """Return the number of consumers of a filter (see the contract). Cost: one query."""
-        return self._reading(listing.count_consumers, criteria, by)
-
-    def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
-        """Return the records of several consumers, by name. Cost: three queries."""
-        return self._reading(orders.consumer_records, consumers)
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return the outcome of an operation, None if none of that id is recorded."""
@@ -294,22 +287,6 @@ class SQLBackend(Backend):
             read.read_changed, self._catalogue, self._ledger_epoch(), after, most, choose
         )
 
-    # --- waiting ---
-
-    def wait(self, order: WaitOrder) -> Waiter:
-        """Put a consumer into the queue, or renew its lease there (see the contract)."""
-        return self._writing(waiters.wait, order)
-
-    def list_waiters(
-        self, criteria: WaiterFilter, limit: int, after: int = 0
-    ) -> tuple[Waiter, ...]:
-        """Return a page of the queue (see the contract). Cost: one or two statements."""
-        return self._reading(waiters.list_waiters, criteria, limit, after)
-
-    def leave(self, entry: str) -> None:
-        """Remove the consumer from the queue that entered last by an entry. Cost: one statement."""
-        self._writing(waiters.leave, entry)
-
     # --- statistics ---
 
     def put_statistics(self, order: StatisticsOrder) -> int:
@@ -320,14 +297,6 @@ class SQLBackend(Backend):
         if not self._reading(statistics.is_news, order):
             return 0
         return self._writing(_put_statistics, order)
-
-    def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
-        """Return the statistics of a filter (see the contract). Cost: one query."""
-        return self._reading(statistics.read, criteria)
-
-    def forget_statistics(self, criteria: StatisticFilter) -> int:
-        """Delete the statistics of a filter (see the contract)."""
-        return self._writing(statistics.forget, criteria)
 
     # --- writing ---
 
@@ -351,25 +320,9 @@ class SQLBackend(Backend):
                 raise
             raise refusal from error
 
-    def retain(self, age: datetime.timedelta) -> None:
-        """Set the retention time of operations and changes (see the contract)."""
-        self._writing(feed.retain, age)
-
     def prune(self, before: datetime.datetime) -> Pruned:
         """Delete operations and changes older than a moment, a few at a time (see the contract)."""
         return feed.prune(self._writing, before)
-
-    # --- use over time ---
-
-    def use_between(
-        self,
-        since: datetime.datetime,
-        until: datetime.datetime | None,
-        criteria: UseFilter,
-        by: Sequence[UseBy],
-    ) -> UseReport:
-        """Return what was used between two moments (see the contract). Cost: three queries."""
-        return self._reading(use_over_time.between, since, until, criteria, by)
 
     # --- transactions ---
 

@@ -66,7 +66,11 @@ _LISTED = [
 
 
 def list_providers(
-    connection: Connection, catalogue: Catalogue, criteria: ProviderFilter, limit: int, after: int
+    connection: Connection,
+    catalogue: Catalogue,
+    criteria: ProviderFilter,
+    limit: int,
+    after: int = 0,
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers (see the contract).
 
@@ -144,7 +148,7 @@ def list_consumers(
     catalogue: Catalogue,
     criteria: ConsumerFilter,
     limit: int,
-    after: str | None,
+    after: str | None = None,
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers with their allocations (see the contract). Cost: four queries."""
     if is_empty(criteria):

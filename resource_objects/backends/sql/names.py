@@ -358,7 +358,7 @@ def _update(
 
 
 def list_names(
-    connection: Connection, kind: NameKind, limit: int, after: str | None
+    connection: Connection, kind: NameKind, limit: int, after: str | None = None
 ) -> tuple[ListedName, ...]:
     """Return a page of names, by their code points (see the contract). Cost: one query."""
     table = _TABLES[kind]

@@ -495,10 +495,12 @@ def read_consumers(connection: Connection, names: Collection[str], rows: StoredR
             rows.consumers[record.consumer] = consumer
 
 
-def consumer_records(connection: Connection, names: Collection[str]) -> dict[str, ConsumerRecord]:
+def consumer_records(
+    connection: Connection, consumers: Collection[str]
+) -> dict[str, ConsumerRecord]:
     """Return the stored consumers of some names. Cost: three queries."""
     rows = StoredRows(connection)
-    read_consumers(connection, names, rows)
+    read_consumers(connection, consumers, rows)
     return rows.records
 
 

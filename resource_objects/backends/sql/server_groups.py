@@ -112,7 +112,11 @@ def change_groups(
 
 
 def list_groups(
-    connection: Connection, limit: int, after: str | None, names: Collection[str] | None
+    connection: Connection,
+    limit: int,
+    after: str | None = None,
+    *,
+    names: Collection[str] | None = None,
 ) -> tuple[ServerGroup, ...]:
     """Return a page of server groups with their members (see the contract). Cost: one query."""
     page = sa.select(*_COLUMNS).order_by(_groups.name).limit(limit)

@@ -116,7 +116,7 @@ def _load(
     return rows
 
 
-def read(connection: Connection, wanted: StatisticFilter) -> StatisticsByProvider:
+def read(connection: Connection, criteria: StatisticFilter) -> StatisticsByProvider:
     """Return the statistics that match a filter (see the contract). Cost: one query.
 
     :raises InvalidInput: if the filter names more than a statement takes
@@ -124,7 +124,7 @@ def read(connection: Connection, wanted: StatisticFilter) -> StatisticsByProvide
     query = (
         sa.select(_providers.name, *_COLUMNS)
         .join_from(tables.statistics, tables.resource_providers)
-        .where(*_conditions(wanted))
+        .where(*_conditions(criteria))
         .order_by(_providers.id)
     )
     by_provider: dict[str, list[Statistic]] = {}
@@ -137,19 +137,19 @@ def read(connection: Connection, wanted: StatisticFilter) -> StatisticsByProvide
     }
 
 
-def forget(connection: Connection, wanted: StatisticFilter) -> int:
+def forget(connection: Connection, criteria: StatisticFilter) -> int:
     """Delete the statistics that match a filter (see the contract). Cost: one statement."""
-    deleted = sa.delete(tables.statistics).where(*_conditions(wanted))
+    deleted = sa.delete(tables.statistics).where(*_conditions(criteria))
     return connection.execute(deleted).rowcount
 
 
-def _conditions(wanted: StatisticFilter) -> list[sa.ColumnElement[bool]]:
-    sets = (wanted.providers, wanted.names)
+def _conditions(criteria: StatisticFilter) -> list[sa.ColumnElement[bool]]:
+    sets = (criteria.providers, criteria.names)
     statements.refuse_too_many([some for some in sets if some is not None])
     conditions: list[sa.ColumnElement[bool]] = []
-    if wanted.providers is not None:
-        of = sa.select(_providers.id).where(_providers.uuid.in_(sorted(wanted.providers)))
+    if criteria.providers is not None:
+        of = sa.select(_providers.id).where(_providers.uuid.in_(sorted(criteria.providers)))
         conditions.append(_statistics.provider_id.in_(of))
-    if wanted.names is not None:
-        conditions.append(_statistics.name.in_(sorted(wanted.names)))
+    if criteria.names is not None:
+        conditions.append(_statistics.name.in_(sorted(criteria.names)))
     return conditions

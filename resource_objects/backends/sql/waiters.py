@@ -83,7 +83,7 @@ def _remove_expired(connection: Connection, now: datetime.datetime, numbers: Seq
 
 
 def list_waiters(
-    connection: Connection, criteria: WaiterFilter, limit: int, after: int
+    connection: Connection, criteria: WaiterFilter, limit: int, after: int = 0
 ) -> tuple[Waiter, ...]:
     """Return a page of the queue (see the contract).
 
