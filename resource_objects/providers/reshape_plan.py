@@ -583,14 +583,22 @@ class _Assignment:
             parts_of = _parts_by_name(move)
             for consumer, use in uses:
                 numbers = {n for name in (consumer, *use.units) for n in parts_of.get(name, ())}
-                explicit = self._explicit(move, consumer, use, sorted(numbers))
-                for transfer in explicit:
+                assigned = self._explicit(move, consumer, use, sorted(numbers))
+                rest = _remainder(use, assigned)
+                if (
+                    rest is not None
+                    and move.source not in self._state.after
+                    and len(move.keys) == 1
+                ):
+                    # all moves to one destination: the write refuses if there is no capacity
+                    key, units = move.keys[0], rest.units
+                    assigned.append(_Transfer(consumer, move.source, key, rest.amount, units))
+                elif rest is not None:
+                    unassigned.append((move, consumer, rest))
+                for transfer in assigned:
                     self._allocate(consumer, transfer.source, -transfer.amount)
                     self._allocate(consumer, transfer.target, transfer.amount)
-                transfers += explicit
-                remainder = _remainder(use, explicit)
-                if remainder is not None:
-                    unassigned.append((move, consumer, remainder))
+                transfers += assigned
         unassigned.sort(key=lambda entry: (-entry[2].amount, entry[1]))
         transfers += self._first_fit(unassigned)
         self._check_capacity(moves)
@@ -651,7 +659,7 @@ class _Assignment:
             faults = [f"{' '.join(use.units)} are allocated, not {' '.join(sorted(foreign))}"]
         elif total > use.amount:
             transfers = []
-            faults.append(f"{use.amount} are allocated, not {total}")
+            faults = [f"{use.amount} are allocated, not {total}"]
         for text in faults:
             source = self._state.label(move.source)
             self._errors.add(f"{consumer}, {source}: {text}", consumer)
@@ -686,7 +694,7 @@ class _Assignment:
         after, label = self._state.after, self._state.label
         moving: list[tuple[_InventoryMove, str, Use]] = []
         for move, consumer, use in unassigned:
-            if move.move.fill or self._has_one_destination(move):
+            if move.move.fill:
                 self._allocate(consumer, move.source, -use.amount)
                 moving.append((move, consumer, use))
             elif move.source not in after:
@@ -711,22 +719,12 @@ class _Assignment:
                     consumer,
                 )
 
-    def _has_one_destination(self, move: _InventoryMove) -> bool:
-        """Return True if the source is removed and all of it moves to one destination."""
-        return move.source not in self._state.after and len(move.destinations) == 1
-
     def _destinations(
         self, move: _InventoryMove, consumer: str, use: Use
     ) -> Iterator[tuple[Key, int]]:
-        """Allocate at the first destinations with capacity, and yield the amounts.
-
-        A single destination is not checked here: the write itself refuses with its reasons.
-        """
+        """Allocate at the first destinations with capacity, and yield the amounts."""
         for key in move.keys:
-            if (
-                self._has_one_destination(move)
-                or self._largest_fit(consumer, key, use.amount) == use.amount
-            ):
+            if self._largest_fit(consumer, key, use.amount) == use.amount:
                 self._allocate(consumer, key, use.amount)
                 yield key, use.amount
                 return
