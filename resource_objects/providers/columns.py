@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import itertools
-import operator
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -297,11 +296,8 @@ def trees(columns: Columns) -> list[Provider]:
 
 def find(columns: Columns, key: str) -> tuple[Provider, Provider] | None:
     """Return the root and the provider of a name or uuid, None if it is not there."""
-    for root in trees(columns):
-        for provider in root.walk():
-            if key in (provider.name, provider.uuid):
-                return root, provider
-    return None
+    pairs = ((root, provider) for root in trees(columns) for provider in root.walk())
+    return next((pair for pair in pairs if key in (pair[1].name, pair[1].uuid)), None)
 
 
 def stored_definitions(columns: Columns) -> dict[str, StoredDefinition]:
@@ -314,14 +310,14 @@ def stored_definitions(columns: Columns) -> dict[str, StoredDefinition]:
     uuids = columns.index.uuids
     records = _by_provider(
         columns.inventories[:-1],  # without the usage
-        lambda rows: tuple([InventoryRecord(*row) for row in sorted(rows, key=_first)]),
+        lambda rows: tuple([InventoryRecord(*row) for row in sorted(rows)]),
     )
     traits = _by_provider(columns.traits, lambda rows: frozenset([name for (name,) in rows]))
     aggregates = _by_provider(
         columns.aggregates, lambda rows: frozenset([name for (name,) in rows])
     )
     kinds = _by_provider(
-        columns.kinds, lambda rows: tuple([KindRecord(*row) for row in sorted(rows, key=_first)])
+        columns.kinds, lambda rows: tuple([KindRecord(*row) for row in sorted(rows)])
     )
     share_rows = _by_provider(columns.shares, tuple)
     empty = frozenset[str]()
@@ -345,20 +341,12 @@ def stored_definitions(columns: Columns) -> dict[str, StoredDefinition]:
     return stored
 
 
-_first = operator.itemgetter(0)
-
-
 def _by_provider(
     table: Sequence[Sequence[Any]], build: Callable[[tuple[Any, ...]], _T]
 ) -> dict[int, _T]:
     """Return the value built of the rows of each provider, by number; once for equal rows."""
-    table_rows = sorted(zip(table[0], zip(*table[1:], strict=True), strict=True), key=_first)
-    values: dict[tuple[Any, ...], _T] = {}
-    by_provider: dict[int, _T] = {}
-    for number, group in itertools.groupby(table_rows, _first):
-        rows = tuple([row for _, row in group])
-        value = values.get(rows)
-        if value is None:
-            value = values[rows] = build(rows)
-        by_provider[number] = value
-    return by_provider
+    rows: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for number, row in zip(table[0], zip(*table[1:], strict=True), strict=True):
+        rows[number].append(row)
+    build_once = functools.cache(build)
+    return {number: build_once(tuple(group)) for number, group in rows.items()}

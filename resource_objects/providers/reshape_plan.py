@@ -374,7 +374,8 @@ def inventory_moves(reshape: Reshape, state: _State) -> list[_InventoryMove]:
     A source is moved once, whether by the name or by the uuid of its provider.
     """
     move_of = _implied_move if state.has_changes else _explicit_move
-    moves = [made for move in reshape.moves if (made := move_of(move, state)) is not None]
+    possible = (move_of(move, state) for move in reshape.moves)
+    moves = [move for move in possible if move is not None]
     sources: set[Key] = set()
     for move in moves:
         source = state.label(move.source)
@@ -581,20 +582,16 @@ class _Assignment:
             uses = self._uses_of[move.source]
             self._check_consumers(move, {consumer for consumer, _ in uses})
             parts_of = _parts_by_name(move)
+            has_one_destination = move.source not in self._state.after and len(move.keys) == 1
             for consumer, use in uses:
                 numbers = {n for name in (consumer, *use.units) for n in parts_of.get(name, ())}
                 assigned = self._explicit(move, consumer, use, sorted(numbers))
-                rest = _remainder(use, assigned)
-                if (
-                    rest is not None
-                    and move.source not in self._state.after
-                    and len(move.keys) == 1
-                ):
-                    # all moves to one destination: the write refuses if there is no capacity
-                    key, units = move.keys[0], rest.units
-                    assigned.append(_Transfer(consumer, move.source, key, rest.amount, units))
-                elif rest is not None:
-                    unassigned.append((move, consumer, rest))
+                remainder = _remainder(use, assigned)
+                if remainder is not None and has_one_destination:  # the write checks its capacity
+                    key, units = move.keys[0], remainder.units
+                    assigned.append(_Transfer(consumer, move.source, key, remainder.amount, units))
+                elif remainder is not None:
+                    unassigned.append((move, consumer, remainder))
                 for transfer in assigned:
                     self._allocate(consumer, transfer.source, -transfer.amount)
                     self._allocate(consumer, transfer.target, transfer.amount)
@@ -659,7 +656,7 @@ class _Assignment:
             faults = [f"{' '.join(use.units)} are allocated, not {' '.join(sorted(foreign))}"]
         elif total > use.amount:
             transfers = []
-            faults = [f"{use.amount} are allocated, not {total}"]
+            faults.append(f"{use.amount} are allocated, not {total}")
         for text in faults:
             source = self._state.label(move.source)
             self._errors.add(f"{consumer}, {source}: {text}", consumer)
