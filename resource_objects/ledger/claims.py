@@ -130,10 +130,13 @@ def claim_options(
     for field, description in _LABELS.items():
         if options.get(field) is not None:
             names.label(options[field], description)
-    any_generation(options.get("generation"))
+    if options.get("generation") is not None:
+        generation(options["generation"])
     if limits is not None:
         options["limits"] = checked_limits(limits)
-    return ClaimOptions(**options, **expiry(expires_in, expires_at))
+    if expires_in is not None or expires_at is not None:
+        options |= expiry(expires_in, expires_at)
+    return ClaimOptions(**options)
 
 
 _LABELS = {
@@ -272,20 +275,16 @@ class Claims:
             if aggregate:
                 demand = dataclasses.replace(demand, request=None)
             elif demand.request is not None:
-                demand, generation = self._with_retained(name, demand)
-                read_at = generation if read_at is None else read_at
+                demand, stored_generation = self._with_retained(name, demand)
+                read_at = stored_generation if read_at is None else read_at
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 fields = options.order_fields(demands[name])
                 yield ConsumerOrder.adjust(name, aggregate=aggregate, generation=read_at, **fields)
 
-            return ClaimPlan(
-                _only({name: demand}),
-                orders,
-                options.ignore_maintenance,
-                limits,
-                reads=options.generation is None,
-            )
+            is_read = options.generation is None
+            choices, override = _only({name: demand}), options.ignore_maintenance
+            return ClaimPlan(choices, orders, override, limits, reads=is_read)
 
         return self._carry_out("adjust", {name: None}, options, plan)[0]
 
@@ -370,11 +369,12 @@ class Claims:
             read_at = record.generation if options.generation is None else options.generation
             snapshot, latest = self._snapshots.snapshot, candidates
             if source is not None:  # pools are counted once, so a search ignores these
-                snapshot = functools.partial(self._snapshot_moving, name)
+                snapshot = functools.partial(
+                    snapshot_without, self._store.backend, consumers=(), moving=name
+                )
                 if isinstance(candidates, Candidates) and not candidates:
-                    latest = snapshot(candidates.at).searched(
-                        candidates.request, candidates.options.within(limits)
-                    )
+                    within = candidates.options.within(limits)
+                    latest = snapshot(candidates.at).searched(candidates.request, within)
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 fields = options.order_fields(demands[name])
@@ -642,9 +642,6 @@ class Claims:
             for claimable in itertools.chain(retaining, [latest]):
                 for demand in demands_of(claimable, self._store.uuids, "claim"):
                     yield {consumer: demand}
-
-    def _snapshot_moving(self, consumer: str, at: str | None) -> Snapshot:
-        return snapshot_without(self._store.backend, at, (), consumer)
 
     def _further_searches(
         self, candidates: Candidates, limits: Totals, snapshot: Callable[[str | None], Snapshot]

@@ -112,13 +112,13 @@ class _Gang:
 
     def choose(self) -> dict[str, _Option] | None:
         """Return an option for each consumer, None if not all can have one."""
-        usage = _Usage(self._free, self._allocated_units)
+        remainder = _Remainder(self._free, self._allocated_units)
         chosen: dict[str, _Option] = {}
         for name, options in self.options.items():
-            option = next(filter(usage.has_room, options), None)
+            option = next(filter(remainder.has_room, options), None)
             if option is None:
                 return self._searched()
-            usage.add(option)
+            remainder.choose(option)
             chosen[name] = option
         return chosen
 
@@ -129,7 +129,7 @@ class _Gang:
         that use nothing in common form independent groups, mostly one for each host. What a group
         can hold is searched separately; then the kinds are distributed over the groups.
         """
-        usage = _Usage(self._free, self._allocated_units)
+        remainder = _Remainder(self._free, self._allocated_units)
         # a demand that is not assigned yet uses nothing: its assignment decides whether it fits
         chosen = {
             name: option
@@ -144,10 +144,12 @@ class _Gang:
                 kinds[demands].append(name)
         by_kind = [self.options[names[0]] for names in kinds.values()]
         need = tuple(map(len, kinds.values()))
-        if _is_infeasible(by_kind, need, usage):
+        if _is_infeasible(by_kind, need, remainder):
             return None
         budget = Budget(STEPS)
-        groups = [_Group(options, need, usage, budget) for options in _independent_groups(by_kind)]
+        groups = [
+            _Group(options, need, remainder, budget) for options in _independent_groups(by_kind)
+        ]
         places = tuple(Place(str(n), group.largest) for n, group in enumerate(groups))
         distribution = deal(Place("", below=places), need, budget)
         if distribution is None:
@@ -220,22 +222,21 @@ class _Gang:
         return sum(map(len, self.options.values())) < before
 
 
-class _Usage:
-    """The usage of the chosen options, next to the free amounts."""
+class _Remainder:
+    """What the chosen options leave free."""
 
     def __init__(self, free: Mapping[Key, int], allocated_units: set[Unit]) -> None:
-        self._free = free
-        self._amounts: dict[Key, int] = defaultdict(int)
-        self._units = set(allocated_units)
+        #: unknown inventories count as free
+        self._amounts: dict[Key, int] = defaultdict(lambda: MAX_AMOUNT, free)
+        self._allocated = set(allocated_units)
 
     def has_room(self, option: _Option) -> bool:
         """Return whether an option is free next to the chosen ones."""
-        return self._units.isdisjoint(option.units) and self.is_free(option.usage)
+        return self._allocated.isdisjoint(option.units) and self.covers(option.usage)
 
-    def is_free(self, usage: Mapping[Key, int]) -> bool:
-        """Return whether amounts are free; unknown inventories count as free."""
-        amounts, free = self._amounts, self._free
-        return all(amounts[key] + more <= free.get(key, MAX_AMOUNT) for key, more in usage.items())
+    def covers(self, usage: Mapping[Key, int]) -> bool:
+        """Return whether amounts are free."""
+        return all(amount <= self._amounts[key] for key, amount in usage.items())
 
     def times(self, option: _Option) -> int:
         """Return how often an option is free."""
@@ -243,20 +244,17 @@ class _Usage:
             return 0
         if option.units:
             return 1
-        return min(
-            (self._free.get(key, MAX_AMOUNT) - self._amounts[key]) // amount
-            for key, amount in option.usage.items()
-        )
+        return min(self._amounts[key] // amount for key, amount in option.usage.items())
 
-    def add(self, option: _Option) -> None:
-        self._units |= option.units
-        for key, more in option.usage.items():
-            self._amounts[key] += more
+    def choose(self, option: _Option) -> None:
+        self._allocated |= option.units
+        for key, amount in option.usage.items():
+            self._amounts[key] -= amount
 
-    def remove(self, option: _Option) -> None:
-        self._units -= option.units
-        for key, more in option.usage.items():
-            self._amounts[key] -= more
+    def undo(self, option: _Option) -> None:
+        self._allocated -= option.units
+        for key, amount in option.usage.items():
+            self._amounts[key] += amount
 
 
 class _Group:
@@ -266,7 +264,7 @@ class _Group:
         self,
         options: Sequence[tuple[int, _Option]],
         need: Portion,
-        usage: _Usage,
+        remainder: _Remainder,
         budget: Budget,
     ) -> None:
         """:param options: each with the number of its kind, the preferred first"""
@@ -280,14 +278,14 @@ class _Group:
             self._assignments.setdefault(tuple(count), list(assigned))
             for position in range(start, len(options)):
                 kind, option = options[position]
-                if count[kind] < need[kind] and usage.has_room(option):
-                    usage.add(option)
+                if count[kind] < need[kind] and remainder.has_room(option):
+                    remainder.choose(option)
                     assigned.append((kind, option))
                     count[kind] += 1
                     yield position
                     count[kind] -= 1
                     assigned.pop()
-                    usage.remove(option)
+                    remainder.undo(option)
 
         for _ in solutions(0, expand, budget, cost=0):
             pass
@@ -328,7 +326,9 @@ def _independent_groups(by_kind: Sequence[Sequence[_Option]]) -> list[list[tuple
     return list(groups.values())
 
 
-def _is_infeasible(by_kind: Sequence[Sequence[_Option]], need: Portion, usage: _Usage) -> bool:
+def _is_infeasible(
+    by_kind: Sequence[Sequence[_Option]], need: Portion, remainder: _Remainder
+) -> bool:
     """Return True if it is certain that no choice is possible, by two necessary conditions.
 
     Each kind must fit individually, and so must the amounts that all options of a kind use.
@@ -337,11 +337,11 @@ def _is_infeasible(by_kind: Sequence[Sequence[_Option]], need: Portion, usage: _
     """
     at_least: dict[Key, int] = defaultdict(int)
     for options, count in zip(by_kind, need, strict=True):
-        if sum(map(usage.times, options)) < count:
+        if sum(map(remainder.times, options)) < count:
             return True
         for key in set.intersection(*(set(option.usage) for option in options)):
             at_least[key] += count * min(option.usage[key] for option in options)
-    return not usage.is_free(at_least)
+    return not remainder.covers(at_least)
 
 
 def _providers(demand: Demand) -> set[str]:
