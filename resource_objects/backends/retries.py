@@ -58,8 +58,8 @@ class RetryPolicy:
     ``searches``     the maximum number of further searches of a claim whose candidates are all
                      allocated to other consumers by now
     ``definitions``  the maximum number of repetitions of a method that reads and then writes:
-                     ``sync`` and the other changes of definitions, ``reshape`` (the larger of
-                     ``definitions`` and ``assignments``), ``adjust``, ``move``, ``swap``, ``renew``
+                     changes of definitions (``reshape``: the larger of ``definitions`` and
+                     ``assignments``), ``adjust``, ``move``, ``swap``, ``renew``
     ``assignments``  the maximum number of times that the ledger assigns a placed amount (a
                      topology, devices, units by name) again after a concurrent claim on its host
     ``seconds``      for how long a claim searches again, or a transaction is tried again; with the
@@ -76,10 +76,9 @@ class RetryPolicy:
     The first further search follows at once; a pause precedes each later one, each new assignment
     and each new try. From the second search on, the best candidates are shuffled. A claim stops
     searching when no other process has written since its last search. ``apply`` never retries: a
-    plan is valid only for the state it was made from. A backend has a policy of its own, which is
-    not that of its ledgers.
+    plan is valid only for the state it was made from. A backend has a policy of its own.
 
-    ``clock`` measures the time that a claim searches or waits; ``sleep`` and ``uniform`` pause and
+    ``clock`` measures the time of searches, tries and waits; ``sleep`` and ``uniform`` pause and
     choose random numbers.
 
     :raises InvalidInput: for a count that is no integer from 0 (``tries``: from 1), for seconds

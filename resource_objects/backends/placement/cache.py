@@ -264,36 +264,32 @@ class ProviderCache:
             threads stored since then stay, because they may be newer. None: all providers were read
         """
         with self._lock:
-            cached, version = self._states, self._version + 1
-            is_overtaken = began is not None and began != self._version
-
-            def is_newer(uuid: str) -> bool:
-                return is_overtaken and self._changed_at.get(uuid, 0) > (began or 0)
-
+            cached, version = self._states, self._version
+            seen = version if began is None else began
+            newer = {uuid for uuid, at in self._changed_at.items() if at > seen}
             roots = {state.entry.root_uuid for state in states}
             changed = {
                 state.entry.uuid: state
                 for state in states
-                if cached.get(state.entry.uuid) != state and not is_newer(state.entry.uuid)
+                if cached.get(state.entry.uuid) != state and state.entry.uuid not in newer
             }
             removed = [
                 uuid
                 for uuid, state in cached.items()
-                if uuid not in existing
+                if not (uuid in existing or uuid in newer)
                 and (began is None or state.entry.root_uuid in roots)
-                and not is_newer(uuid)
             ]
             if changed or removed:
                 stored = {**cached, **changed}
                 for uuid in removed:
                     del stored[uuid]
                     self._numbers.pop(uuid, None)
-                self._changed_at.update(dict.fromkeys((*changed, *removed), version))
-                self._states, self._version = stored, version
+                self._changed_at.update(dict.fromkeys((*changed, *removed), version + 1))
+                self._states, self._version = stored, version + 1
                 if len(self._changed_at) > len(stored) + _MAX_REMOVED:
                     self._changed_at.clear()
                     self._epoch = _new_epoch()
-            return self._cursor(began or 0) if is_overtaken else self.cursor
+            return self.cursor if seen == version else self._cursor(seen)
 
     # --- states as rows of a ledger ---
 

@@ -46,13 +46,24 @@ _BUSY = {
 _NOT_YET = {*("57P03", "53300"), *("mysql:1040", "mysql:1203", "mysql:1226")}
 #: The same if they come while connecting: the server is shutting down, or recovers.
 _GOING = {*("57P01", "57P02"), "mysql:1053"}
-_FULL = {*("sqlite:13", "sqlite:4874"), "53100", *("mysql:1021", "mysql:1114")}
-_DAMAGED = {"sqlite:11", *("XX001", "XX002"), *("mysql:126", "mysql:145", "mysql:1034")}
-_MOVED = "sqlite:1032"
-_READ_ONLY = {
-    "sqlite:8",
-    *("25006", "42501"),  # read-only transaction (a standby), no privilege
-    *("mysql:1290", "mysql:1792", "mysql:1836", "mysql:1142"),  # --read-only, no privilege
+#: The condition of the database that a code reports.
+_CONDITIONS = {
+    "replaced": {"sqlite:1032"},
+    "read-only": {
+        "sqlite:8",
+        *("25006", "42501"),  # read-only transaction (a standby), no privilege
+        *("mysql:1290", "mysql:1792", "mysql:1836", "mysql:1142"),  # --read-only, no privilege
+    },
+    "full": {*("sqlite:13", "sqlite:4874"), "53100", *("mysql:1021", "mysql:1114")},
+    "damaged": {"sqlite:11", *("XX001", "XX002"), *("mysql:126", "mysql:145", "mysql:1034")},
+    "unavailable": {
+        *("sqlite:3", "sqlite:10", "sqlite:14", "sqlite:23"),  # PERM, IOERR, CANTOPEN, AUTH
+        "sqlite:26",  # NOTADB
+        *("28", "3D000", "42P01", "53", "58", "XX"),  # access, no database or table, resources, I/O
+        *("mysql:1044", "mysql:1045", "mysql:1698"),  # access
+        *("mysql:1049", "mysql:1146"),  # no database or table
+        *("mysql:2002", "mysql:2003"),  # no server answers
+    },
 }
 #: The connection is lost; whether a commit succeeded is unknown.
 _LOST = {
@@ -60,14 +71,6 @@ _LOST = {
     *("57P01", "57P02", "57P05", "25P03"),  # shutdown, crash, idle timeouts
     *("mysql:2006", "mysql:2013", "mysql:2055", "mysql:1053", "mysql:1927", "mysql:1317"),
     *("mysql:1047", "mysql:1180"),  # Galera: not prepared, lost the quorum at COMMIT
-}
-_UNAVAILABLE = {
-    *("sqlite:3", "sqlite:10", "sqlite:14", "sqlite:23"),  # PERM, IOERR, CANTOPEN, AUTH
-    "sqlite:26",  # NOTADB
-    *("28", "3D000", "42P01", "53", "58", "XX"),  # access, no database or table, resources, I/O
-    *("mysql:1044", "mysql:1045", "mysql:1698"),  # access
-    *("mysql:1049", "mysql:1146"),  # no database or table
-    *("mysql:2002", "mysql:2003"),  # no server answers
 }
 
 
@@ -111,31 +114,14 @@ def translate(
         return Transient(
             exceptions.DatabaseError("unavailable", where, detail(error)), not_yet=True
         )
-    lost = lost or bool(codes & _LOST) or _is_disconnect(error)
-    condition = _condition(codes, connecting)
-    if condition is not None:
-        return exceptions.DatabaseError(condition, where, detail(error))
-    if lost:
-        return exceptions.DatabaseError("lost", where, detail(error))
-    return exceptions.LedgerError("ledger", where, detail(error))
-
-
-def _condition(codes: set[str], connecting: bool) -> str | None:
-    if _MOVED in codes:
-        return "replaced"
-    if codes & _READ_ONLY:
-        return "read-only"
-    if codes & _FULL:
-        return "full"
-    if codes & _DAMAGED:
-        return "damaged"
-    return "unavailable" if codes & _UNAVAILABLE or connecting else None
-
-
-def _is_disconnect(error: Exception) -> bool:
-    return isinstance(error, oslo.DBConnectionError) or bool(
-        getattr(error, "connection_invalidated", False)
-    )
+    conditions = (condition for condition, reported in _CONDITIONS.items() if codes & reported)
+    condition = next(conditions, "unavailable" if connecting else None)
+    is_lost = lost or codes & _LOST or isinstance(error, oslo.DBConnectionError)
+    if condition is None and (is_lost or getattr(error, "connection_invalidated", False)):
+        condition = "lost"
+    if condition is None:
+        return exceptions.LedgerError("ledger", where, detail(error))
+    return exceptions.DatabaseError(condition, where, detail(error))
 
 
 def duplicated(error: BaseException) -> str | None:

@@ -73,9 +73,9 @@ class SQL:
     def rows(self, connection: Connection, /, **values: Any) -> Rows:
         """Return the rows of a query."""
         cursor = self._execute(connection, values)
-        found: Any = cursor.fetchall()
+        rows: Any = cursor.fetchall()
         cursor.close()
-        return list(found) if isinstance(found, tuple) else found  # PyMySQL returns a tuple
+        return list(rows) if isinstance(rows, tuple) else rows  # PyMySQL returns a tuple
 
     def run(self, connection: Connection, /, **values: Any) -> int:
         """Run the statement; return the number of rows that it matched, -1 inside a pipeline."""
@@ -153,11 +153,11 @@ _EXACT = 4
 
 
 def _lists_in(text: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for key, value, lists, star in _MARK.findall(text):
         if key or star:
-            found.update(dict.fromkeys([key, value] if key else lists.split(",")))
-    return tuple(found)
+            names.update(dict.fromkeys([key, value] if key else lists.split(",")))
+    return tuple(names)
 
 
 def _padded(length: int) -> int:
@@ -267,8 +267,8 @@ def _checks(connection: Connection) -> _Checks | None:
     """Return the checks of the pipeline that is open, None if none is."""
     if connection.dialect.name != "postgresql":
         return None
-    found: _Checks | None = connection.info.get(_KEY)
-    return found
+    checks: _Checks | None = connection.info.get(_KEY)
+    return checks
 
 
 # --- many rows ------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ _FEW = 16
 
 
 def _statements_of(rows: Sequence[Sequence[Any]], most: int) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield the rows of each INSERT, at most ``most``: nearly always all of them."""
+    """Yield the rows of each statement, at most ``most``: nearly always all of them."""
     if len(rows) == 1:
         yield rows
         return
@@ -441,8 +441,8 @@ def _for_each(
     text = functools.partial(forms[dialect].format, table=table, sets=sets, where=where)
     cursor = connection.connection.cursor()
     count = 0
-    for part in chunks(rows, _most_updates(dialect, rows)):
-        values = _tuples(part, columns)
+    most = _MOST_SELECTS if dialect == "mysql" else MOST
+    for values in _statements_of(_tuples(rows, columns), most):
         if dialect == "sqlite":
             cursor.executemany(text(), values)
         elif dialect == "postgresql":
@@ -450,17 +450,9 @@ def _for_each(
             cursor.execute(text(given=_arrays(connection.dialect, table, columns)), arrays)
         else:
             parameters = [*itertools.chain.from_iterable(values)]
-            cursor.execute(text(given=_selects(columns, len(part))), parameters)
+            cursor.execute(text(given=_selects(columns, len(values))), parameters)
         count += cursor.rowcount
     return count
-
-
-def _most_updates(dialect: str, rows: RowValues) -> int:
-    """Return how many rows one statement changes: MySQL parses a SELECT for each, of 16 MiB."""
-    if dialect != "mysql":
-        return MOST
-    longest = max(sum(len(v) for v in row.values() if type(v) is str) for row in rows)
-    return max(1, min(500, MOST_TEXT // (4 * longest + 1)))  # up to 4 bytes each
 
 
 def _arrays(dialect: Dialect, table: sa.Table, columns: Sequence[str]) -> str:
@@ -512,8 +504,9 @@ def _selects(columns: Sequence[str], count: int) -> str:
 
 #: The most values of one list: SQLite takes 32,766 values in a statement, PostgreSQL 65,535.
 MOST = 10_000
-#: Characters of a statement: MariaDB and MySQL take 16 MiB unless configured otherwise.
-MOST_TEXT = 12 * 2**20
+#: The most rows of an UPDATE or DELETE on MySQL, which parses a SELECT for each.
+_MOST_SELECTS = 500
+#: Characters of a statement, of up to 4 bytes each: MariaDB and MySQL take 16 MiB by default.
 _MOST_TEXT = 2_000_000
 
 
@@ -601,5 +594,5 @@ def plain(when: datetime.datetime) -> datetime.datetime:
 
 def from_moment(stored: Any) -> datetime.datetime:
     """Return a time in UTC from the form in which the driver returned it."""
-    found = datetime.datetime.fromisoformat(stored) if isinstance(stored, str) else stored
-    return found.replace(tzinfo=datetime.UTC)
+    time = datetime.datetime.fromisoformat(stored) if isinstance(stored, str) else stored
+    return time.replace(tzinfo=datetime.UTC)
