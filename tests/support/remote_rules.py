@@ -80,7 +80,6 @@ CANNOT: dict[Capability | Difference, tuple[str, ...]] = {
         "test_many_cpus_are_allocated_in_one_write_or_none",
         "test_the_capacity_of_the_host_bounds_its_cells",
         "test_the_view_equals_the_inventory_after_the_same_allocations",
-        "test_the_view_of_devices_equals_the_inventory_after_the_same_allocations",
         "test_threads_allocate_a_card_or_its_functions",
         "test_threads_never_allocate_one_unit_twice",
         "test_a_card_can_be_allocated_again_after_its_release",

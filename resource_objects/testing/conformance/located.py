@@ -173,8 +173,47 @@ _HOSTS = {TOPOLOGY: _host_with_cells, DEVICES: _host_with_devices}
 _each_kind = pytest.mark.parametrize("kind", _HOSTS)
 
 
+#: Requests that fit one after another.
+_REQUESTS: dict[str, list[Any]] = {
+    TOPOLOGY: [
+        numa(dedicated=1, thread_policy="isolate"),
+        numa(2, shared=2, dedicated=2, memory_mb=64),
+        numa(dedicated=1, memory_mb=64, page_size="any", emulator_policy="isolate"),
+    ],
+    DEVICES: [
+        devices(FUNCTION, 2) + devices(CARD),
+        devices([FUNCTION, GPU], requester="either"),
+        devices(GPU),
+    ],
+}
+
+
 class PlacedRules(Kit):
     """What cells and devices have in common."""
+
+    @law(3, 5)
+    @_each_kind
+    def test_the_view_equals_the_inventory_after_the_same_allocations(
+        self, backend: Backend, kind: str
+    ) -> None:
+        define(backend, _HOSTS[kind]())
+        model: Any = _view(backend, kind).inventory.obj_clone()
+        assigned: dict[str, Any] = {}
+        for number, request in enumerate(_REQUESTS[kind]):
+            consumer = f"job-{number}"
+            assigned[consumer] = _allocate(backend, consumer, kind, request)
+            assert model.consume(request) == assigned[consumer]
+            if kind == DEVICES:  # claimed devices become allocated ones
+                model.allocate(assigned[consumer])
+            assert _view(backend, kind).inventory == model
+        release(backend, "job-1")
+        model.consume(-assigned.pop("job-1"))
+        located = _view(backend, kind)
+        assert located.inventory == model
+        for consumer, amount in assigned.items():
+            record = backend.held(consumer)
+            assert record is not None
+            assert located.assigned_amount(amount.unassigned(), record.held) == amount
 
     @law(2)
     @_each_kind
@@ -308,37 +347,6 @@ class TopologyRules(Kit):
         order(backend, ConsumerOrder.claim("job", uses))
         assert len(ledger_state(backend).units) == 16
 
-    @law(3, 5)
-    def test_the_view_equals_the_inventory_after_the_same_allocations(
-        self, backend: Backend
-    ) -> None:
-        define(backend, _host_with_cells())
-        model: Any = _view(backend, TOPOLOGY).inventory.obj_clone()
-        assigned: dict[str, Any] = {}
-        for number, request in enumerate(
-            [
-                numa(dedicated=1, thread_policy="isolate"),
-                numa(2, shared=2, dedicated=2, memory_mb=64),
-                numa(dedicated=1, memory_mb=64, page_size="any", emulator_policy="isolate"),
-            ]
-        ):
-            assigned[f"job-{number}"] = _allocate(backend, f"job-{number}", TOPOLOGY, request)
-            assert model.consume(request) == assigned[f"job-{number}"]
-            assert _view(backend, TOPOLOGY).inventory == model
-        release(backend, "job-1")
-        model.consume(-assigned.pop("job-1"))
-        assert _view(backend, TOPOLOGY).inventory == model
-        _check_assigned(backend, TOPOLOGY, assigned)
-
-
-def _check_assigned(backend: Backend, kind: str, assigned: dict[str, Any]) -> None:
-    """Check that the view returns the assigned amount of each consumer."""
-    located = _view(backend, kind)
-    for name, amount in assigned.items():
-        record = backend.held(name)
-        assert record is not None
-        assert located.assigned_amount(amount.unassigned(), record.held) == amount
-
 
 # --- devices: a card or its functions ---
 
@@ -400,27 +408,6 @@ class DeviceRules(Kit):
             _view(backend, DEVICES).inventory.fit(devices(CARD))
         release(backend, "parts")
         _allocate(backend, "whole", DEVICES, devices(CARD, 2))
-
-    @law(3, 5)
-    @pytest.mark.usefixtures("lab")
-    def test_the_view_of_devices_equals_the_inventory_after_the_same_allocations(
-        self, backend: Backend
-    ) -> None:
-        model = _lab()
-        model.update(resource_class=DEVICES)
-        assigned: dict[str, Any] = {}
-        for number, request in enumerate(
-            [
-                devices(FUNCTION, 2) + devices(CARD),
-                devices([FUNCTION, GPU], requester="either"),
-                devices(GPU),
-            ]
-        ):
-            assigned[f"job-{number}"] = _allocate(backend, f"job-{number}", DEVICES, request)
-            assert model.consume(request) == assigned[f"job-{number}"]
-            model.allocate(assigned[f"job-{number}"])
-            assert _view(backend, DEVICES).inventory == model
-        _check_assigned(backend, DEVICES, assigned)
 
     @law(2, 4)
     def test_a_card_and_its_function_replace_each_other(

@@ -35,9 +35,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Amounts, IntegerInventory
-from resource_objects.resources.numa import (
-    NUMATopologyInventory,
-)
+from resource_objects.resources.numa import NUMATopologyInventory
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.testing.conformance.requirements import Requirement, lacking
 
@@ -408,26 +406,22 @@ def host_of(name: str, inventory: NUMATopologyInventory, **more: int) -> Provide
     :param more: totals of further resource classes
     """
     cells = inventory.cells
-    totals = {
-        "VCPU": sum(len(cell.shared) for cell in cells),
-        "PCPU": sum(len(cell.dedicated) for cell in cells),
-        "MEMORY_MB": sum(cell.memory_mb for cell in cells),
-    }
-    figures: dict[str, Any] = {
-        "VCPU": {"allocation_ratio": inventory.cpu_ratio},
-        "PCPU": {},
+    huge_mb = sum(cell.memory_mb - cell.ordinary_mb for cell in cells)
+    figures: dict[str, dict[str, Any]] = {
+        "VCPU": {
+            "total": sum(len(cell.shared) for cell in cells),
+            "allocation_ratio": inventory.cpu_ratio,
+        },
+        "PCPU": {"total": sum(len(cell.dedicated) for cell in cells)},
         "MEMORY_MB": {
+            "total": sum(cell.memory_mb for cell in cells),
             "allocation_ratio": inventory.memory_ratio,
-            "reserved": sum(cell.memory_mb - cell.ordinary_mb for cell in cells),
+            "reserved": huge_mb,
         },
     }
     inventories = {
-        kind: {"total": total, **figures[kind]} for kind, total in totals.items() if total
+        kind: IntegerInventory(**item) for kind, item in figures.items() if item["total"]
     }
-    host = Provider(name, {**_made(inventories), **more})
+    host = Provider(name, {**inventories, **more})
     host.add_parts(TOPOLOGY, inventory)
     return host
-
-
-def _made(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {kind: IntegerInventory(**options) for kind, options in figures.items()}

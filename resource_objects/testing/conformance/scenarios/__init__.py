@@ -30,9 +30,12 @@ Steps, each of which is one write:
     change names of classes, traits and aggregates, and levels of aggregates
 ``disable host0: fan``, ``enable host0``, ``group db: anti-affinity 2``, ``ungroup db``
     disable and enable a provider, create (with its maximum for each host) and remove a server group
+``reported host0``, ``adopted host0``
+    report the state of a provider, and the adoption of its existing use
+``limit host0 VCPU 5``, ``unchanged host0 at NOTED``
+    below an order: a limit, and a definition that must be unchanged
 ``write``
-    all indented steps in one write, also ``limit host0 VCPU 5``, ``unchanged host0 at NOTED``,
-    ``reported host0``, ``adopted host0``
+    all indented steps in one write
 ``repeat``
     send the last write again: nothing changes, as with a step of the same ``[operation=NAME]``
 ``note NAME: job``, ``note NAME: host0``
@@ -280,8 +283,10 @@ class _Runner:
         for below in statement.below:
             parts[below.word if below.word in _OUTCOMES else "steps"].append(below)
         steps = parts["steps"]
-        if statement.word != "write":
+        if statement.word == "define":  # the lines below are its children
             steps = [statement._replace(below=steps)]
+        elif statement.word != "write":
+            steps = [statement, *steps]
         if parts["refused"] or parts["because"]:
             self._check_refusal(steps, parts["refused"], {item.rest for item in parts["because"]})
             return
