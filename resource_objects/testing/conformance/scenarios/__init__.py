@@ -41,14 +41,14 @@ Steps, each of which is one write:
 ``note NAME: job``, ``note NAME: host0``
     remember the generation of a consumer, with the uuid of its claim, or of a provider
 ``prepare NAME``, later ``send NAME``
-    compare the definition below with the ledger now, and write the differences later;
-    ``prepare NAME bare``: without parents of which only children differ
+    compare the definition below with the ledger now, and write the differences later
 
-What follows a step is indented below it: ``refused ERROR [of SUBJECT]`` names the exception or its
-code. It is checked that a refused step leaves the ledger and its feed as they were. ``because``
-lines are its reasons, all of them, or ``because RULE``. ``feed`` lines are the entries of the
-change feed, one for each shard: ``feed definitions host0``, ``feed uses job VCPU at host0 0 to 1``.
-``touched host0`` are the providers whose trees a reader of changes reads again, or ``touched all``.
+What follows a step is indented below it: ``refused ERROR of SUBJECT: TEXT`` names the exception or
+its code, and may name its subject and a part of its text. It is checked that a refused step leaves
+the ledger and its feed as they were. ``because`` lines are its reasons, all of them, or
+``because RULE``. ``feed`` lines are the entries of the change feed, one for each shard: ``feed
+definitions host0``, ``feed uses job VCPU at host0 0 to 1``. ``touched host0`` are the providers
+whose trees a reader of changes reads again, or ``touched all``.
 
 Statements on the state:
 
@@ -307,10 +307,11 @@ class _Runner:
             self.backend.commit(self._write(steps))
         error: Any = refused.value
         for statement in errors:
-            expected, _, subject = statement.rest.partition(" of ")
+            expected, _, subject = statement.subject.partition(" of ")
             names = {kind.__name__ for kind in type(error).__mro__}
             assert expected in names | {getattr(error, "code", "")}, repr(error)
             assert not subject or error.name in (subject, self.uuid_of(subject)), repr(error)
+            assert statement.value in str(error)
         if reasons:
             full = any(" at " in reason for reason in reasons)
             assert {_reason_text(reason, full) for reason in error.reasons} == reasons
@@ -469,12 +470,7 @@ class _Runner:
         self._commit(self.last)
 
     def _prepare(self, statement: Statement) -> None:
-        name, *bare = statement.rest.split()
-        [changes] = self._definitions(statement.below[0])
-        if bare:
-            updates = tuple(update for update in changes.updates if not update.children_changed)
-            changes = dataclasses.replace(changes, updates=updates)
-        self.prepared[name] = changes
+        [self.prepared[statement.rest]] = self._definitions(statement.below[0])
 
     def _note(self, statement: Statement) -> None:
         record = self.backend.held(statement.value)
