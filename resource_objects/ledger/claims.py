@@ -52,6 +52,7 @@ from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
     ConsumerRecord,
+    Operation,
     Outcome,
     StoredRequest,
     Totals,
@@ -81,6 +82,9 @@ _Definitions: TypeAlias = tuple[tuple[str, int], ...]
 #: Refusals after which another assignment or another candidate may be possible.
 _REFUSALS = (exceptions.CapacityException, "StaleDefinition", "ProviderNotFound")
 
+#: Methods whose repetition must have the same request.
+_COMPARED = ("claim", "replace")
+
 _IF_GENERATION = "True for candidates of a snapshot, or {provider: generation}"
 
 
@@ -89,7 +93,8 @@ _IF_GENERATION = "True for candidates of a snapshot, or {provider: generation}"
 class ClaimOptions:
     """The options of a method that allocates, as :func:`claim_options` checks them.
 
-    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each.
+    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each. ``definitions`` are
+    those that ``if_generation`` requires; None: those at which the demands were found.
     """
 
     project: str | None = None
@@ -104,6 +109,7 @@ class ClaimOptions:
     ignore_maintenance: bool = False
     wait: datetime.timedelta | None = None
     operation: str | None = None
+    definitions: _Definitions | None = ()
 
     def order_fields(self, demand: Demand) -> dict[str, Any]:
         """Return the fields of an order that a demand and the options determine."""
@@ -155,21 +161,18 @@ class ClaimPlan:
     ``choices`` yields demands by consumer; after a refusal it is sent the refusal and yields the
     next choice. If it ``learns``, it is asked before the same demands are assigned again. ``new``
     are consumers that must have no allocations, ``releasing`` those that release their allocations
-    in the same write. ``definitions`` are those that the caller requires; None: those at which the
-    demands were found. If the caller named them, no other choice meets them either. ``reads``
-    reports that the consumers were read for the plan, so that it is made again when one of them was
-    changed.
+    in the same write. ``reads`` reports that the consumers were read for the plan, so that it is
+    made again when one of them was changed. ``adopts`` reports that the amounts are in use already,
+    so that they may be those of disabled providers.
     """
 
     choices: Choices
     orders: Callable[[Mapping[str, Demand]], Iterable[ConsumerOrder]]
-    ignores_maintenance: bool = False
-    limits: Totals = UNLIMITED
     new: tuple[str, ...] = ()
     releasing: tuple[str, ...] = ()
-    definitions: _Definitions | None = ()
     reads: bool = False
     learns: bool = False
+    adopts: bool = False
 
     def write(self, header: Write, demands: Mapping[str, Demand], required: _Definitions) -> Write:
         """Return the write of demands whose placed amounts are assigned.
@@ -185,14 +188,20 @@ class ClaimPlan:
             header.subject,
             orders=tuple(self.orders(demands)),
             unchanged=tuple(dict.fromkeys(required)),
-            limits=self.limits,
+            limits=header.limits,
         )
 
     def next_choice(
-        self, demands: Mapping[str, Demand], refusal: exceptions.ResourceObjectsError
+        self,
+        demands: Mapping[str, Demand],
+        refusal: exceptions.ResourceObjectsError,
+        definitions: _Definitions | None,
     ) -> Mapping[str, Demand] | None:
-        """Return the choice after the refusal of another one, None if there is none."""
-        if self.definitions and isinstance(refusal, exceptions.Stale):
+        """Return the choice after the refusal of another one, None if there is none.
+
+        :param definitions: if the caller required these, no other choice meets them either
+        """
+        if definitions and isinstance(refusal, exceptions.Stale):
             provider = refusal.name
             if not any(demand.requires(provider) for demand in demands.values()):
                 return None
@@ -231,29 +240,19 @@ class Claims:
     def _claim(
         self, requested: Mapping[str, Claimable], options: ClaimOptions, is_gang: bool = False
     ) -> tuple[Claim, ...]:
-        def plan(requested: Mapping[str, Claimable]) -> ClaimPlan:
-            definitions = self._definitions(options.if_generation)
-            limits = self._limits(options, *requested.values())
+        def plan(requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
             if is_gang:
-                choices = self._gang_choices(requested, definitions, limits)
+                choices = self._gang_choices(requested, options)
             else:
                 ((name, candidates),) = requested.items()
                 snapshot = self._snapshots.snapshot
-                choices = self._candidates_in_order(name, candidates, limits, snapshot)
+                choices = self._candidates_in_order(name, candidates, options.limits, snapshot)
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 for name, demand in demands.items():
                     yield ConsumerOrder.claim(name, **options.order_fields(demand))
 
-            return ClaimPlan(
-                choices,
-                orders,
-                options.ignore_maintenance,
-                limits,
-                new=tuple(requested),
-                definitions=definitions,
-                learns=is_gang,
-            )
+            return ClaimPlan(choices, orders, new=tuple(requested), learns=is_gang)
 
         return self._carry_out("claim", requested, options, plan)
 
@@ -266,8 +265,7 @@ class Claims:
     ) -> Claim:
         name = names.consumer_name(consumer)
 
-        def plan(_: object) -> ClaimPlan:
-            limits = self._limits(options)
+        def plan(_: object, options: ClaimOptions) -> ClaimPlan:
             demand = demand_of(
                 changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
             )
@@ -282,9 +280,7 @@ class Claims:
                 fields = options.order_fields(demands[name])
                 yield ConsumerOrder.adjust(name, aggregate=aggregate, generation=read_at, **fields)
 
-            is_read = options.generation is None
-            choices, override = _only({name: demand}), options.ignore_maintenance
-            return ClaimPlan(choices, orders, override, limits, reads=is_read)
+            return ClaimPlan(_only({name: demand}), orders, reads=options.generation is None)
 
         return self._carry_out("adjust", {name: None}, options, plan)[0]
 
@@ -297,7 +293,7 @@ class Claims:
     ) -> Claim:
         name, source = names.consumer_name(consumer), unattributed(names.provider_name(host))
 
-        def plan(_: object) -> ClaimPlan:
+        def plan(*_: object) -> ClaimPlan:
             (record,) = self._store.held_by(source)
             demand, read_at = Demand(record.uses), None
             if what is not None:
@@ -315,11 +311,7 @@ class Claims:
                 )
 
             return ClaimPlan(
-                _only({name: demand}),
-                orders,
-                ignores_maintenance=True,  # it is in use already
-                releasing=(source,),
-                reads=True,
+                _only({name: demand}), orders, releasing=(source,), reads=True, adopts=True
             )
 
         return self._carry_out("attribute", {name: None, source: None}, options, plan)[0]
@@ -327,23 +319,17 @@ class Claims:
     def replace(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
         name = names.consumer_name(consumer)
 
-        def plan(requested: Mapping[str, Claimable]) -> ClaimPlan:
-            definitions = self._definitions(options.if_generation)
-            limits = self._limits(options, requested[name])
+        def plan(requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
             snapshot = functools.partial(snapshot_in_place, self._store.backend, name)
+            choices = self._candidates_in_order(
+                name, requested[name], options.limits, snapshot, is_in_place=True
+            )
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
                 fields = options.order_fields(demands[name])
                 yield ConsumerOrder.replace(name, generation=options.generation, **fields)
 
-            return ClaimPlan(
-                self._candidates_in_order(name, requested[name], limits, snapshot, True),
-                orders,
-                options.ignore_maintenance,
-                limits,
-                releasing=(name,),
-                definitions=definitions,
-            )
+            return ClaimPlan(choices, orders, releasing=(name,))
 
         return self._carry_out("replace", {name: candidates}, options, plan)[0]
 
@@ -362,9 +348,7 @@ class Claims:
             names.label(source_consumer_type, "consumer type")
         source_id = _claim_id(source_consumer_id)
 
-        def plan(_: object) -> ClaimPlan:
-            definitions = self._definitions(options.if_generation)
-            limits = self._limits(options, candidates)
+        def plan(_: object, options: ClaimOptions) -> ClaimPlan:
             (record,) = self._store.held_by(name)
             read_at = record.generation if options.generation is None else options.generation
             snapshot, latest = self._snapshots.snapshot, candidates
@@ -373,7 +357,7 @@ class Claims:
                     snapshot_without, self._store.backend, consumers=(), moving=name
                 )
                 if isinstance(candidates, Candidates) and not candidates:
-                    within = candidates.options.within(limits)
+                    within = candidates.options.within(options.limits)
                     latest = snapshot(candidates.at).searched(candidates.request, within)
 
             def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
@@ -392,24 +376,21 @@ class Claims:
                     )
 
             return ClaimPlan(
-                self._candidates_in_order(name, latest, limits, snapshot),
+                self._candidates_in_order(name, latest, options.limits, snapshot),
                 orders,
-                options.ignore_maintenance,
-                limits,
                 releasing=(name,) if source is None else (),
-                definitions=definitions,
                 reads=options.generation is None,
             )
 
-        consumers = [name] if source is None else [name, source]
-        return self._carry_out("move", dict.fromkeys(consumers), options, plan)[0]
+        requested = {name: candidates} if source is None else {name: candidates, source: None}
+        return self._carry_out("move", requested, options, plan)[0]
 
     def swap(self, consumer: str, other: str, operation: str | None) -> tuple[Claim, ...]:
         pair = [names.consumer_name(consumer), names.consumer_name(other)]
         if pair[0] == pair[1]:
             raise exceptions.InvalidInput("repetition", "swap", pair[0], "two consumers")
 
-        def plan(_: object) -> ClaimPlan:
+        def plan(*_: object) -> ClaimPlan:
             first, second = self._store.held_by(*pair)
             orders = _exchange_order(first, second), _exchange_order(second, first)
             return ClaimPlan(_only({}), lambda _: orders, reads=True)
@@ -433,7 +414,7 @@ class Claims:
         if not until:
             raise exceptions.InvalidInput("field", "renew", None, "expires_in or expires_at")
 
-        def plan(_: object) -> ClaimPlan:
+        def plan(*_: object) -> ClaimPlan:
             (record,) = self._store.held_by(name)
             order = ConsumerOrder.renew(
                 name, state=record.state, uuid=claim_id, generation=record.generation, **until
@@ -469,23 +450,25 @@ class Claims:
         kind: str,
         requested: Mapping[str, Any],
         options: ClaimOptions,
-        make_plan: Callable[[Mapping[str, Any]], ClaimPlan],
+        make_plan: Callable[[Mapping[str, Any], ClaimOptions], ClaimPlan],
     ) -> tuple[Claim, ...]:
         """Return the claims of consumers after a write, or after its operation if it is repeated.
 
-        :param requested: by consumer, the candidates, which a repetition must have again; or None
-        :param make_plan: makes the plan for the requested candidates; called again if a consumer
-            was changed since it was read for the plan
+        :param requested: by consumer, the candidates, or None
+        :param make_plan: makes the plan for the requested candidates and for options by the uuids
+            of providers; called again if a consumer was changed since it was read for the plan
         """
         self._check_override(options)
         subject = subject_of(requested)
         operation, outcome = self._store.begin(options.operation, kind, subject)
-        header = Write(operation, kind, subject)
         if outcome is not None:
-            self._check_repetition(header, outcome, requested, options)
+            if kind in _COMPARED:
+                self._check_repetition(operation, outcome, requested, options)
             return _in_order(outcome.claims, requested, claim_of)
         if options.wait is None:
-            records = self._commit(header, lambda: make_plan(requested))
+            resolved = self._resolved(options, requested)
+            header = Write(operation, kind, subject, limits=resolved.limits)
+            records = self._commit(header, resolved, lambda: make_plan(requested, resolved))
             return _in_order(records, requested, written_claim_of)
         at_once = dataclasses.replace(options, wait=None)
         ((name, candidates),) = requested.items()
@@ -501,7 +484,7 @@ class Claims:
 
     def _check_repetition(
         self,
-        header: Write,
+        operation: Operation,
         outcome: Outcome,
         requested: Mapping[str, Any],
         options: ClaimOptions,
@@ -514,8 +497,7 @@ class Claims:
 
         :raises Conflict: if it was for another request
         """
-        compared = [name for name, candidates in requested.items() if candidates is not None]
-        stored = self._store.backend.held_by(compared) if compared else {}
+        stored = self._store.backend.held_by(requested)
         for record in outcome.claims:
             now = stored.get(record.consumer)
             if now is None or now.generation != record.generation:
@@ -523,10 +505,10 @@ class Claims:
             if not _may_be_for(now, requested[now.consumer], options.ignore_maintenance):
                 claim = claim_of(now)
                 earlier = f"{outcome.kind} of {claim.consumer}, {claim.request or claim.amounts}"
-                raise exceptions.Conflict("operation", header.operation.id, earlier)
+                raise exceptions.Conflict("operation", operation.id, earlier)
 
     def _commit(
-        self, header: Write, make_plan: Callable[[], ClaimPlan]
+        self, header: Write, options: ClaimOptions, make_plan: Callable[[], ClaimPlan]
     ) -> tuple[ConsumerRecord, ...]:
         """Assign and write a choice of a plan; after lost races, again or the next choice.
 
@@ -537,7 +519,7 @@ class Claims:
             for repetition in itertools.count():
                 plan = make_plan()
                 try:
-                    return self._commit_plan(header, plan)
+                    return self._commit_plan(header, options, plan)
                 except exceptions.Stale as stale:
                     is_last = repetition >= self._store.retries.definitions
                     if not plan.reads or is_last or not stale.is_about("consumer"):
@@ -548,20 +530,22 @@ class Claims:
             raise
         raise AssertionError("the loop has no other end")
 
-    def _commit_plan(self, header: Write, plan: ClaimPlan) -> tuple[ConsumerRecord, ...]:
-        retries = self._store.retries
+    def _commit_plan(
+        self, header: Write, options: ClaimOptions, plan: ClaimPlan
+    ) -> tuple[ConsumerRecord, ...]:
+        retries, overrides = self._store.retries, options.ignore_maintenance or plan.adopts
         demands = next(plan.choices)
         attempts, columns_before = 0, None
         lost: exceptions.ResourceObjectsError | None = None
         while True:
             columns, is_assigned = None, False
             try:
-                required = _required(demands, plan.definitions)  # raises before anything is read
+                required = _required(demands, options.definitions)  # raises before anything is read
                 columns = self._assigner.read(demands.values(), plan.releasing)
                 if lost is not None and _is_unchanged(columns, columns_before):
                     raise lost  # no other process was faster: the refusal has another cause
                 assigned = self._assigner.assign(
-                    demands, columns, plan.releasing, plan.limits, plan.ignores_maintenance
+                    demands, columns, plan.releasing, header.limits, overrides
                 )
                 write = plan.write(header, assigned, required)
                 is_assigned = True
@@ -581,7 +565,7 @@ class Claims:
                 )
                 choice = None
                 if plan.learns or not may_assign_again:
-                    choice = plan.next_choice(demands, refusal)
+                    choice = plan.next_choice(demands, refusal, options.definitions)
                 if choice is not None:
                     demands, attempts, columns_before, lost = choice, 0, None, None
                 elif may_assign_again:
@@ -672,12 +656,7 @@ class Claims:
 
         yield from kept_in_place(candidates, record.held, without, retained)
 
-    def _gang_choices(
-        self,
-        requested: Mapping[str, Claimable],
-        definitions: _Definitions | None,
-        limits: Totals,
-    ) -> Choices:
+    def _gang_choices(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> Choices:
         """Return the choices of several consumers; the providers of all are read at once."""
         keys = dict.fromkeys(
             key for claimable in requested.values() for key in providers_in(claimable)
@@ -691,11 +670,11 @@ class Claims:
         for name, claimable in requested.items():
             demands[name] = []
             for demand in demands_of(claimable, resolve, "claim"):
-                _required({name: demand}, definitions)
+                _required({name: demand}, options.definitions)
                 demands[name].append(self._assigner.with_units(demand, name))
             if not demands[name]:
                 raise exceptions.NoCandidates(f"no candidate for {name}")
-        return gang_choices(demands, self._store.backend, limits)
+        return gang_choices(demands, self._store.backend, options.limits)
 
     # --- what a plan is made of ---
 
@@ -708,6 +687,14 @@ class Claims:
         if options.ignore_maintenance and self._store.actor is None:
             expected = "False, or a ledger opened with an actor: it is recorded who overrides"
             raise exceptions.InvalidInput("field", "ignore_maintenance", True, expected)
+
+    def _resolved(self, options: ClaimOptions, requested: Mapping[str, Any]) -> ClaimOptions:
+        """Return options with the limits and the required definitions by uuids of providers."""
+        limits = self._limits(options, *requested.values())
+        definitions = self._definitions(options.if_generation)
+        if not limits and definitions == ():
+            return options
+        return dataclasses.replace(options, limits=limits, definitions=definitions)
 
     def _definitions(self, if_generation: IfGeneration) -> _Definitions | None:
         """Return the definitions that a caller requires; None: those found by the search."""
@@ -804,7 +791,7 @@ def _depends_on_rows(
 
 
 def _required(demands: Mapping[str, Demand], definitions: _Definitions | None) -> _Definitions:
-    """Return the definitions that a caller requires for demands; see :class:`ClaimPlan`."""
+    """Return the definitions that a caller requires for demands; see :class:`ClaimOptions`."""
     if definitions is not None:
         return definitions
     required: _Definitions = ()

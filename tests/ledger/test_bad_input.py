@@ -117,7 +117,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "provider": {"name": "host0"},
     "inventories": {"name": "host0"},
     "assigned_amounts": {"consumer": "job"},
-    "trees": {"given": ["host0"]},
+    "trees": {"providers": ["host0"]},
     "providers": {},
     "consumers": {},
     "get_claim": {"consumer": "job"},
