@@ -1,16 +1,14 @@
 """The contract of a backend: where a ledger is stored.
 
-A backend stores providers with their inventories, traits, aggregates and shares, and consumers with
-their claims and allocations. It has no requests, candidates or hosts. A search reads
-:class:`Columns`, and the backend decides again when the result is written.
+A backend stores providers with their inventories, and consumers with their claims and allocations.
+It has no requests, candidates or hosts: a search reads :class:`Columns`, and the result is decided
+again when it is written.
 
-A backend **reads** columns of trees, pages of lists, and the trees that changed since a cursor. It
-**writes** by one method, :meth:`Backend.carry_out`. The rules of a write are not a part of a
-backend. It loads the rows that the write concerns, with their locks, into
-:class:`~resource_objects.store.rows.Rows` or behind
+The rules of a write are not a part of a backend. :meth:`Backend.carry_out` loads the rows that a
+write concerns, with their locks, into :class:`~resource_objects.store.rows.Rows` or behind
 :class:`~resource_objects.store.decide.OrderRows`. It runs the rules of
 :mod:`resource_objects.store` on them, and stores the changed rows (the journal) in the same
-transaction. If a rule raises, the backend rolls back. A backend that loads all rows derives from
+transaction. If a rule raises, it rolls back. A backend that loads all rows derives from
 :class:`~resource_objects.backends.memory.RowsBackend`, which implements the contract on them.
 
 The queue of waiting consumers and the statistics of providers are written by methods of their own.
@@ -20,22 +18,22 @@ The invariants hold for any number of threads and processes, and a kill at any i
 
 * A :class:`~resource_objects.providers.orders.Write` is carried out completely or not at all.
 * ``used`` of an inventory is the sum of the allocations there and of those that share it, times
-  their factors. A write that increases it does not raise it above the capacity; a write that does
-  not increase it is not refused for the capacity. :func:`~resource_objects.store.decide.decide`
-  decides about orders, on rows that no other write can change until the commit.
+  their factors. No write raises it above the capacity; a write that does not raise it is not
+  refused for the capacity. Orders are decided on rows that no other write can change until the
+  commit.
 * A unit is allocated to one consumer.
-* Members of a server group with a strict policy are on one host, or on different hosts. No
-  committed write violates the policy, whatever is written concurrently.
-* No write that commits after a provider was disabled (``Write.disabling``) allocates from it or
-  from a provider below it, unless the order overrides that. Disabling ends by the ledger's clock.
+* Members of a server group with a strict policy are on one host, or on different hosts, whatever is
+  written concurrently.
+* No write that commits after a provider was disabled allocates from it or from a provider below it,
+  unless the order overrides that. Disabling ends by the ledger's clock.
 * A write whose operation is recorded returns the recorded outcome and changes nothing. An operation
   is identified by its id, and is one kind of write for one subject (the name of the root, the
   consumer). The amounts do not count, because a retry may have searched again. The same id with
   another kind or subject is refused (``OperationConflict``).
 * Definitions change only at the generation at which they were compared. Orders neither read nor
-  change that generation, unless the write requires it (``Write.unchanged``). A rename changes the
-  generation of all providers whose definition contains the name. No generation is used twice, also
-  not for a provider that is created again with its uuid.
+  change it, unless the write requires that (``Write.unchanged``). A rename changes the generation
+  of all providers whose definition contains the name. No generation is used twice, also not for a
+  provider that is created again with its uuid.
 * Shares stay within their tree, have a target other than their source, and are flat
   (:func:`~resource_objects.providers.provider.check_shares`).
 * The change feed reports every write, in the order of its shard, as soon as it can be read.
@@ -131,8 +129,7 @@ class Backend(abc.ABC):
     def open(cls, url: str) -> Self:
         """Open the ledger of a URL; an embedded database is upgraded.
 
-        A file that does not exist is created by the first write, and reads as empty until then. The
-        standard resource classes and traits exist afterwards, unless the ledger is read-only.
+        A file that does not exist is created by the first write, and reads as empty until then.
 
         :raises InvalidURL: if this backend has no such URL
         :raises DatabaseError: if the database cannot be reached, is no ledger, was made by a newer
@@ -153,10 +150,9 @@ class Backend(abc.ABC):
 
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:
-        """Upgrade a database to the schema of this library; return the names of the steps.
+        """Upgrade a database that :meth:`open` refuses as too old; return the names of the steps.
 
-        For a database that :meth:`open` refuses as empty or too old. It can run concurrently, and
-        again after an interruption. Errors are those of :meth:`open`.
+        It can run concurrently, and again after an interruption. Errors are those of :meth:`open`.
         """
         backend = cls.open(url)
         try:
@@ -166,10 +162,7 @@ class Backend(abc.ABC):
 
     @classmethod
     def database_status(cls, url: str) -> dict[str, str]:
-        """Return in words whether this library can use a database; nothing is changed.
-
-        Errors are those of :meth:`open`, but a schema that is too old or too new is only reported.
-        """
+        """Return whether this library can use a database, in words; an old schema is no error."""
         cls.open(url).close()
         return {"database": url, "status": "this library may use it"}
 
@@ -199,18 +192,16 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def now(self) -> datetime.datetime:
-        """Return the present time by the clock that all users of the ledger share.
+        """Return the present time by the ledger's clock, which judges expiry, retention and age.
 
-        Expiry, retention and the age of operations are judged by this clock, never by that of the
-        caller. Cost: one small statement on a server.
+        Cost: one small statement on a server.
         """
 
     @abc.abstractmethod
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return all trees, or some, at one moment.
 
-        :param trees: the name or uuid of any provider of each tree; unknown ones are ignored. None:
-            all trees
+        :param trees: the name or uuid of any provider of each tree; unknown ones are ignored
         :param allocations: whether to read allocations and units, which may be many
         """
 
@@ -218,10 +209,10 @@ class Backend(abc.ABC):
         """Return trees that were read before in their present state, for another decision.
 
         If no provider has another generation, a backend may read only the use, the allocated units
-        and the disabled providers. The rest is that of ``before``, also the times of reports. Such
-        columns have neither allocations nor a ``cursor``. This default reads everything.
+        and the disabled providers. The rest is that of ``before``, without allocations and without
+        ``cursor``. This default reads everything.
 
-        :param before: the trees as they were read, complete; the use in it is ignored
+        :param before: the complete trees as they were read
         :param trees: the uuids of their roots
         """
         return self.read(*trees)
@@ -266,10 +257,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
-        """Return the sums used by the consumers of a filter, by group and class
-        (``sorted_totals``).
+        """Return the sums used by the consumers of a filter, by group and class, without zeros.
 
-        With ``provider`` or ``tree`` only the use there counts. Groups without use are left out.
+        With ``provider`` or ``tree`` only the use there counts.
         """
 
     def count_consumers(
@@ -292,10 +282,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
-        """Return the records of those of some consumers that exist, by name, at one moment.
-
-        The number of statements does not grow with the consumers.
-        """
+        """Return the records of those of some consumers that exist, by name, at one moment."""
 
     @abc.abstractmethod
     def outcome(self, operation: Operation) -> Outcome | None:
@@ -318,14 +305,12 @@ class Backend(abc.ABC):
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that were touched after a cursor, at one moment, to refresh a snapshot.
 
-        A snapshot of ``after`` with these trees is one of the returned cursor. It includes
-        everything committed before the call. This default reads :meth:`changes` and then trees, and
-        again if the cursor of the trees reports another write in between. A backend that can read
-        both in one transaction overrides it.
+        Everything committed before the call is included. This default reads :meth:`changes` and
+        then trees, and again if the cursor of the trees reports another write in between. A backend
+        that can read both in one transaction overrides it.
 
         :param most: if there are more changes, nothing is read
-        :param choose: returns the uuids of providers of the trees to read, from the changes (it
-            may return unknown uuids), or None to read nothing
+        :param choose: returns the uuids of providers of the trees to read, or None to read nothing
         :raises Expired: if changes after the cursor were pruned, or it is ahead of the feed
         """
         entries: list[FeedEntry] = []
@@ -357,9 +342,7 @@ class Backend(abc.ABC):
 
         A consumer in the queue that waits for the same keeps its number; its entry becomes that of
         the order, unless the order renews. One that waits for something else, or whose lease is
-        over, gets a new number, above those of all others. The ledger draws the numbers, so they
-        are in the order of arrival. Waiters whose lease is over are deleted. Cost: a transaction of
-        few statements.
+        over, gets a new number, above those of all others: numbers are in the order of arrival.
         """
         raise self.refusal(Capability.WAITING)
 
@@ -381,9 +364,7 @@ class Backend(abc.ABC):
     def put_statistics(self, order: StatisticsOrder) -> int:
         """Store the statistics that a source reports; return the number of changed values.
 
-        One transaction writes all; the number of statements does not grow with the providers. If no
-        value changes and no provider reports, nothing is written. A value without ``since`` gets
-        the time of the ledger's clock.
+        One transaction writes all. A value without ``since`` gets the time of the ledger's clock.
 
         :raises NotFound: if a provider of ``values`` or ``reported`` does not exist
         """
@@ -392,8 +373,7 @@ class Backend(abc.ABC):
     def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter, by name of the provider and of the statistic.
 
-        Providers are in the order of their creation, statistics by name; a provider without any is
-        left out. The number of statements does not grow with the providers.
+        Providers are in the order of their creation, statistics by name.
         """
         raise self.refusal(Capability.STATISTICS)
 
@@ -408,12 +388,11 @@ class Backend(abc.ABC):
 
         A record describes the consumer after the write. Of a consumer that is deleted, it has the
         state ``released`` and the released allocations (after an adjustment or a replacement that
-        leaves none: no allocations). A repeated operation returns its recorded outcome in the same
-        form; a class that was renamed since may have either name.
+        leaves none: no allocations). A repeated operation returns its recorded outcome; a class
+        that was renamed since may have either name. The outcome is looked up only after a failure.
 
-        The outcome is looked up only if the write fails. Of several reasons to refuse a write,
-        those of the orders come first, then providers in use in the order of ``removals``, then
-        inventories in use in the order of ``updates`` and their ``removed``.
+        Faults of the orders are raised first, then providers in use in the order of ``removals``,
+        then inventories in use in the order of ``updates`` and their ``removed``.
 
         :raises Conflict: if the operation's id was used for something else, or another claim has
             the id of a claim to make
@@ -454,9 +433,8 @@ class Backend(abc.ABC):
         """Set how long operations and changes are stored (:data:`RETENTION` by default).
 
         Writes delete older ones in small steps. A cursor that needs a deleted change expires. The
-        repetition of a deleted operation is refused if its id has a creation time
-        (:class:`Operation`); with another id it is carried out again. So ``age`` must exceed the
-        longest time after which a caller repeats a write.
+        repetition of a deleted operation is refused if its id has a creation time, else it is
+        carried out again. So ``age`` must exceed the time after which a caller repeats a write.
         """
         raise self.refusal(Capability.FEED)
 
@@ -475,11 +453,11 @@ class Backend(abc.ABC):
     ) -> UseReport:
         """Return what was used between two moments, summed by groups and class.
 
-        It is computed from the change feed, by :func:`.providers.use_over_time.report`. A consumer
+        It is computed from the change feed (:func:`.providers.use_over_time.report`). A consumer
         counts for its last user and project, a class under its name at the time.
 
         :param until: None: now
-        :param by: the dimensions of a group, each once; in addition to the class
+        :param by: the dimensions of a group, in addition to the class
         :raises InvalidInput: if ``since`` is in the future by the ledger's clock, or the filter has
             more names than a database takes
         :raises NotFound: if a class of the filter does not exist and was not used

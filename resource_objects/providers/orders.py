@@ -89,18 +89,18 @@ class Operation:
         """Make an operation of an id; None: of a new one."""
         if id is None:
             now = clock.milliseconds()
-            id, made = new_id(now), _at(now)
+            id, made_at = new_id(now), _at(now)
         elif names.uuid_text(id) != id:
             raise exceptions.InvalidInput(
                 "name", "operation", id, "a uuid in lower case with hyphens"
             )
         else:
-            made = _made_at(id)
+            made_at = _made_at(id)
         if actor is not None:
             names.label(actor, "actor")
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "actor", actor)
-        object.__setattr__(self, "made_at", made)
+        object.__setattr__(self, "made_at", made_at)
 
     def kept_from(self, now: datetime.datetime) -> datetime.datetime:
         """Return the start of the retention: the time of the write, or of the id if that is later.
@@ -108,8 +108,9 @@ class Operation:
         The clock of the client may be ahead of the ledger's. With a retention by the ledger's clock
         only, a repetition could look too young to have been removed.
         """
-        made = self.made_at
-        return now if made is None else min(max(now, made), now + _AHEAD)
+        if self.made_at is None:
+            return now
+        return min(max(now, self.made_at), now + _AHEAD)
 
     def require_known(self, now: datetime.datetime, kept_for: datetime.timedelta) -> None:
         """Raise if an operation without a recorded outcome may have had one that was removed.
@@ -119,8 +120,7 @@ class Operation:
         :param kept_for: for how long the ledger records operations
         :raises Expired: if the operation is older than that
         """
-        made = self.made_at
-        if made is not None and made < now - max(kept_for - FRESH, FRESH):
+        if self.made_at is not None and self.made_at < now - max(kept_for - FRESH, FRESH):
             raise exceptions.Expired(
                 "operation", self.id, f"made at {self.made_at:%Y-%m-%d %H:%M:%S}"
             )
@@ -558,10 +558,10 @@ class Write:
         if len(set(consumers)) != len(consumers):
             raise exceptions.InvalidInput("repetition", "orders", consumers, "each consumer once")
         if self.disabling:
-            disabled = [one.provider_uuid for one in self.disabling]
-            if len(set(disabled)) != len(disabled):
+            uuids = [order.provider_uuid for order in self.disabling]
+            if len(set(uuids)) != len(uuids):
                 raise exceptions.InvalidInput(
-                    "repetition", "disabling", disabled, "each provider once"
+                    "repetition", "disabling", uuids, "each provider once"
                 )
         for (_, name), total in self.limits.items() if self.limits else ():
             if type(total) is not int or not 0 <= total <= MAX_AMOUNT:
@@ -651,15 +651,15 @@ class ConsumerRecord:
         :param uses: the uses of the moving consumer after the move
         :param pools: the uuids of pools
         """
-        then = {use.key: use for use in uses if use.provider_uuid in pools}
-        both = {use: use.beyond(then[use.key]) for use in self.uses if use.key in then}
-        shared = tuple(use for use, beyond in both.items() if beyond != use)
-        left = tuple(one for use in self.uses if (one := both.get(use, use)).amount > 0)
+        pooled = {use.key: use for use in uses if use.provider_uuid in pools}
+        reduced = {use: use.beyond(pooled[use.key]) for use in self.uses if use.key in pooled}
+        shared = tuple(use for use, beyond in reduced.items() if beyond != use)
+        remaining = tuple(use for use in (reduced.get(u, u) for u in self.uses) if use.amount > 0)
         request = self.own_request
-        if not left or not shared:  # a consumer holds something
+        if not remaining or not shared:
             return {"uses": self.uses, "request": request}
         stored = StoredRequest(None if request is None else request.request, shared)
-        return {"uses": left, "request": stored}
+        return {"uses": remaining, "request": stored}
 
 
 @set_directly

@@ -143,12 +143,12 @@ class OrderRows(Protocol):
 class ConsumerEffect:
     """The effect of an order on its consumer.
 
-    ``kept`` is the record before (None: the consumer is new), ``claim`` the record after (without
+    ``stored`` is the record before (None: the consumer is new), ``claim`` the record after (without
     allocations and released: the consumer is deleted). ``stated`` are the inventories of which the
     order repeats what is allocated, or asks to be counted: a write there, whatever changes.
     """
 
-    kept: ConsumerRecord | None
+    stored: ConsumerRecord | None
     claim: ConsumerRecord
     changes: tuple[Change, ...]
     stated: tuple[Key, ...] = ()
@@ -212,8 +212,8 @@ def keys_of(
         for use in order.uses:
             keys[use.key] = None
         if order.mode is Mode.SET and order.consumer in consumers:
-            for held in consumers[order.consumer].held:
-                keys[held.key] = None
+            for use in consumers[order.consumer].held:
+                keys[use.key] = None
     return keys
 
 
@@ -264,7 +264,7 @@ class _Pending:
     """An order with the record of its consumer and its changes."""
 
     order: ConsumerOrder
-    kept: ConsumerRecord | None
+    stored: ConsumerRecord | None
     changes: tuple[Change, ...]
     stated: tuple[Key, ...] = ()
 
@@ -275,7 +275,7 @@ class _Pending:
 
     @property
     def group_before(self) -> str | None:
-        return None if self.kept is None else self.kept.group
+        return None if self.stored is None else self.stored.group
 
     @property
     def adds_host(self) -> bool:
@@ -285,8 +285,8 @@ class _Pending:
         """
         if self.group != self.group_before:
             return True
-        held = self.kept.held if self.kept is not None else ()
-        providers = {use.provider_uuid for use in held}
+        uses = () if self.stored is None else self.stored.held
+        providers = {use.provider_uuid for use in uses}
         is_bound = self.group is not None and not self.order.adopts
         return is_bound and any(
             change.after > change.before and change.key[0] not in providers
@@ -297,49 +297,50 @@ class _Pending:
 # --- the changes of an order ----------------------------------------------------------------------
 
 
-def _pending(order: ConsumerOrder, kept: ConsumerRecord | None) -> _Pending:
-    _check_expected(order, kept)
+def _pending(order: ConsumerOrder, stored: ConsumerRecord | None) -> _Pending:
+    _check_expected(order, stored)
     if order.mode is Mode.KEEP:
-        return _Pending(order, kept, ())
+        return _Pending(order, stored, ())
     name = order.consumer
-    if kept is None:  # most orders are claims
+    if stored is None:  # most orders are claims
         changes = [Change(name, use.key, 0, use.amount, use.units) for use in order.uses]
         if order.mode is Mode.SET:
-            return _Pending(order, kept, tuple(changes))
+            return _Pending(order, stored, tuple(changes))
     elif order.is_release:
-        changes = [Change(name, entry.key, entry.amount, 0, (), entry.units) for entry in kept.held]
-        stated = tuple(entry.key for entry in kept.held) if order.counted else ()
-        return _Pending(order, kept, tuple(changes), stated)
-    before = {held.key: held for held in kept.held} if kept is not None else {}
+        changes = [Change(name, use.key, use.amount, 0, (), use.units) for use in stored.held]
+        stated = tuple(use.key for use in stored.held) if order.counted else ()
+        return _Pending(order, stored, tuple(changes), stated)
+    before = {use.key: use for use in stored.held} if stored is not None else {}
     if order.mode is Mode.ADD:
-        added = (_after_add(name, use, before.get(use.key)) for use in order.uses)
-        return _Pending(order, kept, tuple(added))
-    wanted = {use.key: use for use in order.uses}
-    set_to = {k: _after_set(name, k, before.get(k), wanted.get(k)) for k in {**before, **wanted}}
-    made = tuple(change for change in set_to.values() if change is not None)
-    return _Pending(order, kept, made, tuple(key for key in set_to if set_to[key] is None))
+        changes = [_after_add(name, use, before.get(use.key)) for use in order.uses]
+        return _Pending(order, stored, tuple(changes))
+    after = {use.key: use for use in order.uses}
+    by_key = {key: _after_set(name, key, before.get(key), after.get(key)) for key in before | after}
+    changes = [change for change in by_key.values() if change is not None]
+    unchanged = tuple(key for key, change in by_key.items() if change is None)
+    return _Pending(order, stored, tuple(changes), unchanged)
 
 
-def _check_expected(order: ConsumerOrder, kept: ConsumerRecord | None) -> None:
+def _check_expected(order: ConsumerOrder, stored: ConsumerRecord | None) -> None:
     name = order.consumer
     if order.expect is Expect.ABSENT:
-        if kept is not None:
+        if stored is not None:
             raise exceptions.AlreadyExists("consumer", name)
         return
-    if kept is None and (order.expect is Expect.PRESENT or not order.uses):
+    if stored is None and (order.expect is Expect.PRESENT or not order.uses):
         raise exceptions.NotFound("consumer", name)
-    present = None if kept is None else kept.generation
+    present = None if stored is None else stored.generation
     if order.generation is not None and order.generation != present:
-        now = "it holds nothing" if kept is None else f"now {present}"
+        now = "it holds nothing" if stored is None else f"now {present}"
         raise exceptions.Stale("consumer", name, f"read at generation {order.generation}, {now}")
     # a renewal is of one claim: the consumer may have released it and made another since
     renewed = order.uuid if order.mode is Mode.KEEP else None
-    if renewed is not None and kept is not None and renewed != kept.uuid:
-        raise exceptions.Stale("consumer", name, f"its claim is {kept.uuid}, not {renewed}")
+    if renewed is not None and stored is not None and renewed != stored.uuid:
+        raise exceptions.Stale("consumer", name, f"its claim is {stored.uuid}, not {renewed}")
 
 
-def _after_add(consumer: str, use: Use, held: Use | None) -> Change:
-    before, units = (0, ()) if held is None else (held.amount, held.units)
+def _after_add(consumer: str, use: Use, present: Use | None) -> Change:
+    before, units = (0, ()) if present is None else (present.amount, present.units)
     after = before + use.amount
     if use.released:
         _check_allocated(use.released, units)
@@ -362,9 +363,9 @@ def _check_allocated(released: Iterable[str], units: Collection[str]) -> None:
             raise exceptions.Conflict("unit", unit)
 
 
-def _after_set(consumer: str, key: Key, held: Use | None, wanted: Use | None) -> Change | None:
-    before, units_before = (0, ()) if held is None else (held.amount, held.units)
-    after, units_after = (0, ()) if wanted is None else (wanted.amount, wanted.units)
+def _after_set(consumer: str, key: Key, present: Use | None, use: Use | None) -> Change | None:
+    before, units_before = (0, ()) if present is None else (present.amount, present.units)
+    after, units_after = (0, ()) if use is None else (use.amount, use.units)
     allocated_units = tuple(unit for unit in units_after if unit not in units_before)
     released_units = tuple(unit for unit in units_before if unit not in units_after)
     if before == after and not allocated_units and not released_units:
@@ -417,8 +418,8 @@ def _amounts(
             for reason in _refusals(entry.order, change, rows, capacity, has_rules=has_rules):
                 reasons[key, reason] = None
     if len(decided) < len(nets):
-        rest = [entry for entry in pending if not entry.order.adopts]  # adopted amounts are in use
-        for key, net in (nets if len(rest) == len(pending) else _nets(rest, rows)).items():
+        bound = [entry for entry in pending if not entry.order.adopts]  # adopted amounts are in use
+        for key, net in (nets if len(bound) == len(pending) else _nets(bound, rows)).items():
             inventory = rows.inventory(key)
             if key not in decided and net > 0 and inventory is not None:
                 name, record = rows.provider_name(key[0]) or "", inventory.record
@@ -432,7 +433,7 @@ def _in_use(pending: Sequence[_Pending]) -> Counter[tuple[Key, int]] | None:
     """Return the amounts that the consumers of a write had before it, if there are several."""
     if len(pending) == 1:
         return None
-    records = (entry.kept for entry in pending if entry.kept is not None)
+    records = (entry.stored for entry in pending if entry.stored is not None)
     return Counter((use.key, use.amount) for record in records for use in record.held)
 
 
@@ -493,7 +494,7 @@ def _with_users(reasons: Collection[tuple[Key, Reason]], rows: OrderRows) -> lis
 
 def _allocated_units(pending: Iterable[_Pending], rows: OrderRows) -> list[Reason]:
     """Return the units that are allocated to a consumer that does not release them."""
-    wanted: dict[Unit, Change] = {}
+    requested: dict[Unit, Change] = {}
     released: set[Unit] = set()
     reasons: list[Reason] = []
     for entry in pending:
@@ -501,14 +502,14 @@ def _allocated_units(pending: Iterable[_Pending], rows: OrderRows) -> list[Reaso
             if change.given:
                 released.update((change.key[0], unit) for unit in change.given)
             for unit in change.taken:
-                if (change.key[0], unit) in wanted:
+                if (change.key[0], unit) in requested:
                     reasons.append(_unit_taken(change, unit, rows, entry.order.consumer))
-                wanted[change.key[0], unit] = change
-    if wanted:
-        consumers = rows.unit_consumers(wanted.keys() - released)
+                requested[change.key[0], unit] = change
+    if requested:
+        consumers = rows.unit_consumers(requested.keys() - released)
         reasons += [
             _unit_taken(change, unit[1], rows, consumers[unit])
-            for unit, change in wanted.items()  # in the order of the request
+            for unit, change in requested.items()  # in the order of the request
             if unit in consumers
         ]
     return reasons
@@ -627,7 +628,7 @@ def _group_violations(
     """Return the members of strict server groups that would be against the policy."""
     mine = [entry for entry in pending if {entry.group, entry.group_before} & {*names}]
     uuids = {change.key[0] for entry in mine for change in entry.changes}
-    uuids.update(use.provider_uuid for entry in mine if entry.kept for use in entry.kept.held)
+    uuids.update(use.provider_uuid for entry in mine if entry.stored for use in entry.stored.held)
     membership = rows.group_members(names, uuids)
     reasons: list[Reason] = []
     if membership is None:
@@ -663,22 +664,22 @@ def _violations(
     most = group.max_per_host
     for consumer, hosts in arrivals.items():
         present = present or frozenset(hosts)  # the first member chooses the host
-        others = {name: its for name, its in hosts_of.items() if name != consumer}
+        neighbours = {name: its for name, its in hosts_of.items() if name != consumer}
         for host in hosts:
             if group.is_apart:
-                members = [name for name, its in others.items() if host in its]
+                members = [name for name, its in neighbours.items() if host in its]
                 if len(members) >= most:
                     rule = f"at most {most} of it on a host"
                     yield _violation(group, host, members, rule, "there", most)
             elif host not in present:
-                members = [name for name, its in others.items() if not present.isdisjoint(its)]
+                members = [name for name, its in neighbours.items() if not present.isdisjoint(its)]
                 place = f"on {', '.join(sorted(present))}"
                 yield _violation(group, host, members, "all of it on one host", place, 0)
 
 
 def _hosts(entry: _Pending, host_of: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the hosts of a consumer before and after a write."""
-    before = {} if entry.kept is None else {use.key: use.amount for use in entry.kept.held}
+    before = {} if entry.stored is None else {use.key: use.amount for use in entry.stored.held}
     after = {**before, **{change.key: change.after for change in entry.changes}}
     hosts_before, hosts_after = (
         frozenset(host_of[uuid] for (uuid, _), n in amounts.items() if n > 0 and uuid in host_of)
@@ -717,44 +718,44 @@ def _violation(
 def _effect(
     entry: _Pending, rows: OrderRows, now: datetime.datetime, generation: int | None
 ) -> ConsumerEffect:
-    order, kept = entry.order, entry.kept
+    order, stored = entry.order, entry.stored
     if generation is None:
-        generation = 0 if kept is None else kept.generation
-    if kept is not None and order.mode is Mode.KEEP:
+        generation = 0 if stored is None else stored.generation
+    if stored is not None and order.mode is Mode.KEEP:
         renewed = dataclasses.replace(
-            kept,
+            stored,
             generation=generation,
             expires_at=_expiry(order, now),
-            state=order.state or kept.state,
-            writes=kept.writes + 1,
+            state=order.state or stored.state,
+            writes=stored.writes + 1,
         )
-        return ConsumerEffect(kept, renewed, ())
-    if kept is not None and not order.is_release:
-        held = _held_after(kept.held, entry.changes, rows)
-        values = {"generation": generation, "writes": kept.writes + 1, **_described(order, now)}
-        if not held:
+        return ConsumerEffect(stored, renewed, ())
+    if stored is not None and not order.is_release:
+        uses = _uses_after(stored.held, entry.changes, rows)
+        values = {"generation": generation, "writes": stored.writes + 1, **_described(order, now)}
+        if not uses:
             values["state"] = RELEASED
-        record = dataclasses.replace(kept, held=held, **values)
-        return ConsumerEffect(kept, record, entry.changes, entry.stated)
+        record = dataclasses.replace(stored, held=uses, **values)
+        return ConsumerEffect(stored, record, entry.changes, entry.stated)
     # a claim or a release: without ``replace``, which takes twice as long
-    source = order if kept is None else kept
-    held = _held_after((), entry.changes, rows) if kept is None else kept.held
+    source = order if stored is None else stored
+    uses = _uses_after((), entry.changes, rows) if stored is None else stored.held
     record = ConsumerRecord(
         source.uuid or new_id(),
         source.consumer,
-        now if kept is None else kept.created_at,
-        held,
-        HELD if kept is None and held else RELEASED,
+        now if stored is None else stored.created_at,
+        uses,
+        HELD if stored is None and uses else RELEASED,
         source.request,
         generation,
         source.project,
         source.user,
         source.consumer_type,
-        _expiry(order, now) if kept is None else kept.expires_at,
-        1 if kept is None else kept.writes,
+        _expiry(order, now) if stored is None else stored.expires_at,
+        1 if stored is None else stored.writes,
         source.group,
     )
-    return ConsumerEffect(kept, record, entry.changes, entry.stated)
+    return ConsumerEffect(stored, record, entry.changes, entry.stated)
 
 
 def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:
@@ -782,14 +783,14 @@ def _described(order: ConsumerOrder, now: datetime.datetime) -> dict[str, Any]:
     return values
 
 
-def _held_after(
+def _uses_after(
     before: Iterable[Use], changes: Iterable[Change], rows: OrderRows
 ) -> tuple[Use, ...]:
-    held = {entry.key: entry for entry in before}
+    uses = {use.key: use for use in before}
     for change in changes:
         uuid, kind = change.key
-        units = held[change.key].units if held and change.key in held else ()
+        units = uses[change.key].units if uses and change.key in uses else ()
         if change.given or change.taken:  # sorted, as rows have no order
             units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
-        held[change.key] = Use(uuid, kind, change.after, units, rows.provider_name(uuid) or "")
-    return tuple([entry for entry in held.values() if entry.amount])
+        uses[change.key] = Use(uuid, kind, change.after, units, rows.provider_name(uuid) or "")
+    return tuple([use for use in uses.values() if use.amount])

@@ -260,12 +260,12 @@ class Allocations:
             amounts = {} if effect.is_gone else _by_provider(claim.held)
             bodies[claim.uuid] = {
                 "allocations": {uuid: {"resources": amounts[uuid]} for uuid in amounts},
-                "consumer_generation": _generation(effect.kept),
+                "consumer_generation": _generation(effect.stored),
                 "project_id": codec.to_placement(claim.project),
                 "user_id": codec.to_placement(claim.user),
             }
         types = [effect.claim.consumer_type for effect in effects]
-        if types == [effect.kept and effect.kept.consumer_type for effect in effects]:
+        if types == [effect.stored and effect.stored.consumer_type for effect in effects]:
             return bodies, min(self.client.minor, CONSUMER_TYPES - 1)
         if None in types:
             detail = "one consumer gets a type, another has none"
@@ -352,7 +352,7 @@ class _Sending:
         A request that writes no allocations for a new consumer leaves such a consumer behind.
         Placement does not show it, and refuses every claim that does not expect generation 0.
         """
-        new = [e.claim for e in self.pending.effects.consumers if e.kept is None]
+        new = [e.claim for e in self.pending.effects.consumers if e.stored is None]
         present = self.allocations.held_by(claim.consumer for claim in new)
         empty = [claim.uuid for claim in new if claim.consumer not in present]
         for uuid in empty:
@@ -416,7 +416,7 @@ class _Sending:
         present = self.allocations.held_by(order.consumer for order in self.pending.orders)
         for effect in self.pending.effects.consumers:
             name = effect.claim.consumer
-            if effect.kept is None and name in present:
+            if effect.stored is None and name in present:
                 raise exceptions.AlreadyExists("consumer", name)
             if _is_changed(effect, present):
                 raise exceptions.Stale("consumer", name, answer.detail)
@@ -473,7 +473,7 @@ def _capacity_reasons(pending: PendingWrite, rows: Rows) -> Iterator[Reason]:
 
 def _after(effect: ConsumerEffect) -> ConsumerRecord:
     """Return a consumer after a write."""
-    claim, generation = effect.claim, (_generation(effect.kept) or 0) + 1
+    claim, generation = effect.claim, (_generation(effect.stored) or 0) + 1
     if effect.is_gone:
         return claim
     return dataclasses.replace(
@@ -491,7 +491,7 @@ def _generation(record: ConsumerRecord | None) -> int | None:
 
 def _is_changed(effect: ConsumerEffect, present: Mapping[str, ConsumerRecord]) -> bool:
     """Return True if a consumer is not at its generation before the write."""
-    return _generation(effect.kept) != _generation(present.get(effect.claim.consumer))
+    return _generation(effect.stored) != _generation(present.get(effect.claim.consumer))
 
 
 def _is_same(present: ConsumerRecord | None, after: ConsumerRecord) -> bool:

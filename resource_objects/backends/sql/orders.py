@@ -307,7 +307,7 @@ def _add_shares(connection: Connection, rows: StoredRows) -> None:
 def _lock(connection: Connection, rows: StoredRows) -> None:
     """Lock inventories and read them again: their figures and shares may have changed since."""
     by_number = {inventory.inventory_id: inventory for inventory in rows.inventories.values()}
-    before = [(each, each.shares) for each in by_number.values() if each.shares]
+    before = [(row, row.shares) for row in by_number.values() if row.shares]
     locked = [row for part in chunks(sorted(by_number)) for row in _LOCK.rows(connection, ids=part)]
     if len(locked) != len(by_number):
         raise _busy("inventory", "it was removed in between")
@@ -403,7 +403,7 @@ def largest_consumers(
     connection: Connection, inventories: Iterable[StoredInventory]
 ) -> dict[Key, list[tuple[str, int]]]:
     """Return the largest consumers of some inventories, also those through shares."""
-    keys = {(each.provider_id, each.class_id): each.key for each in inventories}
+    keys = {(row.provider_id, row.class_id): row.key for row in inventories}
     shared: set[tuple[int, int]] = set()
     classes = list({class_ for _, class_ in keys})
     for part in chunks(list({provider for provider, _ in keys})):
@@ -638,7 +638,7 @@ def _write_generation(
         parts[consumer.part].append(consumer)
     for part in parts.values():
         ids = sorted(consumer.number for consumer in part)
-        values = {"ids": ids, "generations": list({each.record.generation for each in part})}
+        values = {"ids": ids, "generations": list({row.record.generation for row in part})}
         refused = functools.partial(changed_since, part[0].record.consumer)
         query.must_match(connection, len(ids), refused, now=number, **values)
 
