@@ -25,7 +25,7 @@
 ``plans``           plans of changes, and their execution; the audit
 ``use_over_time``   usage between two moments
 ``statistics``      figures that agents report of their hosts
-``reading``         lists and figures; ``feed``: the change feed, and fresh snapshots
+``queries``         lists and figures; ``feed``: the change feed, and fresh snapshots
 ==================  ===============================================================================
 
 A ledger is safe for use by several threads. It blocks while it talks to its database; from asyncio

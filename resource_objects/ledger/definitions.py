@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -44,7 +44,6 @@ from resource_objects.providers.listing import (
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
-    Key,
     Use,
     Write,
 )
@@ -332,7 +331,16 @@ class Definitions:
                 if uuids[number] in changed_parts and consumer not in ordered
             }
             claims = self._store.backend.held_by(consumers) if consumers else {}
-            free = _capacities_after(stored, changes, parts.classes)
+            definitions = {uuid: entry.definition for uuid, entry in stored.items()}
+            definitions |= {changed.uuid: changed for changed in changes.definitions}
+            free = Counter(
+                {
+                    (uuid, record.resource_class): record.capacity
+                    for uuid in parts.classes
+                    if uuid in definitions
+                    for record in definitions[uuid].inventories
+                }
+            )
             # consumers with units come first: their units decide the part; others fill the rest
             for claim in sorted(
                 claims.values(),
@@ -340,8 +348,8 @@ class Definitions:
             ):
                 uses = parts.held_after(claim.held, free)
                 before, after = (
-                    {(*use.key, use.amount, frozenset(use.units)) for use in some}
-                    for some in (claim.held, uses)
+                    {(*use.key, use.amount, frozenset(use.units)) for use in allocated}
+                    for allocated in (claim.held, uses)
                 )
                 if before != after:
                     follow.append(_replacement(claim, uses))
@@ -388,14 +396,16 @@ class Definitions:
         changes: DefinitionChanges,
         orders: Sequence[ConsumerOrder] = (),
     ) -> tuple[tuple[str, int], ...]:
-        """Return the providers, ``(uuid, generation)``, that changes rely on, or raise.
+        """Return the pools and hosts, ``(uuid, generation)``, that changes rely on, or raise.
 
-        Allocations are read only if a unit would be allocated in another form. A concurrent claim
-        of that unit by name may be missed: an audit lists the result.
+        Allocations are read only if a unit would be allocated in another form, pools and hosts only
+        if a provider counts more classes, or has more links, than before. A concurrent claim of
+        that unit by name, or a concurrent write of the other end of a link, may be missed: an audit
+        lists the result.
 
         :raises InvalidTree: if the parts of an inventory would contradict each other
         :raises InUse: if a unit that is allocated by name would be allocated in another form
-        :raises Conflict: as :meth:`_check_counted_once`
+        :raises Conflict: if a class would be counted at a pool and in a tree linked to it
         """
         for changed in check_consistent(stored, changes):
             columns = self._store.backend.read(changed.root)
@@ -404,27 +414,12 @@ class Definitions:
                     f"{consumer} holds {unit} of {name}, which would be given out in another way"
                 )
                 raise exceptions.InUse("inventory", inventory, detail)
-        return self._check_counted_once(stored, changes)
-
-    def _check_counted_once(
-        self, stored: StoredDefinitions, changes: DefinitionChanges
-    ) -> tuple[tuple[str, int], ...]:
-        """Return the pools and hosts, ``(uuid, generation)``, that changes rely on.
-
-        Nothing is read if no provider counts more classes, or has more links, than before. Two
-        concurrent writes may miss each other if one adds a class to a pool or tree and the other
-        links that tree to the pool: an audit lists the result.
-
-        :raises Conflict: if a class would be counted at a pool and in a tree linked to it
-        """
         counted = newly_counted(stored, changes)
-        of_hosts = counted.aggregates(of_pools=False)
-        of_pools = counted.aggregates(of_pools=True)
+        of_hosts, of_pools = (counted.aggregates(of_pools=of_pools) for of_pools in (False, True))
         linked: list[ListedProvider] = []
         if of_hosts:
-            linked += self.listed(
-                ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
-            )
+            pools = ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
+            linked += self.listed(pools)
         if of_pools:
             hosts = ProviderFilter(aggregates=(of_pools,), forbidden=frozenset({SHARES}))
             roots = sorted({host.root_uuid for host in self.listed(hosts)})
@@ -468,21 +463,6 @@ def _replacement(record: ConsumerRecord, uses: tuple[Use, ...]) -> ConsumerOrder
         generation=record.generation,
         aggregate=True,
         adopts=True,
-    )
-
-
-def _capacities_after(
-    stored: StoredDefinitions, changes: DefinitionChanges, uuids: Collection[str]
-) -> Counter[Key]:
-    """Return the capacity of each inventory of some providers after the changes."""
-    after = {uuid: stored[uuid].definition for uuid in uuids if uuid in stored}
-    after |= {changed.uuid: changed for changed in changes.definitions if changed.uuid in uuids}
-    return Counter(
-        {
-            (uuid, record.resource_class): record.capacity
-            for uuid, definition in after.items()
-            for record in definition.inventories
-        }
     )
 
 

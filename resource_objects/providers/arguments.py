@@ -15,7 +15,7 @@ from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.orders import UNLIMITED, Totals
 from resource_objects.resources import IntegerAmount, Limits
 
-_THOUSANDS = "a moment from the year 1 to the year 9999 in UTC"
+_MOMENTS = "a moment from the year 1 to the year 9999 in UTC"
 
 
 def moment(field: str, value: object) -> datetime.datetime:
@@ -30,7 +30,7 @@ def moment(field: str, value: object) -> datetime.datetime:
     try:
         return value.astimezone(datetime.UTC)
     except OverflowError:
-        raise exceptions.InvalidInput("field", field, value, _THOUSANDS) from None
+        raise exceptions.InvalidInput("field", field, value, _MOMENTS) from None
 
 
 class Expiry(TypedDict, total=False):
@@ -43,8 +43,6 @@ class Expiry(TypedDict, total=False):
 def expiry(expires_in: object, expires_at: object) -> Expiry:
     """Return the checked expiry of a claim; empty if both arguments are None.
 
-    A duration is returned as such: the clock of the ledger determines the moment.
-
     :raises InvalidInput: if both are specified, or if the duration is not above 0
 
     >>> expiry(datetime.timedelta(hours=1), None)
@@ -52,9 +50,8 @@ def expiry(expires_in: object, expires_at: object) -> Expiry:
     """
     if expires_at is not None:
         if expires_in is not None:
-            raise exceptions.InvalidInput(
-                "field", "expires_in", expires_in, "either this or expires_at"
-            )
+            expected = "either this or expires_at"
+            raise exceptions.InvalidInput("field", "expires_in", expires_in, expected)
         return {"expires_at": moment("expires_at", expires_at)}
     if expires_in is None:
         return {}
@@ -64,16 +61,12 @@ def expiry(expires_in: object, expires_at: object) -> Expiry:
 
 
 def later(field: str, value: datetime.timedelta, now: datetime.datetime) -> datetime.datetime:
-    """Return the moment a duration after another one.
-
-    :raises InvalidInput: if a ``datetime`` cannot represent it
-    """
+    """Return the moment a duration after another, or raise ``InvalidInput`` if it is too far."""
     try:
         return now + value
     except OverflowError:
-        raise exceptions.InvalidInput(
-            "field", field, value, f"a time that leads to {_THOUSANDS}"
-        ) from None
+        expected = f"a time that leads to {_MOMENTS}"
+        raise exceptions.InvalidInput("field", field, value, expected) from None
 
 
 def age(field: str, value: object) -> datetime.timedelta:
@@ -96,9 +89,8 @@ def ago(field: str, value: object, now: datetime.datetime) -> datetime.datetime:
     try:
         return now - duration
     except OverflowError:
-        raise exceptions.InvalidInput(
-            "field", field, value, f"an age that leads to {_THOUSANDS}"
-        ) from None
+        expected = f"an age that leads to {_MOMENTS}"
+        raise exceptions.InvalidInput("field", field, value, expected) from None
 
 
 def generation(value: object, field: str = "generation") -> int:

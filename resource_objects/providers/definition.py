@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid as uuids
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions, names
@@ -17,10 +17,7 @@ from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.disabled import refuse_trait
 from resource_objects.providers.provider import (
     MAX_DEPTH,
-    BrokenShare,
-    Inventoried,
     Provider,
-    broken_share,
     check_tree_shares,
 )
 from resource_objects.resources import Inventories, Inventory, resource
@@ -385,7 +382,7 @@ def compare_tree(stored: StoredDefinitions, target: Provider) -> DefinitionChang
             )
         above = None if parent is None else uuid_of[parent.name]
         definitions.append(to_definition(provider, uuid, above, uuid_of))
-    _check_shares(definitions)
+    check_definition_shares(definitions)
     return changes_between(target.name, stored, definitions)
 
 
@@ -521,8 +518,7 @@ def edited(
     removed_uuids = set() if removed is None else subtree(stored, removed)
     target: list[ProviderDefinition] = []
     uuid_of: dict[str, str] = {}
-    above: list[str] = []
-    moved: set[str] = set()
+    parents: list[str | None] = []
     for uuid, entry in stored.items():
         if uuid in removed_uuids:
             continue
@@ -531,52 +527,26 @@ def edited(
             definition = dataclasses.replace(definition, **fields)
             check_readable(definition)
             if definition.parent_uuid != entry.definition.parent_uuid:
-                path, below = _checked_move(stored, definition)
-                above += path
-                moved |= below if not path or path[-1] != entry.root_uuid else set()
+                parents.append(definition.parent_uuid)
         if uuid_of.setdefault(definition.name, uuid) != uuid:
             raise exceptions.AlreadyExists("provider", definition.name)
         target.append(definition)
-    roots = roots_of({definition.uuid: definition.parent_uuid for definition in target})
-    _check_shares(target, roots)
+    moved: set[str] = set()
+    if parents:
+        roots = check_trees(target)
+        moved = {uuid for uuid, root in roots.items() if root != stored[uuid].root_uuid}
+    else:
+        check_definition_shares(target)
     root = target[0].name if target else next(iter(stored.values())).definition.name
     changes = changes_between(root, stored, target, moved)
     updated = {update.definition.uuid for update in changes.updates}
-    unchanged = tuple((uuid, stored[uuid].generation) for uuid in above if uuid not in updated)
-    return changes, unchanged
-
-
-def _checked_move(
-    stored: StoredDefinitions, provider: ProviderDefinition
-) -> tuple[list[str], set[str]]:
-    """Return the providers above the new parent of a provider, with it, and those that move.
-
-    :raises InvalidTree: if the parent is the provider or below it, or the tree would be too deep
-    """
-    parent, below = provider.parent_uuid, subtree(stored, provider.uuid)
-    if parent in below:
-        raise exceptions.InvalidTree(
-            f"parent of {provider.name}",
-            stored[parent].definition.name,
-            "a provider not below it",
-        )
-    path = _path(stored, parent)
-    levels = max(len(_path(stored, uuid)) for uuid in below) - len(_path(stored, provider.uuid))
-    depth = len(path) + levels
-    if depth > MAX_DEPTH:
-        raise exceptions.InvalidTree(
-            f"place of {provider.name}", f"{depth} levels deep", f"at most {MAX_DEPTH} levels"
-        )
-    return path, below
-
-
-def _path(stored: StoredDefinitions, uuid: str | None) -> list[str]:
-    """Return the uuids from a provider up to its root."""
-    path: list[str] = []
-    while uuid is not None:
-        path.append(uuid)
-        uuid = stored[uuid].definition.parent_uuid
-    return path
+    unchanged: dict[str, int] = {}
+    for parent in parents:
+        while parent is not None:
+            if parent not in updated:
+                unchanged[parent] = stored[parent].generation
+            parent = stored[parent].definition.parent_uuid
+    return changes, tuple(unchanged.items())
 
 
 def subtree(stored: StoredDefinitions, uuid: str) -> set[str]:
@@ -613,28 +583,51 @@ def roots_of(parents: Mapping[_Id, _Id | None]) -> dict[_Id, _Id]:
     return roots
 
 
-def check_trees(definitions: Collection[ProviderDefinition]) -> None:
-    """Raise unless definitions, parents before children, are trees. Cost: linear.
+def check_trees(definitions: Collection[ProviderDefinition]) -> dict[str, str]:
+    """Return the root of each provider, or raise unless definitions are trees. Cost: linear.
 
-    :raises InvalidTree: if a tree is deeper than 100 levels, or a share breaks a rule
+    :param definitions: of whole trees
+    :raises InvalidTree: if a provider is below itself, a tree is deeper than 100 levels, or a share
+        breaks a rule
     """
-    depths: dict[str | None, int] = {None: -1}
-    roots: dict[str, str] = {}
+    by_uuid = {definition.uuid: definition for definition in definitions}
+    levels: dict[str, tuple[str, int]] = {}  # root and depth of each provider
     for definition in definitions:
-        uuid, parent = definition.uuid, definition.parent_uuid
-        depths[uuid] = depths[parent] + 1
-        roots[uuid] = uuid if parent is None else roots[parent]
-        if depths[uuid] > MAX_DEPTH:
+        path: dict[str, None] = {}
+        ancestor: str | None = definition.uuid
+        while ancestor is not None and ancestor not in levels:
+            if ancestor in path:
+                parent = by_uuid[definition.parent_uuid or ""].name
+                raise exceptions.InvalidTree(
+                    f"parent of {definition.name}", parent, "a provider not below itself"
+                )
+            path[ancestor] = None
+            ancestor = by_uuid[ancestor].parent_uuid
+        root, depth = levels[ancestor] if ancestor is not None else (next(reversed(path)), -1)
+        for descendant in reversed(path):
+            depth += 1
+            levels[descendant] = root, depth
+        if depth > MAX_DEPTH:
             raise exceptions.InvalidTree(
-                "parent of a provider", definition.name, f"at most {MAX_DEPTH} levels"
+                f"place of {definition.name}", f"{depth} levels deep", f"at most {MAX_DEPTH} levels"
             )
-    _check_shares(list(definitions), roots)
+    roots = {uuid: root for uuid, (root, _) in levels.items()}
+    check_definition_shares(definitions, roots)
+    return roots
 
 
-def _check_shares(
-    definitions: Sequence[ProviderDefinition], root_of: Mapping[str, str] | None = None
+def check_definition_shares(
+    definitions: Collection[ProviderDefinition], root_of: Mapping[str, str] | None = None
 ) -> None:
-    shares = _shares(definitions)
+    """Raise ``InvalidTree`` unless shares keep the rules of ``broken_share``. Cost: linear.
+
+    :param root_of: the root of each provider by uuid; None if all are of one tree
+    """
+    shares = [
+        ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
+        for definition in definitions
+        for share in definition.shares
+    ]
     if not shares:
         return
     by_uuid = {definition.uuid: definition for definition in definitions}
@@ -645,32 +638,3 @@ def _check_shares(
         lambda uuid: str(inventories_of(by_uuid[uuid].inventories, by_uuid[uuid].kinds)),
         root_of,
     )
-
-
-def _shares(definitions: Iterable[ProviderDefinition]) -> list[tuple[Inventoried, Inventoried]]:
-    return [
-        ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
-        for definition in definitions
-        for share in definition.shares
-    ]
-
-
-def share_problem(
-    target: Iterable[ProviderDefinition], root_of: Mapping[str, str] | None = None
-) -> BrokenShare | None:
-    """Return a share that breaks a rule, by uuid, or None. Cost: linear.
-
-    :param root_of: the root of each provider by uuid; None if all are of one tree
-    """
-    definitions = list(target)
-    shares = _shares(definitions)
-    if not shares:
-        return None
-    counted = {
-        (definition.uuid, record.resource_class)
-        for definition in definitions
-        for record in definition.inventories
-    }
-    if root_of is None:
-        root_of = dict.fromkeys((uuid for uuid, _ in counted), "")
-    return broken_share(shares, root_of, counted)

@@ -1,7 +1,4 @@
-"""What resource classes, traits and aggregates may be called, and what is refused about them. Pure.
-
-One rule for every backend.
-"""
+"""The names that resource classes, traits and aggregates may have, by one rule for all backends."""
 
 from __future__ import annotations
 
@@ -18,31 +15,22 @@ from resource_objects.resources.traits import known_traits, standard_traits
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameRule:
-    """One kind of name: those that are always there, what one may be, what is raised about it."""
+    """The rule for one kind of name."""
 
-    standard: Callable[[], Collection[str]]
-    check: Callable[[str], object]
-    subject: str  #: as errors name this kind
+    standard: Callable[[], Collection[str]]  #: returns the names that always exist
+    check: Callable[[str], object]  #: raises for a name that is not allowed
+    subject: str  #: the kind, as errors name it
 
     def refuse_standard(self, change: NameChange) -> None:
-        """Raise if a standard name would be renamed or deleted.
-
-        :raises NotSupported: if it is one
-        """
+        """Raise ``NotSupported`` if a standard name would be renamed or deleted."""
         if change.name in self.standard():
             raise exceptions.NotSupported("standard name", change.name)
 
 
 NAME_RULES: Mapping[NameKind, NameRule] = {
     NameKind.RESOURCE_CLASS: NameRule(
-        lambda: os_resource_classes.STANDARDS,
-        resource,
-        "resource class",
+        lambda: os_resource_classes.STANDARDS, resource, "resource class"
     ),
-    NameKind.TRAIT: NameRule(
-        standard_traits,
-        lambda name: known_traits([name]),
-        "trait",
-    ),
+    NameKind.TRAIT: NameRule(standard_traits, lambda name: known_traits([name]), "trait"),
     NameKind.AGGREGATE: NameRule(tuple, names.aggregate_name, "aggregate"),
 }

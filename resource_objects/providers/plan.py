@@ -32,8 +32,8 @@ from resource_objects.providers.definition import (
     StoredDefinitions,
     changes_between,
     check_readable,
+    check_trees,
     inventories_of,
-    share_problem,
     to_records,
 )
 from resource_objects.providers.disabled import DisableOrder
@@ -48,7 +48,6 @@ from resource_objects.providers.orders import (
     Write,
     subject_of,
 )
-from resource_objects.providers.provider import MAX_DEPTH
 from resource_objects.requests import Request
 
 #: Version of the JSON form.
@@ -186,9 +185,9 @@ class Plan:
 
     def naming(self, stored: StoredDefinitions, names: Mapping[str, str] = FrozenDict()) -> Self:
         """Return the plan with the names of its providers, as they are stored or in ``names``."""
-        known = {uuid: entry.definition.name for uuid, entry in stored.items()} | dict(names)
+        by_uuid = {uuid: entry.definition.name for uuid, entry in stored.items()} | dict(names)
         return dataclasses.replace(
-            self, names={uuid: known[uuid] for uuid in self.places if uuid in known}
+            self, names={uuid: by_uuid[uuid] for uuid in self.places if uuid in by_uuid}
         )
 
     def _changed(self) -> Iterator[str]:
@@ -257,12 +256,12 @@ class Plan:
         return cls.from_dict(serialization.from_json(text, "plan"))
 
 
-def _once(what: str, keys: Iterable[str]) -> None:
+def _once(field: str, keys: Iterable[str]) -> None:
     seen: set[str] = set()
     for key in keys:
         if key in seen:
             raise exceptions.InvalidInput(
-                "repetition", what, key, "each consumer and provider once"
+                "repetition", field, key, "each consumer and provider once"
             )
         seen.add(key)
 
@@ -472,15 +471,18 @@ def check_plan(changes: DefinitionChanges, before: Definitions, after: Definitio
 
     :param before: the stored definitions of the trees concerned
     :param after: their definitions after the changes, each parent included
-    :raises InvalidPlan: with the name of the provider and the reason
+    :raises InvalidPlan: with the reason
     :raises InvalidInput: as :func:`check_readable`
     """
     for definition in changes.definitions:
         check_readable(definition)
-    root_of = _roots(after)
+    try:
+        check_trees(after.values())
+    except exceptions.InvalidTree as error:
+        raise exceptions.InvalidPlan(changes.root or "plan", str(error)) from error
     created = {definition.uuid for definition in changes.creates}
     for definition in changes.creates:
-        if definition.parent_uuid in created and definition.parent_uuid != definition.uuid:
+        if definition.parent_uuid in created:
             raise exceptions.InvalidPlan(definition.name, "its parent is created after it")
         created.discard(definition.uuid)
     removed: set[str | None] = set()
@@ -488,32 +490,6 @@ def check_plan(changes: DefinitionChanges, before: Definitions, after: Definitio
         if before[removal.uuid].parent_uuid in removed:
             raise exceptions.InvalidPlan(removal.name, "its parent is removed before it")
         removed.add(removal.uuid)
-    broken = share_problem(after.values(), root_of)
-    if broken is not None:
-        name = after[broken.sharer[0]].name
-        raise exceptions.InvalidPlan(name, f"its shares must {broken.rule}")
-
-
-def _roots(after: Definitions) -> dict[str, str]:
-    """Return the root of each provider, or raise for a ring and for a tree that is too deep."""
-    levels: dict[str, tuple[str, int]] = {}  # root and depth of each provider
-    for uuid, definition in after.items():
-        path: dict[str, None] = {}
-        ancestor: str | None = uuid
-        while ancestor is not None and ancestor not in levels:
-            if ancestor in path:
-                raise exceptions.InvalidPlan(definition.name, "it would be below itself")
-            path[ancestor] = None
-            ancestor = after[ancestor].parent_uuid
-        root, depth = levels[ancestor] if ancestor is not None else (next(reversed(path)), -1)
-        for descendant in reversed(path):
-            depth += 1
-            levels[descendant] = root, depth
-        if depth > MAX_DEPTH:
-            raise exceptions.InvalidPlan(
-                definition.name, f"it would be {depth} levels deep, of at most {MAX_DEPTH}"
-            )
-    return {uuid: root for uuid, (root, _) in levels.items()}
 
 
 # --- the difference of two snapshots --------------------------------------------------------------

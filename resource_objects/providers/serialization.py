@@ -46,8 +46,11 @@ def to_plain(value: Any, writers: Writers = _NONE) -> Any:
     >>> to_plain(Use("1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33", "VCPU", 2))["amount"]
     2
     """
-    if type(value) in writers:
-        return writers[type(value)](value)
+    kind = type(value)
+    if kind in _SCALARS or value is None:
+        return value
+    if kind in writers:
+        return writers[kind](value)
     if dataclasses.is_dataclass(value):
         return {
             field.name.rstrip("_"): to_plain(getattr(value, field.name), writers)
@@ -180,12 +183,12 @@ class _ValueReader:
     check: Callable[[Any], Any] | None
 
     def read(self, hint: Any, data: Any, path: str) -> Any:
-        if hint in self.readers:
-            return self.readers[hint](data, path)
         if hint in _SCALARS:
             if type(data) is not hint:
                 raise exceptions.InvalidInput("field", path, data, _SCALARS[hint])
             return self._checked(data, path)
+        if hint in self.readers:
+            return self.readers[hint](data, path)
         if hint is datetime.datetime:
             return self._checked(_moment(data, path), path)
         if isinstance(hint, type) and issubclass(hint, enum.Enum):

@@ -127,7 +127,7 @@ def share(data: dict[str, Any], **fields: Any) -> None:
             lambda d, at: share(d, of_uuid=at["host0/a"]) or made(d)["shares"].pop(0),
             "the shares of each",
         ),
-        (lambda d, at: share(d, of_class="DISK_GB"), "DISK_GB is not counted there"),
+        (lambda d, at: share(d, of_class="DISK_GB"), "DISK_GB as well"),
         (lambda d, at: share(d, resource_class="PGPU"), "PGPU is not counted there"),
         (lambda d, at: made(d).update(parent_uuid=at["host1"]), "the same tree"),
         (lambda d, at: made(d).update(parent_uuid=None), "the same tree"),
@@ -142,7 +142,7 @@ def share(data: dict[str, Any], **fields: Any) -> None:
         ),
         (
             lambda d, at: changed(d, "host0")["definition"]["inventories"].pop(1),
-            "VCPU is not counted there",
+            "VCPU as well",
         ),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_plan_does_not_make_a_ring_of_two_or_too_deep_a_tree(
         chain.append(ProviderDefinition(uuid, f"deep{number}", above, (), frozenset()))
         above = uuid
     ledger.apply(Plan(DefinitionChanges("deep", tuple(chain[:101]))), dry_run=True)
-    with pytest.raises(exceptions.InvalidPlan, match="101 levels deep, of at most 100"):
+    with pytest.raises(exceptions.InvalidPlan, match=r"101 levels deep.*at most 100"):
         ledger.apply(Plan(DefinitionChanges("deep", tuple(chain))), dry_run=dry_run)
 
 
@@ -226,7 +226,7 @@ def test_a_share_that_leads_to_what_a_plan_takes_away_is_refused(ledger: ro.Ledg
     gone["children_changed"] = False
     kept = gone["definition"]["inventories"]
     gone["definition"]["inventories"] = [r for r in kept if r["resource_class"] != "VCPU"]
-    with pytest.raises(exceptions.InvalidPlan, match=r"host0/a .*VCPU is not counted"):
+    with pytest.raises(exceptions.InvalidPlan, match=r"VCPU as well.*host0/"):
         ledger.apply(Plan.from_dict(data))
 
 

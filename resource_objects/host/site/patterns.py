@@ -23,8 +23,8 @@ from resource_objects.providers.definition import (
     ShareRecord,
     StoredDefinition,
     changes_between,
+    check_definition_shares,
     diff,
-    share_problem,
 )
 
 #: Providers that are kept, by name.
@@ -177,8 +177,11 @@ class Pattern:
             left = [one.definition for name, one in kept.items() if name not in said]
             wanted += left
             keeps_shares = keeps_shares or any(one.shares for one in left)
-        if keeps_shares and share_problem(wanted) is not None:
-            return None
+        if keeps_shares:
+            try:
+                check_definition_shares(wanted)
+            except exceptions.InvalidTree:
+                return None
         by_uuid = {one.definition.uuid: one for one in kept.values()}
         return changes_between(called[0], by_uuid, wanted)
 
