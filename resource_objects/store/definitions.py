@@ -28,7 +28,7 @@ from resource_objects.store.transaction import Transaction
 
 
 class DefinitionWork:
-    """The changes of definitions of one write, with what they depend on before the write.
+    """The changes of definitions of one write, with the providers before the write.
 
     It is created before the write changes anything: a definition is changed at the generation at
     which it was read, also if the same write changes a name in it.
@@ -223,9 +223,9 @@ def _put_provider(rows: Rows, provider: ProviderRow, records: Collection[Invento
 
 
 def _remove_inventories(rows: Rows, removed: Sequence[Key], leaving: Collection[str]) -> None:
-    """Remove inventories, or raise ``InUse`` for one that is used.
+    """Remove inventories, or raise ``InUse`` if an inventory is used.
 
-    :param leaving: the providers that are removed with them
+    :param leaving: the providers that are removed too
     """
     records = [(key, rows.inventories.get(key)) for key in removed]
     used = [key for key, inventory in records if inventory is not None and inventory.record.used]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping
 
@@ -20,28 +21,21 @@ from resource_objects.store.write import carry_out
 def rehearse(
     plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord], now: datetime.datetime
 ) -> Rows:
-    """Return the rows after a plan, or raise what the write would raise.
+    """Return the rows after a plan, or raise the error that the write would raise.
 
-    What server groups demand is not checked: they are not among the columns.
+    Policies of server groups are not checked: groups are not among the columns.
 
-    :param columns: the trees of all :attr:`Plan.places`, of what its consumers hold, and of
-        providers of the names to create
+    :param columns: the trees of all :attr:`Plan.places`, of the allocations of its consumers, and
+        of providers that have a name to create
     :param claims: the records of :attr:`Plan.consumers`, by name
-    :param now: by the clock of the ledger
+    :param now: the time of the ledger
     :raises InvalidPlan: as :func:`check_definitions`
     :raises ResourceObjectsError: as :meth:`~resource_objects.providers.backend.Backend.commit`
     """
     if plan.definitions is not None:
         check_definitions(plan.definitions, columns)
-    write = Write(
-        Operation(),
-        "dry run",
-        "",
-        plan.definitions,
-        plan.orders,
-        adopted=plan.adopted,
-        disabling=plan.disabling,
-    )
+    write = Write(Operation(), "dry run", "", plan.definitions, plan.orders)
+    write = dataclasses.replace(write, adopted=plan.adopted, disabling=plan.disabling)
     rows = rows_of(columns, claims)
     try:
         carry_out(rows, write, now, _next_generation(columns))
@@ -64,13 +58,13 @@ def _consumers(rows: Rows, provider: str, resource_class: str) -> list[str]:
 
 
 def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:
-    """Raise unless changes can be made to what was read, and lead to what they state.
+    """Raise unless changes are possible and lead to the definitions that they state.
 
     :param columns: as for :func:`rehearse`; allocations are not read
     :raises Stale: if a provider is not at the generation of the changes
     :raises AlreadyExists: if a name or uuid to create exists
     :raises InvalidPlan: if the result is not a set of trees, a share breaks a rule of shares, or
-        changes do not lead to the definitions that they state
+        it differs from the definitions that the changes state
     """
     moment = datetime.datetime.min.replace(tzinfo=datetime.UTC)
     transaction = Transaction(rows_of(columns), moment, _next_generation(columns))
@@ -86,9 +80,9 @@ def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:
 
 
 def redefined(columns: Columns, plan: Plan, now: datetime.datetime) -> Columns:
-    """Return columns after a plan without orders, or raise what the write would raise.
+    """Return columns after a plan without orders, or raise the error that the write would raise.
 
-    :param now: by the clock of the ledger
+    :param now: the time of the ledger
     :returns: parents before children. Cost: linear in the rows
     """
     rows = rehearse(plan, columns, {}, now)

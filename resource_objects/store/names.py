@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from resource_objects import exceptions
 from resource_objects import names as forms
@@ -66,8 +67,11 @@ def _rename(transaction: Transaction, change: NameChange) -> None:
         users |= _describing(rows, old)
         rows.rename_class(old, new)
     for uuid in users:
-        provider = _renamed(rows.providers[uuid], kind, old, new)
-        rows.providers.put(uuid, dataclasses.replace(provider, generation=transaction.number))
+        provider = rows.providers[uuid]
+        renamed = _renamed(provider, kind, old, new)
+        rows.providers.put(
+            uuid, dataclasses.replace(provider, generation=transaction.number, **renamed)
+        )
     transaction.renamed |= users
 
 
@@ -93,20 +97,21 @@ def _describing(rows: Rows, name: str) -> set[str]:
     return structured | {source[0] for target in targets for source in rows.sharers.of(target)}
 
 
-def _renamed(provider: ProviderRow, kind: NameKind, old: str, new: str) -> ProviderRow:
+def _renamed(provider: ProviderRow, kind: NameKind, old: str, new: str) -> dict[str, Any]:
+    """Return the fields of a provider that contain a name, with the new name."""
     if kind is TRAIT:
-        return dataclasses.replace(provider, traits=provider.traits - {old} | {new})
+        return {"traits": provider.traits - {old} | {new}}
     if kind is AGGREGATE:
-        return dataclasses.replace(provider, aggregates=provider.aggregates - {old} | {new})
+        return {"aggregates": provider.aggregates - {old} | {new}}
 
     def replaced(classes: Iterable[str]) -> tuple[str, ...]:
-        return tuple(new if name == old else name for name in classes)
+        return tuple([new if name == old else name for name in classes])
 
     kinds = tuple(
         KindRecord(replaced([kind.resource_class])[0], replaced(kind.classes), kind.body)
         for kind in provider.kinds
     )
-    return dataclasses.replace(provider, classes=replaced(provider.classes), kinds=kinds)
+    return {"classes": replaced(provider.classes), "kinds": kinds}
 
 
 def _delete(transaction: Transaction, change: NameChange) -> None:

@@ -249,11 +249,11 @@ class Rows(OrderRows):
             self.allocations.put((*old, consumer), None)
             self.allocations.put((*new, consumer), amount)
             claim = self.consumers[consumer]
-            held = tuple(
+            uses = tuple(
                 dataclasses.replace(use, resource_class=new[1]) if use.key == old else use
                 for use in claim.held
             )
-            self.consumers.put(consumer, dataclasses.replace(claim, held=held))
+            self.consumers.put(consumer, dataclasses.replace(claim, held=uses))
         for key in self.units_of.of(old[0]):
             unit = self.units[key]
             if unit.resource_class == old[1]:
@@ -279,11 +279,11 @@ class Rows(OrderRows):
         providers = self.providers.rows
         if all(use.provider == providers[use.provider_uuid].name for use in record.held):
             return record
-        held = [
+        uses = [
             dataclasses.replace(use, provider=providers[use.provider_uuid].name)
             for use in record.held
         ]
-        return dataclasses.replace(record, held=tuple(held))
+        return dataclasses.replace(record, held=tuple(uses))
 
     # --- what the rules of orders read: see ``OrderRows`` ---
 

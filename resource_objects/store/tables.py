@@ -15,12 +15,12 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Row = TypeVar("_Row")
 _Value = TypeVar("_Value", bound=Hashable)
 
-#: Changes in their order: (table, key, row before, row after). None stands for no row.
+#: Changes in their order: (table, key, row before, row after); None for no row.
 Journal: TypeAlias = "list[tuple[Table[Any, Any], Any, Any, Any]]"
 
 
 class Index(Generic[_Value, _Key]):
-    """The keys of the rows of a table that have a value. Keys keep the order of insertion."""
+    """The keys of the rows of a table that have a value, in the order of insertion."""
 
     __slots__ = ("_values", "keys")
 
@@ -138,7 +138,7 @@ class Table(Generic[_Key, _Row]):
             index.move(key, before, after)
 
     def in_order(self) -> list[Any]:
-        """Return the sort keys of all rows, sorted. Cost: nothing until a row comes or goes."""
+        """Return the sort keys of all rows, sorted again if a row was inserted or deleted."""
         if self._sorted is None:
             order = self._order
             self._sorted = sorted(

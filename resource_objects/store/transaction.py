@@ -11,10 +11,10 @@ from resource_objects.store.rows import ProviderRow, Rows
 
 
 class Transaction:
-    """The rows that a write changes, its time and number, and what the change feed reports of it.
+    """The rows that a write changes, its time and number, and its changes for the change feed.
 
-    Each change is recorded with the number of the root of its tree: of the root that the provider
-    has, or had before it moved.
+    Each change is recorded with the number of the root of its tree: of the present root of the
+    provider, or of the root before it moved.
 
     :param now: the time of the ledger
     :param number: of the operation: the generation of what it changes

@@ -126,20 +126,20 @@ def change_group(transaction: Transaction, change: GroupChange) -> None:
     :raises InUse: if a group to delete has members
     :raises AlreadyExists: if a group to create exists with another policy
     """
-    groups, wanted = transaction.rows.server_groups, change.wanted
+    groups, policy = transaction.rows.server_groups, change.wanted
     group = groups.get(change.name)
-    if wanted is None:
+    if policy is None:
         if group is None:
             raise exceptions.NotFound("server group", change.name)
         if transaction.rows.members.of(change.name):
             raise exceptions.InUse("server group", change.name)
         groups.put(change.name, None)
     elif group is None:
-        uuid, number = wanted.uuid or new_id(), transaction.number
-        group = dataclasses.replace(wanted, members=frozenset(), uuid=uuid, generation=number)
+        uuid, number = policy.uuid or new_id(), transaction.number
+        group = dataclasses.replace(policy, members=frozenset(), uuid=uuid, generation=number)
         groups.put(change.name, group)
-    elif not wanted.is_like(group):
-        raise exceptions.AlreadyExists("server group", change.name, wanted.difference(group))
+    elif not policy.is_like(group):
+        raise exceptions.AlreadyExists("server group", change.name, policy.difference(group))
 
 
 # --- orders ---

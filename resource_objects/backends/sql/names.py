@@ -16,10 +16,9 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import os_resource_classes
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
@@ -31,7 +30,6 @@ from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, class_renames
 from resource_objects.resources.records import KindRecord
-from resource_objects.resources.traits import standard_traits
 from resource_objects.store.names import change_name
 from resource_objects.store.rows import ProviderRow, Rows
 from resource_objects.store.tables import changes as changed_rows
@@ -75,16 +73,13 @@ _SET_GENERATION = SQL("UPDATE resource_providers SET generation = :number WHERE 
 
 
 class NameNumbers:
-    """The numbers of the names in one table.
+    """The numbers of the names of one kind."""
 
-    :param standard: returns the names whose rows never change
-    """
-
-    def __init__(self, table: sa.Table, standard: Callable[[], Collection[str]]) -> None:
-        self._table = table.name
-        self._by_name = SQL(f"SELECT name, id FROM {table.name} WHERE name IN :names*")
-        self._by_number = SQL(f"SELECT name, id FROM {table.name} WHERE id IN :ids*")
-        self._standard = standard
+    def __init__(self, kind: NameKind) -> None:
+        self._table = _TABLES[kind].name
+        self._by_name = SQL(f"SELECT name, id FROM {self._table} WHERE name IN :names*")
+        self._by_number = SQL(f"SELECT name, id FROM {self._table} WHERE id IN :ids*")
+        self._standard = NAME_RULES[kind].standard
         self._inserted: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -94,10 +89,8 @@ class NameNumbers:
 
         Cost: nothing for cached names, else one query.
         """
-        cached = self._numbers
-        numbers = {name: cached[name] for name in names if name in cached}
-        missing = [name for name in names if name not in numbers]
-        return numbers | self._look(connection, missing) if missing else numbers
+        numbers = {name: self._numbers[name] for name in names if name in self._numbers}
+        return numbers | self._look(connection, set(names) - numbers.keys())
 
     def names(self, connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
         """Return ``{number: name}`` of these numbers. Cost: as :meth:`find`."""
@@ -146,9 +139,9 @@ class Catalogue:
     """The names that one backend has looked up."""
 
     def __init__(self) -> None:
-        self.classes = NameNumbers(tables.resource_classes, lambda: os_resource_classes.STANDARDS)
-        self.traits = NameNumbers(tables.traits, standard_traits)
-        self.aggregates = NameNumbers(tables.aggregates, tuple)
+        self.classes = NameNumbers(NameKind.RESOURCE_CLASS)
+        self.traits = NameNumbers(NameKind.TRAIT)
+        self.aggregates = NameNumbers(NameKind.AGGREGATE)
 
     def of(self, kind: NameKind) -> NameNumbers:
         """Return the names of a kind."""
@@ -277,7 +270,7 @@ def _load_names(
     """Load the names of some changes; lock and return those to rename and to delete."""
     actions = NameAction.RENAME, NameAction.DELETE
     locked = {change.name for change in changes if change.action in actions}
-    locked -= {*NAME_RULES[kind].standard()}
+    locked.difference_update(NAME_RULES[kind].standard())
     others = {name for change in changes for name in (change.name, change.to) if name} - locked
     numbers: dict[int, str] = {}
     for query, names in ((_LOCK_NAMES[kind], locked), (_READ_NAMES[kind], others)):
@@ -331,30 +324,25 @@ def _write_names(
     """Write the differences between the names of a kind, by number."""
     delete = SQL(f"DELETE FROM {table.name} WHERE id IN :ids*")
     delete.run_for(connection, before.keys() - after.keys())
-    stored = [(before[number], after[number]) for number in sorted(before.keys() & after.keys())]
-    renamed = [(was, now) for was, now in stored if was.name != now.name]
-    wanted = {row.name for row in after.values()}
-    # two names may be exchanged, so those that change their number are freed first
+    rows = [row for _, row in sorted(after.items())]
+    renamed = [row for row in rows if row.name != before.get(row.number, row).name]
+    names = {row.name for row in rows}
+    # two names may be exchanged, so names that change their number are freed first
     freed = [
-        (was.number, f"{tables.GIVEN_UP}{was.number}") for was, _ in renamed if was.name in wanted
+        {"id": row.number, "name": f"{tables.GIVEN_UP}{row.number}"}
+        for row in renamed
+        if before[row.number].name in names
     ]
-    created = {row.name: row.level for number, row in after.items() if number < 0}
-    for column, values in (
-        ("name", freed),
-        ("name", [(now.number, now.name) for _, now in renamed]),
-        ("level", [(now.number, now.level) for was, now in stored if was.level != now.level]),
-    ):
-        _update(connection, table, column, values)
-    number_of = numbers.ensure(connection, created)
-    levels = [(number_of[name], level) for name, level in created.items() if level is not None]
-    _update(connection, table, "level", levels)
-
-
-def _update(
-    connection: Connection, table: sa.Table, column: str, values: Iterable[tuple[int, str | None]]
-) -> None:
-    rows = [{"id": number, column: value} for number, value in values]
-    statements.update(connection, table, ["id"], rows)
+    statements.update(connection, table, ["id"], freed)
+    renames = [{"id": row.number, "name": row.name} for row in renamed]
+    statements.update(connection, table, ["id"], renames)
+    created = numbers.ensure(connection, [row.name for row in rows if row.number < 0])
+    levels = [
+        {"id": created.get(row.name, row.number), "level": row.level}
+        for row in rows
+        if row.level != (before[row.number].level if row.number in before else None)
+    ]
+    statements.update(connection, table, ["id"], levels)
 
 
 def list_names(
@@ -362,9 +350,7 @@ def list_names(
 ) -> tuple[ListedName, ...]:
     """Return a page of names, by their code points (see the contract). Cost: one query."""
     table = _TABLES[kind]
-    query = sa.select(table.c.id, table.c.name).order_by(table.c.name).limit(limit)
-    if kind is NameKind.AGGREGATE:
-        query = query.add_columns(table.c.level)
+    query = sa.select(*table.c).order_by(table.c.name).limit(limit)
     if after is not None:
         query = query.where(table.c.name > after)
     return tuple(ListedName(*row) for row in connection.execute(query))
@@ -373,36 +359,31 @@ def list_names(
 def has_standard(connection: Connection) -> bool:
     """Return True if all standard names that this library knows exist. Cost: one query."""
     [counts] = _count_standard().rows(connection)
-    return tuple(counts) == tuple(len(names) for _, names in _standard())
+    return tuple(counts) == tuple(map(len, _standard().values()))
 
 
 @functools.cache
 def _count_standard() -> SQL:
-    """Return the statement that counts the existing standard names.
-
-    Each open of a database runs it. The names are part of the text, which is made once.
-    """
+    """Return the query that counts the existing standard names: each open of a database runs it."""
     counts = []
-    for table, names in _standard():
+    for kind, names in _standard().items():
         listed = ", ".join(f"'{name}'" for name in names)
-        counts.append(f"(SELECT COUNT(*) FROM {table.name} WHERE name IN ({listed}))")
+        counts.append(f"(SELECT COUNT(*) FROM {_TABLES[kind].name} WHERE name IN ({listed}))")
     return SQL(f"SELECT {', '.join(counts)}")
 
 
 def ensure_standard(connection: Connection) -> None:
-    """Insert the missing standard names; those of a newer library stay.
+    """Insert the missing standard names; those of a newer library are not deleted.
 
     Safe with several processes at once. Cost: one query if all exist.
     """
     if not has_standard(connection):
-        for table, names in _standard():
-            NameNumbers(table, tuple).ensure(connection, names)
+        for kind, names in _standard().items():
+            NameNumbers(kind).ensure(connection, names)
 
 
 @functools.cache
-def _standard() -> list[tuple[sa.Table, list[str]]]:
-    """Return the standard names by table, sorted: all processes insert them in the same order."""
-    return [
-        (tables.resource_classes, sorted(os_resource_classes.STANDARDS)),
-        (tables.traits, sorted(standard_traits())),
-    ]
+def _standard() -> dict[NameKind, list[str]]:
+    """Return the standard names, sorted: all processes insert them in the same order."""
+    names = {kind: sorted(rule.standard()) for kind, rule in NAME_RULES.items()}
+    return {kind: standard for kind, standard in names.items() if standard}
