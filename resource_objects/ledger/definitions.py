@@ -22,7 +22,7 @@ from resource_objects.providers.arguments import any_generation
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.consistency import (
     check_consistent,
-    conflicting_holders,
+    check_units_free,
     has_devices,
     renumbered,
 )
@@ -408,12 +408,7 @@ class Definitions:
         :raises Conflict: if a class would be counted at a pool and in a tree linked to it
         """
         for changed in check_consistent(stored, changes):
-            columns = self._store.backend.read(changed.root)
-            for inventory, name, unit, consumer in conflicting_holders(changed, columns, orders):
-                detail = (
-                    f"{consumer} holds {unit} of {name}, which would be given out in another way"
-                )
-                raise exceptions.InUse("inventory", inventory, detail)
+            check_units_free(changed, self._store.backend.read(changed.root), orders)
         counted = newly_counted(stored, changes)
         of_hosts, of_pools = (counted.aggregates(of_pools=of_pools) for of_pools in (False, True))
         linked: list[ListedProvider] = []

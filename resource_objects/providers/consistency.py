@@ -57,13 +57,14 @@ def check_consistent(
     return tuple(reassigned)
 
 
-def conflicting_holders(
-    reassigned: ReassignedUnits, columns: Columns, orders: Iterable[ConsumerOrder]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (provider, class, unit, consumer) of reassigned units that remain allocated.
+def check_units_free(
+    reassigned: ReassignedUnits, columns: Columns, orders: Iterable[ConsumerOrder] = ()
+) -> None:
+    """Raise if a reassigned unit remains allocated.
 
     :param columns: the tree, with allocations
     :param orders: those of the same write as the changes
+    :raises InUse: with the unit and the consumer
     """
     uuids, names = columns.index.uuids, columns.index.names
     by_consumer = {order.consumer: order for order in orders}
@@ -71,7 +72,8 @@ def conflicting_holders(
         key = uuids[number], name
         is_reassigned = key[0] in reassigned.parts and unit in reassigned.units.get(name, ())
         if is_reassigned and _retains(by_consumer.get(consumer), key, unit):
-            yield names[number], name, unit, consumer
+            detail = f"{consumer} holds {unit} of {name}, which would be given out in another way"
+            raise exceptions.InUse("inventory", names[number], detail)
 
 
 def _retains(order: ConsumerOrder | None, key: Key, unit: str) -> bool:

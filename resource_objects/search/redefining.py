@@ -15,7 +15,7 @@ import numpy as np
 
 from resource_objects import clock, exceptions
 from resource_objects.providers.columns import Columns, stored_definitions
-from resource_objects.providers.consistency import check_consistent, conflicting_holders
+from resource_objects.providers.consistency import check_consistent, check_units_free
 from resource_objects.providers.definition import DefinitionChanges, StoredDefinitions
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import Member, newly_counted
@@ -48,9 +48,7 @@ def redefine(fleet: Fleet, columns: Columns, plan: Plan) -> Redefinition:
         _check_names(fleet, plan.definitions, columns)
         kept = stored_definitions(columns)
         for changed in check_consistent(kept, plan.definitions):
-            for where, name, unit, consumer in conflicting_holders(changed, columns, ()):
-                said = f"{consumer} holds {unit} of {name}, which would be given out in another way"
-                raise exceptions.InUse("inventory", where, said)
+            check_units_free(changed, columns)
         _check_pools(fleet, kept, plan.definitions)
     now = columns.now or clock.now()
     after = redefined(columns, plan, now)
