@@ -450,7 +450,7 @@ class SearchLimitReached(ResourceObjectsError):
 
 
 class Undetermined(ResourceObjectsError):
-    """Counts of devices do not tell whether they are free at the same time: neither yes nor no."""
+    """Counts of devices from which no answer follows: they may not be free at the same time."""
 
     def __init__(self, amount: object) -> None:
         super().__init__(amount)
@@ -516,7 +516,7 @@ class LedgerError(ResourceObjectsError):
 
 
 class NotFound(LedgerError):
-    """The ledger has nothing of this kind and name.
+    """A kind and name of which the ledger has nothing.
 
     >>> NotFound("provider", "host9").code
     'ProviderNotFound'
@@ -584,7 +584,7 @@ class Conflict(LedgerError):
 
 
 class NotSupported(LedgerError):
-    """This ledger never does it. Nothing was done.
+    """A capability that this ledger does not have. Nothing was done.
 
     The name of a capability is one of the names in ``Backend.unsupported``.
     """
@@ -596,7 +596,7 @@ class NotSupported(LedgerError):
 
 
 class Expired(LedgerError):
-    """The ledger does not store this any more.
+    """A cursor or operation that the ledger does not store any more.
 
     After an expired cursor, read everything again. An expired operation may have been carried out:
     look at the ledger, then use a new operation.

@@ -137,48 +137,48 @@ class PlacementBackend(Backend):
         return {name: uuid for name, uuid in uuids.items() if uuid is not None}
 
     def list_providers(
-        self, wanted: ProviderFilter, limit: int, after: int = 0
+        self, criteria: ProviderFilter, limit: int, after: int = 0
     ) -> tuple[ListedProvider, ...]:
         """Return a page of providers, in the order in which this process first read them.
 
         Cost: a refresh; for a filter by few names, that of reading their trees
         """
         cache = self._open()
-        for name in wanted.forbidden_aggregates.union(*wanted.aggregates):
+        for name in criteria.forbidden_aggregates.union(*criteria.aggregates):
             self._aggregates.uuid(name)  # which remembers the name
-        keys = wanted.uuids or wanted.names or wanted.trees
+        keys = criteria.uuids or criteria.names or criteria.trees
         states = self._states(keys if keys and len(keys) <= FEW_TREES else None)
         rows = cache.rows(states)
         records = {(row.uuid, r.resource_class): (r, ()) for row in rows for r in row.records}
-        matching = select_providers(rows, wanted, records.get, self._root_of(states))
+        matching = select_providers(rows, criteria, records.get, self._root_of(states))
         page = (row for row in matching if row.number > after)
         return tuple(sorted(page, key=lambda row: row.number)[:limit])
 
     def list_consumers(
-        self, wanted: ConsumerFilter, limit: int, after: str | None = None
+        self, criteria: ConsumerFilter, limit: int, after: str | None = None
     ) -> tuple[ConsumerRecord, ...]:
         """Return a page of consumers by name.
 
         Cost: a refresh, and a request for each consumer that may be in the page
         """
-        states = self._states_of(wanted)
-        root_of, uses = self._root_of(states), self._uses(wanted, states)
+        states = self._states_of(criteria)
+        root_of, uses = self._root_of(states), self._uses(criteria, states)
         names = sorted(name for name in uses if after is None or name > after)
         page: list[ConsumerRecord] = []
         for first in range(0, len(names), limit):
             batch = names[first : first + limit]
             records = self._allocations.held_by(batch)
-            page += select_consumers(records.values(), wanted, root_of)
+            page += select_consumers(records.values(), criteria, root_of)
             for name in set(batch) - records.keys():  # released, which raised no generation
                 self._cache.invalidate(use.provider_uuid for use in uses[name])
             if len(page) >= limit:
                 break
         return tuple(page[:limit])
 
-    def _states_of(self, query: ConsumerFilter) -> Sequence[ProviderState]:
+    def _states_of(self, criteria: ConsumerFilter) -> Sequence[ProviderState]:
         """Return the providers that a filter of consumers is about."""
-        key = query.provider or query.tree
-        if key is None and query.names is not None:
+        key = criteria.provider or criteria.tree
+        if key is None and criteria.names is not None:
             return ()
         return self._states(None if key is None else [key])
 
@@ -191,12 +191,12 @@ class PlacementBackend(Backend):
         return cache.states()[0]
 
     def _uses(
-        self, query: ConsumerFilter, states: Sequence[ProviderState]
+        self, criteria: ConsumerFilter, states: Sequence[ProviderState]
     ) -> Mapping[str, tuple[Use, ...]]:
         """Return the consumers that a filter may select, with their allocations in ``states``."""
-        if query.names is not None:
-            return dict.fromkeys(query.names, ())
-        by_provider = ConsumerFilter(tree=query.tree, provider=query.provider)
+        if criteria.names is not None:
+            return dict.fromkeys(criteria.names, ())
+        by_provider = ConsumerFilter(tree=criteria.tree, provider=criteria.provider)
         consumers = self._cache.consumers(states)
         selected = select_consumers(consumers, by_provider, self._root_of(states))
         return {record.consumer: record.held for record in selected}
@@ -214,19 +214,19 @@ class PlacementBackend(Backend):
         page = [ListedName(number, name) for number, name in names if not after or name > after]
         return tuple(page[:limit])
 
-    def totals(self, wanted: ConsumerFilter, by: By) -> tuple[Total, ...]:
+    def totals(self, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
         """Return the amounts allocated to the consumers of a filter.
 
         Cost: a refresh, and a request for each consumer if the filter or the grouping depends on
         attributes of consumers
         """
-        states = self._states_of(wanted)
-        by_provider = ConsumerFilter(tree=wanted.tree, provider=wanted.provider)
-        if wanted == by_provider and by in (By.RESOURCE_CLASS, By.PROVIDER):
+        states = self._states_of(criteria)
+        by_provider = ConsumerFilter(tree=criteria.tree, provider=criteria.provider)
+        if criteria == by_provider and by in (By.RESOURCE_CLASS, By.PROVIDER):
             consumers: Iterable[ConsumerRecord] = self._cache.consumers(states)
         else:
-            consumers = self._allocations.held_by(self._uses(wanted, states)).values()
-        return totals_of(consumers, wanted, by, self._root_of(states))
+            consumers = self._allocations.held_by(self._uses(criteria, states)).values()
+        return totals_of(consumers, criteria, by, self._root_of(states))
 
     def held(self, consumer: str) -> ConsumerRecord | None:
         """Return a consumer, None if it has no allocations. Usually one request."""

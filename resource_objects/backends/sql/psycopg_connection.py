@@ -48,7 +48,7 @@ def connect(read_timeout: float, **options: Any) -> psycopg.Connection[Any]:
     # an integer is always a bigint: by default its type follows its value, and a statement would be
     # prepared for each
     connection.adapters.register_dumper(int, Int8Dumper)
-    for kind in ("json", "uuid"):  # as they are kept: who needs them parsed does that
+    for kind in ("json", "uuid"):  # as stored; a reader parses what it needs
         connection.adapters.register_loader(kind, TextLoader)
     return connection
 
@@ -63,7 +63,7 @@ class _Connection(psycopg.Connection[Any]):
         try:
             return super().wait(_while_it_answers(gen, self.read_timeout), *args, **options)
         except _Silence:
-            self.pgconn.finish()  # a late answer would be taken for that of another statement
+            self.pgconn.finish()  # a late answer would be read as that of another statement
             raise psycopg.OperationalError(
                 f"the server did not answer within {self.read_timeout} s"
             ) from None

@@ -2,8 +2,8 @@
 
 A claim is eight statements, and SQLite runs one in two microseconds. ``Connection.execute`` of
 SQLAlchemy spends 25 on each: it looks up the compiled text, processes parameters, calls listeners
-and wraps the result. So the statements of writes and of bulk reads are text, which goes to the
-driver's own cursor. SQLAlchemy keeps engines, pools, the schema and filters.
+and wraps the result. So the statements of writes and of bulk reads are text for the
+driver's own cursor. SQLAlchemy is used for engines, pools, the schema and filters.
 
 Such a cursor raises the driver's own errors, which
 :mod:`~resource_objects.backends.sql.errors` translates too, and takes and returns times as the
@@ -146,7 +146,7 @@ class SQL:
         return text, parameters
 
 
-#: A text, and the values that it takes: a name, the lists that go together, and their length
+#: A text, and the values that it takes: a name, the lists that form pairs, and their length
 _Made = tuple[str, list[tuple[str, tuple[str, ...], int]]]
 #: A list up to this length is not filled up: most claims are about so few classes.
 _EXACT = 4
@@ -282,7 +282,7 @@ def _checks(connection: Connection) -> _Checks | None:
 # * MariaDB and MySQL: ``SELECT ... UNION ALL SELECT ...``, which all their versions know;
 # * SQLite runs in this process: one prepared statement, run for each row, is the fastest.
 #
-# Values go to the driver as they are: times are those of :func:`moment`.
+# Values are passed to the driver unchanged: times are those of :func:`moment`.
 
 
 class Insert:
@@ -333,11 +333,11 @@ class Insert:
 
     def _unnest(self, dialect: Dialect) -> str:
         values = zip(self._values, self._columns, strict=True)
-        selected = ", ".join(value.format(f"given.{name}") for value, name in values)
+        selected = ", ".join(value.format(f"sent.{name}") for value, name in values)
         return f"{self._into} SELECT {selected} FROM {_arrays(dialect, self._table, self._columns)}"
 
 
-#: The number of rows up to which the text of an INSERT is kept.
+#: The number of rows up to which the text of an INSERT is stored.
 _FEW = 16
 
 
@@ -375,16 +375,16 @@ def _insert_into(table: sa.Table, *columns: str) -> Insert:
     return Insert(table, *columns)
 
 
-#: The statements that change rows: ``{given}`` is the table of the rows' values.
+#: The statements that change rows: ``{sent}`` is the table of the rows' values.
 _UPDATE: Final = {
     "sqlite": "UPDATE {table} SET {sets} WHERE {where}",
-    "postgresql": "UPDATE {table} AS kept SET {sets} FROM {given} WHERE {where}",
-    "mysql": "UPDATE {given} STRAIGHT_JOIN {table} AS kept ON {where} SET {sets}",
+    "postgresql": "UPDATE {table} AS stored SET {sets} FROM {sent} WHERE {where}",
+    "mysql": "UPDATE {sent} STRAIGHT_JOIN {table} AS stored ON {where} SET {sets}",
 }
 _DELETE: Final = {
     "sqlite": "DELETE FROM {table} WHERE {where}",
-    "postgresql": "DELETE FROM {table} AS kept USING {given} WHERE {where}",
-    "mysql": "DELETE kept FROM {given} STRAIGHT_JOIN {table} AS kept ON {where}",
+    "postgresql": "DELETE FROM {table} AS stored USING {sent} WHERE {where}",
+    "mysql": "DELETE stored FROM {sent} STRAIGHT_JOIN {table} AS stored ON {where}",
 }
 
 
@@ -430,11 +430,11 @@ def _for_each(
     dialect = connection.dialect.name
     changed = [name for name in rows[0] if name not in keys]
     columns = [*changed, *keys]
-    value = "?" if dialect == "sqlite" else "given.{0}"
+    value = "?" if dialect == "sqlite" else "sent.{0}"
     column, assigned = {
         "sqlite": ("{0}", "{0}"),
-        "postgresql": ("kept.{0}", "{0}"),
-        "mysql": ("kept.{0}", "kept.{0}"),
+        "postgresql": ("stored.{0}", "{0}"),
+        "mysql": ("stored.{0}", "stored.{0}"),
     }[dialect]
     where = " AND ".join([f"{column} = {value}".format(name) for name in keys])
     sets = ", ".join([f"{assigned} = {value}".format(name) for name in changed])
@@ -447,18 +447,18 @@ def _for_each(
             cursor.executemany(text(), values)
         elif dialect == "postgresql":
             arrays = [array(column) for column in zip(*values, strict=True)]
-            cursor.execute(text(given=_arrays(connection.dialect, table, columns)), arrays)
+            cursor.execute(text(sent=_arrays(connection.dialect, table, columns)), arrays)
         else:
             parameters = [*itertools.chain.from_iterable(values)]
-            cursor.execute(text(given=_selects(columns, len(values))), parameters)
+            cursor.execute(text(sent=_selects(columns, len(values))), parameters)
         count += cursor.rowcount
     return count
 
 
 def _arrays(dialect: Dialect, table: sa.Table, columns: Sequence[str]) -> str:
-    """Return ``unnest(...) AS given (...)`` with a mark for the array of each column."""
+    """Return ``unnest(...) AS sent (...)`` with a mark for the array of each column."""
     arrays = ", ".join(f"%s::{_array_type(dialect, table.c[name])}" for name in columns)
-    return f"unnest({arrays}) AS given ({', '.join(columns)})"
+    return f"unnest({arrays}) AS sent ({', '.join(columns)})"
 
 
 def array(column: Sequence[Any]) -> str | list[Any]:
@@ -496,10 +496,10 @@ def _tuples(rows: RowValues, columns: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def _selects(columns: Sequence[str], count: int) -> str:
-    """Return ``(SELECT ... UNION ALL SELECT ...) AS given`` for a number of rows."""
+    """Return ``(SELECT ... UNION ALL SELECT ...) AS sent`` for a number of rows."""
     first = ", ".join(f"%s AS {name}" for name in columns)
-    another = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
-    return f"(SELECT {first}{another * (count - 1)}) AS given"
+    further = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
+    return f"(SELECT {first}{further * (count - 1)}) AS sent"
 
 
 #: The most values of one list: SQLite takes 32,766 values in a statement, PostgreSQL 65,535.
