@@ -33,27 +33,12 @@ Needs the extra ``resource_objects[test]``.
 
 from __future__ import annotations
 
+import pkgutil
+
 import pytest
 
-_PARTS = (
-    "claims",
-    "definitions",
-    "disabled",
-    "feed",
-    "lists",
-    "located",
-    "model",
-    "names",
-    "races",
-    "requirements",
-    "scenarios",
-    "server_groups",
-    "statistics",
-    "suite",
-    "use_over_time",
-    "waiting",
-)
-pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+_MODULES = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+pytest.register_assert_rewrite(*_MODULES)
 
 # ruff: noqa: E402
 from resource_objects.testing.conformance.claims import ClaimRules
