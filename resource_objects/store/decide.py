@@ -182,8 +182,7 @@ class Effects:
         first: dict[str, Key] = {}
         for effect in self.consumers:
             keys = [change.key for change in effect.changes if change.after]
-            keys += effect.stated
-            for key in keys:
+            for key in (*keys, *effect.stated):
                 first.setdefault(key[0], key)
                 for target, _ in _shares(key, rows):
                     first.setdefault(target[0], target)
@@ -244,8 +243,9 @@ def decide(
     # every reason is collected before any is raised: a caller need not try again for the next one
     reasons = _amounts(pending, nets, rows, limits, maintenance.free)
     reasons += _allocated_units(pending, rows)
-    groups = tuple(sorted({entry.group for entry in pending if entry.group and entry.adds_host}))
-    if groups:  # nearly never
+    members = [entry for entry in pending if entry.group]  # nearly never any
+    groups = _groups(members) if members else ()
+    if groups:
         reasons += _group_violations(groups, pending, rows)
     is_disabled = bool(maintenance.providers or maintenance.units)
     if reasons or is_disabled:
@@ -303,7 +303,10 @@ def _pending(order: ConsumerOrder, stored: ConsumerRecord | None) -> _Pending:
         return _Pending(order, stored, ())
     name = order.consumer
     if stored is None:  # most orders are claims
-        changes = [Change(name, use.key, 0, use.amount, use.units) for use in order.uses]
+        changes = [
+            Change(name, (use.provider_uuid, use.resource_class), 0, use.amount, use.units)
+            for use in order.uses
+        ]
         if order.mode is Mode.SET:
             return _Pending(order, stored, tuple(changes))
     elif order.is_release:
@@ -401,7 +404,7 @@ def _amounts(
     """
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()
-    in_use = _in_use(pending)
+    in_use = _in_use(pending) if len(pending) > 1 else None
     for entry in pending:
         for change in entry.changes:
             key, net = change.key, change.after - change.before
@@ -413,7 +416,7 @@ def _amounts(
             # together; of others the capacity is compared with the net change, below
             capacity = None
             if nets[key] == net:
-                capacity = limits.get(key), len(removed.get(key, ()))
+                capacity = limits.get(key), len(removed[key]) if key in removed else 0
                 decided.add(key)
             for reason in _refusals(entry.order, change, rows, capacity, has_rules=has_rules):
                 reasons[key, reason] = None
@@ -429,10 +432,8 @@ def _amounts(
     return _with_users(reasons, rows) if reasons else []
 
 
-def _in_use(pending: Sequence[_Pending]) -> Counter[tuple[Key, int]] | None:
-    """Return the amounts that the consumers of a write had before it, if there are several."""
-    if len(pending) == 1:
-        return None
+def _in_use(pending: Iterable[_Pending]) -> Counter[tuple[Key, int]]:
+    """Return the amounts that the consumers of a write had before it."""
     records = (entry.stored for entry in pending if entry.stored is not None)
     return Counter((use.key, use.amount) for record in records for use in record.held)
 
@@ -620,6 +621,12 @@ def _free_after(
 
 
 # --- rule 7: server groups ------------------------------------------------------------------------
+
+
+def _groups(members: Iterable[_Pending]) -> tuple[str, ...]:
+    """Return the server groups that consumers join, or in which they allocate on another host."""
+    names = {member.group for member in members if member.adds_host}
+    return tuple(sorted(name for name in names if name is not None))
 
 
 def _group_violations(

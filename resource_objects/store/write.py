@@ -90,7 +90,7 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
     for name in _REPORTED:
         for root, change in getattr(transaction, name):
             shards.setdefault(shard_of(root), {}).setdefault(name, []).append(change)
-    renamed = class_renames(write.names)
+    renamed = class_renames(write.names) if write.names else ()
     for shard, changes in (shards or {0: {}}).items():  # a write that touches no tree is in shard 0
         head = rows.heads.get(shard)
         last = 1 if head is None else head.number + 1

@@ -127,8 +127,8 @@ class RowsBackend(Backend):
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return the records of several consumers, by name."""
         with self.reading() as rows:
-            records = {name: rows.consumer(name) for name in consumers}
-            return {name: record for name, record in records.items() if record is not None}
+            stored = rows.consumers.rows
+            return {n: rows.with_present_names(stored[n]) for n in consumers if n in stored}
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return the outcome of an operation, None if none of that id is recorded."""
@@ -194,7 +194,7 @@ class RowsBackend(Backend):
     def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, completely or not at all (see the contract)."""
         with self.writing() as rows:
-            if write.operation.id in rows.operations:
+            if write.operation.id in rows.operations.rows:
                 raise AlreadyRecorded(write.operation.id)
             now = self.now()
             write.operation.require_known(now, self._retention)
