@@ -133,9 +133,8 @@ class Claim(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if self.state not in STATES:
-            raise exceptions.InvalidInput(
-                "field", "Claim.state", self.state, f"one of {', '.join(STATES)}"
-            )
+            expected = f"one of {', '.join(STATES)}"
+            raise exceptions.InvalidInput("field", "Claim.state", self.state, expected)
 
     def __str__(self) -> str:
         verb = "released" if self.state == RELEASED else "holds"
@@ -165,12 +164,10 @@ def by_provider(allocations: Iterable[Allocation]) -> dict[str, Amounts]:
 
 @base.register
 class Consumer(base.ResourceObject, frozen=True):
-    """A consumer: any name, optionally with a project, a user, a type and a server group.
+    """A consumer with its claim; a consumer without allocations is not stored.
 
-    ``claim`` has its allocations, ``generation`` its version, which no later consumer of that name
-    repeats. A consumer without allocations is not stored.
-
-    ``str()`` returns its allocations: ``job-1 holds VCPU=16 of host0``.
+    ``generation`` is its version, which no later consumer of that name repeats. ``str()`` returns
+    its allocations: ``job-1 holds VCPU=16 of host0``.
     """
 
     # Version 1.0: Initial version

@@ -98,8 +98,7 @@ class Plan:
                     expected = f"a {kind.__name__}"
                     raise exceptions.InvalidInput("field", f"plan.{name}", value, expected)
         object.__setattr__(self, "adopted", tuple(map(names.uuid_text, self.adopted)))
-        by_uuid = {names.uuid_text(uuid): names.provider_name(n) for uuid, n in self.names.items()}
-        object.__setattr__(self, "names", FrozenDict(by_uuid))
+        object.__setattr__(self, "names", FrozenDict(self.names))
         object.__setattr__(self, "held", FrozenDict(self.held))
         without_order = sorted(self.held.keys() - set(self.consumers))
         if without_order:
@@ -245,7 +244,8 @@ class Plan:
         plan = serialization.from_plain(cls, fields, "plan", _CHECKS, _READERS)
         for definition in () if plan.definitions is None else plan.definitions.definitions:
             _check_definition(definition)
-        return plan
+        by_uuid = {names.uuid_text(uuid): names.provider_name(n) for uuid, n in plan.names.items()}
+        return dataclasses.replace(plan, names=by_uuid)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
