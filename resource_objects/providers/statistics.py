@@ -125,11 +125,11 @@ class Statistic:
         >>> print(Statistic.from_stored("up", "true", since))
         up true
         """
-        made = object.__new__(cls)
+        statistic = object.__new__(cls)
         value = json.loads(stored, parse_float=Decimal)
         for field, part in (("name", name), ("value", value), ("since", since), ("source", source)):
-            object.__setattr__(made, field, part)
-        return made
+            object.__setattr__(statistic, field, part)
+        return statistic
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON. A decimal is text there: a float would not be exact."""

@@ -6,8 +6,7 @@ rows that changed.
 
 ===============  ==================================================================================
 ``tables``       tables of rows with indexes, and the journal that undoes changes
-``rows``         the row classes and :class:`~resource_objects.store.rows.Rows`, all tables
-``transaction``  one write while it is carried out: rows, time, and the changes for the feed
+``rows``         the row classes, all tables (``Rows``), and a write on them (``Transaction``)
 ``names``        changes of resource classes, traits and aggregates
 ``definitions``  changes of providers, their inventories, shares and parents
 ``write``        :func:`~resource_objects.store.write.carry_out`: everything a write changes

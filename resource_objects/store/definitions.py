@@ -23,8 +23,7 @@ from resource_objects.providers.orders import Key, Write
 from resource_objects.providers.provider import check_shares
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.names import AGGREGATE, CLASS, TRAIT, ensure_names
-from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
-from resource_objects.store.transaction import Transaction
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction
 
 
 class DefinitionWork:

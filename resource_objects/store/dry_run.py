@@ -13,8 +13,7 @@ from resource_objects.providers.orders import ConsumerRecord, Operation, Write
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.store.columns import columns_of, roots_of_all, rows_of
 from resource_objects.store.definitions import DefinitionWork
-from resource_objects.store.rows import Rows
-from resource_objects.store.transaction import Transaction
+from resource_objects.store.rows import Rows, Transaction
 from resource_objects.store.write import carry_out
 
 

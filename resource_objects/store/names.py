@@ -12,8 +12,7 @@ from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind
 from resource_objects.resources.records import KindRecord
-from resource_objects.store.rows import ProviderRow, Rows
-from resource_objects.store.transaction import Transaction
+from resource_objects.store.rows import ProviderRow, Rows, Transaction
 
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
 

@@ -1,4 +1,4 @@
-"""The tables of a ledger: the rows of each, their keys and their indexes.
+"""The tables of a ledger: the rows of each, their keys and their indexes; and one write on them.
 
 Rows refer to each other by the uuids of providers and by names, as requests and answers do.
 """
@@ -13,12 +13,13 @@ from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from resource_objects import exceptions
 from resource_objects._fast import set_directly
-from resource_objects.providers.disabled import Disabled, RemovedUnit
+from resource_objects.providers.disabled import Disabled, DisabledChange, RemovedUnit
 from resource_objects.providers.feed import FeedEntry
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.name_rules import NAME_RULES
-from resource_objects.providers.orders import ConsumerRecord, Key, NameKind, Outcome
+from resource_objects.providers.orders import Change, ConsumerRecord, Key, NameKind, Outcome
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.removed_units import removed_of, removed_units
 from resource_objects.providers.server_groups import ServerGroup
@@ -365,3 +366,57 @@ class Rows(OrderRows):
             for uuid in uuids
             if uuid in self.providers and SHARES not in self.providers[uuid].traits
         }
+
+
+class Transaction:
+    """The rows that a write changes, its time and number, and its changes for the change feed.
+
+    Each change is recorded with the number of the root of its tree: of the present root of the
+    provider, or of the root before it moved.
+
+    :param now: the time of the ledger
+    :param number: of the operation: the generation of what it changes
+    """
+
+    __slots__ = (
+        *("claims", "definitions", "disabled", "now", "number", "overrides"),
+        *("renamed", "reports", "rows", "uses"),
+    )
+
+    def __init__(self, rows: Rows, now: datetime.datetime, number: int) -> None:
+        self.rows = rows
+        self.now = now
+        self.number = number
+        #: changed allocations
+        self.uses: list[tuple[int, Change]] = []
+        #: uuids of providers with a changed definition, of providers that reported
+        self.definitions: set[tuple[int, str]] = set()
+        self.reports: set[tuple[int, str]] = set()
+        #: names of consumers of which the claim changed and the allocations did not
+        self.claims: set[tuple[int, str]] = set()
+        self.disabled: list[tuple[int, DisabledChange]] = []
+        #: uuids of disabled providers that an order allocates from nevertheless
+        self.overrides: list[tuple[int, str]] = []
+        #: uuids of providers of whose definition only a name changed
+        self.renamed: set[str] = set()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the feed reports a change of a tree."""
+        return any(
+            (self.uses, self.definitions, self.reports, self.claims, self.disabled, self.overrides)
+        )
+
+    def mark_changed(self, uuid: str) -> None:
+        """Record that the definition of a provider, which exists, changed."""
+        self.definitions.add((self.rows.root(uuid).number, uuid))
+
+    def provider(self, uuid: str) -> ProviderRow:
+        """Return a provider.
+
+        :raises NotFound: if it does not exist
+        """
+        provider = self.rows.providers.get(uuid)
+        if provider is None:
+            raise exceptions.NotFound("provider", uuid)
+        return provider

@@ -20,8 +20,14 @@ from resource_objects.providers.orders import (
 from resource_objects.store.decide import ConsumerEffect, Effects, decide
 from resource_objects.store.definitions import DefinitionWork, check_generation, disable
 from resource_objects.store.names import change_name
-from resource_objects.store.rows import HeadRow, InventoryRow, OperationRow, Rows, UnitRow
-from resource_objects.store.transaction import Transaction
+from resource_objects.store.rows import (
+    HeadRow,
+    InventoryRow,
+    OperationRow,
+    Rows,
+    Transaction,
+    UnitRow,
+)
 
 
 def carry_out(

@@ -35,8 +35,7 @@ from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
 from resource_objects.store.names import ensure_names
-from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
-from resource_objects.store.transaction import Transaction
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction
 from resource_objects.store.write import begin
 
 CLASS, TRAITS = NameKind.RESOURCE_CLASS, NameKind.TRAIT

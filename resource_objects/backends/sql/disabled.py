@@ -36,9 +36,6 @@ _FACTS = "disabled_reason, disabled_by, disabled_since, disabled_until"
 _OF_TREES = SQL(f"""
     SELECT id, parent_id, name, {_FACTS} FROM resource_providers WHERE root_id IN :roots*""")
 _ROOTS = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*")
-_REMOVED = SQL("""
-    SELECT root_id, name, reason, disabled_by, since, until FROM removed_disabled_providers
-    WHERE root_id IN :roots*""")
 _ALLOCATED_OF = SQL("""
     SELECT p.uuid, u.unit FROM allocation_units u
     JOIN resource_providers p ON p.id = u.provider_id WHERE p.uuid IN :uuids*""")
@@ -65,14 +62,6 @@ def from_columns(facts: Sequence[Any]) -> Disabled | None:
         return None
     ends = None if until is None else from_moment(until)
     return Disabled(reason=reason, by=by, since=from_moment(since), until=ends)
-
-
-def removed_rows(connection: Connection, roots: Collection[int]) -> list[tuple[Any, ...]]:
-    """Return ``(root, name, *facts)`` of the disabled providers that were removed from some trees.
-
-    Expired ones are included.
-    """
-    return _REMOVED.rows_for(connection, roots)
 
 
 def removed_units_of(

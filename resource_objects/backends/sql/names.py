@@ -31,9 +31,8 @@ from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, class_renames
 from resource_objects.resources.records import KindRecord
 from resource_objects.store.names import change_name
-from resource_objects.store.rows import ProviderRow, Rows
+from resource_objects.store.rows import ProviderRow, Rows, Transaction
 from resource_objects.store.tables import changes as changed_rows
-from resource_objects.store.transaction import Transaction
 
 _TABLES = {
     NameKind.RESOURCE_CLASS: tables.resource_classes,
@@ -271,9 +270,9 @@ def _load_names(
     actions = NameAction.RENAME, NameAction.DELETE
     locked = {change.name for change in changes if change.action in actions}
     locked.difference_update(NAME_RULES[kind].standard())
-    others = {name for change in changes for name in (change.name, change.to) if name} - locked
+    unlocked = {name for change in changes for name in (change.name, change.to) if name} - locked
     numbers: dict[int, str] = {}
-    for query, names in ((_LOCK_NAMES[kind], locked), (_READ_NAMES[kind], others)):
+    for query, names in ((_LOCK_NAMES[kind], locked), (_READ_NAMES[kind], unlocked)):
         for number, name, *level in query.rows_for(connection, names):
             rows.names.change((kind, name), None, ListedName(number, name, *level))
             numbers[number] = name

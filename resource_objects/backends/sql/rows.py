@@ -41,9 +41,8 @@ from resource_objects.providers.orders import Key, NameKind, Write
 from resource_objects.providers.removed_units import removed_units
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.definitions import DefinitionWork
-from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction
 from resource_objects.store.tables import changes
-from resource_objects.store.transaction import Transaction
 from resource_objects.store.write import begin
 
 _Row = TypeVar("_Row")
@@ -68,6 +67,9 @@ _TREES = SQL(f"""
     FROM resource_providers WHERE root_id IN :roots* ORDER BY id""")
 _OWNERS = SQL("SELECT name, uuid FROM resource_providers WHERE name IN :names*")
 _NUMBERS = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
+_REMOVED_DISABLED = SQL("""
+    SELECT root_id, name, reason, disabled_by, since, until FROM removed_disabled_providers
+    WHERE root_id IN :roots*""")
 _SHARES_OF_TREES = SQL("""
     SELECT s.provider_id, s.class_id, s.of_provider_id, s.of_class_id, s.factor
     FROM resource_providers p JOIN shares s ON p.id = s.provider_id WHERE p.root_id IN :roots*""")
@@ -122,6 +124,10 @@ class TreeRows:
         self._catalogue = catalogue
         self._write = write
         self._changes = write.definitions or DefinitionChanges("")
+        #: uuids of the providers that new shares refer to
+        self._targets = {
+            share.of_uuid for definition in self._changes.sharing for share in definition.shares
+        }
         self._is_sqlite = connection.dialect.name == "sqlite"
         self._rows = Rows()
         self._rows.provider_numbers = itertools.count(-1, -1)  # until they are inserted
@@ -198,9 +204,7 @@ class TreeRows:
         named |= {removal.uuid for removal in self._changes.removals}
         for definition in self._changes.definitions:
             named |= {definition.uuid, definition.parent_uuid or definition.uuid}
-        return named | {
-            share.of_uuid for definition in self._changes.sharing for share in definition.shares
-        }
+        return named | self._targets
 
     def _stored(self, uuids: Iterable[str]) -> set[int]:
         """Return the numbers of those of some providers that are stored."""
@@ -295,7 +299,7 @@ class TreeRows:
         """Load the disabled providers that were removed from the trees."""
         if self._changes.creates or self._changes.removals:
             roots = set(self._roots.values())
-            for root, name, *facts in disabled.removed_rows(self._connection, roots):
+            for root, name, *facts in _REMOVED_DISABLED.rows_for(self._connection, roots):
                 key = self._uuids[root], name
                 self._rows.removed_disabled.change(key, None, disabled.from_columns(facts))
 
@@ -307,9 +311,7 @@ class TreeRows:
             if update.changed or update.removed or update.shares_changed or update.expected_use
         }
         uuids |= {removal.uuid for removal in self._changes.removals}
-        uuids |= {
-            share.of_uuid for definition in self._changes.sharing for share in definition.shares
-        }
+        uuids |= self._targets
         return self._stored(uuids) | {number for row in shares for number in (row[0], row[2])}
 
     def _read_shares(self) -> list[tuple[Any, ...]]:
@@ -347,9 +349,9 @@ class TreeRows:
     def _lock_inventories(self, keys: Iterable[Key], numbers: Collection[int] = ()) -> None:
         """Lock inventories, and read again how much of them is used."""
         key_of = {self._inventories[key]: key for key in keys}
-        wanted = {*key_of, *numbers}
-        locked = _LOCK_INVENTORIES.rows_for(self._connection, wanted)
-        if len(locked) != len(wanted):
+        ids = {*key_of, *numbers}
+        locked = _LOCK_INVENTORIES.rows_for(self._connection, ids)
+        if len(locked) != len(ids):
             raise Transient(
                 exceptions.DatabaseError("busy", "inventory", "it was removed in between")
             )
@@ -391,7 +393,7 @@ class TreeRows:
         self, query: SQL, kind: NameKind, uuids: Iterable[str]
     ) -> dict[int, frozenset[str]]:
         rows = self._rows_of(query, self._stored(uuids))
-        name_of = self._names_of(kind, {number for found in rows.values() for (number,) in found})
+        name_of = self._names_of(kind, {number for part in rows.values() for (number,) in part})
         return {
             provider: frozenset([name_of[number] for (number,) in numbers])
             for provider, numbers in rows.items()

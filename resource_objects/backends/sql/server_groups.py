@@ -21,9 +21,8 @@ from resource_objects.providers.orders import ConsumerRecord, GroupChange
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.store.decide import GroupMembers
-from resource_objects.store.rows import Rows
+from resource_objects.store.rows import Rows, Transaction
 from resource_objects.store.tables import changes as changed_rows
-from resource_objects.store.transaction import Transaction
 from resource_objects.store.write import change_group
 
 _groups = tables.server_groups.c

@@ -127,14 +127,11 @@ def read(connection: Connection, criteria: StatisticFilter) -> StatisticsByProvi
         .where(*_conditions(criteria))
         .order_by(_providers.id)
     )
-    by_provider: dict[str, list[Statistic]] = {}
+    by_provider: StatisticsByProvider = defaultdict(dict)
     for provider, name, value, source, since in connection.execute(query):
         statistic = Statistic.from_stored(name, value, from_moment(since), source)
-        by_provider.setdefault(provider, []).append(statistic)
-    return {
-        provider: {one.name: one for one in sorted(statistics, key=lambda one: one.name)}
-        for provider, statistics in by_provider.items()
-    }
+        by_provider[provider][name] = statistic
+    return {name: dict(sorted(statistics.items())) for name, statistics in by_provider.items()}
 
 
 def forget(connection: Connection, criteria: StatisticFilter) -> int:
