@@ -146,7 +146,9 @@ def _use(chance, ledger, consumer):
             root = chance.choice(views.trees(TOPOLOGY) or [0])
             view = views.of_tree(root, TOPOLOGY)
             if view is not None:
-                ledger.claim(consumer, list(view.allocations(view.inventory.fit(_topology(chance)))))
+                ledger.claim(
+                    consumer, list(view.allocations(view.inventory.fit(_topology(chance))))
+                )
     except (exceptions.CapacityException, exceptions.SearchLimitReached):
         pass  # there is no room for it, then
 
