@@ -576,11 +576,12 @@ _FORGET = SQL(
     f"UPDATE consumers SET generation = :now, writes = writes + 1, gone = :now {_AS_READ}"
 )
 _EMPTY = SQL("DELETE FROM allocations WHERE consumer_id IN :ids*")
-#: The columns of a consumer that may change, then those of its claim.
+#: The columns of a consumer that may change, and those of its claim.
 _COLUMNS = (
     *("request", "project_id", "user_id", "consumer_type", "server_group"),
     *("state", "expires_at"),
 )
+_DESCRIPTION, _CLAIM = slice(0, 5), slice(5, 7)
 _MAKE_CONSUMERS = Insert(
     tables.consumers,
     *("id", "uuid", "name", "gone", "generation", "created_at", "writes", *_COLUMNS),
@@ -672,7 +673,7 @@ def change_consumers(
         (consumer.number, _columns(connection, consumer.record), _columns(connection, record))
         for consumer, record in changed
     ]
-    for group in (slice(0, 5), slice(5, None)):
+    for group in (_DESCRIPTION, _CLAIM):
         rows = [
             {"id": number, **dict(zip(_COLUMNS[group], now[group], strict=True))}
             for number, before, now in values
