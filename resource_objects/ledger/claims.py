@@ -317,21 +317,46 @@ class Claims:
         return self._carry_out("attribute", {name: None, source: None}, options, plan)[0]
 
     def replace(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
-        name = names.consumer_name(consumer)
+        requested = {names.consumer_name(consumer): candidates}
+        return self._carry_out("replace", requested, options, self._replacement)[0]
 
-        def plan(requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
-            snapshot = functools.partial(snapshot_in_place, self._store.backend, name)
-            choices = self._candidates_in_order(
-                name, requested[name], options.limits, snapshot, is_in_place=True
-            )
+    def planned_replacement(
+        self, consumer: str, candidates: Claimable, options: ClaimOptions
+    ) -> Write:
+        """Return the write of :meth:`replace` without committing it.
 
-            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                fields = options.order_fields(demands[name])
-                yield ConsumerOrder.replace(name, generation=options.generation, **fields)
+        Placed amounts and units are assigned on rows that are read now. The caller commits the
+        write by ``ledger.backend.commit``, individually or as part of a larger write. If the commit
+        is refused because another process was faster, the caller plans again.
 
-            return ClaimPlan(choices, orders, releasing=(name,))
+        :raises ResourceObjectsError: as :meth:`replace`, except for refusals of the commit
+        """
+        self._check_override(options)
+        requested = {names.consumer_name(consumer): candidates}
+        resolved = self._resolved(options, requested)
+        operation = self._store.operation(options.operation)
+        header = Write(operation, "replace", subject_of(requested), limits=resolved.limits)
+        plan = self._replacement(requested, resolved)
+        demands = next(plan.choices)
+        required = _required(demands, resolved.definitions)
+        columns = self._assigner.read(demands.values(), plan.releasing)
+        assigned = self._assigner.assign(
+            demands, columns, plan.releasing, header.limits, resolved.ignore_maintenance
+        )
+        return plan.write(header, assigned, required)
 
-        return self._carry_out("replace", {name: candidates}, options, plan)[0]
+    def _replacement(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
+        ((name, candidates),) = requested.items()
+        snapshot = functools.partial(snapshot_in_place, self._store.backend, name)
+        choices = self._candidates_in_order(
+            name, candidates, options.limits, snapshot, is_in_place=True
+        )
+
+        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
+            fields = options.order_fields(demands[name])
+            yield ConsumerOrder.replace(name, generation=options.generation, **fields)
+
+        return ClaimPlan(choices, orders, releasing=(name,))
 
     def move(
         self,
