@@ -63,7 +63,8 @@ class RetryPolicy:
     ``assignments``  the maximum number of times that the ledger assigns a placed amount (a
                      topology, devices, units by name) again after a concurrent claim on its host
     ``seconds``      for how long a claim searches again, or a transaction is tried again; with the
-                     default values this ends a claim's searches first
+                     default values this ends a claim's searches first. It does not limit
+                     ``definitions`` and ``assignments``
     ``lease``        the seconds for which a waiting claim stays in the queue without a renewal, by
                      the clock of the ledger; it renews after each third
     ``tries``        of a backend: the maximum number of tries of a transaction or a request; not
@@ -76,7 +77,8 @@ class RetryPolicy:
     The first further search follows at once; a pause precedes each later one, each new assignment
     and each new try. From the second search on, the best candidates are shuffled. A claim stops
     searching when no other process has written since its last search. ``apply`` never retries: a
-    plan is valid only for the state it was made from. A backend has a policy of its own.
+    plan is valid only for the state it was made from. A backend has a policy of its
+    own, which ``connect(retries=)`` does not set.
 
     ``clock`` measures the time of searches, tries and waits; ``sleep`` and ``uniform`` pause and
     choose random numbers.

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.ledger.context import Store, claim_of
+from resource_objects.ledger.context import LedgerContext, claim_of
 from resource_objects.ledger.demand import Demand
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import (
@@ -31,7 +31,7 @@ from resource_objects.providers.composite import (
 )
 from resource_objects.providers.decision import absent, held_by, refusals
 from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
-from resource_objects.providers.holders import holders_of, true_of_all, with_holders
+from resource_objects.providers.holders import holders_of, reasons_without_limits, with_holders
 from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_dependency_order
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
 from resource_objects.providers.removed_units import free_removed_units
@@ -55,10 +55,10 @@ _SHOWN = 16
 
 
 class Assigner:
-    """Assigns the placed amounts and the named units of demands, on rows that a store reads."""
+    """Assigns the placed amounts and the named units of demands, on rows that it reads."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
         self._shapes = ShapeCache()
 
     def read(self, demands: Iterable[Demand], leaving: Collection[str] = ()) -> Columns | None:
@@ -73,8 +73,8 @@ class Assigner:
             return None
         before = None if leaving else self._shapes.columns(keys)
         if before is not None:
-            return self._store.backend.read_again(before, *keys)
-        return self._store.backend.read(*keys)
+            return self._context.backend.read_again(before, *keys)
+        return self._context.backend.read(*keys)
 
     def assign(
         self,
@@ -108,7 +108,7 @@ class Assigner:
         except exceptions.CapacityException:
             if columns.cursor is not None:
                 raise
-        columns = self._store.backend.read(*_keys(demands.values()))
+        columns = self._context.backend.read(*_keys(demands.values()))
         return self._assign_on(demands, columns, leaving, limits, ignores_maintenance)
 
     def _assign_on(
@@ -136,7 +136,7 @@ class Assigner:
             try:
                 return self._assignment(rows, limited, in_service).assign_all(demands)
             except exceptions.CapacityException as refusal:
-                reasons |= dict.fromkeys(true_of_all(refusal.reasons, rows.columns))
+                reasons |= dict.fromkeys(reasons_without_limits(refusal.reasons, rows.columns))
         assigned = self._assignment(rows, *bounds[-1]).assign_all(demands)
         if reasons and limits and not may_override:  # the write would report the limits alone
             exceeding = list(rows.exceeding(assigned.values(), limits))
@@ -158,7 +158,7 @@ class Assigner:
         providers = dict.fromkeys(use.provider_uuid for use in _named_units(demand))
         if not providers:
             return demand
-        return _with_units(demand, self._store.backend.read(*providers), consumer, False)
+        return _with_units(demand, self._context.backend.read(*providers), consumer, False)
 
     def retained(
         self, consumer: str, host: str, amounts: Mapping[str, Amount]
@@ -167,7 +167,7 @@ class Assigner:
 
         Cost: a read of the tree.
         """
-        rows = _Rows(self._store.backend.read(host), {consumer: Demand(())}, [consumer])
+        rows = _Rows(self._context.backend.read(host), {consumer: Demand(())}, [consumer])
         assignment = self._assignment(rows, UNLIMITED, in_service=False)
         views = {name: assignment.view(host, name, amount) for name, amount in amounts.items()}
         return assignment.retained(amounts, views, consumer)
@@ -179,7 +179,7 @@ class Assigner:
         if not placed:
             return claim_of(record).by_provider()
         providers = dict.fromkeys(use.provider_uuid for use in record.held)
-        columns = self._store.backend.read(*providers, allocations=False)
+        columns = self._context.backend.read(*providers, allocations=False)
         return _assigned_amounts(record, placed, LocatedViews(columns))
 
 

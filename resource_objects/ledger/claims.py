@@ -1,9 +1,9 @@
 """Claims: allocate resources for consumers, and change, move and release allocations.
 
 Every method that allocates makes a :class:`ClaimPlan`: the choices of demands that the write may
-allocate, as a generator, and the orders that a choice becomes. One loop, :meth:`Claims._commit`,
-assigns a choice on rows that were just read, writes it, and after a refusal assigns it again, goes
-on to the next choice, or reads the consumers again.
+allocate, as a generator, and the orders that a choice becomes. :meth:`Claims._write_choice` assigns
+a choice on rows that were just read, writes it, and after a refusal assigns it again or goes on to
+the next choice. :meth:`Claims._plan_and_write` reads the consumers again if they were changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
 from resource_objects.ledger.assign import Assigner
-from resource_objects.ledger.context import Store, claim_of, written_claim_of
+from resource_objects.ledger.context import LedgerContext, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
     Claimable,
     Demand,
@@ -215,9 +215,9 @@ class Claims:
     """The claims of a ledger; :class:`~resource_objects.ledger.Ledger` documents the methods."""
 
     def __init__(
-        self, store: Store, assigner: Assigner, snapshots: Snapshots, queue: Queue
+        self, context: LedgerContext, assigner: Assigner, snapshots: Snapshots, queue: Queue
     ) -> None:
-        self._store = store
+        self._context = context
         self._assigner = assigner
         self._snapshots = snapshots
         self._queue = queue
@@ -254,7 +254,7 @@ class Claims:
 
             return ClaimPlan(choices, orders, new=tuple(requested), learns=is_gang)
 
-        return self._carry_out("claim", requested, options, plan)
+        return self._write_once("claim", requested, options, plan)
 
     def adjust(
         self,
@@ -267,7 +267,7 @@ class Claims:
 
         def plan(_: object, options: ClaimOptions) -> ClaimPlan:
             demand = demand_of(
-                changes, self._store.uuids, "adjust", give_back=True, aggregate=aggregate
+                changes, self._context.uuids, "adjust", give_back=True, aggregate=aggregate
             )
             read_at = options.generation
             if aggregate:
@@ -282,7 +282,7 @@ class Claims:
 
             return ClaimPlan(_only({name: demand}), orders, reads=options.generation is None)
 
-        return self._carry_out("adjust", {name: None}, options, plan)[0]
+        return self._write_once("adjust", {name: None}, options, plan)[0]
 
     def attribute(
         self,
@@ -294,10 +294,10 @@ class Claims:
         name, source = names.consumer_name(consumer), unattributed(names.provider_name(host))
 
         def plan(*_: object) -> ClaimPlan:
-            (record,) = self._store.held_by(source)
+            (record,) = self._context.held_by(source)
             demand, read_at = Demand(record.uses), None
             if what is not None:
-                demand = demand_of(what, self._store.uuids, "attribute")
+                demand = demand_of(what, self._context.uuids, "attribute")
                 if demand.request is not None:
                     demand, read_at = self._with_retained(name, demand)
 
@@ -314,11 +314,11 @@ class Claims:
                 _only({name: demand}), orders, releasing=(source,), reads=True, adopts=True
             )
 
-        return self._carry_out("attribute", {name: None, source: None}, options, plan)[0]
+        return self._write_once("attribute", {name: None, source: None}, options, plan)[0]
 
     def replace(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
         requested = {names.consumer_name(consumer): candidates}
-        return self._carry_out("replace", requested, options, self._replacement)[0]
+        return self._write_once("replace", requested, options, self._replacement)[0]
 
     def planned_replacement(
         self, consumer: str, candidates: Claimable, options: ClaimOptions
@@ -334,7 +334,7 @@ class Claims:
         self._check_override(options)
         requested = {names.consumer_name(consumer): candidates}
         resolved = self._resolved(options, requested)
-        operation = self._store.operation(options.operation)
+        operation = self._context.operation(options.operation)
         header = Write(operation, "replace", subject_of(requested), limits=resolved.limits)
         plan = self._replacement(requested, resolved)
         demands = next(plan.choices)
@@ -347,7 +347,7 @@ class Claims:
 
     def _replacement(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
         ((name, candidates),) = requested.items()
-        snapshot = functools.partial(snapshot_in_place, self._store.backend, name)
+        snapshot = functools.partial(snapshot_in_place, self._context.backend, name)
         choices = self._candidates_in_order(
             name, candidates, options.limits, snapshot, is_in_place=True
         )
@@ -374,12 +374,12 @@ class Claims:
         source_id = _claim_id(source_consumer_id)
 
         def plan(_: object, options: ClaimOptions) -> ClaimPlan:
-            (record,) = self._store.held_by(name)
+            (record,) = self._context.held_by(name)
             read_at = record.generation if options.generation is None else options.generation
             snapshot, latest = self._snapshots.snapshot, candidates
             if source is not None:  # pools are counted once, so a search ignores these
                 snapshot = functools.partial(
-                    snapshot_without, self._store.backend, consumers=(), moving=name
+                    snapshot_without, self._context.backend, consumers=(), moving=name
                 )
                 if isinstance(candidates, Candidates) and not candidates:
                     within = candidates.options.within(options.limits)
@@ -408,7 +408,7 @@ class Claims:
             )
 
         requested = {name: candidates} if source is None else {name: candidates, source: None}
-        return self._carry_out("move", requested, options, plan)[0]
+        return self._write_once("move", requested, options, plan)[0]
 
     def swap(self, consumer: str, other: str, operation: str | None) -> tuple[Claim, ...]:
         pair = [names.consumer_name(consumer), names.consumer_name(other)]
@@ -416,11 +416,13 @@ class Claims:
             raise exceptions.InvalidInput("repetition", "swap", pair[0], "two consumers")
 
         def plan(*_: object) -> ClaimPlan:
-            first, second = self._store.held_by(*pair)
+            first, second = self._context.held_by(*pair)
             orders = _exchange_order(first, second), _exchange_order(second, first)
             return ClaimPlan(_only({}), lambda _: orders, reads=True)
 
-        return self._carry_out("swap", dict.fromkeys(pair), ClaimOptions(operation=operation), plan)
+        return self._write_once(
+            "swap", dict.fromkeys(pair), ClaimOptions(operation=operation), plan
+        )
 
     def confirm(
         self, consumer: str, claim: str | None, generation: int | None, operation: str | None
@@ -429,7 +431,7 @@ class Claims:
         order = ConsumerOrder.renew(
             name, state=CONFIRMED, uuid=_claim_id(claim), generation=read_at
         )
-        records = self._store.commit(self._store.operation(operation), "confirm", name, [order])
+        records = self._context.commit(self._context.operation(operation), "confirm", name, [order])
         return claim_of(records[0])
 
     def renew(
@@ -440,13 +442,13 @@ class Claims:
             raise exceptions.InvalidInput("field", "renew", None, "expires_in or expires_at")
 
         def plan(*_: object) -> ClaimPlan:
-            (record,) = self._store.held_by(name)
+            (record,) = self._context.held_by(name)
             order = ConsumerOrder.renew(
                 name, state=record.state, uuid=claim_id, generation=record.generation, **until
             )
             return ClaimPlan(_only({}), lambda _: (order,), reads=True)
 
-        return self._carry_out("renew", {name: None}, ClaimOptions(operation=operation), plan)[0]
+        return self._write_once("renew", {name: None}, ClaimOptions(operation=operation), plan)[0]
 
     def release(self, consumers: Sequence[str], operation: str | None) -> tuple[Claim, ...]:
         requested = [names.consumer_name(consumer) for consumer in consumers]
@@ -454,13 +456,13 @@ class Claims:
             raise exceptions.InvalidInput("name", "release", consumers, "a consumer, at least one")
         orders = [ConsumerOrder.release(name) for name in requested]
         try:
-            records = self._store.commit(
-                self._store.operation(operation), "release", subject_of(requested), orders
+            records = self._context.commit(
+                self._context.operation(operation), "release", subject_of(requested), orders
             )
         except exceptions.NotFound as error:
             if not error.is_about("consumer"):
                 raise
-            stored = self._store.backend.held_by(requested)
+            stored = self._context.backend.held_by(requested)
             missing = [name for name in requested if name not in stored and name != error.name]
             if not missing:
                 raise
@@ -470,7 +472,7 @@ class Claims:
 
     # --- the loop ---
 
-    def _carry_out(
+    def _write_once(
         self,
         kind: str,
         requested: Mapping[str, Any],
@@ -485,7 +487,7 @@ class Claims:
         """
         self._check_override(options)
         subject = subject_of(requested)
-        operation, outcome = self._store.begin(options.operation, kind, subject)
+        operation, outcome = self._context.operation_and_outcome(options.operation, kind, subject)
         if outcome is not None:
             if kind in _COMPARED:
                 self._check_repetition(operation, outcome, requested, options)
@@ -493,7 +495,7 @@ class Claims:
         if options.wait is None:
             resolved = self._resolved(options, requested)
             header = Write(operation, kind, subject, limits=resolved.limits)
-            records = self._commit(header, resolved, lambda: make_plan(requested, resolved))
+            records = self._plan_and_write(header, resolved, lambda: make_plan(requested, resolved))
             return _in_order(records, requested, written_claim_of)
         at_once = dataclasses.replace(options, wait=None)
         ((name, candidates),) = requested.items()
@@ -501,7 +503,7 @@ class Claims:
             name,
             candidates,
             options.wait,
-            lambda latest: self._carry_out(kind, {name: latest}, at_once, make_plan)[0],
+            lambda latest: self._write_once(kind, {name: latest}, at_once, make_plan)[0],
             is_replacement=kind == "replace",
             limits=self._limits(options),
         )
@@ -522,7 +524,7 @@ class Claims:
 
         :raises Conflict: if it was for another request
         """
-        stored = self._store.backend.held_by(requested)
+        stored = self._context.backend.held_by(requested)
         for record in outcome.claims:
             now = stored.get(record.consumer)
             if now is None or now.generation != record.generation:
@@ -532,7 +534,7 @@ class Claims:
                 earlier = f"{outcome.kind} of {claim.consumer}, {claim.request or claim.amounts}"
                 raise exceptions.Conflict("operation", operation.id, earlier)
 
-    def _commit(
+    def _plan_and_write(
         self, header: Write, options: ClaimOptions, make_plan: Callable[[], ClaimPlan]
     ) -> tuple[ConsumerRecord, ...]:
         """Assign and write a choice of a plan; after lost races, again or the next choice.
@@ -544,9 +546,9 @@ class Claims:
             for repetition in itertools.count():
                 plan = make_plan()
                 try:
-                    return self._commit_plan(header, options, plan)
+                    return self._write_choice(header, options, plan)
                 except exceptions.Stale as stale:
-                    is_last = repetition >= self._store.retries.definitions
+                    is_last = repetition >= self._context.retries.definitions
                     if not plan.reads or is_last or not stale.is_about("consumer"):
                         raise
                     LOG.debug("%s of %s: read again after: %s", header.kind, header.subject, stale)
@@ -555,10 +557,10 @@ class Claims:
             raise
         raise AssertionError("the loop has no other end")
 
-    def _commit_plan(
+    def _write_choice(
         self, header: Write, options: ClaimOptions, plan: ClaimPlan
     ) -> tuple[ConsumerRecord, ...]:
-        retries, overrides = self._store.retries, options.ignore_maintenance or plan.adopts
+        retries, overrides = self._context.retries, options.ignore_maintenance or plan.adopts
         demands = next(plan.choices)
         attempts, columns_before = 0, None
         lost: exceptions.ResourceObjectsError | None = None
@@ -574,7 +576,7 @@ class Claims:
                 )
                 write = plan.write(header, assigned, required)
                 is_assigned = True
-                return self._store.backend.commit(write)
+                return self._context.backend.commit(write)
             except exceptions.ResourceObjectsError as refusal:
                 if not refusal.matches(*_REFUSALS):
                     raise
@@ -612,11 +614,11 @@ class Claims:
         """
         if not isinstance(refusal, exceptions.CapacityException):
             return None
-        outcome = self._store.backend.outcome(header.operation)
+        outcome = self._context.backend.outcome(header.operation)
         if outcome is not None:
             outcome.require(header.operation.id, header.kind, header.subject)
             return outcome.claims
-        stored = self._store.backend.held_by(new)
+        stored = self._context.backend.held_by(new)
         for name in new:
             if name in stored:
                 raise exceptions.AlreadyExists("consumer", name) from refusal
@@ -640,7 +642,7 @@ class Claims:
             its host that the new request allows
         """
         if not isinstance(candidates, Candidates):
-            for demand in demands_of(candidates, self._store.uuids, "claim"):
+            for demand in demands_of(candidates, self._context.uuids, "claim"):
                 yield {consumer: demand}
             return
         further = self._further_searches(candidates, limits, snapshot)
@@ -649,14 +651,14 @@ class Claims:
                 raise exceptions.NoCandidates(f"no candidate for {consumer}", latest.explain())
             retaining = self._retaining(consumer, latest) if is_in_place else ()
             for claimable in itertools.chain(retaining, [latest]):
-                for demand in demands_of(claimable, self._store.uuids, "claim"):
+                for demand in demands_of(claimable, self._context.uuids, "claim"):
                     yield {consumer: demand}
 
     def _further_searches(
         self, candidates: Candidates, limits: Totals, snapshot: Callable[[str | None], Snapshot]
     ) -> Iterator[Candidates]:
         """Yield the candidates of the same search, repeated while other processes write."""
-        retries, cursor = self._store.retries, None
+        retries, cursor = self._context.retries, None
         for _ in retries.search_attempts():
             latest = snapshot(candidates.at)
             if latest.cursor is not None and latest.cursor == cursor:
@@ -668,16 +670,16 @@ class Claims:
 
     def _retaining(self, consumer: str, candidates: Candidates) -> Iterator[Chosen]:
         """Yield candidates that retain what the consumer uses of its host."""
-        record = self._store.backend.held(consumer)
+        record = self._context.backend.held(consumer)
         if record is None:
             return
 
         def without(host: str) -> Scenario[Any]:
             at = candidates.at or host
-            return snapshot_in_place(self._store.backend, consumer, at).fork()
+            return snapshot_in_place(self._context.backend, consumer, at).fork()
 
         def retained(host: str, amounts: Mapping[str, Amount]) -> Mapping[str, Amount]:
-            return self._assigner.retained(consumer, self._store.uuids([host])[host], amounts)
+            return self._assigner.retained(consumer, self._context.uuids([host])[host], amounts)
 
         yield from kept_in_place(candidates, record.held, without, retained)
 
@@ -686,10 +688,10 @@ class Claims:
         keys = dict.fromkeys(
             key for claimable in requested.values() for key in providers_in(claimable)
         )
-        uuids = self._store.uuids(keys)
+        uuids = self._context.uuids(keys)
 
         def resolve(keys: Collection[str]) -> Mapping[str, str]:
-            return {**self._store.uuids([key for key in keys if key not in uuids]), **uuids}
+            return {**self._context.uuids([key for key in keys if key not in uuids]), **uuids}
 
         demands: dict[str, list[Demand]] = {}
         for name, claimable in requested.items():
@@ -699,7 +701,7 @@ class Claims:
                 demands[name].append(self._assigner.with_units(demand, name))
             if not demands[name]:
                 raise exceptions.NoCandidates(f"no candidate for {name}")
-        return gang_choices(demands, self._store.backend, options.limits)
+        return gang_choices(demands, self._context.backend, options.limits)
 
     # --- what a plan is made of ---
 
@@ -709,7 +711,7 @@ class Claims:
             raise exceptions.InvalidInput(
                 "field", "ignore_maintenance", options.ignore_maintenance, "True or False"
             )
-        if options.ignore_maintenance and self._store.actor is None:
+        if options.ignore_maintenance and self._context.actor is None:
             expected = "False, or a ledger opened with an actor: it is recorded who overrides"
             raise exceptions.InvalidInput("field", "ignore_maintenance", True, expected)
 
@@ -731,7 +733,7 @@ class Claims:
             names.provider_key(name): generation(number, "if_generation")
             for name, number in if_generation.items()
         }
-        uuids = self._store.uuids(generations)
+        uuids = self._context.uuids(generations)
         return tuple((uuids[key], number) for key, number in generations.items())
 
     def _limits(self, options: ClaimOptions, *candidates: Claimable) -> Totals:
@@ -739,7 +741,7 @@ class Claims:
 
         Cost: a statement if the options name providers; none for uuids or without limits.
         """
-        limits = of_uuids(options.limits, self._store.uuids) if options.limits else UNLIMITED
+        limits = of_uuids(options.limits, self._context.uuids) if options.limits else UNLIMITED
         for claimable in candidates:
             if isinstance(claimable, Candidates) and claimable.options.limits:
                 limits = tighter(limits, claimable.options.limits)
@@ -750,7 +752,7 @@ class Claims:
 
         Cost: a statement if the consumer uses a provider before and after.
         """
-        backend, before = self._store.backend, {use.key for use in record.uses}
+        backend, before = self._context.backend, {use.key for use in record.uses}
         both = frozenset(use.provider_uuid for use in uses if use.key in before)
         pools: set[str] = set()
         if both and Capability.REQUESTS not in backend.unsupported:
@@ -763,7 +765,7 @@ class Claims:
 
         :raises InvalidInput: if the consumer would hold two placed amounts of a class
         """
-        record = self._store.backend.held(consumer)
+        record = self._context.backend.held(consumer)
         if record is None:
             return demand, None
         retained = self._assigner.assigned_amounts(record)

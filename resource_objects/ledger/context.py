@@ -1,7 +1,7 @@
 """The context of a ledger: its backend, retries and operations, and stored claims as objects.
 
-A part of a ledger asks the :class:`Store` for the backend and never keeps a reference to it, so
-that a closed ledger is refused in one place.
+A part of a ledger gets the backend from the :class:`LedgerContext` for each call and stores no
+reference to it, so that a closed ledger is refused in one place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def new_operation() -> str:
     return Operation().id
 
 
-class Store:
+class LedgerContext:
     """The backend of a ledger, its retry policy and its actor."""
 
     def __init__(
@@ -125,7 +125,9 @@ class Store:
         """Return the operation of a write; None: with a new id."""
         return Operation(None if id is None else names.uuid_text(id), self.actor)
 
-    def begin(self, id: str | None, kind: str, subject: str) -> tuple[Operation, Outcome | None]:
+    def operation_and_outcome(
+        self, id: str | None, kind: str, subject: str
+    ) -> tuple[Operation, Outcome | None]:
         """Return the operation of a write, and its recorded outcome if it is a repetition.
 
         A new id needs no read.

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import Store
+from resource_objects.ledger.context import LedgerContext
 from resource_objects.ledger.queries import Reader
 from resource_objects.providers import DefinitionChanges, Provider
 from resource_objects.providers.arguments import any_generation
@@ -132,8 +132,8 @@ class Definitions:
     Packages that build on a ledger compare and write trees with the further methods.
     """
 
-    def __init__(self, store: Store, reader: Reader) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext, reader: Reader) -> None:
+        self._context = context
         self._reader = reader
 
     def sync(
@@ -153,7 +153,7 @@ class Definitions:
         :raises InvalidPlan: as :func:`~resource_objects.providers.reshape_plan.ReshapePlanner.plan`
         """
         keys = [root.uuid or root.name for root in roots]
-        read = self._store.backend.read
+        read = self._context.backend.read
         difference = compare_trees(read(*keys, allocations=False) if keys else Columns(), roots)
         merged = merge_moves(moves)
         if not merged or not any(difference.changes):
@@ -172,11 +172,11 @@ class Definitions:
         keys = [root.uuid or root.name for root in roots]
 
         def attempt() -> Difference:
-            columns = self._store.backend.read(*keys)
+            columns = self._context.backend.read(*keys)
             difference = compare_trees(columns, roots)
             changes = merge_changes("", difference.changes)
             planner = ReshapePlanner(Reshape(moves), columns, changes)
-            plan = planner.plan(self._store.backend.held_by(planner.consumers))
+            plan = planner.plan(self._context.backend.held_by(planner.consumers))
             planned = (
                 {}
                 if plan.definitions is None
@@ -194,7 +194,7 @@ class Definitions:
             )
 
         # an allocation that changes between the two reads; the write detects later changes
-        return self._store.retries.retry(attempt, "StaleConsumer")
+        return self._context.retries.retry(attempt, "StaleConsumer")
 
     def remove(self, name: str, operation: str | None) -> SyncResult:
         key = names.provider_key(name)
@@ -235,16 +235,16 @@ class Definitions:
 
     def read(self, *keys: str) -> StoredDefinitions:
         """Return the stored definitions of the trees of some providers. Cost: one read."""
-        return stored_definitions(self._store.backend.read(*keys, allocations=False))
+        return stored_definitions(self._context.backend.read(*keys, allocations=False))
 
     def write(
         self, kind: str, subject: str, operation: str | None, compare: Callable[[], Difference]
     ) -> SyncResult:
         """Compare and write; repeat both if the trees changed in between."""
-        started, recorded = self._store.begin(operation, kind, subject)
+        started, recorded = self._context.operation_and_outcome(operation, kind, subject)
         if recorded is not None:
             return SyncResult(0, 0, 0)
-        retries = self._store.retries
+        retries = self._context.retries
         tries = None
         while True:
             difference = compare()  # its errors concern the request: they are not tried again
@@ -288,7 +288,7 @@ class Definitions:
         if not renamed:
             return ()
         consumers = sorted({*renamed, *renamed.values()})
-        stored = self._store.backend.held_by(consumers)
+        stored = self._context.backend.held_by(consumers)
         uses_after = {
             name: list(record.held) for name, record in stored.items() if name not in renamed
         }
@@ -322,7 +322,7 @@ class Definitions:
         follow: list[ConsumerOrder] = []
         ordered = {order.consumer for order in orders}
         for parts in renumbered(stored, changes):
-            columns = self._store.backend.read(parts.root)
+            columns = self._context.backend.read(parts.root)
             uuids = columns.index.uuids
             changed_parts = parts.successors.keys() | parts.classes.keys()
             consumers = {
@@ -330,7 +330,7 @@ class Definitions:
                 for number, _, consumer, _ in zip(*columns.allocations, strict=True)
                 if uuids[number] in changed_parts and consumer not in ordered
             }
-            claims = self._store.backend.held_by(consumers) if consumers else {}
+            claims = self._context.backend.held_by(consumers) if consumers else {}
             definitions = {uuid: entry.definition for uuid, entry in stored.items()}
             definitions |= {changed.uuid: changed for changed in changes.definitions}
             free = Counter(
@@ -366,19 +366,19 @@ class Definitions:
             error names the consumer of each device
         """
         try:
-            return self._store.backend.commit(write)
+            return self._context.backend.commit(write)
         except exceptions.InUse as error:
             subject, detail = error.name, error.detail
             definitions = (entry.definition for entry in stored.values())
             if error.code == "ProviderInUse" and any(
                 has_devices(definition) for definition in definitions if definition.name == subject
             ):
-                read = self._store.backend.read(subject)
+                read = self._context.backend.read(subject)
                 devices = "; ".join(describe_holders(read, subject))
                 if devices:
                     raise exceptions.InUse("provider", subject, devices) from error
-            uuid = self._store.backend.uuids([subject]).get(subject)
-            pages = self._store.consumers(ConsumerFilter(provider=uuid)) if uuid else ()
+            uuid = self._context.backend.uuids([subject]).get(subject)
+            pages = self._context.consumers(ConsumerFilter(provider=uuid)) if uuid else ()
             consumers = [
                 record.consumer
                 for records in pages
@@ -408,7 +408,7 @@ class Definitions:
         :raises Conflict: if a class would be counted at a pool and in a tree linked to it
         """
         for changed in check_consistent(stored, changes):
-            check_units_free(changed, self._store.backend.read(changed.root), orders)
+            check_units_free(changed, self._context.backend.read(changed.root), orders)
         counted = newly_counted(stored, changes)
         of_hosts, of_pools = (counted.aggregates(of_pools=of_pools) for of_pools in (False, True))
         linked: list[ListedProvider] = []

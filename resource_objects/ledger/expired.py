@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import Store, any_limit, claim_of, written_claim_of
+from resource_objects.ledger.context import LedgerContext, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Claim
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.decision import MOST_HOLDERS
@@ -20,8 +20,8 @@ from resource_objects.reasons import Reason
 class ExpiredClaims:
     """The expired claims of a ledger; :class:`~resource_objects.ledger.Ledger` documents them."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
 
     def expired(
         self,
@@ -33,14 +33,14 @@ class ExpiredClaims:
         last = None if after is None else names.consumer_name(after)
         expired, most = self._filter(now), any_limit(limit)
         if reasons is None:
-            pages = self._store.consumers(expired, most, last)
+            pages = self._context.consumers(expired, most, last)
             return (claim_of(record) for records in pages for record in records)
         checked = list(reasons) if isinstance(reasons, Iterable) else [reasons]
         if not all(isinstance(reason, Reason) for reason in checked):
             raise exceptions.InvalidInput("field", "reasons", reasons, "the reasons of a refusal")
-        can_expire = Capability.EXPIRY not in self._store.backend.unsupported
+        can_expire = Capability.EXPIRY not in self._context.backend.unsupported
         consumers = self._consumers_of(checked, expired) if can_expire else set()
-        pages = self._store.consumers(expired, None, last) if consumers else iter(())
+        pages = self._context.consumers(expired, None, last) if consumers else iter(())
         records = (record for page in pages for record in page if record.consumer in consumers)
         return map(claim_of, itertools.islice(records, most))
 
@@ -53,7 +53,7 @@ class ExpiredClaims:
     ) -> tuple[Claim, ...]:
         excluded = None if excluding is None else names.consumer_name(excluding)
         released: list[Claim] = []
-        pages = self._store.consumers(self._filter(now, tree), any_limit(limit))
+        pages = self._context.consumers(self._filter(now, tree), any_limit(limit))
         try:
             for records in pages:
                 released += map(written_claim_of, self._release(records, excluded))
@@ -64,7 +64,7 @@ class ExpiredClaims:
 
     def _filter(self, now: datetime.datetime | None, tree: str | None = None) -> ConsumerFilter:
         key = None if tree is None else names.provider_key(tree)
-        return ConsumerFilter(expires_before=self._store.now_or(now), tree=key)
+        return ConsumerFilter(expires_before=self._context.now_or(now), tree=key)
 
     def _release(
         self, records: tuple[ConsumerRecord, ...], excluding: str | None
@@ -76,9 +76,11 @@ class ExpiredClaims:
             if record.consumer != excluding
         }
         while orders:
-            operation = self._store.operation(None)
+            operation = self._context.operation(None)
             try:
-                return self._store.commit(operation, "release", subject_of(orders), orders.values())
+                return self._context.commit(
+                    operation, "release", subject_of(orders), orders.values()
+                )
             except (exceptions.Stale, exceptions.NotFound) as changed:
                 if not changed.is_about("consumer") or orders.pop(changed.name, None) is None:
                     raise
@@ -95,6 +97,6 @@ class ExpiredClaims:
             consumers.update(name for name, _ in reason.holders)
             if len(reason.holders) >= MOST_HOLDERS:
                 in_tree = dataclasses.replace(expired, tree=reason.where)
-                for records in self._store.consumers(in_tree):
+                for records in self._context.consumers(in_tree):
                     consumers.update(record.consumer for record in records)
         return consumers

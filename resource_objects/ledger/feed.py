@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names, search
-from resource_objects.ledger.context import Store
+from resource_objects.ledger.context import LedgerContext
 from resource_objects.providers import Backend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.changed import Touched
@@ -65,16 +65,16 @@ class Feed:
     =====================  ====================================================================
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
 
     def cursor(self) -> Cursor:
         """Return the present position of the change feed; ``str()`` of it can be stored.
 
         :raises NotSupported: if the backend has no feed
         """
-        self._store.backend.require(Capability.FEED)
-        return self._store.backend.cursor()
+        self._context.backend.require(Capability.FEED)
+        return self._context.backend.cursor()
 
     def changes(
         self,
@@ -100,9 +100,9 @@ class Feed:
         """
         if wait is not None and (not isinstance(wait, datetime.timedelta) or wait < _NOTHING):
             raise exceptions.InvalidInput("field", "wait", wait, "a timedelta from 0, or None")
-        self._store.backend.require(Capability.FEED)
+        self._context.backend.require(Capability.FEED)
         cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
-        entries = self._store.backend.changes(cursor, check_limit(limit))
+        entries = self._context.backend.changes(cursor, check_limit(limit))
         if not entries and wait:
             entries = self._wait_for_changes(cursor, limit, wait)
         return Changes(entries, cursor.moved(entries))
@@ -110,7 +110,7 @@ class Feed:
     def _wait_for_changes(
         self, cursor: Cursor, limit: int, wait: datetime.timedelta
     ) -> tuple[FeedEntry, ...]:
-        retries, backend = self._store.retries, self._store.backend
+        retries, backend = self._context.retries, self._context.backend
         until = retries.clock() + wait.total_seconds()
         entries: tuple[FeedEntry, ...] = ()
         for turn in itertools.count():
@@ -131,7 +131,7 @@ class Feed:
         :raises InvalidInput: if the argument is not a snapshot
         """
         snapshot = checked_snapshot(snapshot, "is_fresh")
-        if Capability.FEED in self._store.backend.unsupported:
+        if Capability.FEED in self._context.backend.unsupported:
             return False
         return snapshot.cursor is not None and snapshot.cursor == self.cursor()
 
@@ -148,8 +148,8 @@ class Feed:
         if not isinstance(age, datetime.timedelta) or not _LEAST <= age <= _MOST:
             expected = f"a timedelta from {_LEAST} to {_MOST.days} days"
             raise exceptions.InvalidInput("field", "retention", age, expected)
-        self._store.backend.require(Capability.FEED)
-        self._store.backend.retain(age)
+        self._context.backend.require(Capability.FEED)
+        self._context.backend.retain(age)
 
 
 # --- the last snapshot ----------------------------------------------------------------------------
@@ -163,8 +163,8 @@ class Snapshots:
     has everything that was committed before the call.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._last: Following | None = None
         _all.add(self)
@@ -175,7 +175,7 @@ class Snapshots:
         :param at: a provider (by name or uuid) to confine it to, with its descendants and the pools
             of its tree
         """
-        backend = self._store.backend
+        backend = self._context.backend
         if at is not None:
             key = names.provider_key(at)
             return search.Snapshot(_confined(backend, key), at=key)

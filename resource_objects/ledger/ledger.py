@@ -14,7 +14,7 @@ from resource_objects import exceptions, names, plugins
 from resource_objects.backends.retries import RetryPolicy
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.claims import Claims, IfGeneration, claim_options
-from resource_objects.ledger.context import Store, claim_of
+from resource_objects.ledger.context import LedgerContext, claim_of
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable
 from resource_objects.ledger.expired import ExpiredClaims
@@ -128,29 +128,29 @@ class Ledger:
         snapshots: Snapshots | None = None,
     ) -> None:
         """:param snapshots: those of another ledger on the same backend; None: its own"""
-        self._store = store = Store(backend, retries, actor)
-        self._reader = reader = Reader(store)
-        self._assigner = assigner = Assigner(store)
-        self._snapshots = snapshots = Snapshots(store) if snapshots is None else snapshots
-        self._expired = expired = ExpiredClaims(store)
-        self._queue = queue = Queue(store, snapshots, expired)
-        self._claims = Claims(store, assigner, snapshots, queue)
+        self._context = context = LedgerContext(backend, retries, actor)
+        self._reader = reader = Reader(context)
+        self._assigner = assigner = Assigner(context)
+        self._snapshots = snapshots = Snapshots(context) if snapshots is None else snapshots
+        self._expired = expired = ExpiredClaims(context)
+        self._queue = queue = Queue(context, snapshots, expired)
+        self._claims = Claims(context, assigner, snapshots, queue)
         #: comparison and writes of definitions, for packages that build on a ledger
-        self.definitions = definitions = Definitions(store, reader)
-        self._plans = Plans(store, definitions)
-        self._maintenance = Maintenance(store, reader)
+        self.definitions = definitions = Definitions(context, reader)
+        self._plans = Plans(context, definitions)
+        self._maintenance = Maintenance(context, reader)
         #: resources that several hosts share
         self.pools = Pools(definitions, reader)
         #: names of resource classes, traits and aggregates
-        self.names = Names(store)
+        self.names = Names(context)
         #: server groups: consumers on one host, or on different hosts
-        self.groups = ServerGroups(store)
+        self.groups = ServerGroups(context)
         #: the change feed
-        self.feed = Feed(store)
+        self.feed = Feed(context)
         #: resources that consumers used between two moments
-        self.use_over_time = UseOverTime(store)
+        self.use_over_time = UseOverTime(context)
         #: statistics that agents report in addition to inventories
-        self.statistics = Statistics(store)
+        self.statistics = Statistics(context)
 
     @property
     def backend(self) -> Backend:
@@ -158,17 +158,17 @@ class Ledger:
 
         :raises DatabaseError: after :meth:`close`
         """
-        return self._store.backend
+        return self._context.backend
 
     @property
     def retries(self) -> RetryPolicy:
         """The policy for repeating a write after a concurrent change."""
-        return self._store.retries
+        return self._context.retries
 
     @property
     def actor(self) -> str | None:
         """The actor of writes, as the change feed records it."""
-        return self._store.actor
+        return self._context.actor
 
     def with_actor(self, actor: str | None = None, *, retries: RetryPolicy | None = None) -> Ledger:
         """Return this ledger for another actor, whose name the change feed records.
@@ -195,7 +195,7 @@ class Ledger:
 
     def close(self) -> None:
         """Return all connections. Closing again has no effect; any other use is refused."""
-        self._store.close()
+        self._context.close()
         self._snapshots.forget()
 
     def __reduce__(self) -> NoReturn:
@@ -918,7 +918,7 @@ class Ledger:
 
     def get_claim(self, consumer: str) -> Claim:
         """Return the claim of a consumer, with its allocations."""
-        return claim_of(self._store.held(names.consumer_name(consumer)))
+        return claim_of(self._context.held(names.consumer_name(consumer)))
 
     def assigned_amounts(self, consumer: str) -> Mapping[str, Amounts]:
         """Return the allocations of a consumer in a form that can be claimed again.
@@ -932,7 +932,7 @@ class Ledger:
         now (after a firmware update), all of it is returned as counts of the cells.
         :meth:`get_claim` names other units. Cost: two reads.
         """
-        record = self._store.held(names.consumer_name(consumer))
+        record = self._context.held(names.consumer_name(consumer))
         return MappingProxyType(self._assigner.assigned_amounts(record))
 
     def consumers(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import Store
+from resource_objects.ledger.context import LedgerContext
 from resource_objects.ledger.queries import Reader
 from resource_objects.providers import Consumer, Disabled
 from resource_objects.providers.arguments import moment
@@ -54,8 +54,8 @@ class DrainStatus:
 class Maintenance:
     """Disables providers; :class:`~resource_objects.ledger.Ledger` documents each method."""
 
-    def __init__(self, store: Store, reader: Reader) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext, reader: Reader) -> None:
+        self._context = context
         self._reader = reader
 
     def disable(
@@ -98,14 +98,14 @@ class Maintenance:
         operation: str | None,
     ) -> ListedProvider:
         key = names.provider_key(provider)
-        started, recorded = self._store.begin(operation, kind, key)
+        started, recorded = self._context.operation_and_outcome(operation, kind, key)
         if recorded is None:
-            order = DisableOrder(self._store.uuids([key])[key], reason, until)
-            self._store.backend.commit(Write(started, kind, key, disabling=(order,)))
+            order = DisableOrder(self._context.uuids([key])[key], reason, until)
+            self._context.backend.commit(Write(started, kind, key, disabling=(order,)))
         return self._listed(key)
 
     def _listed(self, key: str) -> ListedProvider:
-        uuid = self._store.uuids([key])[key]
+        uuid = self._context.uuids([key])[key]
         for listed in self._reader.providers(ProviderFilter(uuids=frozenset([uuid])), None, None):
             return listed
         raise exceptions.NotFound("provider", key)

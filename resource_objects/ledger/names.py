@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from resource_objects import names
-from resource_objects.ledger.context import Store, any_limit, pages_of
+from resource_objects.ledger.context import LedgerContext, any_limit, pages_of
 from resource_objects.providers import Aggregate, ResourceClass, Trait
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
@@ -30,13 +30,13 @@ class NameList(Generic[_T]):
 
     def __init__(
         self,
-        store: Store,
+        context: LedgerContext,
         kind: NameKind,
         to_object: Callable[[ListedName], _T],
         check_new: Callable[[str], str],
         check: Callable[[str], str],
     ) -> None:
-        self._store = store
+        self._context = context
         self._kind = kind
         self._to_object: Callable[[ListedName], _T] = to_object
         self._check_new = check_new
@@ -49,9 +49,9 @@ class NameList(Generic[_T]):
         :param after: only those after this name
         """
         pages = pages_of(
-            lambda count, last: self._store.backend.list_names(self._kind, count, last),
+            lambda count, last: self._context.backend.list_names(self._kind, count, last),
             lambda listed: listed.name,
-            self._store.page,
+            self._context.page,
             any_limit(limit),
             None if after is None else self._check(after),
         )
@@ -88,9 +88,9 @@ class NameList(Generic[_T]):
         subject = changes[0].name
         # the kind of an operation has at most 16 characters
         kind = f"{changes[0].action}_{self._kind.removeprefix('resource_')}"
-        begun, outcome = self._store.begin(operation, kind, subject)
+        begun, outcome = self._context.operation_and_outcome(operation, kind, subject)
         if outcome is None:
-            self._store.backend.commit(Write(begun, kind, subject, names=changes))
+            self._context.backend.commit(Write(begun, kind, subject, names=changes))
 
 
 class AggregateNames(NameList[Aggregate]):
@@ -111,10 +111,10 @@ class AggregateNames(NameList[Aggregate]):
 class Names:
     """The names of a ledger: ``ledger.names``, a list each of ``classes, traits, aggregates``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, context: LedgerContext) -> None:
         #: resource classes
         self.classes = NameList[ResourceClass](
-            store,
+            context,
             NameKind.RESOURCE_CLASS,
             lambda listed: ResourceClass(name=listed.name),
             lambda name: resource(name).name,
@@ -122,7 +122,7 @@ class Names:
         )
         #: traits
         self.traits = NameList[Trait](
-            store,
+            context,
             NameKind.TRAIT,
             lambda listed: Trait(name=listed.name),
             lambda name: next(iter(known_traits([name]))),
@@ -130,7 +130,7 @@ class Names:
         )
         #: aggregates
         self.aggregates = AggregateNames(
-            store,
+            context,
             NameKind.AGGREGATE,
             lambda listed: Aggregate(name=listed.name, level=listed.level),
             names.aggregate_name,

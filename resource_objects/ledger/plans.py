@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 
 from resource_objects import exceptions
-from resource_objects.ledger.context import Store, claim_of
+from resource_objects.ledger.context import LedgerContext, claim_of
 from resource_objects.ledger.definitions import CONCURRENT_ERRORS, Definitions, check_roots
 from resource_objects.providers import Claim, Provider
 from resource_objects.providers.arguments import ago
@@ -26,8 +26,8 @@ from resource_objects.store.dry_run import check_definitions, rehearse
 class Plans:
     """The plans of a ledger; :class:`~resource_objects.ledger.Ledger` documents each method."""
 
-    def __init__(self, store: Store, definitions: Definitions) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext, definitions: Definitions) -> None:
+        self._context = context
         self._definitions = definitions
 
     def diff(self, roots: Sequence[Provider], moves: Sequence[Move]) -> Plan:
@@ -48,7 +48,7 @@ class Plans:
         self._check_ledger(plan)
         stored: StoredDefinitions = {}
         if dry_run:
-            claims = self._store.backend.held_by(plan.consumers)
+            claims = self._context.backend.held_by(plan.consumers)
             plan = plan.as_held(claims)
             columns = self._read(plan, _providers_of(claims))
             stored = stored_definitions(columns)
@@ -56,18 +56,18 @@ class Plans:
             order_count = len(plan.orders)
             plan = self._with_renumbering(plan, stored)
             if len(plan.orders) > order_count:
-                claims = self._store.backend.held_by(plan.consumers)
+                claims = self._context.backend.held_by(plan.consumers)
                 columns = self._read(plan, _providers_of(claims))
             self._rehearse(plan, columns, claims)
             return ()
-        started, recorded = self._store.begin(operation, "apply", plan.subject)
+        started, recorded = self._context.operation_and_outcome(operation, "apply", plan.subject)
         if recorded is not None:
             return tuple(map(claim_of, recorded.claims))
         if not plan:
             return ()
         subject, order_count = plan.subject, len(plan.orders)
         if plan.held:
-            plan = plan.as_held(self._store.backend.held_by(plan.held))
+            plan = plan.as_held(self._context.backend.held_by(plan.held))
         if plan.definitions is not None:
             columns = self._read(plan, (), allocations=False)
             check_definitions(plan.definitions, columns)
@@ -79,10 +79,10 @@ class Plans:
     def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
         if not isinstance(reshape, Reshape):
             raise exceptions.InvalidInput("field", "reshape", reshape, "a Reshape")
-        retries, subject = self._store.retries, reshape.subject
+        retries, subject = self._context.retries, reshape.subject
         if dry_run:
             return retries.retry(lambda: self._rehearsed(reshape), *CONCURRENT_ERRORS)
-        started, recorded = self._store.begin(operation, "reshape", subject)
+        started, recorded = self._context.operation_and_outcome(operation, "reshape", subject)
         if recorded is not None:
             return Plan()
 
@@ -98,15 +98,15 @@ class Plans:
         return retries.retry(attempt, *CONCURRENT_ERRORS, tries=tries)
 
     def audit(self, now: datetime.datetime | None, older_than: datetime.timedelta | None) -> Audit:
-        at = self._store.now_or(now)
+        at = self._context.now_or(now)
         if older_than is not None:
             ago("older_than", older_than, at)  # an invalid age is refused before the reads
         expired = ConsumerFilter(expires_before=at)
-        pages = self._store.consumers(expired, page=MOST_ROWS)
+        pages = self._context.consumers(expired, page=MOST_ROWS)
         claims = [record for records in pages for record in records]
-        columns = self._store.backend.read()
+        columns = self._context.backend.read()
         consumers = consumers_of_several_trees(columns)
-        claims += self._store.backend.held_by(consumers).values() if consumers else ()
+        claims += self._context.backend.held_by(consumers).values() if consumers else ()
         return audit(columns, claims, now=at, older_than=older_than)
 
     # --- steps ---
@@ -120,7 +120,7 @@ class Plans:
 
     def _check_ledger(self, plan: Plan) -> None:
         """Refuse a plan of snapshots of another ledger, if both ledgers are known."""
-        backend = self._store.backend
+        backend = self._context.backend
         if not plan.ledger or Capability.FEED in backend.unsupported:
             return
         if backend.cursor().epoch not in (plan.ledger, 0):
@@ -134,11 +134,11 @@ class Plans:
         keys = dict.fromkeys((*plan.places, *uuids))
         if plan.definitions is not None:
             keys |= dict.fromkeys(definition.name for definition in plan.definitions.definitions)
-        return self._store.backend.read(*keys, allocations=allocations) if keys else Columns()
+        return self._context.backend.read(*keys, allocations=allocations) if keys else Columns()
 
     def _rehearse(self, plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord]) -> None:
-        self._store.backend.check(plan.write(Operation()))
-        rehearse(plan, columns, claims, self._store.backend.now())
+        self._context.backend.check(plan.write(Operation()))
+        rehearse(plan, columns, claims, self._context.backend.now())
         if plan.definitions is not None:
             stored = stored_definitions(columns)
             self._definitions.check_allowed(stored, plan.definitions, plan.orders)
@@ -162,9 +162,9 @@ class Plans:
     def _compiled(self, reshape: Reshape) -> tuple[Plan, Columns, Mapping[str, ConsumerRecord]]:
         """Return the plan of a reshape, with the columns and consumers that it was made from."""
         keys = reshape.providers
-        columns = self._store.backend.read(*keys) if keys else Columns()
+        columns = self._context.backend.read(*keys) if keys else Columns()
         planner = ReshapePlanner(reshape, columns)
-        claims = self._store.backend.held_by(planner.consumers)
+        claims = self._context.backend.held_by(planner.consumers)
         return planner.plan(claims), columns, claims
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import Store, any_limit, consumer_of, pages_of
+from resource_objects.ledger.context import LedgerContext, any_limit, consumer_of, pages_of
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.arguments import ago, moment
@@ -35,11 +35,11 @@ NamesGiven: TypeAlias = str | Iterable[str | None] | None
 class Reader:
     """The reading methods of a ledger, documented in :class:`~resource_objects.ledger.Ledger`."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
 
     def now(self) -> datetime.datetime:
-        return self._store.backend.now()
+        return self._context.backend.now()
 
     # --- providers ---
 
@@ -50,7 +50,7 @@ class Reader:
     def _find(self, name: str, *, allocations: bool) -> tuple[Columns, Provider, Provider]:
         """Return the columns of a provider's tree, its root and the provider."""
         key = names.provider_key(name)
-        columns = self._store.backend.read(key, allocations=allocations)
+        columns = self._context.backend.read(key, allocations=allocations)
         match = find(columns, key)
         if match is None:
             raise exceptions.NotFound("provider", name)
@@ -70,20 +70,20 @@ class Reader:
 
     def _all_trees(self, limit: int | None, after: str | None) -> Iterator[Provider]:
         page_of_roots = ProviderFilter(roots_only=True)
-        for page in self.pages(page_of_roots, limit, after, self._store.tree_page):
+        for page in self.pages(page_of_roots, limit, after, self._context.tree_page):
             uuids = [listed.uuid for listed in page]
-            columns = self._store.backend.read(*uuids, allocations=False)
+            columns = self._context.backend.read(*uuids, allocations=False)
             roots = {root.uuid: root for root in trees(columns)}
             # a root that meanwhile moved below another one is part of that tree
             yield from (roots[uuid] for uuid in uuids if uuid in roots)
 
     def _trees_of(self, keys: Sequence[str]) -> Iterator[Provider]:
         seen: set[str | None] = set()
-        for start in range(0, len(keys), self._store.tree_page):
-            page = keys[start : start + self._store.tree_page]
+        for start in range(0, len(keys), self._context.tree_page):
+            page = keys[start : start + self._context.tree_page]
             roots = {
                 key: root
-                for root in trees(self._store.backend.read(*page, allocations=False))
+                for root in trees(self._context.backend.read(*page, allocations=False))
                 for provider in root.walk()
                 for key in (provider.name, provider.uuid)
             }
@@ -112,11 +112,11 @@ class Reader:
         :param after: the name or uuid of the last provider before the first page
         :raises NotFound: if that provider does not exist
         """
-        backend = self._store.backend
+        backend = self._context.backend
         start = 0
         if after is not None:
             key = names.provider_key(after)
-            uuid = self._store.uuids([key])[key]
+            uuid = self._context.uuids([key])[key]
             last = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1, 0)
             if not last:
                 raise exceptions.NotFound("provider", after)
@@ -124,7 +124,7 @@ class Reader:
         return pages_of(
             lambda count, number: backend.list_providers(criteria, count, number or 0),
             lambda listed: listed.number,
-            page or self._store.page,
+            page or self._context.page,
             limit,
             start,
         )
@@ -141,11 +141,11 @@ class Reader:
         self, criteria: ConsumerFilter, limit: int | None, after: str | None
     ) -> Iterator[Consumer]:
         last = None if after is None else names.consumer_name(after)
-        pages = self._store.consumers(criteria, any_limit(limit), last)
+        pages = self._context.consumers(criteria, any_limit(limit), last)
         return (consumer_of(record) for page in pages for record in page)
 
     def usage(self, tree: str | None, over_capacity: bool) -> Usage:
-        backend = self._store.backend
+        backend = self._context.backend
         if tree is not None:
             columns = backend.read(names.provider_key(tree))
             if not columns.providers.uuid:
@@ -155,7 +155,7 @@ class Reader:
         if not over_capacity:
             return usage_of(backend.read())
         parts: list[Usage] = []
-        for page in self.pages(ProviderFilter(over_capacity=True), page=self._store.tree_page):
+        for page in self.pages(ProviderFilter(over_capacity=True), page=self._context.tree_page):
             listed = {provider.name for provider in page}
             usage = usage_of(backend.read(*(provider.uuid for provider in page)))
             parts.append(usage.only(use for use in usage.over_capacity if use.provider in listed))
@@ -180,7 +180,7 @@ class Reader:
                 return names.resource_class_order(name) <= names.resource_class_order(last)
             return name <= last
 
-        rest = itertools.dropwhile(is_before, self._store.backend.totals(criteria, By(by)))
+        rest = itertools.dropwhile(is_before, self._context.backend.totals(criteria, By(by)))
         groups = itertools.islice(itertools.groupby(rest, group), most and min(most, sys.maxsize))
         return (total for _, totals in groups for total in totals)
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resource_objects import clock, exceptions, names
-from resource_objects.ledger.context import Store, any_limit, pages_of
+from resource_objects.ledger.context import LedgerContext, any_limit, pages_of
 from resource_objects.ledger.demand import Claimable, Demand, demands_of
 from resource_objects.ledger.expired import ExpiredClaims
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
@@ -68,17 +68,19 @@ Final = Callable[[exceptions.CapacityException], bool]
 class Queue:
     """The waiting claims; :class:`~resource_objects.ledger.Ledger` documents the methods."""
 
-    def __init__(self, store: Store, snapshots: Snapshots, expired: ExpiredClaims) -> None:
-        self._store = store
+    def __init__(
+        self, context: LedgerContext, snapshots: Snapshots, expired: ExpiredClaims
+    ) -> None:
+        self._context = context
         self._snapshots = snapshots
         self._expired = expired
 
     def waiting(self, limit: int | None, after: int | None) -> Iterator[Waiter]:
-        backend = self._store.backend
+        backend = self._context.backend
         pages = pages_of(
             lambda count, last: backend.list_waiters(WaiterFilter(), count, last or 0),
             lambda waiter: waiter.number,
-            self._store.page,
+            self._context.page,
             any_limit(limit),
             None if after is None else generation(after, "after"),
         )
@@ -89,7 +91,7 @@ class Queue:
             raise exceptions.InvalidInput(
                 "field", "is_satisfiable", candidates, "Candidates of a search"
             )
-        snapshot = snapshot_without(self._store.backend, candidates.at)
+        snapshot = snapshot_without(self._context.backend, candidates.at)
         try:
             return bool(snapshot.searched(candidates.request, options or candidates.options))
         except exceptions.SearchLimitReached:  # unknown, so it may be
@@ -115,15 +117,15 @@ class Queue:
         """
         if not isinstance(wait, datetime.timedelta) or wait <= datetime.timedelta(0):
             raise exceptions.InvalidInput("field", "wait", wait, "a timedelta above 0, or None")
-        retries, backend = self._store.retries, self._store.backend
+        retries, backend = self._context.retries, self._context.backend
         until = retries.clock() + wait.total_seconds()
         refusal: exceptions.CapacityException | None = None
         demands: list[Demand] = []
         if not isinstance(candidates, Candidates):
-            demands += demands_of(candidates, self._store.uuids, "claim")
+            demands += demands_of(candidates, self._context.uuids, "claim")
         awaits = self._awaits(candidates, demands)
         order = WaitOrder(
-            consumer, awaits, datetime.timedelta(seconds=retries.lease), self._store.actor
+            consumer, awaits, datetime.timedelta(seconds=retries.lease), self._context.actor
         )
         if len(demands) > 1:
             attempt = functools.partial(_one_of_several, attempt)
@@ -145,7 +147,7 @@ class Queue:
             raise exceptions.AlreadyExists("consumer", consumer) from refusal
         final: Final = _is_final
         if options is not None and isinstance(candidates, Candidates):
-            final = _Satisfiability(self, self._store, candidates, options).is_final
+            final = _Satisfiability(self, self._context, candidates, options).is_final
         refusal = _refuse_if_final(consumer, candidates, final, refusal)
         try:
             return self._wait(order, until, final, refusal, attempt_again)
@@ -162,12 +164,12 @@ class Queue:
         if in_place is None:
             snapshot = self._snapshots.snapshot(candidates.at)
         else:
-            snapshot = snapshot_in_place(self._store.backend, in_place, candidates.at)
+            snapshot = snapshot_in_place(self._context.backend, in_place, candidates.at)
         return snapshot.searched(candidates.request, options)
 
     def _release_expired(self, awaits: Iterable[Awaited], excluding: str | None) -> bool:
         """Release the expired claims of the trees that are waited for; return if there were any."""
-        if Capability.EXPIRY in self._store.backend.unsupported:
+        if Capability.EXPIRY in self._context.backend.unsupported:
             return False
         trees = {awaited.root_uuid for awaited in awaits}
         is_released = False
@@ -188,7 +190,7 @@ class Queue:
         :param until: by the clock of the retry policy
         :param final: whether a refusal ends the wait, because no release would help
         """
-        retries, backend = self._store.retries, self._store.backend
+        retries, backend = self._context.retries, self._context.backend
         renewing = retries.lease / _PART
         waiter, renewed = backend.wait(order), retries.clock()
         order = dataclasses.replace(order, renews=True)
@@ -279,7 +281,7 @@ class Queue:
         """
         if amount.located or not amount.locates:
             return amount.located
-        columns = self._store.backend.read(*([] if at is None else [at]), allocations=False)
+        columns = self._context.backend.read(*([] if at is None else [at]), allocations=False)
         rows = zip(*columns.kinds, strict=True)
         located = (classes for _, stored, classes, _ in rows if stored == kind)
         counts = {name: amount.pieces for classes in located for name in classes}
@@ -292,13 +294,13 @@ class Queue:
         """
         key = names.provider_key(at)
         matching = ProviderFilter(trees=frozenset([key]), roots_only=True)
-        for provider in self._store.backend.list_providers(matching, 1):
+        for provider in self._context.backend.list_providers(matching, 1):
             return provider.uuid
         raise exceptions.NotFound("provider", at)
 
     def _roots(self, uuids: frozenset[str]) -> dict[str, str]:
         matching = ProviderFilter(uuids=uuids)
-        listed = self._store.backend.list_providers(matching, len(uuids))
+        listed = self._context.backend.list_providers(matching, len(uuids))
         return {provider.uuid: provider.root_uuid for provider in listed}
 
 
@@ -311,10 +313,10 @@ class _Satisfiability:
     """
 
     def __init__(
-        self, queue: Queue, store: Store, candidates: Candidates, options: Options
+        self, queue: Queue, context: LedgerContext, candidates: Candidates, options: Options
     ) -> None:
         self._queue = queue
-        self._store = store
+        self._context = context
         self._candidates = candidates
         self._options = options
         self._cursor: Cursor | None = None
@@ -322,18 +324,18 @@ class _Satisfiability:
 
     def is_final(self, refusal: exceptions.CapacityException) -> bool:
         """Return True if a search that was just refused stays refused."""
-        now = self._store.retries.clock()
+        now = self._context.retries.clock()
         if self._cursor is not None and (
             now - self._computed < _RETRY_AFTER or not self._may_differ(self._cursor)
         ):
             return False
-        self._cursor, self._computed = self._store.backend.cursor(), now
+        self._cursor, self._computed = self._context.backend.cursor(), now
         return not self._queue.is_satisfiable(self._candidates, self._options)
 
     def _may_differ(self, cursor: Cursor) -> bool:
         """Return True if more than claims was written since a cursor."""
         try:
-            entries = self._store.backend.changes(cursor, _MOST_CHANGES)
+            entries = self._context.backend.changes(cursor, _MOST_CHANGES)
         except exceptions.Expired as error:
             if not error.is_about("cursor"):
                 raise

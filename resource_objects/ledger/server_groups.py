@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import Store, any_limit, pages_of
+from resource_objects.ledger.context import LedgerContext, any_limit, pages_of
 from resource_objects.providers.orders import GroupChange, Write
 from resource_objects.providers.server_groups import ServerGroup
 
@@ -30,8 +30,8 @@ class ServerGroups:
     resource_objects.exceptions.CapacityException: host0: group db: at most 1 of it on a host...
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
 
     def ensure(
         self, name: str, policy: str, max_per_host: int = 1, *, operation: str | None = None
@@ -55,7 +55,7 @@ class ServerGroups:
         :raises NotFound: if it does not exist
         """
         key = names.label(name, "server group")
-        groups = self._store.backend.list_server_groups(1, names=[key])
+        groups = self._context.backend.list_server_groups(1, names=[key])
         if not groups:
             raise exceptions.NotFound("server group", key)
         return groups[0]
@@ -67,9 +67,9 @@ class ServerGroups:
         :param after: only those after this name
         """
         pages = pages_of(
-            self._store.backend.list_server_groups,
+            self._context.backend.list_server_groups,
             lambda group: group.name,
-            self._store.page,
+            self._context.page,
             any_limit(limit),
             None if after is None else names.label(after, "server group"),
         )
@@ -85,6 +85,6 @@ class ServerGroups:
         self._commit("delete_group", change, operation)
 
     def _commit(self, kind: str, change: GroupChange, operation: str | None) -> None:
-        begun, outcome = self._store.begin(operation, kind, change.name)
+        begun, outcome = self._context.operation_and_outcome(operation, kind, change.name)
         if outcome is None:
-            self._store.backend.commit(Write(begun, kind, change.name, groups=(change,)))
+            self._context.backend.commit(Write(begun, kind, change.name, groups=(change,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import Store
+from resource_objects.ledger.context import LedgerContext
 from resource_objects.providers.statistics import (
     SOURCE,
     Statistic,
@@ -46,8 +46,8 @@ class Statistics:
     failed_builds 0
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
 
     def put(
         self,
@@ -78,12 +78,12 @@ class Statistics:
         if isinstance(reported, str) or not isinstance(reported, Iterable):
             raise exceptions.InvalidInput("field", "reported", reported, "a list of hosts")
         reporting = [names.provider_key(host) for host in reported]
-        uuids = self._store.uuids([*dict.fromkeys((*by_key, *reporting))])
+        uuids = self._context.uuids([*dict.fromkeys((*by_key, *reporting))])
         by_uuid = {uuids[key]: statistics for key, statistics in by_key.items()}
         if len(by_uuid) != len(by_key):
             raise exceptions.InvalidInput("repetition", "values", sorted(values), "each host once")
         order = StatisticsOrder(by_uuid, source, frozenset(uuids[key] for key in reporting))
-        return self._store.backend.put_statistics(order) if order.providers else 0
+        return self._context.backend.put_statistics(order) if order.providers else 0
 
     def read(self, *hosts: str, names: Iterable[str] | None = None) -> StatisticsByProvider:
         """Return ``{host: {name: statistic}}``, hosts in the order in which they were created.
@@ -94,7 +94,7 @@ class Statistics:
         :param names: only these statistics
         :raises NotFound: if there is no such host
         """
-        return self._store.backend.read_statistics(self._filter(hosts, names))
+        return self._context.backend.read_statistics(self._filter(hosts, names))
 
     def forget(self, *hosts: str, names: Iterable[str] | None = None) -> int:
         """Delete the statistics of some hosts, or of some names; return the number of values.
@@ -106,11 +106,11 @@ class Statistics:
         """
         if not hosts and names is None:
             raise exceptions.InvalidInput("field", "forget", names, "hosts, or names of statistics")
-        return self._store.backend.forget_statistics(self._filter(hosts, names))
+        return self._context.backend.forget_statistics(self._filter(hosts, names))
 
     def _filter(self, hosts: Iterable[str], statistics: Iterable[str] | None) -> StatisticFilter:
         keys = [names.provider_key(host) for host in hosts]
-        uuids = frozenset(self._store.uuids(keys).values()) if keys else None
+        uuids = frozenset(self._context.uuids(keys).values()) if keys else None
         if statistics is None:
             return StatisticFilter(uuids)
         if isinstance(statistics, str) or not isinstance(statistics, Iterable):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.ledger.context import Store
+from resource_objects.ledger.context import LedgerContext
 from resource_objects.ledger.queries import NamesGiven, use_filter
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.use_over_time import UseBy, UseReport
@@ -23,8 +23,8 @@ class UseOverTime:
     (``feed.set_retention``).
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
 
     def between(
         self,
@@ -73,7 +73,7 @@ class UseOverTime:
             after = f"a moment after {begin.isoformat()}"
             raise exceptions.InvalidInput("field", "until", end.isoformat(), after)
         criteria = use_filter(consumer, user, project, resource_class)
-        return self._store.backend.use_between(begin, end, criteria, summed_by(by))
+        return self._context.backend.use_between(begin, end, criteria, summed_by(by))
 
 
 def summed_by(by: Any) -> tuple[UseBy, ...]:

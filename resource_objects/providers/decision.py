@@ -28,7 +28,7 @@ def refusals(
     *,
     aggregate: bool = False,
     limit: int | None = None,
-    out: int = 0,
+    free_removed: int = 0,
 ) -> tuple[Reason, ...]:
     """Return why an amount does not fit a stored inventory. Cost: 3 microseconds if it fits.
 
@@ -37,15 +37,15 @@ def refusals(
     :param held: the amount that the consumer uses already: unit rules bind the sum
     :param aggregate: whether the consumer stands for many: unit rules do not bind it
     :param limit: the maximum usage of the inventory, whatever its capacity
-    :param out: the number of units that were removed from the host and are free; they do not count
-        as capacity
+    :param free_removed: the number of units that were removed from the host and are free; they do
+        not count as capacity
 
     >>> record = InventoryRecord("VCPU", 8, 0, 1, None, 1, 1_000_000, 8, used=6)
     >>> print(*refusals(record, 3, "host0"))
     host0: VCPU requested 3, free 2 of 8
     >>> print(*refusals(record, 2, "host0", limit=7))
     host0: VCPU requested 2, free 1 under the limit of 7
-    >>> print(*refusals(record, 2, "host0", out=1))
+    >>> print(*refusals(record, 2, "host0", free_removed=1))
     host0: VCPU requested 2, free 1 of 7
     """
     kind = resource(record.resource_class)
@@ -53,8 +53,8 @@ def refusals(
     if amount > 0 and not aggregate:
         requested, used = held + amount, record.used - held
     rule = Rule.LIMIT
-    if out and (limit is None or record.capacity - out <= limit):
-        limit, rule = max(0, record.capacity - out), Rule.CAPACITY
+    if free_removed and (limit is None or record.capacity - free_removed <= limit):
+        limit, rule = max(0, record.capacity - free_removed), Rule.CAPACITY
     is_within = limit is None or used + requested <= limit
     if is_within and kind.surely_fits(record, requested, used):
         return ()

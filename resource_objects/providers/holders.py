@@ -107,14 +107,14 @@ def with_holders(
         blocked: dict[int, Mapping[str, Collection[str]]] = {}
         for part, blocking in sorted(units.items()):
             free = removed.get(part.number, ())
-            blocked[part.number] = without(blocking, free)
+            blocked[part.number] = without_removed_units(blocking, free)
             for unit in sorted(frozenset[str]().union(*blocking.values()).intersection(free)):
                 for_units[unit_removed(unit, part.name)] = None
         reasons[_with_consumers(reason, view, columns, blocked)] = None
     return CapacityException([*reasons, *for_units])
 
 
-def without(
+def without_removed_units(
     blocking: Mapping[str, frozenset[str]], removed: Collection[str]
 ) -> dict[str, frozenset[str]]:
     """Return the unavailable units that no removed unit blocks.
@@ -137,7 +137,9 @@ def _with_consumers(reason: Reason, view: LocatedView, columns: Columns, units: 
             if (of, of_class) == (number, name)
         }
         rows = zip(*columns.units, strict=True), zip(*columns.allocations, strict=True)
-        counts = who_has(units, *rows, lambda number, kind: factors.get((number, kind), 1))
+        counts = count_units_by_consumer(
+            units, *rows, lambda number, kind: factors.get((number, kind), 1)
+        )
         return dataclasses.replace(reason, holders=largest(counts.items()))
     if reason.rule not in _BY_OTHERS:
         return reason
@@ -158,7 +160,7 @@ def _with_consumers(reason: Reason, view: LocatedView, columns: Columns, units: 
     return dataclasses.replace(reason, holders=largest(holders.items()))
 
 
-def who_has(
+def count_units_by_consumer(
     blocked: Blocked,
     units: Iterable[tuple[int, str, str, str]],
     allocations: Iterable[tuple[int, str, str, int]],
@@ -223,7 +225,7 @@ def _holders_elsewhere(
 # --- refusals within limits -----------------------------------------------------------------------
 
 
-def true_of_all(reasons: Iterable[Reason], columns: Columns) -> Iterator[Reason]:
+def reasons_without_limits(reasons: Iterable[Reason], columns: Columns) -> Iterator[Reason]:
     """Yield the reasons of a refusal within limits that hold without the limits.
 
     The figures of an inventory that a limit reserved are not the stored ones. Such a reason is

@@ -27,7 +27,7 @@ from resource_objects.fields import MAX_AMOUNT, Shared
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import by_amount
 from resource_objects.providers.disabled import TRAIT, Disabled
-from resource_objects.providers.holders import Blocked, who_has
+from resource_objects.providers.holders import Blocked, count_units_by_consumer
 from resource_objects.reasons import Rule
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
@@ -582,7 +582,9 @@ class Fleet(Shared):
                     return count
             return 1
 
-        held = who_has(blocked, self.units.of(blocked), self.allocations.of(blocked), factor)
+        held = count_units_by_consumer(
+            blocked, self.units.of(blocked), self.allocations.of(blocked), factor
+        )
         return tuple(sorted(held.items(), key=by_amount))
 
     def _are_pooled(self, inventories: list[int]) -> bool:

@@ -20,7 +20,7 @@ from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRec
 from resource_objects.search.arrays import Overlay, frozen, integers, writable
 from resource_objects.search.fleet import Fleet, with_figures
 from resource_objects.search.views import Views
-from resource_objects.store.decide import OrderRows, Service, Unit, decide
+from resource_objects.store.decide import OrderRows, Restrictions, Unit, decide
 from resource_objects.store.rows import InventoryRow
 
 #: Stands for now, where nothing is kept.
@@ -96,7 +96,7 @@ class _FleetRows(OrderRows):
         place = self._fleet.place_by_key.get(uuid)
         return None if place is None else self._fleet.names[place]
 
-    def service(self, uuid: str) -> Service | None:
+    def restrictions(self, uuid: str) -> Restrictions | None:
         """Return whether a provider is disabled, and how many of its units were removed."""
         fleet, place = self._fleet, self._fleet.place_by_key.get(uuid)
         if place is None:
@@ -104,8 +104,8 @@ class _FleetRows(OrderRows):
         disabled = fleet.providers_in_force().disabled
         removed = len(fleet.removed_units.get(place, ())) if fleet.removed_units else 0
         if disabled and any(one in disabled for one in fleet.upwards(place)):
-            return Service(FOREVER, removed)
-        return Service(None, removed) if removed else None
+            return Restrictions(FOREVER, removed)
+        return Restrictions(None, removed) if removed else None
 
     def users_of(self, keys: Collection[Key]) -> dict[Key, tuple[tuple[str, int], ...]]:
         """Return the consumers that use inventories, with their amounts."""

@@ -193,9 +193,9 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
     for number, name, consumer, amount in zip(*columns.allocations, strict=True):
         key = uuid_of[number], name
         direct[key] += amount
-        rows.allocations.change((*key, consumer), None, amount)
+        rows.allocations.put_unjournaled((*key, consumer), None, amount)
     for number, unit, name, consumer in zip(*columns.units, strict=True):
-        rows.units.change((uuid_of[number], unit), None, UnitRow(consumer, name))
+        rows.units.put_unjournaled((uuid_of[number], unit), None, UnitRow(consumer, name))
     keys = zip(inventories.provider_id, inventories.resource_class, strict=True)
     used = dict(zip(keys, inventories.used, strict=True))
     times = zip(*(getattr(providers, name) for name in TIMES), strict=True)
@@ -215,7 +215,7 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
             disabled=columns.disabled.get(number),
             **dict(zip(TIMES, times_of[uuid], strict=True)),
         )
-        rows.providers.change(uuid, None, provider)
+        rows.providers.put_unjournaled(uuid, None, provider)
         shares: dict[str, list[tuple[Key, int]]] = defaultdict(list)
         for share in definition.shares:
             target = share.of_uuid, share.of_class
@@ -224,14 +224,14 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
             name = record.resource_class
             record = record.using(used[number, name])
             row = InventoryRow(record, direct[uuid, name], 0, tuple(shares[name]))
-            rows.inventories.change((uuid, name), None, row)
+            rows.inventories.put_unjournaled((uuid, name), None, row)
     for claim in (consumers or {}).values():
-        rows.consumers.change(claim.consumer, None, claim)
+        rows.consumers.put_unjournaled(claim.consumer, None, claim)
     for kind, names in (
         (NameKind.RESOURCE_CLASS, inventories.resource_class),
         (NameKind.TRAIT, columns.traits.trait),
         (NameKind.AGGREGATE, columns.aggregates.aggregate),
     ):
         for name in {*names}:
-            rows.names.change((kind, name), None, ListedName(0, name))
+            rows.names.put_unjournaled((kind, name), None, ListedName(0, name))
     return rows

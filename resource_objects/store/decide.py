@@ -1,10 +1,11 @@
-"""The rules of orders: what a write allocates and releases, or every reason to refuse it. Pure.
+"""The rules of orders: what a write allocates and releases, or every reason to refuse it.
 
-:func:`decide` reads the rows that orders are about through :class:`OrderRows` and changes nothing.
-Every backend, a dry run and a scenario ask it, so they cannot differ in what they allow. A backend
-locks the rows before, and writes the :class:`Effects` after.
+:func:`decide` reads the rows that orders are about through :class:`OrderRows`. It writes nothing
+itself, but a database may lock server groups and set their generation when it reads their members
+(:meth:`OrderRows.group_members`). Every backend, a dry run and a scenario call it, so they cannot
+differ in what they allow. A backend locks the rows before, and writes the :class:`Effects` after.
 
-Rules, in the order in which they are checked:
+Rules; the reasons of a refusal are in this order, with those of rule 6 last:
 
 1. A consumer releases at most what is allocated to it.
 2. An allocation needs an inventory.
@@ -77,8 +78,8 @@ class Inventory(Protocol):
     def shares(self) -> tuple[tuple[Key, int], ...]: ...
 
 
-class Service(NamedTuple):
-    """The limits on the use of a provider, next to its inventories."""
+class Restrictions(NamedTuple):
+    """What restricts the use of a provider, next to its inventories."""
 
     disabled_until: datetime.datetime | None = None  #: itself or an ancestor; None: it is enabled
     removed_units: int = 0  #: how many units were removed from the host while allocated
@@ -113,8 +114,8 @@ class OrderRows(Protocol):
     def provider_name(self, uuid: str) -> str | None:
         """Return the name of a provider, None if it does not exist."""
 
-    def service(self, uuid: str) -> Service | None:
-        """Return the limits on the use of a provider; None if there are none."""
+    def restrictions(self, uuid: str) -> Restrictions | None:
+        """Return the restrictions on the use of a provider; None if there are none."""
         return None
 
     def users_of(self, keys: Collection[Key]) -> Mapping[Key, Iterable[tuple[str, int]]]:
@@ -134,7 +135,10 @@ class OrderRows(Protocol):
         return {}
 
     def group_members(self, names: Collection[str], uuids: Collection[str]) -> GroupMembers | None:
-        """Return server groups, locked, and the hosts of providers; None if there are no groups."""
+        """Return server groups and the hosts of providers; None if there are no groups.
+
+        A database locks the groups, and may set their generation to that of the write.
+        """
         return None
 
 
@@ -224,7 +228,7 @@ def decide(
     generation: int | None = None,
     limits: Totals = UNLIMITED,
 ) -> Effects:
-    """Return the effects of orders, or raise; nothing is changed.
+    """Return the effects of orders, or raise. It changes at most locked server groups (see above).
 
     :param now: by the clock of the ledger
     :param generation: of the consumers that are written; None: the present one
@@ -426,8 +430,10 @@ def _amounts(
             inventory = rows.inventory(key)
             if key not in decided and net > 0 and inventory is not None:
                 name, record = rows.provider_name(key[0]) or "", inventory.record
-                limit, out = limits.get(key), len(removed.get(key, ()))
-                over = decision.refusals(record, net, name, aggregate=True, limit=limit, out=out)
+                limit, free_removed = limits.get(key), len(removed.get(key, ()))
+                over = decision.refusals(
+                    record, net, name, aggregate=True, limit=limit, free_removed=free_removed
+                )
                 reasons.update(((key, reason), None) for reason in over)
     return _with_users(reasons, rows) if reasons else []
 
@@ -465,9 +471,15 @@ def _refusals(
         return ()
     record = inventory.record
     if capacity is not None:
-        limit, out = capacity
+        limit, free_removed = capacity
         return decision.refusals(
-            record, net, name, change.before, aggregate=not has_rules, limit=limit, out=out
+            record,
+            net,
+            name,
+            change.before,
+            aggregate=not has_rules,
+            limit=limit,
+            free_removed=free_removed,
         )
     if not has_rules:
         return ()
@@ -573,16 +585,16 @@ def _maintenance(
     pending: Sequence[_Pending], nets: Mapping[Key, int], rows: OrderRows, now: datetime.datetime
 ) -> _Maintenance:
     """Return what is disabled and removed of the inventories of a write: nearly always nothing."""
-    services: dict[str, Service] = {}
+    restricted: dict[str, Restrictions] = {}
     for uuid, _ in nets:
-        service = rows.service(uuid)
-        if service is not None:
-            services[uuid] = service
-    if not services:
+        restrictions = rows.restrictions(uuid)
+        if restrictions is not None:
+            restricted[uuid] = restrictions
+    if not restricted:
         return _NO_MAINTENANCE
-    until = {uuid: service.disabled_until for uuid, service in services.items()}
+    until = {uuid: entry.disabled_until for uuid, entry in restricted.items()}
     disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
-    marked = {uuid for uuid, service in services.items() if service.removed_units}
+    marked = {uuid for uuid, entry in restricted.items() if entry.removed_units}
     removed = {
         (uuid, unit.unit): unit
         for uuid, units in (rows.removed_units_of(marked) if marked else {}).items()

@@ -26,7 +26,7 @@ from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import StoredStatistic
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.store import tables
-from resource_objects.store.decide import GroupMembers, OrderRows, Service, Unit
+from resource_objects.store.decide import GroupMembers, OrderRows, Restrictions, Unit
 from resource_objects.store.tables import Index, Journal, Table, UniqueIndex
 
 #: (kind, name) of a resource class, trait or aggregate.
@@ -302,14 +302,14 @@ class Rows(OrderRows):
         provider = self.providers.rows.get(uuid)
         return None if provider is None else provider.name
 
-    def service(self, uuid: str) -> Service | None:
+    def restrictions(self, uuid: str) -> Restrictions | None:
         """Return until when a provider is disabled, and how many of its units were removed."""
         provider = self.providers.rows.get(uuid)
         if provider is None or not (provider.kinds or self.disabled.keys):
             return None
         removed = removed_units((kind.resource_class, kind.body) for kind in provider.kinds)
         ends = [disabled.ends_at for _, disabled in self._disabled_above(uuid)]
-        return Service(max(ends, default=None), len(removed)) if ends or removed else None
+        return Restrictions(max(ends, default=None), len(removed)) if ends or removed else None
 
     def users_of(self, keys: Collection[Key]) -> dict[Key, Iterable[tuple[str, int]]]:
         """Return the consumers of inventories, also through shares, with their amounts."""

@@ -118,15 +118,17 @@ class Table(Generic[_Key, _Row]):
         return iter(self.rows)
 
     def put(self, key: _Key, row: _Row | None) -> None:
-        """Insert or replace a row; None deletes it."""
+        """Insert or replace a row, and record the change in the journal; None deletes the row."""
         before = self.rows.get(key)
         self._journal.append((self, key, before, row))
-        self.change(key, before, row)
+        self.put_unjournaled(key, before, row)
 
-    def change(self, key: _Key, before: _Row | None, after: _Row | None) -> None:
-        """Replace a row without the journal. Doing it twice has no further effect.
+    def put_unjournaled(self, key: _Key, before: _Row | None, after: _Row | None) -> None:
+        """Replace a row without recording it in the journal: to load stored rows, or to undo.
 
-        :param before: the row that the indexes know
+        Doing it twice has no further effect.
+
+        :param before: the row that the indexes contain; None for none
         """
         if after is None:
             self.rows.pop(key, None)
@@ -165,5 +167,5 @@ def undo(journal: Journal) -> None:
     """
     while journal:
         table, key, before, after = journal[-1]
-        table.change(key, after, before)
+        table.put_unjournaled(key, after, before)
         journal.pop()

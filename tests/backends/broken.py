@@ -29,7 +29,7 @@ def _look_away() -> None:
 
 
 def _only_look(connection: Connection, rows: orders.StoredRows, keys: Collection[Key]) -> None:
-    """Find inventories as ``orders.lock_inventories`` does, and lock none of them."""
+    """Find inventories as ``orders.read_locked_inventories`` does, and lock none of them."""
     orders._find(connection, rows, keys)
     _look_away()
 
@@ -51,7 +51,7 @@ class Blind(SQLBackend):
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
         _replace(orders, "_CHANGE_USED", _BLIND_UPDATE)
-        _replace(orders, "lock_inventories", _only_look)
+        _replace(orders, "read_locked_inventories", _only_look)
         return super().open(url, **options)
 
 
@@ -60,7 +60,7 @@ class Absolute(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        _replace(orders, "lock_inventories", _only_look)
+        _replace(orders, "read_locked_inventories", _only_look)
         _replace(orders, "change_used", _set_used)
         return super().open(url, **options)
 
@@ -139,7 +139,7 @@ class Forgetful(SQLBackend):
 
         def work(connection: Connection) -> None:
             nonlocal claims
-            claims = self._commit(connection, write)
+            claims = self._commit_refusing_duplicates(connection, write)
             raise exceptions.DatabaseError("busy", "never mind")
 
         try:

@@ -58,7 +58,7 @@ class DictBackend(RowsBackend):
                 setattr(rows, name, numbers)
             tables = _tables(rows)
             for (name, key), row in self._stored.items():
-                tables[name].change(key, None, row)
+                tables[name].put_unjournaled(key, None, row)
             yield rows
 
     @contextlib.contextmanager

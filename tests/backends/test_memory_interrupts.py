@@ -64,12 +64,12 @@ def _small_state() -> bytes:
     claim(ledger, "held", {_HERE: "VCPU=2,DISK_GB=1", _THERE: "VCPU=1"})
     units = (Use(_CHILDREN["gone"], "PGPU", 1, ("card",)),)
     ledger.claim(Operation(), ConsumerOrder.claim("units", units))
-    return pickle.dumps((ledger._rows, ledger._epoch))
+    return pickle.dumps((ledger._rows, ledger.epoch))
 
 
 def _small_ledger() -> MemoryBackend:
     ledger = MemoryBackend.open(memory.URL)
-    ledger._rows, ledger._epoch = pickle.loads(_small_state())
+    ledger._rows, ledger.epoch = pickle.loads(_small_state())
     return ledger
 
 

@@ -187,7 +187,7 @@ def test_a_connection_lost_before_the_commit_did_nothing(
 #: what locks inventories: PostgreSQL finds and locks them in one statement
 _LOCKS = {"postgresql": "_find_and_lock", "mysql": "_lock"}
 _PARTS = [
-    (orders, "lock_inventories"),
+    (orders, "read_locked_inventories"),
     (orders, "locks"),
     (orders, "change_used"),
     (orders, "record_operation"),

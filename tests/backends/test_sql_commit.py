@@ -528,14 +528,14 @@ def test_a_refusal_is_about_what_a_consumer_holds_now(
     names = define(ledger, host("host0"), host("host1"))
     here, there = names["host0"], names["host1"]
     claim(ledger, "job", {there: "VCPU=1"})
-    find = orders.lock_inventories
+    find = orders.read_locked_inventories
 
     def find_late(*args: Any) -> None:
         monkeypatch.undo()
         write(another, ConsumerOrder.adjust("job", (Use(here, "VCPU", 8),)))  # now it is full
         find(*args)
 
-    monkeypatch.setattr(orders, "lock_inventories", find_late)
+    monkeypatch.setattr(orders, "read_locked_inventories", find_late)
     moved = write(
         ledger, ConsumerOrder.release("job"), ConsumerOrder.claim("new", (Use(here, "VCPU", 8),))
     )  # without what the first one holds by now there would be no room

@@ -70,5 +70,5 @@ def by_consumer(claims: Iterable[ro.Claim]) -> dict[str, ro.Claim]:
 
 def paged(ledger: ro.Ledger, page: int) -> ro.Ledger:
     """Return a ledger that reads so few rows, or trees, at once."""
-    ledger._store.page = ledger._store.tree_page = page
+    ledger._context.page = ledger._context.tree_page = page
     return ledger

@@ -88,7 +88,7 @@ def test_a_card_or_a_function_of_it_goes_to_exactly_one(
 @pytest.mark.law(4, 6)
 @pytest.mark.parametrize("how", ["searched", "counted", "direct"])
 def test_as_many_as_there_are_get_one_each(ledger: ro.Ledger, how: str) -> None:
-    ledger._store.retries = RetryPolicy(assignments=20, searches=20)
+    ledger._context.retries = RetryPolicy(assignments=20, searches=20)
     ledger.sync(host_of([*card(1, 2), *card(2, 2)]))
     winners = race(ledger, *(ASKS[how](ledger, FUNCTION) for _ in range(6)))
     assert len(winners) == 4
@@ -97,7 +97,7 @@ def test_as_many_as_there_are_get_one_each(ledger: ro.Ledger, how: str) -> None:
 
 @pytest.mark.law(2, 4)
 def test_cells_and_devices_go_together_or_not_at_all(ledger: ro.Ledger) -> None:
-    ledger._store.retries = RetryPolicy(assignments=20)
+    ledger._context.retries = RetryPolicy(assignments=20)
     ledger.sync(host_of([gpu(0x10, 0), gpu(0x20, 1)], cells=2))
     near = {TOPOLOGY: ro.numa(dedicated=3), DEVICES: ro.devices("PGPU", affinity="required")}
     winners = race(ledger, *({"host0": near} for _ in range(4)))

@@ -174,7 +174,7 @@ def test_a_ledger_that_was_put_back_is_read_anew() -> None:
     hosts(ledger).claim("job", {"host0": "VCPU=1"})
     hosts(backup)
     assert ledger.snapshot().used("VCPU") == 1
-    ledger._store._backend = backup.backend
+    ledger._context._backend = backup.backend
     found = ledger.snapshot()
     assert found.refreshed.is_full and found.used("VCPU") == 0
 

@@ -404,7 +404,7 @@ def test_a_topology_waits_for_the_counts_that_it_takes(numa_ledger: ro.Ledger) -
     seen: list[Waiter] = []
     policy = Time()
     policy.then = lambda: seen.extend(numa_ledger.queue())
-    numa_ledger._store.retries = policy.policy()
+    numa_ledger._context.retries = policy.policy()
     numa_ledger.backend.wait(WaitOrder("first", (Awaited("DISK_GB", 1),), HOUR))
     for asked in (numa_ledger.snapshot().candidates(request), {"host0": request}):
         with pytest.raises(exceptions.WaitTimedOut):

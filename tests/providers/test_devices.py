@@ -13,7 +13,7 @@ from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
-from resource_objects.providers.holders import Blocked, who_has
+from resource_objects.providers.holders import Blocked, count_units_by_consumer
 from resource_objects.providers.joint_fit import fit_together
 from resource_objects.providers.orders import Use
 from resource_objects.reasons import Reason, Rule
@@ -230,7 +230,7 @@ def test_who_has_units_and_who_did_not_say_which() -> None:
 
     def told(blocked: Blocked) -> dict[str, int]:
         rows = [zip(*table, strict=True) for table in (columns.units, columns.allocations)]
-        return who_has(blocked, *rows, lambda place, name: 1)
+        return count_units_by_consumer(blocked, *rows, lambda place, name: 1)
 
     assert told({where: {one: {one} for one in PARTS}}) == {"named": 1, "counted": 2}
     assert told({where: {PARTS[0]: {PARTS[0]}}}) == {"named": 1}

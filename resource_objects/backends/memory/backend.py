@@ -88,7 +88,8 @@ class RowsBackend(Backend):
     # --- transactions ---
 
     def __init__(self) -> None:
-        self._epoch = secrets.randbits(62) + 1
+        #: identifies the ledger in cursors; a backend that outlives its process restores it
+        self.epoch = secrets.randbits(62) + 1
         self._retention = RETENTION
         #: changes before it may have been deleted, whatever the retention time
         self._complete_since = datetime.datetime.min.replace(tzinfo=datetime.UTC)
@@ -160,7 +161,7 @@ class RowsBackend(Backend):
             return Changed(end, count, columns)
 
     def _end_of_feed(self, rows: Rows) -> Cursor:
-        return feed.cursor_of(rows, self._epoch)
+        return feed.cursor_of(rows, self.epoch)
 
     def use_between(
         self,
@@ -312,7 +313,7 @@ class MemoryBackend(RowsBackend):
 
     def _delete_expired(self) -> None:
         for table, key, row in self._expired:
-            table.change(key, row, None)
+            table.put_unjournaled(key, row, None)
         self._expired = []
 
     def _end_of_feed(self, rows: Rows) -> Cursor:

@@ -214,7 +214,7 @@ class Definitions:
         if uuid is not None and uuid not in rows.providers:
             number = next(rows.provider_numbers)
             row = ProviderRow(number, uuid, name, None, frozenset(), frozenset())
-            rows.providers.change(uuid, None, row)
+            rows.providers.put_unjournaled(uuid, None, row)
 
     def _check_moves(self, changes: DefinitionChanges, entries: Mapping[str, ListedEntry]) -> None:
         """Refuse to move a provider with a parent, which an older Placement cannot do."""
@@ -477,7 +477,7 @@ def _rows_of(
         for record in records:
             ensure_names(rows, CLASS, [record.resource_class])
             key = entry.uuid, record.resource_class
-            rows.inventories.change(key, None, InventoryRow(record, record.used))
+            rows.inventories.put_unjournaled(key, None, InventoryRow(record, record.used))
         row = ProviderRow(
             next(rows.provider_numbers),
             entry.uuid,
@@ -488,7 +488,7 @@ def _rows_of(
             tuple(record.resource_class for record in records),
             generation=entry.generation,
         )
-        rows.providers.change(entry.uuid, None, row)
+        rows.providers.put_unjournaled(entry.uuid, None, row)
     return rows
 
 

@@ -302,14 +302,16 @@ class SQLBackend(Backend):
 
     def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, completely or not at all (see the contract)."""
-        records = self._writing(self._commit, write)
+        records = self._writing(self._commit_refusing_duplicates, write)
         # the write is committed; what this does not prune, another write does
         if secrets.randbits(16) % feed.EVERY == 0:
             with contextlib.suppress(exceptions.LedgerError):
                 self._writing(feed.delete_some)
         return records
 
-    def _commit(self, connection: Connection, write: Write) -> tuple[ConsumerRecord, ...]:
+    def _commit_refusing_duplicates(
+        self, connection: Connection, write: Write
+    ) -> tuple[ConsumerRecord, ...]:
         try:
             return commit_write(connection, self._catalogue, write)
         except exceptions.ResourceObjectsError:
@@ -406,8 +408,9 @@ def _furnish(connection: Connection) -> None:
 # 5. The change feed is written (``feed``).
 #
 # The number of statements does not depend on the number of rows. A claim of one consumer, the most
-# frequent write, takes seven with SQLite. On PostgreSQL it waits for two answers before the commit:
-# of the statement that finds and locks, and of the pipeline of all changes.
+# frequent write, takes seven statements with SQLite, without BEGIN and COMMIT. On PostgreSQL it
+# waits for two answers before the commit: of the statement that finds and locks, and of the
+# pipeline of all changes.
 
 
 def commit_write(
@@ -418,7 +421,7 @@ def commit_write(
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with pipeline(connection):
-            records = _carry_out(connection, write, number, feed_rows)
+            records = _carry_out_orders(connection, write, number, feed_rows)
             feed.tell(connection, number, feed_rows)
         return records
     now = now_of(connection)
@@ -435,7 +438,7 @@ def commit_write(
         rows.apply(_inventories_of_orders(connection, write))
     records = ()
     if write.orders:
-        records = _carry_out(connection, write, number, feed_rows, now)
+        records = _carry_out_orders(connection, write, number, feed_rows, now)
     else:
         orders.record_operation(connection, write, number, now)
     if rows is not None:
@@ -476,7 +479,7 @@ def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
     return orders.inventory_numbers(connection, keys_of(write.orders, rows.records))
 
 
-def _carry_out(
+def _carry_out_orders(
     connection: Connection,
     write: Write,
     number: int,
@@ -565,7 +568,7 @@ def _effects(
         for key, allocation in consumer.allocations.items():
             if key in keys:
                 rows.inventories.setdefault(key, allocation.inventory)
-    orders.lock_inventories(connection, rows, keys)
+    orders.read_locked_inventories(connection, rows, keys)
     if rows.now is None:
         rows.now = now_of(connection)
     if now is None:  # else it was checked before the definitions were locked

@@ -274,7 +274,7 @@ def _load_names(
     numbers: dict[int, str] = {}
     for query, names in ((_LOCK_NAMES[kind], locked), (_READ_NAMES[kind], unlocked)):
         for number, name, *level in query.rows_for(connection, names):
-            rows.names.change((kind, name), None, ListedName(number, name, *level))
+            rows.names.put_unjournaled((kind, name), None, ListedName(number, name, *level))
             numbers[number] = name
     return {number: name for number, name in numbers.items() if name in locked}
 
@@ -292,7 +292,7 @@ def _load_users(
             user = dataclasses.replace(user, traits=user.traits | {name})
         else:
             user = dataclasses.replace(user, aggregates=user.aggregates | {name})
-        rows.providers.change(user.uuid, before, user)
+        rows.providers.put_unjournaled(user.uuid, before, user)
 
 
 def _load_structures(connection: Connection, rows: Rows, names: Collection[str]) -> None:
@@ -302,7 +302,9 @@ def _load_structures(connection: Connection, rows: Rows, names: Collection[str])
         if not {name, *classes}.isdisjoint(names):
             before, user = _provider_row(rows, *provider)
             kinds = (*user.kinds, KindRecord(name, classes, body or ""))
-            rows.providers.change(user.uuid, before, dataclasses.replace(user, kinds=kinds))
+            rows.providers.put_unjournaled(
+                user.uuid, before, dataclasses.replace(user, kinds=kinds)
+            )
 
 
 def _provider_row(

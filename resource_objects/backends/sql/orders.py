@@ -55,7 +55,7 @@ from resource_objects.store.decide import (
     ConsumerEffect,
     GroupMembers,
     OrderRows,
-    Service,
+    Restrictions,
     Unit,
 )
 
@@ -144,7 +144,7 @@ class StoredRows(OrderRows):
     def __init__(self, connection: Connection, number: int = 0) -> None:
         self._connection = connection
         self._number = number
-        self._service: dict[str, Service] | None = None
+        self._restrictions: dict[str, Restrictions] | None = None
         self.inventories: dict[Key, StoredInventory] = {}
         self.consumers: dict[str, StoredConsumer] = {}
         self.names: dict[str, str] = {}
@@ -190,15 +190,15 @@ class StoredRows(OrderRows):
         """Return the name of a provider."""
         return self.names.get(uuid)
 
-    def service(self, uuid: str) -> Service | None:
+    def restrictions(self, uuid: str) -> Restrictions | None:
         """Return until when a provider is disabled, and how many of its units were removed."""
-        if self._service is None:
-            self._service = {
-                key[0]: Service(inventory.disabled_until, inventory.removed_units)
+        if self._restrictions is None:
+            self._restrictions = {
+                key[0]: Restrictions(inventory.disabled_until, inventory.removed_units)
                 for key, inventory in self.inventories.items()
                 if inventory.disabled_until is not None or inventory.removed_units
             }
-        return self._service.get(uuid)
+        return self._restrictions.get(uuid)
 
     def users_of(self, keys: Collection[Key]) -> dict[Key, list[tuple[str, int]]]:
         """Return the largest consumers of inventories, also those through shares."""
@@ -221,8 +221,15 @@ class StoredRows(OrderRows):
         return server_groups.members_of(self._connection, names, uuids, self._number)
 
 
-def lock_inventories(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> None:
-    """Lock the inventories of ``keys`` and those that they share, and add them to ``rows``.
+def read_locked_inventories(
+    connection: Connection, rows: StoredRows, keys: Collection[Key]
+) -> None:
+    """Read the inventories of ``keys`` and those that they share into ``rows``, locked.
+
+    SQLite has the lock of the file since BEGIN IMMEDIATE. PostgreSQL replaces the inventories that
+    ``rows`` has. ``rows.now`` is set if a row was read.
+
+    :raises Transient: if inventories or shares were changed between two statements
 
     Cost: a statement to find and, on MariaDB, one to lock; one or two more where there are shares.
     """

@@ -275,7 +275,7 @@ class TreeRows:
                 disabled=reason,
                 **dict(zip(TIMES, times, strict=True)),
             )
-            rows.providers.change(uuid, None, provider)
+            rows.providers.put_unjournaled(uuid, None, provider)
         self._add_inventories(stored, shares, classes)
         if not self._is_sqlite:
             self._lock_inventories(self._changing(), inventories)
@@ -301,7 +301,7 @@ class TreeRows:
             roots = set(self._roots.values())
             for root, name, *facts in _REMOVED_DISABLED.rows_for(self._connection, roots):
                 key = self._uuids[root], name
-                self._rows.removed_disabled.change(key, None, disabled.from_columns(facts))
+                self._rows.removed_disabled.put_unjournaled(key, None, disabled.from_columns(facts))
 
     def _with_inventories(self, shares: Iterable[Sequence[Any]]) -> set[int]:
         """Return the providers whose inventories the rules read."""
@@ -343,7 +343,7 @@ class TreeRows:
                 key = uuids[id], classes[class_]
                 record = InventoryRecord(key[1], *figures)
                 row = InventoryRow(record, 0, writes, tuple(shares_of.get(key, ())))
-                self._rows.inventories.change(key, None, row)
+                self._rows.inventories.put_unjournaled(key, None, row)
                 self._inventories[key] = number
 
     def _lock_inventories(self, keys: Iterable[Key], numbers: Collection[int] = ()) -> None:
@@ -360,7 +360,7 @@ class TreeRows:
             if number in key_of:
                 row = inventories[key_of[number]]
                 now = InventoryRow(row.record.using(used), row.direct, writes, row.shares)
-                inventories.change(key_of[number], row, now)
+                inventories.put_unjournaled(key_of[number], row, now)
 
     def _load_allocated(self, classes: Mapping[int, str]) -> None:
         """Load what is allocated at each inventory whose shares change."""
@@ -373,7 +373,7 @@ class TreeRows:
             key = self._uuids[provider], classes[class_]
             row = inventories[key]
             now = dataclasses.replace(row, direct=int(amount))  # a Decimal on servers
-            inventories.change(key, row, now)
+            inventories.put_unjournaled(key, row, now)
 
     def _rows_of(self, query: SQL, providers: Collection[int]) -> dict[int, list[Sequence[Any]]]:
         """Return the rows of a table for some providers, by provider."""
@@ -386,7 +386,7 @@ class TreeRows:
         """Load names by number."""
         name_of = self._catalogue.of(kind).names(self._connection, numbers)
         for number, name in name_of.items():
-            self._rows.names.change((kind, name), None, ListedName(number, name))
+            self._rows.names.put_unjournaled((kind, name), None, ListedName(number, name))
         return name_of
 
     def _names_of_providers(
@@ -545,7 +545,7 @@ class TreeRows:
             new[kind].append(name)
         for kind, listed in new.items():
             for name, number in self._catalogue.of(kind).ensure(self._connection, listed).items():
-                self._rows.names.change((kind, name), None, ListedName(number, name))
+                self._rows.names.put_unjournaled((kind, name), None, ListedName(number, name))
 
     def _write_inventories(self, changed: _Changed[InventoryRow]) -> None:
         new: list[tuple[Any, ...]] = []

@@ -93,10 +93,12 @@ def change_groups(
     rows = Rows()
     transaction = Transaction(rows, now, number)
     for _, name, *columns in _LOCK.rows_for(connection, {change.name for change in changes}):
-        rows.server_groups.change(name, None, _group([name, *columns]))
+        rows.server_groups.put_unjournaled(name, None, _group([name, *columns]))
     removing = {change.name for change in changes if change.wanted is None}
     for name, member in _FIRST_MEMBERS.rows_for(connection, removing):
-        rows.consumers.change(member, None, ConsumerRecord("", member, now, (), group=name))
+        rows.consumers.put_unjournaled(
+            member, None, ConsumerRecord("", member, now, (), group=name)
+        )
     for change in changes:
         change_group(transaction, change)
     changed = list(changed_rows(rows.journal))

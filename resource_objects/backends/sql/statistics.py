@@ -106,13 +106,15 @@ def _load(
     """Return the providers of an order, as far as statistics need them, and their statistics."""
     rows = Rows()
     for uuid, number in numbers.items():
-        rows.providers.change(uuid, None, ProviderRow(number, uuid, name=uuid))  # no name is read
+        rows.providers.put_unjournaled(
+            uuid, None, ProviderRow(number, uuid, name=uuid)
+        )  # no name is read
     uuid_of = {numbers[uuid]: uuid for uuid in order.values if uuid in numbers}
     stored: defaultdict[str, dict[str, StoredStatistic]] = defaultdict(dict)
     for provider, name, value, source, since in query.rows_for(connection, uuid_of):
         stored[uuid_of[provider]][name] = StoredStatistic(value, source, from_moment(since))
     for uuid, statistics in stored.items():
-        rows.statistics.change(uuid, None, statistics)
+        rows.statistics.put_unjournaled(uuid, None, statistics)
     return rows
 
 

@@ -18,7 +18,7 @@ from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
 from resource_objects.providers.composite import LocatedView
-from resource_objects.providers.holders import without
+from resource_objects.providers.holders import without_removed_units
 from resource_objects.providers.joint_fit import fit_together
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, resource
@@ -625,7 +625,7 @@ class Unplaced:
         """Return the blocked units that are not blocked by a removed unit."""
         removed = self._fleet.removed_units.get(place, {})
         taken = {row[0] for row in self._fleet.units.of_provider(place)} if removed else set()
-        return without(blocked, removed.keys() - taken)
+        return without_removed_units(blocked, removed.keys() - taken)
 
     def _of_host(self, demand: LocatedTreeDemand, reason: Reason, name: str) -> Reason:
         """Return what the host as a whole has left, with its own figures."""

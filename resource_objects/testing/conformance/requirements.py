@@ -12,13 +12,17 @@ and the test class of a backend declares once the abilities that it lacks::
 
 No test depends on the name of a backend. As in SQLAlchemy's ``testing.requirements``, all abilities
 that are not declared as lacking are tested, so that a new requirement fails where it is not met.
+A test, or all tests of a class, can require a capability too: it is skipped if it is listed in
+:attr:`Backend.unsupported <resource_objects.providers.backend.Backend.unsupported>`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from resource_objects.providers.capabilities import Capability
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -37,8 +41,11 @@ class Requirement(enum.Enum):
 _BUILT_ON = {Requirement.PROCESSES: {Requirement.PERSISTENCE, Requirement.SHARING}}
 
 
-def requires(*requirements: Requirement) -> Callable[[_F], _F]:
-    """Mark a test with its requirements; it is skipped if the backend lacks one of them.
+_Required: TypeAlias = Requirement | Capability
+
+
+def requires(*requirements: _Required) -> Callable[[_F], _F]:
+    """Mark a test, or each test of a class; it is skipped if the backend lacks a requirement.
 
     >>> @requires(Requirement.PROCESSES)
     ... def test_mine() -> None: ...
@@ -49,18 +56,22 @@ def requires(*requirements: Requirement) -> Callable[[_F], _F]:
     """
 
     def mark(test: _F) -> _F:
-        setattr(test, _ATTRIBUTE, requirements)
+        functions: list[Any] = [test]
+        if isinstance(test, type):
+            functions = [value for name, value in vars(test).items() if name.startswith("test_")]
+        for function in functions:
+            setattr(function, _ATTRIBUTE, (*required_by(function), *requirements))
         return test
 
     return mark
 
 
-def required_by(test: Callable[..., Any]) -> tuple[Requirement, ...]:
+def required_by(test: Callable[..., Any]) -> tuple[_Required, ...]:
     """Return the requirements of a test."""
     return getattr(test, _ATTRIBUTE, ())
 
 
-def lacking(test: Callable[..., Any], lacks: Collection[Requirement]) -> tuple[Requirement, ...]:
+def lacking(test: Callable[..., Any], lacks: Collection[_Required]) -> tuple[_Required, ...]:
     """Return the missing requirements of a test, if a backend ``lacks`` some."""
     return tuple(
         item for item in required_by(test) if not {item, *_BUILT_ON.get(item, ())}.isdisjoint(lacks)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from resource_objects.providers import Backend
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, GroupChange, Operation, Use, Write
 from resource_objects.providers.server_groups import ServerGroup
@@ -55,6 +56,7 @@ def claim_in_turn(backend: Backend, uuid: str, resource_class: str, consumer: st
     return won
 
 
+@requires(Capability.SERVER_GROUPS)
 class ServerGroupRules(Kit):
     """Server groups and their policies."""
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Backend, Provider
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import Operation
@@ -26,6 +27,7 @@ from resource_objects.providers.statistics import (
     StatisticsOrder,
 )
 from resource_objects.testing.conformance.races import together
+from resource_objects.testing.conformance.requirements import requires
 from resource_objects.testing.conformance.suite import Kit, define, law, stored_tree, two_hosts
 from resource_objects.testing.refusals import raises_code
 
@@ -78,6 +80,7 @@ def until_later(backend: Backend) -> datetime.datetime:
     return at
 
 
+@requires(Capability.STATISTICS)
 class StatisticRules(Kit):
     """Statistics of providers."""
 

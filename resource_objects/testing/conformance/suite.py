@@ -84,7 +84,7 @@ class Kit:
     @pytest.fixture(autouse=True)
     def required(self, request: pytest.FixtureRequest) -> None:
         """Skip a test that requires a missing ability, before a ledger is opened."""
-        for requirement in lacking(request.function, self.lacks):
+        for requirement in lacking(request.function, self.lacks | self.backend_class.unsupported):
             pytest.skip(
                 f"{self.backend_name} lacks {requirement.name.lower()}: {requirement.value}"
             )
@@ -264,7 +264,7 @@ def later_moment() -> datetime.datetime:
 
 @dataclasses.dataclass(frozen=True)
 class ProviderState:
-    """One provider of a :class:`Picture`."""
+    """One provider of a :class:`LedgerState`."""
 
     uuid: str
     parent: str | None

@@ -17,9 +17,11 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Use
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
+from resource_objects.testing.conformance.requirements import requires
 from resource_objects.testing.conformance.suite import (
     CLASS,
     Kit,
@@ -149,6 +151,7 @@ def use_for_a_moment(backend: Backend, host: str) -> None:
     release(backend, "a")
 
 
+@requires(Capability.USE_OVER_TIME)
 class UseOverTimeRules(Kit):
     """Reports of use between two moments."""
 

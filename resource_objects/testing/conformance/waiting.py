@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resource_objects.providers import Backend
+from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.testing.conformance.races import together
+from resource_objects.testing.conformance.requirements import requires
 from resource_objects.testing.conformance.suite import Kit
 from resource_objects.testing.refusals import raises_code
 
@@ -51,6 +53,7 @@ def until_over(backend: Backend, waiter: Waiter) -> None:
         time.sleep(0.001)
 
 
+@requires(Capability.WAITING)
 class WaitingRules(Kit):
     """Numbers, leases and filters of waiters."""
 

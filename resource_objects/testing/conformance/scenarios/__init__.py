@@ -310,6 +310,8 @@ class _Runner:
             expected, _, subject = statement.subject.partition(" of ")
             names = {kind.__name__ for kind in type(error).__mro__}
             assert expected in names | {getattr(error, "code", "")}, repr(error)
+            if subject and not hasattr(error, "name"):
+                pytest.fail(f"no 'of {subject}' after refused: a {expected} names no subject")
             assert not subject or error.name in (subject, self.uuid_of(subject)), repr(error)
             assert statement.value in str(error)
         if reasons:
