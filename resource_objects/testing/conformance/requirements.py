@@ -37,11 +37,12 @@ class Requirement(enum.Enum):
     PROCESSES = "several processes can have a URL open at once"
 
 
-#: ``{requirement: its prerequisites}``: a backend that lacks one of these lacks it too.
-_BUILT_ON = {Requirement.PROCESSES: {Requirement.PERSISTENCE, Requirement.SHARING}}
-
-
 _Required: TypeAlias = Requirement | Capability
+
+#: ``{requirement: its prerequisites}``: a backend that lacks one of these lacks it too.
+_BUILT_ON: dict[_Required, set[_Required]] = {
+    Requirement.PROCESSES: {Requirement.PERSISTENCE, Requirement.SHARING}
+}
 
 
 def requires(*requirements: _Required) -> Callable[[_F], _F]:
