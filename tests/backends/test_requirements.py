@@ -6,13 +6,14 @@ import inspect
 
 import pytest
 
+from resource_objects.providers.capabilities import Capability
 from resource_objects.testing.conformance import BackendConformance, Requirement
 from resource_objects.testing.conformance.requirements import lacking, required_by
 
 RULES = dict(inspect.getmembers(BackendConformance, inspect.isfunction))
 
 
-def _skipped(*lacks: Requirement) -> set[str]:
+def _skipped(*lacks: Requirement | Capability) -> set[str]:
     """Return the names of the rules that a backend does not have to keep."""
     return {name for name, rule in RULES.items() if lacking(rule, lacks)}
 
@@ -31,6 +32,12 @@ def test_who_lacks_what_another_requirement_is_built_on_lacks_both() -> None:
     for lacks in (Requirement.PERSISTENCE, Requirement.SHARING, Requirement.PROCESSES):
         assert any(name.startswith(elsewhere) for name in _skipped(lacks))
         assert (outlives in _skipped(lacks)) == (lacks is Requirement.PERSISTENCE)
+
+
+def test_an_unsupported_queue_is_not_tested() -> None:
+    skipped = _skipped(Capability.WAITING)
+    assert "test_pages_of_waiters_continue_after_a_number" in skipped
+    assert "test_operations_outlive_the_backend" not in skipped
 
 
 def test_the_reason_names_the_requirement(pytester: pytest.Pytester) -> None:

@@ -227,7 +227,7 @@ def read_locked_inventories(
     """Read the inventories of ``keys`` and those that they share into ``rows``, locked.
 
     SQLite has the lock of the file since BEGIN IMMEDIATE. PostgreSQL replaces the inventories that
-    ``rows`` has. ``rows.now`` is set if a row was read.
+    ``rows`` has. ``rows.now`` becomes the time of the server, and stays None on SQLite.
 
     :raises Transient: if inventories or shares were changed between two statements
 
