@@ -33,7 +33,7 @@ from resource_objects.providers.decision import absent, held_by, refusals
 from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
 from resource_objects.providers.holders import holders_of, reasons_without_limits, with_holders
 from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_dependency_order
-from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Totals, Use
+from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Use, UseLimits
 from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Amounts, Inventory, resource
@@ -81,7 +81,7 @@ class Assigner:
         demands: Mapping[str, Demand],
         columns: Columns | None,
         leaving: Collection[str] = (),
-        limits: Totals = UNLIMITED,
+        limits: UseLimits = UNLIMITED,
         ignores_maintenance: bool = False,
     ) -> Mapping[str, Demand]:
         """Return demands that are completely assigned, one next to the other.
@@ -116,7 +116,7 @@ class Assigner:
         demands: Mapping[str, Demand],
         columns: Columns,
         leaving: Collection[str],
-        limits: Totals,
+        limits: UseLimits,
         ignores_maintenance: bool,
     ) -> Mapping[str, Demand]:
         demands = {
@@ -144,7 +144,7 @@ class Assigner:
                 raise exceptions.CapacityException([*exceeding, *reasons])
         return assigned
 
-    def _assignment(self, rows: _Rows, limits: Totals, in_service: bool) -> _Assignment:
+    def _assignment(self, rows: _Rows, limits: UseLimits, in_service: bool) -> _Assignment:
         reserved = rows.reserved_by(limits) if limits else {}
         views = self._shapes.views(rows.columns, rows.removed._replace(by_limits=reserved))
         return _Assignment(rows, views, in_service)
@@ -214,7 +214,7 @@ class _Rows:
         plain = (demand for demand in demands.values() if not demand.located)
         self.columns = with_taken(columns, (use for demand in plain for use in demand.uses))
 
-    def reserved_by(self, limits: Totals) -> dict[tuple[int, str], int]:
+    def reserved_by(self, limits: UseLimits) -> dict[tuple[int, str], int]:
         """Return the part of the available capacity of each inventory that exceeds its limit."""
         uuids = self.columns.index.uuids
         table, reserved = self.columns.inventories, dict[tuple[int, str], int]()
@@ -227,7 +227,7 @@ class _Rows:
                 reserved[number, name] = available - limit
         return reserved
 
-    def exceeding(self, demands: Iterable[Demand], limits: Totals) -> Iterator[Reason]:
+    def exceeding(self, demands: Iterable[Demand], limits: UseLimits) -> Iterator[Reason]:
         """Yield why assigned demands exceed limits, as a write would, with the consumers."""
         columns, index = self.columns, self.columns.index
         after = with_taken(columns, (use for demand in demands for use in demand.uses))

@@ -55,8 +55,8 @@ from resource_objects.providers.orders import (
     Operation,
     Outcome,
     StoredRequest,
-    Totals,
     Use,
+    UseLimits,
     Write,
     subject_of,
 )
@@ -105,7 +105,7 @@ class ClaimOptions:
     expires_in: datetime.timedelta | None = None
     if_generation: IfGeneration = False
     generation: int | None = None
-    limits: Totals = UNLIMITED  #: by name or uuid of the provider
+    limits: UseLimits = UNLIMITED  #: by name or uuid of the provider
     ignore_maintenance: bool = False
     wait: datetime.timedelta | None = None
     operation: str | None = None
@@ -630,7 +630,7 @@ class Claims:
         self,
         consumer: str,
         candidates: Claimable,
-        limits: Totals,
+        limits: UseLimits,
         snapshot: Callable[[str | None], Snapshot],
         is_in_place: bool = False,
     ) -> Choices:
@@ -655,7 +655,7 @@ class Claims:
                     yield {consumer: demand}
 
     def _further_searches(
-        self, candidates: Candidates, limits: Totals, snapshot: Callable[[str | None], Snapshot]
+        self, candidates: Candidates, limits: UseLimits, snapshot: Callable[[str | None], Snapshot]
     ) -> Iterator[Candidates]:
         """Yield the candidates of the same search, repeated while other processes write."""
         retries, cursor = self._context.retries, None
@@ -736,7 +736,7 @@ class Claims:
         uuids = self._context.uuids(generations)
         return tuple((uuids[key], number) for key, number in generations.items())
 
-    def _limits(self, options: ClaimOptions, *candidates: Claimable) -> Totals:
+    def _limits(self, options: ClaimOptions, *candidates: Claimable) -> UseLimits:
         """Return the limits of the options and those under which candidates were found, by uuid.
 
         Cost: a statement if the options name providers; none for uuids or without limits.

@@ -13,7 +13,7 @@ from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.ledger.demand import Demand
 from resource_objects.providers import Backend
-from resource_objects.providers.orders import UNLIMITED, Key, Totals
+from resource_objects.providers.orders import UNLIMITED, Key, UseLimits
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.backtracking import solutions
 from resource_objects.resources.budget import Budget
@@ -29,7 +29,7 @@ Choices: TypeAlias = Generator[Mapping[str, Demand], exceptions.ResourceObjectsE
 
 
 def gang_choices(
-    demands: Mapping[str, Sequence[Demand]], backend: Backend, limits: Totals = UNLIMITED
+    demands: Mapping[str, Sequence[Demand]], backend: Backend, limits: UseLimits = UNLIMITED
 ) -> Choices:
     """Yield demands for all consumers of a gang, as long as there are some to try.
 
@@ -73,7 +73,7 @@ class _Option:
 class _Gang:
     """The remaining options of each consumer, and what is free."""
 
-    def __init__(self, demands: Mapping[str, Sequence[Demand]], limits: Totals) -> None:
+    def __init__(self, demands: Mapping[str, Sequence[Demand]], limits: UseLimits) -> None:
         self._limits = limits
         self._free: dict[Key, int] = {}
         self._shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)

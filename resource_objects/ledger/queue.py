@@ -32,7 +32,7 @@ from resource_objects.providers.arguments import generation
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import ProviderFilter
-from resource_objects.providers.orders import UNLIMITED, Totals
+from resource_objects.providers.orders import UNLIMITED, UseLimits
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.reasons import Rule
 from resource_objects.resources import Amount, Amounts
@@ -104,7 +104,7 @@ class Queue:
         wait: datetime.timedelta,
         attempt: Attempt,
         is_replacement: bool = False,
-        limits: Totals = UNLIMITED,
+        limits: UseLimits = UNLIMITED,
     ) -> Claim:
         """Claim candidates as soon as they are free and no waiter is ahead of the consumer.
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
-from resource_objects.providers.orders import UNLIMITED, Totals
+from resource_objects.providers.orders import UNLIMITED, UseLimits
 from resource_objects.resources import IntegerAmount, Limits
 
 _MOMENTS = "a moment from the year 1 to the year 9999 in UTC"
@@ -113,7 +113,7 @@ def any_generation(value: object) -> int | None:
 Limited: TypeAlias = Mapping[str, Any] | None
 
 
-def limits(value: object) -> Totals:
+def limits(value: object) -> UseLimits:
     """Return limits, ``{provider: limits}``, as ``{(provider, class): limit}``.
 
     :raises InvalidInput: if the argument is not a mapping of providers to limits; for a limit that
@@ -142,7 +142,9 @@ def limits(value: object) -> Totals:
     return FrozenDict(totals)
 
 
-def of_uuids(named: Totals, resolve: Callable[[Collection[str]], Mapping[str, str]]) -> Totals:
+def of_uuids(
+    named: UseLimits, resolve: Callable[[Collection[str]], Mapping[str, str]]
+) -> UseLimits:
     """Return limits by the uuids of their providers, as in a write.
 
     :param resolve: returns the uuids of names and uuids, called once
@@ -160,7 +162,7 @@ def of_uuids(named: Totals, resolve: Callable[[Collection[str]], Mapping[str, st
     return FrozenDict(totals)
 
 
-def tighter(first: Totals, second: Totals) -> Totals:
+def tighter(first: UseLimits, second: UseLimits) -> UseLimits:
     """Return the limits that satisfy both arguments.
 
     >>> dict(tighter({("a", "VCPU"): 3, ("b", "VCPU"): 5}, {("a", "VCPU"): 4}))

@@ -30,9 +30,12 @@ from resource_objects.resources.records import InventoryRecord, KindRecord
 
 _T = TypeVar("_T")
 
-#: The times of a provider that may be missing: columns of :class:`ProviderColumns` in this order,
-#: and attributes of every other form of a provider.
+#: The times of a provider that may be missing: attributes of every form of a provider.
 TIMES = ("reported_at", "adopted_at")
+
+#: The nullable columns of a provider with the type of their values, a time or a text, the times
+#: first. :class:`ProviderColumns`, the lists and the stored rows have them in this order.
+OPTIONAL_COLUMNS: Mapping[str, type] = dict.fromkeys(TIMES, datetime.datetime)
 
 
 class ProviderColumns(NamedTuple):

@@ -93,7 +93,7 @@ class ListedProvider:
     kinds: tuple[KindRecord, ...] = ()
     reported_at: datetime.datetime | None = None
     adopted_at: datetime.datetime | None = None
-    #: the number of writes that allocated some of it, also unchanged amounts (D7)
+    #: the number of writes that allocated some of it, also unchanged amounts
     allocation_writes: int = 0
     #: writes of its definition in Placement's count; the sum of both is its generation there
     definition_writes: int = 0

@@ -30,10 +30,10 @@ from resource_objects.requests import Request
 #: (provider's uuid, resource class): the inventory that an amount is counted in.
 Key: TypeAlias = tuple[str, str]
 #: The maximum total usage of inventories. An absent inventory has no maximum.
-Totals: TypeAlias = Mapping[Key, int]
+UseLimits: TypeAlias = Mapping[Key, int]
 
 #: No maximum for any inventory.
-UNLIMITED: Totals = FrozenDict()
+UNLIMITED: UseLimits = FrozenDict()
 
 #: The outcome of an operation that is younger than this is certainly still recorded.
 FRESH = datetime.timedelta(hours=1)
@@ -544,7 +544,7 @@ class Write:
     reported: tuple[str, ...] = ()
     adopted: tuple[str, ...] = ()
     disabling: tuple[DisableOrder, ...] = ()
-    limits: Totals = UNLIMITED
+    limits: UseLimits = UNLIMITED
     groups: tuple[GroupChange, ...] = ()
 
     @property

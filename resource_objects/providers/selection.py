@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects.providers import decision
 from resource_objects.providers.columns import (
-    TIMES,
+    OPTIONAL_COLUMNS,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -214,11 +214,11 @@ def columns_of(
     :param claims: the consumers; their allocations of other providers are left out
     """
     number = {row.uuid: row.number for row in rows}
-    times = attrgetter(*TIMES)
+    optional = attrgetter(*OPTIONAL_COLUMNS)
     providers = (
         (
             *(row.number, row.uuid, row.name, number.get(row.parent_uuid or "")),
-            *(number[row.root_uuid], row.generation, *times(row), row.disabled),
+            *(number[row.root_uuid], row.generation, *optional(row), row.disabled),
         )
         for row in rows
     )

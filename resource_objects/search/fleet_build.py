@@ -9,7 +9,12 @@ import numpy as np
 
 from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT
-from resource_objects.providers.columns import TIMES, Columns, InventoryColumns, ProviderColumns
+from resource_objects.providers.columns import (
+    OPTIONAL_COLUMNS,
+    Columns,
+    InventoryColumns,
+    ProviderColumns,
+)
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.removed_units import removed_by_provider
 from resource_objects.resources import resource
@@ -120,7 +125,7 @@ def _removed_units(columns: Columns, place: PlaceIndex) -> dict[int, dict[str, s
 
 def _check(columns: Columns) -> None:
     given = columns.providers
-    for name in (*TIMES, "disabled"):
+    for name in (*OPTIONAL_COLUMNS, "disabled"):
         if not getattr(given, name):  # nobody says: nothing here depends on it
             given = given._replace(**{name: given.provider_id})  # type: ignore[arg-type]
     tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]

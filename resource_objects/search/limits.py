@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.providers.orders import Totals
+from resource_objects.providers.orders import UseLimits
 from resource_objects.search.arrays import Integers, integers
 from resource_objects.search.fleet import Fleet, with_capacity
 
@@ -34,7 +34,7 @@ def uuids_in(fleet: Fleet, keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def under(fleet: Fleet, limits: Totals) -> Fleet:
+def under(fleet: Fleet, limits: UseLimits) -> Fleet:
     """Return a fleet of whose inventories no more may be used than limits say.
 
     Of what is not there a limit bounds nothing. Cost: some passes over the inventories, and half a
@@ -51,7 +51,7 @@ def under(fleet: Fleet, limits: Totals) -> Fleet:
     return with_capacity(fleet, numbers, totals, limited=frozenset(numbers.tolist()))
 
 
-def _numbered(fleet: Fleet, limits: Totals) -> tuple[Integers, Integers]:
+def _numbered(fleet: Fleet, limits: UseLimits) -> tuple[Integers, Integers]:
     """Return the inventories that limits are of, by number, and what these allow."""
     by_class: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for (uuid, name), total in limits.items():

@@ -13,7 +13,7 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.providers.arguments import tighter
-from resource_objects.providers.orders import UNLIMITED, Totals
+from resource_objects.providers.orders import UNLIMITED, UseLimits
 from resource_objects.requests import Request
 from resource_objects.resources import resource
 from resource_objects.resources.traits import known_traits
@@ -132,13 +132,13 @@ class Options:
     seed: int | None
     budget: int
     #: the most that may be used of some inventories in all, by the uuids of their providers
-    limits: Totals = UNLIMITED
+    limits: UseLimits = UNLIMITED
     #: what else hosts have to meet, in the order in which it is told
     filters: tuple[LaysFilter, ...] = ()
     #: the uuids of providers that come first: a consumer uses them, and is changed in place
     keeps: frozenset[str] = frozenset()
 
-    def within(self, limits: Totals) -> Options:
+    def within(self, limits: UseLimits) -> Options:
         """Return how the same is searched under limits besides."""
         if not limits:
             return self

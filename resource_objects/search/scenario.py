@@ -44,8 +44,8 @@ from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
     StoredRequest,
-    Totals,
     Use,
+    UseLimits,
 )
 from resource_objects.providers.plan import Plan
 from resource_objects.requests import Request, RequestLike
@@ -268,7 +268,7 @@ class Scenario(Generic[P]):
         for one in self.snapshot.kept_in_place(found, record.held, without):
             yield one.candidate.allocations
 
-    def _within(self, said: Limited) -> Totals:
+    def _within(self, said: Limited) -> UseLimits:
         if said is None:
             return UNLIMITED
         return of_uuids(limits(said), partial(uuids_in, self._fleet))
@@ -566,7 +566,7 @@ class Scenario(Generic[P]):
 
     # --- writing ---
 
-    def _write(self, order: ConsumerOrder, limits: Totals = UNLIMITED) -> None:
+    def _write(self, order: ConsumerOrder, limits: UseLimits = UNLIMITED) -> None:
         name, fleet = order.consumer, self._fleet
         before = self._kept(name)
         uses, after = decided(fleet, order, before, limits)

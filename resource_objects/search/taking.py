@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resource_objects.providers.disabled import FOREVER, Disabled, RemovedUnit
-from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, Totals
+from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, UseLimits
 from resource_objects.search.arrays import Overlay, frozen, integers, writable
 from resource_objects.search.fleet import Fleet, with_figures
 from resource_objects.search.views import Views
@@ -37,7 +37,7 @@ class Decided(NamedTuple):
 
 
 def decided(
-    fleet: Fleet, order: ConsumerOrder, kept: ConsumerRecord | None, limits: Totals
+    fleet: Fleet, order: ConsumerOrder, kept: ConsumerRecord | None, limits: UseLimits
 ) -> Decided:
     """Return what an order comes to on a fleet with all its units, or raise.
 

@@ -52,8 +52,8 @@ from resource_objects.providers.orders import (
     Expect,
     Key,
     Mode,
-    Totals,
     Use,
+    UseLimits,
     new_id,
 )
 from resource_objects.providers.server_groups import ServerGroup
@@ -226,7 +226,7 @@ def decide(
     now: datetime.datetime,
     *,
     generation: int | None = None,
-    limits: Totals = UNLIMITED,
+    limits: UseLimits = UNLIMITED,
 ) -> Effects:
     """Return the effects of orders, or raise. It changes at most locked server groups (see above).
 
@@ -399,7 +399,7 @@ def _amounts(
     pending: Sequence[_Pending],
     nets: Mapping[Key, int],
     rows: OrderRows,
-    limits: Totals,
+    limits: UseLimits,
     removed: Mapping[Key, Collection[Unit]],
 ) -> list[Reason]:
     """Return why amounts cannot be allocated or released: every reason.

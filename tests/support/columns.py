@@ -14,6 +14,7 @@ from typing import Any
 
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import (
+    OPTIONAL_COLUMNS,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -180,8 +181,8 @@ def columns_of(
             uuid = provider.uuid or str(uuids.uuid5(uuids.NAMESPACE_DNS, provider.name))
             above = None if parent is None else ids[parent.name]
             root, generation = ids[tree[0][0].name], provider.generation or 0
-            at = provider.reported_at, provider.adopted_at
-            own = (pid, uuid, provider.name, above, root, generation, *at, None)
+            optional = [getattr(provider, name, None) for name in OPTIONAL_COLUMNS]
+            own = (pid, uuid, provider.name, above, root, generation, *optional, None)
             rows.setdefault(ProviderColumns, []).append(own)
             for name in sorted(provider.traits):
                 rows.setdefault(TraitColumns, []).append((pid, name))

@@ -11,7 +11,7 @@ import operator
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from resource_objects.providers.columns import TIMES
+from resource_objects.providers.columns import OPTIONAL_COLUMNS
 from resource_objects.providers.disabled import TRAIT as DISABLED_TRAIT
 from resource_objects.providers.listing import (
     By,
@@ -41,7 +41,7 @@ from resource_objects.store.rows import ProviderRow, Rows
 _BATCH = 256
 
 
-_times = operator.attrgetter(*TIMES)
+_optional = operator.attrgetter(*OPTIONAL_COLUMNS)
 
 
 def _root_of(rows: Rows) -> RootOf:
@@ -107,7 +107,7 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
     parent = None if provider.parent_uuid is None else rows.providers[provider.parent_uuid]
     root = rows.root(provider.uuid)
     inventories = [rows.inventories[provider.uuid, name] for name in provider.classes]
-    return ListedProvider(
+    return ListedProvider(  # type: ignore[call-arg]  # the number of optional columns
         provider.number,
         provider.uuid,
         provider.name,
@@ -120,7 +120,7 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
         provider.traits,
         provider.aggregates,
         provider.kinds,
-        *_times(provider),
+        *_optional(provider),
         provider.writes + sum(inventory.writes for inventory in inventories),
         provider.definition_writes,
         in_force(provider.disabled, now),

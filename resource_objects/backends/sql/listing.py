@@ -17,7 +17,7 @@ from resource_objects.backends.sql import disabled, orders, read, tables
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import (
     SQL,
-    from_moment,
+    from_column,
     now_of,
     plain,
     refuse_too_many,
@@ -25,7 +25,7 @@ from resource_objects.backends.sql.statements import (
 )
 from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.columns import (
-    TIMES,
+    OPTIONAL_COLUMNS,
     AggregateColumns,
     Columns,
     InventoryColumns,
@@ -111,7 +111,6 @@ def _listed(
         parent, parent_uuid = names[row.parent_id]
         root, root_uuid = names[row.root_id]
         reason = row.disabled_reason, row.disabled_by, row.disabled_since, row.disabled_until
-        times = {name: getattr(row, name) for name in TIMES}
         listed = ListedProvider(
             number=row.id,
             uuid=row.uuid,
@@ -128,7 +127,7 @@ def _listed(
             allocation_writes=row.allocation_writes + int(row.inventory_writes),
             definition_writes=row.definition_writes,
             disabled=disabled.in_force(reason, now),
-            **{name: at and from_moment(at) for name, at in times.items()},
+            **{name: from_column(of, getattr(row, name)) for name, of in OPTIONAL_COLUMNS.items()},
         )
         page.append(listed)
     return tuple(page)

@@ -24,7 +24,7 @@ from resource_objects.backends.sql.statements import (
 )
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import (
-    TIMES,
+    OPTIONAL_COLUMNS,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -83,7 +83,7 @@ _DISABLED = "disabled_reason, disabled_by, disabled_since, disabled_until"
 _PROVIDERS = Table(
     "resource_providers",
     "id AS provider_id, uuid, name, parent_id, root_id, generation, "
-    f"{', '.join(TIMES)}, {_DISABLED}",
+    f"{', '.join(OPTIONAL_COLUMNS)}, {_DISABLED}",
     order="provider_id",
     provider="root_id",
 )
@@ -243,7 +243,8 @@ def _columns(
     if not providers["provider_id"]:
         return Columns(cursor=cursor)
     providers["disabled"], now = _disabled(connection, providers)
-    providers |= {name: _times(providers[name]) for name in TIMES}
+    times = [name for name, kind in OPTIONAL_COLUMNS.items() if kind is datetime.datetime]
+    providers |= {name: _times(providers[name]) for name in times}
     reader = Reader(connection, catalogue, None if roots is None else providers["provider_id"])
     return Columns(
         ProviderColumns(*map(providers.__getitem__, ProviderColumns._fields)),

@@ -32,8 +32,8 @@ from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.feed import FeedRows
 from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.statements import SQL, from_moment, moment
-from resource_objects.providers.columns import TIMES
+from resource_objects.backends.sql.statements import SQL, from_column, moment
+from resource_objects.providers.columns import OPTIONAL_COLUMNS
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
@@ -63,7 +63,7 @@ _LOCK = SQL("""
     {postgresql: FOR NO KEY UPDATE}{mysql: FOR UPDATE}""")
 _TREES = SQL(f"""
     SELECT id, uuid, name, parent_id, root_id, generation, definition_writes, allocation_writes,
-    {", ".join(TIMES)}, disabled_reason, disabled_by, disabled_since, disabled_until
+    {", ".join(OPTIONAL_COLUMNS)}, disabled_reason, disabled_by, disabled_since, disabled_until
     FROM resource_providers WHERE root_id IN :roots* ORDER BY id""")
 _OWNERS = SQL("SELECT name, uuid FROM resource_providers WHERE name IN :names*")
 _NUMBERS = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
@@ -259,7 +259,7 @@ class TreeRows:
         structure = self._trees if self._changes else self._named_with_ancestors()
         for id, uuid, name, _, _, generation, written, allocated, *facts in structure:
             parent, reason = self._structure[uuid]
-            times = [None if at is None else from_moment(at) for at in facts[: len(TIMES)]]
+            optional = zip(OPTIONAL_COLUMNS.items(), facts, strict=False)
             provider = ProviderRow(
                 id,
                 uuid,
@@ -273,7 +273,7 @@ class TreeRows:
                 writes=allocated,
                 definition_writes=written,
                 disabled=reason,
-                **dict(zip(TIMES, times, strict=True)),
+                **{name: from_column(of, value) for (name, of), value in optional},
             )
             rows.providers.put_unjournaled(uuid, None, provider)
         self._add_inventories(stored, shares, classes)
@@ -530,10 +530,11 @@ class TreeRows:
             values["definition_writes"] = now.definition_writes
         if was.writes != now.writes:
             values["allocation_writes"] = now.writes
-        for name in TIMES:
-            at = getattr(now, name)
-            if at is not None and at != getattr(was, name):
-                values[name] = moment(connection, at)
+        for name, kind in OPTIONAL_COLUMNS.items():
+            value = getattr(now, name)
+            if value is not None and value != getattr(was, name):
+                is_time = kind is datetime.datetime
+                values[name] = moment(connection, value) if is_time else value
         if was.disabled != now.disabled:
             values |= disabled.to_columns(connection, now.disabled)
         return values

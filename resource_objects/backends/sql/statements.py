@@ -596,3 +596,8 @@ def from_moment(stored: Any) -> datetime.datetime:
     """Return a time in UTC from the form in which the driver returned it."""
     time = datetime.datetime.fromisoformat(stored) if isinstance(stored, str) else stored
     return time.replace(tzinfo=datetime.UTC)
+
+
+def from_column(kind: type, stored: Any) -> Any:
+    """Return a time, a text or None from the form in which the driver returned it."""
+    return from_moment(stored) if kind is datetime.datetime and stored is not None else stored

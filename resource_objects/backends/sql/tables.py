@@ -207,8 +207,8 @@ inventories = _table(
     _figure("max_unit", nullable=True),
     _figure("step_size"),
     *_columns(sa.BigInteger, "ratio_millionths", "capacity", "used"),
-    # how often allocations were written, each time counted at one inventory of the provider: D7's
-    # second counter is their sum over it
+    # how often allocations were written, each time counted at one inventory of the provider: a
+    # part of its generation in Placement
     _counter("writes"),
     # how many shares an allocation here has: if 0, a claim does not read them
     _counter("shares"),
