@@ -46,10 +46,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Finds oslo.messaging for those who import it after us, and puts in what we have loaded."""
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: types.ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return what the other finders find, made to begin with our module."""
         if fullname != _MESSAGING:

@@ -376,10 +376,9 @@ class NoCandidates(CapacityException):
         return self._reasons
 
     def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
-        unread = self._unread
-        if unread is None:
+        if self._unread is None:
             return super().first_reasons(count)
-        first: tuple[tuple[Reason, ...], int] = unread.first_reasons(count)
+        first: tuple[tuple[Reason, ...], int] = self._unread.first_reasons(count)
         return first
 
     @property
@@ -658,10 +657,7 @@ class DatabaseError(LedgerError):
         "full": ("DatabaseFull", "is full"),  # nothing was done
         "damaged": ("DatabaseDamaged", "is damaged"),  # restore a backup
         "read-only": ("ReadOnlyDatabase", "cannot be written"),
-        "replaced": (
-            "DatabaseReplaced",
-            "is not the file that was opened; open the ledger again",
-        ),
+        "replaced": ("DatabaseReplaced", "is not the file that was opened; open the ledger again"),
         "closed": ("LedgerClosed", "is closed"),
         "schema too new": ("SchemaTooNew", "has a schema newer than this library"),
         "schema too old": (

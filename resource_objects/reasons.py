@@ -351,10 +351,7 @@ _SENTENCES: dict[Rule, tuple[str, str]] = {
         _PROVIDERS,
         "requested {0.requested} groups below one of their providers, there is none",
     ),
-    Rule.GROUPS: (
-        _PROVIDERS,
-        "requested {0.requested} groups, each fits, all together do not",
-    ),
+    Rule.GROUPS: (_PROVIDERS, "requested {0.requested} groups, each fits, all together do not"),
     Rule.AFFINITY: (_DEVICES, "requested {0.requested}, at most {0.free} near its host cells"),
     Rule.AT_ONCE: (_CLASS, "requested {0.requested} devices, at most {0.bound} fit at once"),
     Rule.NEAR: (

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sphinx.application import Sphinx
+
 from resource_objects import __version__
 
 project = "resource_objects"
@@ -27,3 +31,17 @@ html_css_files = ["code.css"]
 exclude_patterns: list[str] = []
 # `type` is a built-in and a field of every Resource; a reference to either is clear enough
 suppress_warnings = ["ref.python"]
+
+
+def _list_codes(_: Sphinx, what: str, __: str, kind: Any, ___: object, lines: list[str]) -> None:
+    """Add to the description of an error type its codes, each with the subject that has it."""
+    cases = vars(kind).get("CASES") or vars(kind).get("CODES") if what == "exception" else None
+    for subject, case in (cases or {}).items():
+        code = case if isinstance(case, str) else case[0]
+        lines.append(f"* ``code`` of the subject ``{subject}``: ``{code}``")
+    lines.append("")
+
+
+def setup(app: Sphinx) -> None:
+    """Generate the lists of error codes."""
+    app.connect("autodoc-process-docstring", _list_codes)

@@ -84,7 +84,7 @@ class Assigner:
         limits: UseLimits = UNLIMITED,
         ignores_maintenance: bool = False,
     ) -> Mapping[str, Demand]:
-        """Return demands that are completely assigned, one next to the other.
+        """Return demands that are completely assigned, so that all fit at once.
 
         A refusal is decided again on columns that have allocations, to name the consumers.
 

@@ -48,7 +48,7 @@ def refusals(
     >>> print(*refusals(record, 2, "host0", free_removed=1))
     host0: VCPU requested 2, free 1 of 7
     """
-    kind = resource(record.resource_class)
+    resource_object = resource(record.resource_class)
     requested, used = amount, record.used
     if amount > 0 and not aggregate:
         requested, used = held + amount, record.used - held
@@ -56,14 +56,15 @@ def refusals(
     if free_removed and (limit is None or record.capacity - free_removed <= limit):
         limit, rule = max(0, record.capacity - free_removed), Rule.CAPACITY
     is_within = limit is None or used + requested <= limit
-    if is_within and kind.surely_fits(record, requested, used):
+    if is_within and resource_object.surely_fits(record, requested, used):
         return ()
     others = dataclasses.replace(record, used=used)
     if aggregate:
         others = dataclasses.replace(others, min_unit=1, max_unit=None, step_size=1)
     try:
-        kind.inventory_from_records((others,)).fit(
-            kind.make_amount(requested), None if limit is None else kind.make_amount(limit)
+        resource_object.inventory_from_records((others,)).fit(
+            resource_object.make_amount(requested),
+            None if limit is None else resource_object.make_amount(limit),
         )
     except exceptions.CapacityException as refusal:
         return tuple(

@@ -112,8 +112,8 @@ def after(columns: Columns, changes: Iterable[Change]) -> Columns:
         if number is not None:
             net[number, name] += change.after - change.before
             amounts[number, name, consumer] = change.after
-            released.update((number, unit) for unit in change.given)
-            units += [(number, unit, name, consumer) for unit in change.taken]
+            released.update((number, unit) for unit in change.released_units)
+            units += [(number, unit, name, consumer) for unit in change.allocated_units]
     retained = [row for row in zip(*columns.units, strict=True) if row[:2] not in released]
     allocations = [(*key, amount) for key, amount in amounts.items() if amount]
     return dataclasses.replace(

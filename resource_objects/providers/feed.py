@@ -1,4 +1,4 @@
-"""The change feed: every write, in an order without gaps (D9).
+"""The change feed: every write, in an order without gaps.
 
 Changes are numbered by *shard*: a tree belongs to one shard (by the number of its root), and the
 writing transaction itself counts the shard's head up, so what a reader sees of a shard has no gap
@@ -191,6 +191,8 @@ class FeedEntry:
         """Return plain data for JSON."""
         data = dataclasses.asdict(dataclasses.replace(self, disabled=()))
         del data["renamed_classes"]
+        for use in data["uses"]:  # the names in JSON
+            use["taken"], use["given"] = use.pop("allocated_units"), use.pop("released_units")
         data["at"] = self.at.isoformat()
         data["disabled"] = [change.to_dict() for change in self.disabled]
         return {**data, "providers": self.providers, "consumers": self.consumers}

@@ -597,8 +597,8 @@ class Change:
     key: Key
     before: int
     after: int
-    taken: tuple[str, ...] = ()  #: names of allocated units
-    given: tuple[str, ...] = ()  #: names of released units
+    allocated_units: tuple[str, ...] = ()
+    released_units: tuple[str, ...] = ()
 
 
 @set_directly

@@ -30,7 +30,7 @@ MAX_DEPTH = 100
 
 @base.register
 class Share(base.ResourceObject, frozen=True):
-    """The use of one inventory that allocations from another inventory of the same tree imply (D2).
+    """The use of one inventory that allocations from another inventory of the same tree imply.
 
     With ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU allocated from the
     provider is also allocated from host0; with a ``factor`` of k, k of them. Shares do not chain: a

@@ -45,7 +45,7 @@ class InventoryUsage:
 
     @property
     def free(self) -> int:
-        """Capacity minus use, or the lower limit of the inventories that it shares (D2).
+        """Capacity minus use, or the lower limit of the inventories that it shares.
 
         Unlike :meth:`.Snapshot.free` it is not 0 for a disabled provider (see ``disabled``), and it
         is negative if the use exceeds the capacity.

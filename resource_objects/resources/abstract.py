@@ -351,11 +351,9 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
         return None
 
     def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
-        """Return whether a plain count surely fits the inventory kept as one record, if so much is
-        used of it.
+        """Return whether an amount certainly fits a stored inventory; False: not known.
 
-        It is asked before each change of what is kept, which then need not make an inventory. False
-        says nothing, and the inventory is asked.
+        It is called before each write, which builds and compares an inventory only if it is False.
         """
         return False
 

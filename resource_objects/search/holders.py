@@ -261,9 +261,9 @@ class Units(Rows):
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
         taken = {row[0]: row for row in rows}
         for one in changes:
-            for unit in one.given:
+            for unit in one.released_units:
                 taken.pop(unit, None)
-            taken.update({unit: (unit, one.key[1], one.consumer) for unit in one.taken})
+            taken.update({unit: (unit, one.key[1], one.consumer) for unit in one.allocated_units})
         return tuple(sorted(taken.values()))
 
     def taken(self, units: Iterable[str]) -> dict[int, tuple[str, str]]:

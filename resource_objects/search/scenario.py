@@ -642,7 +642,8 @@ def _found(roots: Iterable[Provider], key: str) -> tuple[Provider, Provider]:
 
 
 def _inverse(one: Change) -> Change:
-    return Change(one.consumer, one.key, one.after, one.before, one.given, one.taken)
+    units = one.released_units, one.allocated_units
+    return Change(one.consumer, one.key, one.after, one.before, *units)
 
 
 def _ways(found: Any) -> Iterator[Sequence[Allocation]]:

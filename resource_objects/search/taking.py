@@ -174,7 +174,7 @@ def used_since(
     free[numbers] = shares.left_of(numbers, inventories.capacity, used)
     step = inventories.step_size[numbers]
     high[numbers] = np.minimum(free[numbers], inventories.max_unit[numbers]) // step * step
-    taken = {p: some for p, some in at.items() if any(use.taken or use.given for use in some)}
+    taken = {p: s for p, s in at.items() if any(c.allocated_units or c.released_units for c in s)}
     new = with_figures(
         old,
         inventories if in_place else inventories.with_use(used, free, high),

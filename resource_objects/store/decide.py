@@ -79,7 +79,7 @@ class Inventory(Protocol):
 
 
 class Restrictions(NamedTuple):
-    """What restricts the use of a provider, next to its inventories."""
+    """The restrictions on the use of a provider, in addition to its inventories."""
 
     disabled_until: datetime.datetime | None = None  #: itself or an ancestor; None: it is enabled
     removed_units: int = 0  #: how many units were removed from the host while allocated
@@ -232,7 +232,7 @@ def decide(
 
     :param now: by the clock of the ledger
     :param generation: of the consumers that are written; None: the present one
-    :param limits: the most that may be used of some inventories in all, next to their capacity
+    :param limits: the maximum total usage of inventories, in addition to their capacity
     :raises AlreadyExists: if a claim is ordered for a consumer that exists
     :raises NotFound: if a release or renewal is ordered for one that does not exist; if a provider
         does not exist; if a consumer joins a server group that does not exist
@@ -351,9 +351,9 @@ def _after_add(consumer: str, use: Use, present: Use | None) -> Change:
     after = before + use.amount
     if use.released:
         _check_allocated(use.released, units)
-        return Change(consumer, use.key, before, after, taken=use.units, given=use.released)
+        return Change(consumer, use.key, before, after, use.units, use.released)
     if use.amount > 0:
-        return Change(consumer, use.key, before, after, taken=use.units)
+        return Change(consumer, use.key, before, after, allocated_units=use.units)
     _check_allocated(use.units, units)
     if units and after > 0 and not use.units:
         expected = "the units that are given back, by name"
@@ -361,7 +361,7 @@ def _after_add(consumer: str, use: Use, present: Use | None) -> Change:
             "amount", f"use of {use.resource_class}", use.amount, expected
         )
     released = units if after == 0 else use.units  # a full release need not name units
-    return Change(consumer, use.key, before, after, given=released)
+    return Change(consumer, use.key, before, after, released_units=released)
 
 
 def _check_allocated(released: Iterable[str], units: Collection[str]) -> None:
@@ -458,15 +458,15 @@ def _refusals(
         its removed units; None: the capacity is not compared
     :param has_rules: whether the unit rules of the inventory bind the consumer
     """
-    (uuid, kind), net = change.key, change.after - change.before
+    (uuid, resource_class), net = change.key, change.after - change.before
     name = rows.provider_name(uuid)
     if name is None:
         raise exceptions.NotFound("provider", uuid)
     if change.after < 0:
-        return [decision.not_held(kind, net, change.before, name)]
+        return [decision.not_held(resource_class, net, change.before, name)]
     inventory = rows.inventory(change.key)
     if inventory is None:
-        return [decision.absent(kind, net, name)]
+        return [decision.absent(resource_class, net, name)]
     if net <= 0 or order.adopts:
         return ()
     record = inventory.record
@@ -512,9 +512,9 @@ def _allocated_units(pending: Iterable[_Pending], rows: OrderRows) -> list[Reaso
     reasons: list[Reason] = []
     for entry in pending:
         for change in entry.changes:
-            if change.given:
-                released.update((change.key[0], unit) for unit in change.given)
-            for unit in change.taken:
+            if change.released_units:
+                released.update((change.key[0], unit) for unit in change.released_units)
+            for unit in change.allocated_units:
                 if (change.key[0], unit) in requested:
                     reasons.append(_unit_taken(change, unit, rows, entry.order.consumer))
                 requested[change.key[0], unit] = change
@@ -529,13 +529,13 @@ def _allocated_units(pending: Iterable[_Pending], rows: OrderRows) -> list[Reaso
 
 
 def _unit_taken(change: Change, unit: str, rows: OrderRows, consumer: str) -> Reason:
-    uuid, kind = change.key
+    uuid, resource_class = change.key
     return Reason(
         Rule.UNIT_TAKEN,
         change.after - change.before,
         bound=0,
         used=1,
-        resource=kind,
+        resource=resource_class,
         where=rows.provider_name(uuid) or "",
         holders=((consumer, 1),),
         unit=unit,
@@ -568,8 +568,8 @@ class _Maintenance:
         """
         full = {(entry.where, entry.resource) for entry in reasons if entry.rule is Rule.CAPACITY}
         units = set(self.units)
-        for (uuid, kind), free in self.free.items():
-            if (rows.provider_name(uuid), kind) in full:
+        for (uuid, resource_class), free in self.free.items():
+            if (rows.provider_name(uuid), resource_class) in full:
                 units.update(free)
         disabled_at = rows.disabled_at(self.providers, now) if self.providers else {}
         for name, disabled in disabled_at.items():
@@ -601,14 +601,14 @@ def _maintenance(
         for unit in units
     }
     changes = [change for entry in pending for change in entry.changes]
-    released = {(change.key[0], unit) for change in changes for unit in change.given}
+    released = {(change.key[0], unit) for change in changes for unit in change.released_units}
     free = _free_after(changes, removed, released)
     maintenance = _Maintenance()
     for entry in pending:
         overrides = entry.order.overrides_disabled
         affected = maintenance.overridden if overrides else maintenance.providers
         for change in entry.changes if not entry.order.adopts else ():
-            units = {(change.key[0], unit) for unit in change.taken} - released
+            units = {(change.key[0], unit) for unit in change.allocated_units} - released
             maintenance.units |= units & removed.keys()
             is_increase = change.after > change.before
             keys = _with_targets(change.key, rows) if is_increase else []
@@ -624,7 +624,7 @@ def _free_after(
     changes: Sequence[Change], removed: Mapping[Unit, RemovedUnit], released: Collection[Unit]
 ) -> dict[Key, list[Unit]]:
     """Return the removed units that are free after all orders, by inventory."""
-    allocated = {(change.key[0], unit) for change in changes for unit in change.taken}
+    allocated = {(change.key[0], unit) for change in changes for unit in change.allocated_units}
     free: dict[Key, list[Unit]] = defaultdict(list)
     for unit, stored in removed.items():
         if (stored.is_free or unit in released) and unit not in allocated:
@@ -807,9 +807,11 @@ def _uses_after(
 ) -> tuple[Use, ...]:
     uses = {use.key: use for use in before}
     for change in changes:
-        uuid, kind = change.key
+        uuid, resource_class = change.key
         units = uses[change.key].units if uses and change.key in uses else ()
-        if change.given or change.taken:  # sorted, as rows have no order
-            units = tuple(sorted((set(units) - set(change.given)).union(change.taken)))
-        uses[change.key] = Use(uuid, kind, change.after, units, rows.provider_name(uuid) or "")
+        if change.released_units or change.allocated_units:  # sorted, as rows have no order
+            retained = set(units) - set(change.released_units)
+            units = tuple(sorted(retained.union(change.allocated_units)))
+        name = rows.provider_name(uuid) or ""
+        uses[change.key] = Use(uuid, resource_class, change.after, units, name)
     return tuple([use for use in uses.values() if use.amount])

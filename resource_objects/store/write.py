@@ -191,7 +191,7 @@ def _release(rows: Rows, effect: ConsumerEffect) -> None:
     if effect.is_gone:
         rows.consumers.put(effect.claim.consumer, None)
     for change in effect.changes:
-        for unit in change.given:
+        for unit in change.released_units:
             rows.units.put((change.key[0], unit), None)
 
 
@@ -209,5 +209,5 @@ def _allocate(transaction: Transaction, effect: ConsumerEffect) -> None:
         uuid, name = change.key
         transaction.uses.append((rows.root(uuid).number, change))
         rows.allocations.put((uuid, name, claim.consumer), change.after or None)
-        for unit in change.taken:
+        for unit in change.allocated_units:
             rows.units.put((uuid, unit), UnitRow(claim.consumer, name))

@@ -162,9 +162,9 @@ def _rules(provider: Provider) -> dict[str, tuple[int, int, int | None, int]]:
 
 def _claim_at_random(backend: SQLBackend, world: World, name: str, chance: random.Random) -> None:
     places = [
-        (one.uuid, resource_class)
-        for one in world.providers.values()
-        for resource_class in one.rules
+        (provider.uuid, resource_class)
+        for provider in world.providers.values()
+        for resource_class in provider.rules
     ]
     deltas = tuple(
         Use(*place, chance.randint(1, 3)) for place in chance.sample(places, chance.randint(1, 2))
@@ -198,13 +198,13 @@ def _set_times(backend: SQLBackend, url: str, world: World, chance: random.Rando
                 .where(tables.consumers.c.name == name)
                 .values(created_at=hour(chance.randint(0, 9)).replace(tzinfo=None))
             )
-        for one in world.providers.values():
+        for provider in world.providers.values():
             if chance.random() < 0.5:
-                one.reported = hour(chance.randint(0, 9))
+                provider.reported = hour(chance.randint(0, 9))
                 connection.execute(
                     sqlalchemy.update(tables.resource_providers)
-                    .where(tables.resource_providers.c.uuid == one.uuid)
-                    .values(reported_at=one.reported.replace(tzinfo=None))
+                    .where(tables.resource_providers.c.uuid == provider.uuid)
+                    .values(reported_at=provider.reported.replace(tzinfo=None))
                 )
     for name in world.consumers:
         held = backend.held(name)
@@ -229,71 +229,75 @@ def _shrink(backend: SQLBackend, world: World, root: Provider) -> None:
 
 def wanted_providers(world: World, wanted: ProviderFilter) -> set[str]:
     used = world.used()
-    return {one.name for one in world.providers.values() if _is_wanted(world, one, wanted, used)}
+    return {
+        provider.name
+        for provider in world.providers.values()
+        if _is_wanted(world, provider, wanted, used)
+    }
 
 
 def _is_wanted(
-    world: World, one: Known, wanted: ProviderFilter, used: dict[tuple[str, str], int]
+    world: World, provider: Known, wanted: ProviderFilter, used: dict[tuple[str, str], int]
 ) -> bool:
     trees = None if wanted.trees is None else {world.tree(key) for key in wanted.trees}
     return all(
         [
-            wanted.names is None or one.name in wanted.names,
-            wanted.uuids is None or one.uuid in wanted.uuids,
-            trees is None or one.root in trees,
-            all(one.aggregates & some for some in wanted.aggregates),
-            not one.aggregates & wanted.forbidden_aggregates,
-            wanted.required <= one.traits,
-            not one.traits & wanted.forbidden,
-            all(one.traits & some for some in wanted.any_of),
-            all(_has_room(world, one, *room, used) for room in wanted.room),
+            wanted.names is None or provider.name in wanted.names,
+            wanted.uuids is None or provider.uuid in wanted.uuids,
+            trees is None or provider.root in trees,
+            all(provider.aggregates & some for some in wanted.aggregates),
+            not provider.aggregates & wanted.forbidden_aggregates,
+            wanted.required <= provider.traits,
+            not provider.traits & wanted.forbidden,
+            all(provider.traits & some for some in wanted.any_of),
+            all(_has_room(world, provider, *room, used) for room in wanted.room),
             not wanted.over_capacity
-            or any(used[one.name, name] > rule[0] for name, rule in one.rules.items()),
-            not wanted.roots_only or one.parent is None,
+            or any(used[provider.name, name] > rule[0] for name, rule in provider.rules.items()),
+            not wanted.roots_only or provider.parent is None,
             wanted.reported_before is None
-            or (one.reported is not None and one.reported < wanted.reported_before),
+            or (provider.reported is not None and provider.reported < wanted.reported_before),
         ]
     )
 
 
 def _has_room(
-    world: World, one: Known, name: str, amount: int, used: dict[tuple[str, str], int]
+    world: World, provider: Known, name: str, amount: int, used: dict[tuple[str, str], int]
 ) -> bool:
-    if name not in one.rules:
+    if name not in provider.rules:
         return False
-    capacity, least, most, step = one.rules[name]
+    capacity, least, most, step = provider.rules[name]
     fits = (
-        used[one.name, name] + amount <= capacity
+        used[provider.name, name] + amount <= capacity
         and amount >= least
         and (most is None or amount <= most)
         and amount % step == 0
     )
     return (fits or amount == 0) and all(
         used[of, of_class] + amount * factor <= world.providers[of].rules[of_class][0]
-        for sharer, of, of_class, factor in one.shares
+        for sharer, of, of_class, factor in provider.shares
         if sharer == name
     )
 
 
 def wanted_consumers(world: World, wanted: ConsumerFilter) -> list[str]:
-    def is_wanted(one: ConsumerRecord) -> bool:
+    def is_wanted(record: ConsumerRecord) -> bool:
         return all(
             [
-                wanted.names is None or one.consumer in wanted.names,
-                wanted.projects is None or one.project in wanted.projects,
-                wanted.users is None or one.user in wanted.users,
-                wanted.types is None or one.consumer_type in wanted.types,
-                wanted.states is None or one.state in wanted.states,
-                wanted.created_before is None or one.created_at < wanted.created_before,
-                wanted.created_after is None or one.created_at > wanted.created_after,
+                wanted.names is None or record.consumer in wanted.names,
+                wanted.projects is None or record.project in wanted.projects,
+                wanted.users is None or record.user in wanted.users,
+                wanted.types is None or record.consumer_type in wanted.types,
+                wanted.states is None or record.state in wanted.states,
+                wanted.created_before is None or record.created_at < wanted.created_before,
+                wanted.created_after is None or record.created_at > wanted.created_after,
                 wanted.expires_before is None
-                or (one.expires_at is not None and one.expires_at < wanted.expires_before),
-                any(_is_at(world, held.provider, wanted.provider) for held in one.held),
-                any(_is_in(world, held.provider, wanted.tree) for held in one.held),
+                or (record.expires_at is not None and record.expires_at < wanted.expires_before),
+                any(_is_at(world, held.provider, wanted.provider) for held in record.held),
+                any(_is_in(world, held.provider, wanted.tree) for held in record.held),
             ]
         )
 
-    return sorted(name for name, one in world.consumers.items() if is_wanted(one))
+    return sorted(name for name, record in world.consumers.items() if is_wanted(record))
 
 
 def _is_at(world: World, name: str, key: str | None) -> bool:
@@ -308,8 +312,8 @@ def wanted_totals(world: World, wanted: ConsumerFilter, by: By) -> dict[Any, tup
     used: dict[Any, int] = defaultdict(int)
     who: dict[Any, set[str]] = defaultdict(set)
     for name in wanted_consumers(world, wanted):
-        one = world.consumers[name]
-        for held in one.held:
+        record = world.consumers[name]
+        for held in record.held:
             if not _is_at(world, held.provider, wanted.provider):
                 continue
             if not _is_in(world, held.provider, wanted.tree):
@@ -317,10 +321,10 @@ def wanted_totals(world: World, wanted: ConsumerFilter, by: By) -> dict[Any, tup
             group = {
                 By.RESOURCE_CLASS: None,
                 By.PROVIDER: held.provider,
-                By.PROJECT: one.project,
-                By.USER: one.user,
-                By.CONSUMER_TYPE: one.consumer_type,
-                By.GROUP: one.group,
+                By.PROJECT: record.project,
+                By.USER: record.user,
+                By.CONSUMER_TYPE: record.consumer_type,
+                By.GROUP: record.group,
             }[by]
             used[group, held.resource_class] += held.amount
             who[group, held.resource_class].add(name)
@@ -336,7 +340,7 @@ def _some(chance: random.Random, given: Sequence[T], most: int = 3) -> frozenset
 
 def random_provider_filter(world: World, chance: random.Random) -> ProviderFilter:
     names = [*world.providers, "nobody"]
-    uuids = [one.uuid for one in world.providers.values()]
+    uuids = [provider.uuid for provider in world.providers.values()]
     parts: dict[str, Callable[[], Any]] = {
         "names": lambda: _some(chance, names, 20),
         "uuids": lambda: _some(chance, uuids, 20),
@@ -358,7 +362,7 @@ def random_provider_filter(world: World, chance: random.Random) -> ProviderFilte
 
 
 def random_consumer_filter(world: World, chance: random.Random) -> ConsumerFilter:
-    keys = [*world.providers, *(one.uuid for one in world.providers.values()), "nobody"]
+    keys = [*world.providers, *(provider.uuid for provider in world.providers.values()), "nobody"]
     parts: dict[str, Callable[[], Any]] = {
         "names": lambda: _some(chance, [*world.consumers, "nobody"], 20),
         "projects": lambda: _some(chance, PROJECTS),
@@ -413,15 +417,18 @@ def test_lists_are_what_an_oracle_says(
     for _ in range(60):
         wanted = random_provider_filter(made, chance)
         found = all_providers(ledger, wanted, chance.choice([1, 3, 1000]))
-        assert {one.name for one in found} == wanted_providers(made, wanted), wanted
-        assert [one.number for one in found] == sorted({one.number for one in found})
+        assert {row.name for row in found} == wanted_providers(made, wanted), wanted
+        assert [row.number for row in found] == sorted({row.number for row in found})
     for _ in range(60):
         whom = random_consumer_filter(made, chance)
         records = all_consumers(ledger, whom, chance.choice([1, 3, 1000]))
-        assert [one.consumer for one in records] == wanted_consumers(made, whom), whom
+        assert [record.consumer for record in records] == wanted_consumers(made, whom), whom
         for by in By:
             totals = ledger.totals(whom, by)
-            sums = {(one.group, one.resource_class): (one.used, one.consumers) for one in totals}
+            sums = {
+                (record.group, record.resource_class): (record.used, record.consumers)
+                for record in totals
+            }
             assert sums == wanted_totals(made, whom, by), (whom, by)
             assert len(totals) == len(sums)
 
@@ -431,15 +438,15 @@ def test_a_list_tells_all_of_a_provider_and_of_a_consumer(
 ) -> None:
     made, _ = world
     used = made.used()
-    listed = {one.name: one for one in all_providers(ledger, ProviderFilter(), 7)}
+    listed = {row.name: row for row in all_providers(ledger, ProviderFilter(), 7)}
     assert set(listed) == set(made.providers)
     for name, known in made.providers.items():
-        one = listed[name]
-        assert (one.uuid, one.parent, one.root) == (known.uuid, known.parent, known.root)
-        assert one.parent_uuid == (known.parent and made.providers[known.parent].uuid)
-        assert one.root_uuid == made.providers[known.root].uuid
-        assert (one.traits, one.aggregates) == (known.traits, known.aggregates)
-        assert one.reported_at == known.reported
+        row = listed[name]
+        assert (row.uuid, row.parent, row.root) == (known.uuid, known.parent, known.root)
+        assert row.parent_uuid == (known.parent and made.providers[known.parent].uuid)
+        assert row.root_uuid == made.providers[known.root].uuid
+        assert (row.traits, row.aggregates) == (known.traits, known.aggregates)
+        assert row.reported_at == known.reported
         rules = {
             record.resource_class: (
                 record.capacity,
@@ -447,10 +454,10 @@ def test_a_list_tells_all_of_a_provider_and_of_a_consumer(
                 record.max_unit,
                 record.step_size,
             )
-            for record in one.records
+            for record in row.records
         }
         assert rules == known.rules
-        for record in one.records:
+        for record in row.records:
             assert record.used == used[name, record.resource_class]
     records = {one.consumer: one for one in all_consumers(ledger, ConsumerFilter(), 7)}
     assert records == made.consumers

@@ -95,7 +95,13 @@ def of_backend(backend: Backend) -> Evidence:
             frozenset(entry.providers),
             frozenset(entry.consumers),
             tuple(
-                (whose(entry.operation, use.consumer), use.key, use.after, use.taken, use.given)
+                (
+                    whose(entry.operation, use.consumer),
+                    use.key,
+                    use.after,
+                    use.allocated_units,
+                    use.released_units,
+                )
                 for use in entry.uses
             ),
             tuple(whose(entry.operation, one) for one in entry.claims),

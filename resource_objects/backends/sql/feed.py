@@ -87,8 +87,8 @@ class FeedRows:
 
     def use(self, root: int, mode: Mode, consumer: int, change: Change) -> None:
         """Add a change of the use of a consumer in the tree of a root."""
-        allocated = _ENCODER.encode(change.taken) if change.taken else None
-        released = _ENCODER.encode(change.given) if change.given else None
+        allocated = _ENCODER.encode(change.allocated_units) if change.allocated_units else None
+        released = _ENCODER.encode(change.released_units) if change.released_units else None
         row = (mode.value, consumer, *change.key, change.before, change.after, allocated, released)
         self._rows.append((shard_of(root), row))
 

@@ -740,13 +740,13 @@ class AllocationChanges:
                 self._deletes.append(dict(zip(_KEYS, row, strict=True)))
             elif change.after != change.before:
                 self._updates.append(dict(zip(_KEYS, row, strict=True), used=change.after))
-            if change.given and change.after:  # units of a deleted allocation are deleted with it
+            if change.released_units and change.after:  # else deleted with the allocation
                 self._released_units += [
-                    {"provider_id": provider, "unit": unit} for unit in change.given
+                    {"provider_id": provider, "unit": unit} for unit in change.released_units
                 ]
-            if change.taken:
+            if change.allocated_units:
                 self._allocated_units += [
-                    (provider, unit, consumer, class_) for unit in change.taken
+                    (provider, unit, consumer, class_) for unit in change.allocated_units
                 ]
 
     def release(self, connection: Connection) -> None:

@@ -538,7 +538,10 @@ class _Runner:
 
         uses = []
         for use in sorted(entry.uses, key=lambda use: (use.consumer, use.key[1])):
-            units = [*(f"+{unit}" for unit in use.taken), *(f"-{unit}" for unit in use.given)]
+            units = [
+                *(f"+{unit}" for unit in use.allocated_units),
+                *(f"-{unit}" for unit in use.released_units),
+            ]
             change = f"{use.key[1]} at {names[use.key[0]]} {use.before} to {use.after}"
             uses.append(" ".join([use.consumer, change, *units]))
         parts = {
