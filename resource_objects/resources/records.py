@@ -85,7 +85,7 @@ class AmountRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InventoryPart:
-    """One provider's part of an inventory that lies over several (D2).
+    """One provider's part of an inventory that lies over several.
 
     ``name`` is what is added to the name of the provider above; ``inventory`` is the part, of the
     same resource; each unit of the classes in ``of_host`` is a unit of the provider above too.

@@ -584,7 +584,7 @@ _NO_MAINTENANCE = _Maintenance()
 def _maintenance(
     pending: Sequence[_Pending], nets: Mapping[Key, int], rows: OrderRows, now: datetime.datetime
 ) -> _Maintenance:
-    """Return what is disabled and removed of the inventories of a write: nearly always nothing."""
+    """Return the disabled providers and removed units of a write: nearly always none."""
     restricted: dict[str, Restrictions] = {}
     for uuid, _ in nets:
         restrictions = rows.restrictions(uuid)
@@ -778,7 +778,7 @@ def _effect(
 
 
 def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:
-    """Return when the claim of an order expires, by the clock of ``now``."""
+    """Return the time at which the claim of an order expires, by the clock of ``now``."""
     if order.expires_in is None:
         return order.expires_at
     return later("expires_in", order.expires_in, now)
