@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 
 import os_resource_classes
 import pytest
 
+import resource_objects as ro
 from resource_objects.backends.sql import migrations
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.feed import SHARDS
@@ -53,3 +55,16 @@ def test_a_first_start_by_many_processes_creates_everything_once(database_url: s
     assert sorted(traits) == sorted(standard_traits())
     assert checker.problems(database_url) == []
     assert len(ask(database_url, "SELECT name FROM consumers")) == _WORKERS
+
+
+@pytest.mark.parametrize("writer", ["the reader", "another ledger"])
+def test_changes_after_a_cursor_of_a_missing_file(tmp_path: Path, writer: str) -> None:
+    url = f"sqlite:///{tmp_path}/lab.db"
+    with ro.connect(url) as ledger, ro.connect(url) as other:
+        cursor, snapshot = ledger.feed.cursor(), ledger.snapshot()
+        assert not snapshot.candidates("VCPU=1")
+        (ledger if writer == "the reader" else other).sync(ro.Provider("host0", "VCPU=1"))
+        changes = ledger.feed.changes(cursor)
+        assert [change.subject for change in changes] == ["host0"]
+        assert not ledger.feed.changes(changes.cursor)
+        assert ledger.snapshot().candidates("VCPU=1")

@@ -345,11 +345,16 @@ class SQLBackend(Backend):
             created._admit()
             # in place: a read that began before has this catalogue, with numbers of the empty one
             vars(self._catalogue).update(vars(created._catalogue))
-            self._epoch = None
+            self._epoch = created._ledger_epoch()
             self._is_created = True
 
     def _ledger_epoch(self) -> int:
-        """Return the number that identifies the ledger; it is read once."""
+        """Return the number that identifies the ledger; it is read once.
+
+        It is 0 until the file exists. So a cursor of then precedes the first write of the ledger.
+        """
+        if self._readable() is self._empty:
+            return 0
         if self._epoch is None:
             self._epoch = self._reading(feed.read_epoch)
         return self._epoch

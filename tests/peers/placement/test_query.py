@@ -157,10 +157,10 @@ def why_refused(text: str, error: exceptions.InvalidInput, theirs: Theirs) -> Di
         return Difference.LINE_END
     if error.what == "query" and str(value).endswith(" groups"):
         return Difference.SIZE
-    if isinstance(error, "InvalidTrait" | "UnknownTrait"):
+    if is_one_of(error, "InvalidTrait", "UnknownTrait"):
         alone = urllib.parse.urlencode({"resources": "VCPU:1", "required": value})
         return None if theirs.accepts(alone) else Difference.HIDDEN
-    if isinstance(error, "InvalidResourceClass" | "UnknownResourceClass"):
+    if is_one_of(error, "InvalidResourceClass", "UnknownResourceClass"):
         alone = urllib.parse.urlencode({"resources": f"{value}:1"})
         return None if theirs.accepts(alone) else Difference.HIDDEN
     return None
