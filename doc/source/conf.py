@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sphinx.application import Sphinx
+from typing import TYPE_CHECKING, Any
 
 from resource_objects import __version__
+
+if TYPE_CHECKING:  # the tests collect this file in environments without Sphinx
+    from sphinx.application import Sphinx
 
 project = "resource_objects"
 author = "the resource_objects authors"

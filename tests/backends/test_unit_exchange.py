@@ -56,7 +56,7 @@ def test_units_are_exchanged_in_one_order(
     assert units_of(ledger) == after
     assert ledger.get_claim("job").amounts == ro.Amounts({"PGPU": len(after)})
     uses = [use for entry in ledger.feed.changes(cursor).changes for use in entry.uses]
-    assert [(use.taken, use.given) for use in uses] == [(units, released)]
+    assert [(use.allocated_units, use.released_units) for use in uses] == [(units, released)]
     commit(ledger, ConsumerOrder.release("job"))
     commit(ledger, ConsumerOrder.release("other"))
     assert not ledger.usage().consumers
