@@ -34,9 +34,7 @@ exclude_patterns: list[str] = []
 suppress_warnings = ["ref.python"]
 
 
-def _list_error_codes(
-    _: Sphinx, what: str, __: str, kind: Any, ___: object, lines: list[str]
-) -> None:
+def _list_codes(_: Sphinx, what: str, __: str, kind: Any, ___: object, lines: list[str]) -> None:
     cases = vars(kind).get("CASES") or vars(kind).get("CODES") if what == "exception" else None
     for subject, case in (cases or {}).items():
         code = case if isinstance(case, str) else case[0]
@@ -46,4 +44,4 @@ def _list_error_codes(
 
 def setup(app: Sphinx) -> None:
     """Generate the lists of error codes."""
-    app.connect("autodoc-process-docstring", _list_error_codes)
+    app.connect("autodoc-process-docstring", _list_codes)
