@@ -431,8 +431,10 @@ class Claims:
         order = ConsumerOrder.renew(
             name, state=CONFIRMED, uuid=_claim_id(claim), generation=read_at
         )
-        records = self._context.commit(self._context.operation(operation), "confirm", name, [order])
-        return claim_of(records[0])
+        (record,) = self._context.backend.commit(
+            Write(self._context.operation(operation), "confirm", name, orders=(order,))
+        )
+        return claim_of(record)
 
     def renew(
         self, consumer: str, until: Expiry, claim: str | None, operation: str | None
@@ -454,11 +456,14 @@ class Claims:
         requested = [names.consumer_name(consumer) for consumer in consumers]
         if not requested:
             raise exceptions.InvalidInput("name", "release", consumers, "a consumer, at least one")
-        orders = [ConsumerOrder.release(name) for name in requested]
+        write = Write(
+            self._context.operation(operation),
+            "release",
+            subject_of(requested),
+            orders=tuple(ConsumerOrder.release(name) for name in requested),
+        )
         try:
-            records = self._context.commit(
-                self._context.operation(operation), "release", subject_of(requested), orders
-            )
+            records = self._context.backend.commit(write)
         except exceptions.NotFound as error:
             if not error.is_about("consumer"):
                 raise

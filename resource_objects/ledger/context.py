@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
 from resource_objects import exceptions, names
@@ -16,14 +16,7 @@ from resource_objects.backends.retries import RetryPolicy
 from resource_objects.providers import Allocation, Backend, Claim, Consumer
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.listing import ConsumerFilter
-from resource_objects.providers.orders import (
-    ConsumerOrder,
-    ConsumerRecord,
-    Operation,
-    Outcome,
-    Use,
-    Write,
-)
+from resource_objects.providers.orders import ConsumerRecord, Operation, Outcome, Use
 from resource_objects.resources import resource
 
 _A = TypeVar("_A")
@@ -88,10 +81,6 @@ class LedgerContext:
                 raise exceptions.NotFound("provider", key)
         return uuids
 
-    def held(self, consumer: str) -> ConsumerRecord:
-        """Return the stored record of a consumer, as :meth:`held_by`."""
-        return self.held_by(consumer)[0]
-
     def held_by(self, *consumers: str) -> tuple[ConsumerRecord, ...]:
         """Return the stored records of consumers, in their order and of one moment.
 
@@ -139,12 +128,6 @@ class LedgerContext:
         if outcome is not None:
             outcome.require(operation.id, kind, subject)
         return operation, outcome
-
-    def commit(
-        self, operation: Operation, kind: str, subject: str, orders: Iterable[ConsumerOrder]
-    ) -> tuple[ConsumerRecord, ...]:
-        """Write orders that require no definitions."""
-        return self.backend.commit(Write(operation, kind, subject, orders=tuple(orders)))
 
 
 def pages_of(

@@ -13,7 +13,7 @@ from resource_objects.providers import Claim
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.decision import MOST_HOLDERS
 from resource_objects.providers.listing import ConsumerFilter
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, subject_of
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Write, subject_of
 from resource_objects.reasons import Reason
 
 
@@ -76,11 +76,12 @@ class ExpiredClaims:
             if record.consumer != excluding
         }
         while orders:
-            operation = self._context.operation(None)
+            released = tuple(orders.values())
+            write = Write(
+                self._context.operation(None), "release", subject_of(orders), orders=released
+            )
             try:
-                return self._context.commit(
-                    operation, "release", subject_of(orders), orders.values()
-                )
+                return self._context.backend.commit(write)
             except (exceptions.Stale, exceptions.NotFound) as changed:
                 if not changed.is_about("consumer") or orders.pop(changed.name, None) is None:
                     raise

@@ -1,6 +1,7 @@
 """The entry point of the library: :class:`Ledger` with all its methods, and :func:`connect`.
 
-A ledger contains no rules: each method forwards to one of the parts that its constructor composes.
+A ledger contains no rules: each method checks its arguments and forwards to one of the parts that
+the constructor composes.
 """
 
 from __future__ import annotations
@@ -23,17 +24,32 @@ from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
-from resource_objects.ledger.queries import NamesGiven, Reader, consumer_filter, provider_filter
+from resource_objects.ledger.queries import (
+    NamesGiven,
+    Reader,
+    any_label,
+    any_name,
+    counts_by_class,
+    each_checked,
+    list_of,
+    stored_state,
+)
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
-from resource_objects.providers.arguments import Limited, expiry
+from resource_objects.providers.arguments import Limited, ago, expiry, moment
 from resource_objects.providers.audit import Audit
 from resource_objects.providers.definition import changed_fields
 from resource_objects.providers.disabled import FOREVER
-from resource_objects.providers.listing import By, ConsumerFilter, ListedProvider, Total
+from resource_objects.providers.listing import (
+    By,
+    ConsumerFilter,
+    ListedProvider,
+    ProviderFilter,
+    Total,
+)
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.usage import Usage
@@ -41,6 +57,7 @@ from resource_objects.providers.waiting import Waiter
 from resource_objects.reasons import Reason
 from resource_objects.requests import RequestLike
 from resource_objects.resources import Amounts, AmountsLike, Inventories, InventoriesLike
+from resource_objects.resources.traits import known_traits
 
 if TYPE_CHECKING:
     from resource_objects.search import Candidates, Snapshot
@@ -869,20 +886,25 @@ class Ledger:
         :raises InvalidInput: for a negative ``room``
         :raises NotFound: if ``after`` does not exist
         """
-        condition = provider_filter(
-            name=name,
-            uuid=uuid,
-            tree=tree,
-            aggregates=aggregates,
-            forbidden_aggregates=forbidden_aggregates,
-            required=required,
-            forbidden=forbidden,
-            any_of=any_of,
-            room=room,
+        member_of = [
+            [name_or_set] if isinstance(name_or_set, str) else name_or_set
+            for name_or_set in list_of("aggregates", aggregates)
+        ]
+        reported = None if reported_before is None else moment("reported_before", reported_before)
+        criteria = ProviderFilter(
+            names=any_name(name, names.provider_name),
+            uuids=any_name(uuid, names.uuid_text),
+            trees=any_name(tree, names.provider_key),
+            aggregates=tuple(each_checked(members, names.aggregate_name) for members in member_of),
+            forbidden_aggregates=each_checked(forbidden_aggregates, names.aggregate_name),
+            required=known_traits(required),
+            forbidden=known_traits(forbidden),
+            any_of=tuple(known_traits(traits) for traits in list_of("any_of", any_of)),
+            room=counts_by_class(room),
             over_capacity=over_capacity,
-            reported_before=reported_before,
+            reported_before=reported,
         )
-        return self._reader.providers(condition, limit, after)
+        return self._reader.providers(criteria, limit, after)
 
     def trees(
         self, *providers: str, limit: int | None = None, after: str | None = None
@@ -919,7 +941,7 @@ class Ledger:
 
     def get_claim(self, consumer: str) -> Claim:
         """Return the claim of a consumer, with its allocations."""
-        return claim_of(self._context.held(names.consumer_name(consumer)))
+        return claim_of(self._context.held_by(names.consumer_name(consumer))[0])
 
     def assigned_amounts(self, consumer: str) -> Mapping[str, Amounts]:
         """Return the allocations of a consumer in a form that can be claimed again.
@@ -933,7 +955,7 @@ class Ledger:
         now (after a firmware update), all of it is returned as counts of the cells.
         :meth:`get_claim` names other units. Cost: two reads.
         """
-        record = self._context.held(names.consumer_name(consumer))
+        (record,) = self._context.held_by(names.consumer_name(consumer))
         return MappingProxyType(self._assigner.assigned_amounts(record))
 
     def consumers(
@@ -965,20 +987,21 @@ class Ledger:
         :param provider: it has an allocation at this provider
         :param after: only those after this name
         """
-        condition = consumer_filter(
-            self._reader.now,
-            name=name,
-            state=state,
-            older_than=older_than,
-            younger_than=younger_than,
-            project=project,
-            user=user,
-            consumer_type=consumer_type,
-            group=group,
-            tree=tree,
-            provider=provider,
+        older = None if older_than is None else ago("older_than", older_than, self.now())
+        younger = None if younger_than is None else ago("younger_than", younger_than, self.now())
+        criteria = ConsumerFilter(
+            names=any_name(name, names.consumer_name),
+            states=any_name(state, stored_state),
+            created_before=older,
+            created_after=younger,
+            projects=any_label("project", project),
+            users=any_label("user", user),
+            types=any_label("consumer type", consumer_type),
+            groups=any_label("server group", group),
+            tree=None if tree is None else names.provider_key(tree),
+            provider=None if provider is None else names.provider_key(provider),
         )
-        return self._reader.consumers(condition, limit, after)
+        return self._reader.consumers(criteria, limit, after)
 
     def usage(self, tree: str | None = None, *, over_capacity: bool = False) -> Usage:
         """Return the used amounts with their consumers, of all providers or of one tree.
@@ -1018,16 +1041,15 @@ class Ledger:
         :param limit: the maximum number of groups
         :param after: only groups after this one
         """
-        condition = consumer_filter(
-            self._reader.now,
-            project=project,
-            user=user,
-            consumer_type=consumer_type,
-            group=group,
-            tree=tree,
-            provider=provider,
+        criteria = ConsumerFilter(
+            projects=any_label("project", project),
+            users=any_label("user", user),
+            types=any_label("consumer type", consumer_type),
+            groups=any_label("server group", group),
+            tree=None if tree is None else names.provider_key(tree),
+            provider=None if provider is None else names.provider_key(provider),
         )
-        return self._reader.totals(by, condition, limit, after)
+        return self._reader.totals(by, criteria, limit, after)
 
     def now(self) -> datetime.datetime:
         """Return the time of the ledger, by which claims expire: that of the database."""

@@ -98,10 +98,9 @@ class Maintenance:
         operation: str | None,
     ) -> ListedProvider:
         key = names.provider_key(provider)
-        started, recorded = self._context.operation_and_outcome(operation, kind, key)
-        if recorded is None:
-            order = DisableOrder(self._context.uuids([key])[key], reason, until)
-            self._context.backend.commit(Write(started, kind, key, disabling=(order,)))
+        order = DisableOrder(self._context.uuids([key])[key], reason, until)
+        write = Write(self._context.operation(operation), kind, key, disabling=(order,))
+        self._context.backend.commit(write)
         return self._listed(key)
 
     def _listed(self, key: str) -> ListedProvider:

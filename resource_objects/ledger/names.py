@@ -85,12 +85,10 @@ class NameList(Generic[_T]):
         self._commit(operation, NameChange(self._kind, NameAction.DELETE, self._check(name)))
 
     def _commit(self, operation: str | None, *changes: NameChange) -> None:
-        subject = changes[0].name
         # the kind of an operation has at most 16 characters
         kind = f"{changes[0].action}_{self._kind.removeprefix('resource_')}"
-        begun, outcome = self._context.operation_and_outcome(operation, kind, subject)
-        if outcome is None:
-            self._context.backend.commit(Write(begun, kind, subject, names=changes))
+        write = Write(self._context.operation(operation), kind, changes[0].name, names=changes)
+        self._context.backend.commit(write)
 
 
 class AggregateNames(NameList[Aggregate]):

@@ -13,7 +13,6 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.context import LedgerContext, any_limit, consumer_of, pages_of
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
-from resource_objects.providers.arguments import ago, moment
 from resource_objects.providers.columns import Columns, KindColumns, find, trees
 from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.listing import (
@@ -24,9 +23,7 @@ from resource_objects.providers.listing import (
     Total,
 )
 from resource_objects.providers.usage import Usage, usage_of
-from resource_objects.providers.use_over_time import UseFilter
 from resource_objects.resources import Amounts, Inventories, Inventory
-from resource_objects.resources.traits import known_traits
 
 #: One name or several; None matches consumers without one.
 NamesGiven: TypeAlias = str | Iterable[str | None] | None
@@ -198,119 +195,46 @@ def _of_tree(columns: Columns, root: str, uuid: str) -> Iterator[tuple[str, Inve
             yield kind, view.inventory
 
 
-# --- filters --------------------------------------------------------------------------------------
+# --- arguments of filters -------------------------------------------------------------------------
 
 
-def provider_filter(
-    *,
-    name: NamesGiven,
-    uuid: NamesGiven,
-    tree: NamesGiven,
-    aggregates: Iterable[str | Iterable[str]],
-    forbidden_aggregates: Iterable[str],
-    required: Iterable[str],
-    forbidden: Iterable[str],
-    any_of: Iterable[Iterable[str]],
-    room: Any,
-    over_capacity: bool,
-    reported_before: datetime.datetime | None,
-) -> ProviderFilter:
-    """Return the filter of ``ledger.providers``, checked."""
-    return ProviderFilter(
-        names=_names(name, names.provider_name),
-        uuids=_names(uuid, names.uuid_text),
-        trees=_names(tree, names.provider_key),
-        aggregates=tuple(
-            _checked([members] if isinstance(members, str) else members, names.aggregate_name)
-            for members in _list("aggregates", aggregates)
-        ),
-        forbidden_aggregates=_checked(forbidden_aggregates, names.aggregate_name),
-        required=known_traits(required),
-        forbidden=known_traits(forbidden),
-        any_of=tuple(known_traits(traits) for traits in _list("any_of", any_of)),
-        room=() if room is None else _room(room),
-        over_capacity=over_capacity,
-        reported_before=None
-        if reported_before is None
-        else moment("reported_before", reported_before),
-    )
-
-
-def consumer_filter(
-    now: Callable[[], datetime.datetime],
-    *,
-    name: NamesGiven = None,
-    state: NamesGiven = None,
-    older_than: datetime.timedelta | None = None,
-    younger_than: datetime.timedelta | None = None,
-    project: NamesGiven = None,
-    user: NamesGiven = None,
-    consumer_type: NamesGiven = None,
-    group: NamesGiven = None,
-    tree: str | None = None,
-    provider: str | None = None,
-) -> ConsumerFilter:
-    """Return the filter of ``ledger.consumers`` and ``ledger.totals``, checked.
-
-    :param now: returns the time of the ledger, for ages
-    """
-    return ConsumerFilter(
-        names=_names(name, names.consumer_name),
-        states=_names(state, _state),
-        created_before=None if older_than is None else ago("older_than", older_than, now()),
-        created_after=None if younger_than is None else ago("younger_than", younger_than, now()),
-        projects=_labels("project", project),
-        users=_labels("user", user),
-        types=_labels("consumer type", consumer_type),
-        groups=_labels("server group", group),
-        tree=None if tree is None else names.provider_key(tree),
-        provider=None if provider is None else names.provider_key(provider),
-    )
-
-
-def use_filter(
-    consumer: NamesGiven, user: NamesGiven, project: NamesGiven, resource_class: NamesGiven
-) -> UseFilter:
-    """Return the filter of ``ledger.use_over_time.between``, checked."""
-    return UseFilter(
-        consumers=_names(consumer, names.consumer_name),
-        users=_labels("user", user),
-        projects=_labels("project", project),
-        classes=_names(resource_class, names.resource_class_name),
-    )
-
-
-def _names(values: NamesGiven, check: Callable[[object], str]) -> frozenset[str] | None:
+def any_name(values: NamesGiven, check: Callable[[object], str]) -> frozenset[str] | None:
+    """Return one or several names, each checked; None: all names match."""
     if values is None:
         return None
-    return _checked([values] if isinstance(values, str) else values, check)
+    return each_checked([values] if isinstance(values, str) else values, check)
 
 
-def _checked(values: Any, check: Callable[[object], str]) -> frozenset[str]:
-    return frozenset(map(check, _list("names", values)))
+def any_label(field: str, values: NamesGiven) -> frozenset[str | None] | None:
+    """Return one or several labels of consumers, each checked; None: all consumers match."""
+    if values is None:
+        return None
+    labels = [values] if isinstance(values, str) else list_of(field, values)
+    return frozenset(None if label is None else names.label(label, field) for label in labels)
 
 
-def _list(field: str, values: Any) -> Iterable[Any]:
+def each_checked(values: Any, check: Callable[[object], str]) -> frozenset[str]:
+    """Return the names of a list, each checked."""
+    return frozenset(map(check, list_of("names", values)))
+
+
+def list_of(field: str, values: Any) -> Iterable[Any]:
+    """Return the values of a list, or raise ``InvalidInput`` for text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise exceptions.InvalidInput("field", field, values, "a list")
     return values
 
 
-def _labels(field: str, values: NamesGiven) -> frozenset[str | None] | None:
-    if values is None:
-        return None
-    labels = [values] if isinstance(values, str) else _list(field, values)
-    return frozenset(None if label is None else names.label(label, field) for label in labels)
-
-
-def _state(value: object) -> str:
-    if value not in (HELD, CONFIRMED):  # a released consumer is not stored
+def stored_state(value: object) -> str:
+    """Return the state of a claim; a released claim is not stored."""
+    if value not in (HELD, CONFIRMED):
         raise exceptions.InvalidInput("field", "state", value, f"{HELD} or {CONFIRMED}")
     return str(value)
 
 
-def _room(value: Any) -> tuple[tuple[str, int], ...]:
-    amounts = Amounts.of(value)
+def counts_by_class(value: Any) -> tuple[tuple[str, int], ...]:
+    """Return amounts, none of them negative, as counts by class; None: no counts."""
+    amounts = Amounts() if value is None else Amounts.of(value)
     for kind, amount in amounts.by_name():
         if amount.is_negative:
             raise exceptions.InvalidInput("negative amount", kind, amount, "0 or more")

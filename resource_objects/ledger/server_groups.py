@@ -85,6 +85,5 @@ class ServerGroups:
         self._commit("delete_group", change, operation)
 
     def _commit(self, kind: str, change: GroupChange, operation: str | None) -> None:
-        begun, outcome = self._context.operation_and_outcome(operation, kind, change.name)
-        if outcome is None:
-            self._context.backend.commit(Write(begun, kind, change.name, groups=(change,)))
+        write = Write(self._context.operation(operation), kind, change.name, groups=(change,))
+        self._context.backend.commit(write)

@@ -59,7 +59,8 @@ class Statistics:
         """Write all statistics that a source reports of some hosts; return the number of changes.
 
         A statistic that the source reported before and does not report now is deleted; those of
-        other sources are unchanged. Repeating a call writes nothing.
+        other sources are unchanged. An unchanged value keeps its ``since``. Repeating a call writes
+        nothing.
 
         Cost: two small reads, and if something changed one transaction of at most eight statements,
         for one host or for thousands (MariaDB changes 500 values in each).

@@ -6,11 +6,11 @@ import datetime
 from collections.abc import Iterable
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects import exceptions, names
 from resource_objects.ledger.context import LedgerContext
-from resource_objects.ledger.queries import NamesGiven, use_filter
+from resource_objects.ledger.queries import NamesGiven, any_label, any_name
 from resource_objects.providers.arguments import moment
-from resource_objects.providers.use_over_time import UseBy, UseReport
+from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 
 #: Words for the class, by which use is summed in any case.
 _CLASS = ("class", "resource_class")
@@ -72,7 +72,12 @@ class UseOverTime:
         if end is not None and end <= begin:
             after = f"a moment after {begin.isoformat()}"
             raise exceptions.InvalidInput("field", "until", end.isoformat(), after)
-        criteria = use_filter(consumer, user, project, resource_class)
+        criteria = UseFilter(
+            consumers=any_name(consumer, names.consumer_name),
+            users=any_label("user", user),
+            projects=any_label("project", project),
+            classes=any_name(resource_class, names.resource_class_name),
+        )
         return self._context.backend.use_between(begin, end, criteria, summed_by(by))
 
 
