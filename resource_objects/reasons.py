@@ -53,9 +53,7 @@ class Rule(enum.StrEnum):
     OTHER_TREE = "other_tree"  #: another tree was requested
     ROOT_TRAIT_MISSING = "root_trait_missing"  #: the host does not have the trait
     ROOT_TRAIT_FORBIDDEN = "root_trait_forbidden"  #: the host has the trait
-    ONE_PROVIDER = (
-        "one_provider"  #: no provider has all classes of a group (bound: the most of one)
-    )
+    ONE_PROVIDER = "one_provider"  #: none has all classes of a group (bound: the most of one)
     ISOLATED = "isolated"  #: groups need one provider each (bound: the providers with capacity)
     SUBTREE = "subtree"  #: no provider of a group is above the providers of the others
     DISABLED = "disabled"  #: the provider is disabled
@@ -152,11 +150,10 @@ class Reason:
 
     def _subject(self) -> str:
         """Return the class or the kind of device, if the sentence is about one."""
-        kind = _SENTENCES[self.rule][0]
-        if self.demands or (self.resource is None and kind in (_HOST, _PROVIDERS)):
+        if self.demands or (self.resource is None and self.rule in _OF_HOST | _OF_PROVIDERS):
             return ""
         name = self.resource or "amount"
-        if self.unit is None or kind != _DEVICES:
+        if self.unit is None or self.rule not in _OF_DEVICES:
             return f"{name} "
         return f"{self.unit} " if self.unit.startswith(name) else f"{name} {self.unit} "
 
@@ -167,15 +164,13 @@ class Reason:
             return self._not_whole()
         if self.demands:
             return self._sum_of_demands()
-        return _SENTENCES[self.rule][1].format(self, -self.requested)
+        return _SENTENCES[self.rule].format(self, -self.requested)
 
     def _users(self) -> str:
         """Return the three largest holders, unless the text names the holders itself."""
         if not self.holders or self.rule in (Rule.NOT_WHOLE, Rule.SERVER_GROUP, Rule.FILTER):
             return ""
-        verb, others = (
-            ("at", "others there: ") if _SENTENCES[self.rule][0] == _PROVIDERS else ("holds", "")
-        )
+        verb, others = ("at", "others there: ") if self.rule in _OF_PROVIDERS else ("holds", "")
         names = ", ".join(f"{name} {verb} {amount}" for name, amount in self.holders[:_NAMED])
         more = len(self.holders) - _NAMED
         return f" ({others}{names}{f' and {more} more' if more > 0 else ''})"
@@ -243,26 +238,24 @@ def sentences(reasons: Iterable[Reason]) -> list[str]:
     cells_of: dict[tuple[Reason, ...], list[int]] = {}
     for (_, cell), facts in of_cell.items():
         cells_of.setdefault(tuple(facts), []).append(cell)
-    texts: dict[str, None] = {}
+    texts: list[str] = []
     for reason in reasons:
         if reason.cell is None:
-            texts[str(reason)] = None
+            texts.append(str(reason))
             continue
         facts = of_cell[reason.where, reason.cell]
         cells = sorted(cells_of[tuple(facts)])
         fact = dataclasses.replace(reason, cell=None)
         if len(cells) > 1 and all(other.bound == 0 and other.rule in _LACKS for other in facts):
-            parts = [_PARTS.get(fact.resource or "", fact.resource) for fact in facts]
+            parts = dict.fromkeys(_PARTS.get(fact.resource or "", fact.resource) for fact in facts)
             where = f"{reason.where}: " if reason.where else ""
-            texts[
-                f"{where}{len(cells)} cells without {' and '.join(map(str, dict.fromkeys(parts)))}"
-            ] = None
+            texts.append(f"{where}{len(cells)} cells without {' and '.join(map(str, parts))}")
         elif (
             reason.rule is not Rule.PHYSICAL
             or dataclasses.replace(fact, rule=Rule.CAPACITY) not in facts
         ):
-            texts[fact.sentence(cells)] = None
-    return list(texts)
+            texts.append(fact.sentence(cells))
+    return list(dict.fromkeys(texts))
 
 
 #: Rules by which a host cell has less than is requested, and the words for what it lacks.
@@ -272,102 +265,78 @@ _PARTS = {"PCPU": "CPUs", "VCPU": "CPUs", "MEMORY_MB": "memory"}
 #: The fields of the plain data, but for the facts of what is disabled.
 _FIELDS = tuple(f.name for f in dataclasses.fields(Reason) if f.name != "disabled")
 
-_CLASS, _DEVICES, _HOST, _PROVIDERS = "class", "kind of device", "host", "providers"
+#: Rules whose sentence begins with the kind of device, where there is one, and not with the class.
+_OF_DEVICES = frozenset({Rule.CAPACITY, Rule.NO_INVENTORY, Rule.AFFINITY})
 
-#: The sentence of each rule, and its subject: a sentence about a class begins with the class, or
-#: with the kind of device; a sentence about providers counts its holders in providers.
-_SENTENCES: dict[Rule, tuple[str, str]] = {
-    Rule.NOT_WHOLE: (_CLASS, ""),  # see `Reason._not_whole`
-    Rule.CAPACITY: (_DEVICES, "requested {0.requested}, free {0.free} of {0.bound}"),
-    Rule.LIMIT: (_CLASS, "requested {0.requested}, free {0.free} under the limit of {0.bound}"),
-    Rule.MIN_UNIT: (_CLASS, "requested {0.requested}, one claim allocates at least {0.bound}"),
-    Rule.MAX_UNIT: (_CLASS, "requested {0.requested}, one claim allocates at most {0.bound}"),
-    Rule.STEP_SIZE: (_CLASS, "requested {0.requested}, not a multiple of {0.bound}"),
-    Rule.IN_STEPS: (
-        _CLASS,
-        "requested {0.requested}, only {0.bound} of the free amount fits the step size",
-    ),
-    Rule.USED_BELOW_ZERO: (_CLASS, "releases {1}, only {0.used} used"),
-    Rule.NO_INVENTORY: (_DEVICES, "requested {0.requested}, there is none"),
-    Rule.NOT_OWN: (
-        _CLASS,
-        "requested {0.requested}, pools may provide it, the host itself does not",
-    ),
-    Rule.UNIT_TAKEN: (_CLASS, "requested {0.requested} with unit {0.unit}, which is allocated"),
-    Rule.TRAIT_MISSING: (_CLASS, "requested {0.requested} with {0.trait}, no provider has it"),
+#: Rules about providers: their sentence begins with no class, and holders are counted in providers.
+_OF_PROVIDERS = frozenset(
+    {Rule.ONE_PROVIDER, Rule.ISOLATED, Rule.SUBTREE, Rule.GROUPS, Rule.NEAR_AT_ONCE}
+)
+
+#: Rules about a host, whose sentence begins with a class only if the reason has one.
+_OF_HOST = frozenset(
+    {
+        Rule.ROOT_TRAIT_MISSING,
+        Rule.ROOT_TRAIT_FORBIDDEN,
+        Rule.DISABLED,
+        Rule.NO_PLACE,
+        Rule.FILTER,
+        Rule.SERVER_GROUP,
+    }
+)
+
+#: The sentence of each rule; ``{0}`` is the reason, ``{1}`` the released amount.
+_SENTENCES = {
+    Rule.CAPACITY: "requested {0.requested}, free {0.free} of {0.bound}",
+    Rule.LIMIT: "requested {0.requested}, free {0.free} under the limit of {0.bound}",
+    Rule.MIN_UNIT: "requested {0.requested}, one claim allocates at least {0.bound}",
+    Rule.MAX_UNIT: "requested {0.requested}, one claim allocates at most {0.bound}",
+    Rule.STEP_SIZE: "requested {0.requested}, not a multiple of {0.bound}",
+    Rule.IN_STEPS: "requested {0.requested}, only {0.bound} of the free amount fits the step size",
+    Rule.USED_BELOW_ZERO: "releases {1}, only {0.used} used",
+    Rule.NO_INVENTORY: "requested {0.requested}, there is none",
+    Rule.NOT_OWN: "requested {0.requested}, pools may provide it, the host itself does not",
+    Rule.UNIT_TAKEN: "requested {0.requested} with unit {0.unit}, which is allocated",
+    Rule.TRAIT_MISSING: "requested {0.requested} with {0.trait}, no provider has it",
     Rule.TRAITS_AT_ONCE: (
-        _CLASS,
-        "requested {0.requested} {0.unit}, each is available, all together are not",
+        "requested {0.requested} {0.unit}, each is available, all together are not"
     ),
-    Rule.TRAIT_FORBIDDEN: (
-        _CLASS,
-        "requested {0.requested} without {0.trait}, every provider has it",
-    ),
-    Rule.PHYSICAL: (
-        _CLASS,
-        "requested {0.requested}, free {0.free} of {0.bound}, never allocated twice",
-    ),
-    Rule.INDIVISIBLE: (
-        _CLASS,
-        "requested {0.requested}, not a whole number of pages of {0.bound} KiB",
-    ),
-    Rule.PAGE_SIZE: (_CLASS, "requested {0.requested}, there are no {0.unit} pages"),
-    Rule.THREADS: (_CLASS, "requested {0.requested}, free {0.bound} under the policy {0.unit}"),
-    Rule.EMULATOR: (_CLASS, "requested {0.requested}, no core is free for the emulator"),
-    Rule.HOST_CELLS: (_CLASS, "requested {0.requested} host cells, there are {0.bound}"),
-    Rule.NETWORK: (_CLASS, "requested {0.requested} host cells, none next to {0.unit} may be used"),
+    Rule.TRAIT_FORBIDDEN: "requested {0.requested} without {0.trait}, every provider has it",
+    Rule.PHYSICAL: "requested {0.requested}, free {0.free} of {0.bound}, never allocated twice",
+    Rule.INDIVISIBLE: "requested {0.requested}, not a whole number of pages of {0.bound} KiB",
+    Rule.PAGE_SIZE: "requested {0.requested}, there are no {0.unit} pages",
+    Rule.THREADS: "requested {0.requested}, free {0.bound} under the policy {0.unit}",
+    Rule.EMULATOR: "requested {0.requested}, no core is free for the emulator",
+    Rule.HOST_CELLS: "requested {0.requested} host cells, there are {0.bound}",
+    Rule.NETWORK: "requested {0.requested} host cells, none next to {0.unit} may be used",
     Rule.ONE_SOCKET: (
-        _CLASS,
-        "requested {0.requested} guest cells in one socket, at most {0.bound} fit in one",
+        "requested {0.requested} guest cells in one socket, at most {0.bound} fit in one"
     ),
     Rule.SOCKET_UNKNOWN: (
-        _CLASS,
-        "requested {0.requested} guest cells in one socket, its socket is not known",
+        "requested {0.requested} guest cells in one socket, its socket is not known"
     ),
     Rule.FOREIGN: (
-        _CLASS,
-        "requested {0.requested} as assigned already, to units that the host does not have",
+        "requested {0.requested} as assigned already, to units that the host does not have"
     ),
-    Rule.INVALID: (_CLASS, "requested {0.requested}, its stored inventory contradicts itself"),
-    Rule.AGGREGATE_MISSING: (_CLASS, "requested {0.requested} in {0.unit}, no provider there"),
-    Rule.AGGREGATE_FORBIDDEN: (_CLASS, "requested {0.requested} outside {0.unit}, all are inside"),
-    Rule.CONDITIONS: (_CLASS, "requested {0.requested} {0.unit}, no provider meets all of that"),
-    Rule.OTHER_TREE: (_CLASS, "requested {0.requested} of the tree of {0.unit}, this is another"),
-    Rule.ROOT_TRAIT_MISSING: (
-        _HOST,
-        "does not have {0.trait}, which is required of the host itself",
-    ),
-    Rule.ROOT_TRAIT_FORBIDDEN: (_HOST, "has {0.trait}, which the host itself must not have"),
-    Rule.DISABLED: (_HOST, "requested {0.requested}, every provider of it is disabled"),
-    Rule.ONE_PROVIDER: (
-        _PROVIDERS,
-        "requested {0.requested} classes of one provider, at most {0.bound}",
-    ),
-    Rule.ISOLATED: (
-        _PROVIDERS,
-        "requested {0.requested} separate providers, capacity at {0.bound}",
-    ),
-    Rule.SUBTREE: (
-        _PROVIDERS,
-        "requested {0.requested} groups below one of their providers, there is none",
-    ),
-    Rule.GROUPS: (_PROVIDERS, "requested {0.requested} groups, each fits, all together do not"),
-    Rule.AFFINITY: (_DEVICES, "requested {0.requested}, at most {0.free} near its host cells"),
-    Rule.AT_ONCE: (_CLASS, "requested {0.requested} devices, at most {0.bound} fit at once"),
-    Rule.NEAR: (
-        _CLASS,
-        "requested {0.requested} in one {0.unit}, free {0.free} of {0.bound} in the best",
-    ),
-    Rule.PLACE_UNKNOWN: (
-        _CLASS,
-        "requested {0.requested} in one {0.unit}, no device reports its place",
-    ),
-    Rule.NO_PLACE: (_HOST, "requested {0.requested} {0.unit}, none has any of it"),
-    Rule.NEAR_AT_ONCE: (
-        _PROVIDERS,
-        "requested {0.requested} {0.unit} for all of it, none has capacity for all",
-    ),
-    Rule.TOGETHER: (_CLASS, "requested {0.requested} guest cells, at most {0.bound} fit at once"),
-    Rule.FILTER: (_HOST, "{0.unit} ({0.filter})"),
-    Rule.SERVER_GROUP: (_HOST, "{0.unit}"),
+    Rule.INVALID: "requested {0.requested}, its stored inventory contradicts itself",
+    Rule.AGGREGATE_MISSING: "requested {0.requested} in {0.unit}, no provider there",
+    Rule.AGGREGATE_FORBIDDEN: "requested {0.requested} outside {0.unit}, all are inside",
+    Rule.CONDITIONS: "requested {0.requested} {0.unit}, no provider meets all of that",
+    Rule.OTHER_TREE: "requested {0.requested} of the tree of {0.unit}, this is another",
+    Rule.ROOT_TRAIT_MISSING: "does not have {0.trait}, which is required of the host itself",
+    Rule.ROOT_TRAIT_FORBIDDEN: "has {0.trait}, which the host itself must not have",
+    Rule.DISABLED: "requested {0.requested}, every provider of it is disabled",
+    Rule.ONE_PROVIDER: "requested {0.requested} classes of one provider, at most {0.bound}",
+    Rule.ISOLATED: "requested {0.requested} separate providers, capacity at {0.bound}",
+    Rule.SUBTREE: "requested {0.requested} groups below one of their providers, there is none",
+    Rule.GROUPS: "requested {0.requested} groups, each fits, all together do not",
+    Rule.AFFINITY: "requested {0.requested}, at most {0.free} near its host cells",
+    Rule.AT_ONCE: "requested {0.requested} devices, at most {0.bound} fit at once",
+    Rule.NEAR: "requested {0.requested} in one {0.unit}, free {0.free} of {0.bound} in the best",
+    Rule.PLACE_UNKNOWN: "requested {0.requested} in one {0.unit}, no device reports its place",
+    Rule.NO_PLACE: "requested {0.requested} {0.unit}, none has any of it",
+    Rule.NEAR_AT_ONCE: "requested {0.requested} {0.unit} for all of it, none has capacity for all",
+    Rule.TOGETHER: "requested {0.requested} guest cells, at most {0.bound} fit at once",
+    Rule.FILTER: "{0.unit} ({0.filter})",
+    Rule.SERVER_GROUP: "{0.unit}",
 }
