@@ -43,6 +43,8 @@ class Expiry(TypedDict, total=False):
 def expiry(expires_in: object, expires_at: object) -> Expiry:
     """Return the checked expiry of a claim; empty if both arguments are None.
 
+    A duration remains one: the clock of the ledger determines the moment when the claim is written.
+
     :raises InvalidInput: if both are specified, or if the duration is not above 0
 
     >>> expiry(datetime.timedelta(hours=1), None)

@@ -41,6 +41,8 @@ The invariants hold for any number of threads and processes, and a kill at any i
   ledger's clock.
 * Statistics are deleted with their provider, and written only where a value changes.
 
+The number of statements of a method does not grow with the number of its names or providers.
+
 :mod:`resource_objects.testing.conformance` has the tests of this contract, for any backend.
 """
 
@@ -129,7 +131,8 @@ class Backend(abc.ABC):
     def open(cls, url: str) -> Self:
         """Open the ledger of a URL; an embedded database is upgraded.
 
-        A file that does not exist is created by the first write, and reads as empty until then.
+        The standard resource classes and traits exist afterwards. A file that does not exist is
+        created by the first write, and reads as a new ledger until then.
 
         :raises InvalidURL: if this backend has no such URL
         :raises DatabaseError: if the database cannot be reached, is no ledger, was made by a newer
@@ -150,7 +153,7 @@ class Backend(abc.ABC):
 
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:
-        """Upgrade a database that :meth:`open` refuses as too old; return the names of the steps.
+        """Upgrade a database that is empty or too old for :meth:`open`; return the steps' names.
 
         It can run concurrently, and again after an interruption. Errors are those of :meth:`open`.
         """
@@ -201,7 +204,8 @@ class Backend(abc.ABC):
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return all trees, or some, at one moment.
 
-        :param trees: the name or uuid of any provider of each tree; unknown ones are ignored
+        :param trees: the name or uuid of any provider of each tree, unknown ones are ignored;
+            without any, all trees are returned
         :param allocations: whether to read allocations and units, which may be many
         """
 
@@ -343,6 +347,7 @@ class Backend(abc.ABC):
         A consumer in the queue that waits for the same keeps its number; its entry becomes that of
         the order, unless the order renews. One that waits for something else, or whose lease is
         over, gets a new number, above those of all others: numbers are in the order of arrival.
+        Waiters whose lease is over are deleted.
         """
         raise self.refusal(Capability.WAITING)
 
@@ -364,7 +369,8 @@ class Backend(abc.ABC):
     def put_statistics(self, order: StatisticsOrder) -> int:
         """Store the statistics that a source reports; return the number of changed values.
 
-        One transaction writes all. A value without ``since`` gets the time of the ledger's clock.
+        One transaction writes all; nothing is written if no value changes and ``reported`` is
+        empty. A value without ``since`` gets the time of the ledger's clock.
 
         :raises NotFound: if a provider of ``values`` or ``reported`` does not exist
         """
@@ -373,7 +379,8 @@ class Backend(abc.ABC):
     def read_statistics(self, criteria: StatisticFilter) -> StatisticsByProvider:
         """Return the statistics of a filter, by name of the provider and of the statistic.
 
-        Providers are in the order of their creation, statistics by name.
+        Providers are in the order of their creation, statistics by name. Providers without any are
+        left out.
         """
         raise self.refusal(Capability.STATISTICS)
 

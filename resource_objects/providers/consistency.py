@@ -72,7 +72,7 @@ def check_units_free(
         key = uuids[number], name
         is_reassigned = key[0] in reassigned.parts and unit in reassigned.units.get(name, ())
         if is_reassigned and _retains(by_consumer.get(consumer), key, unit):
-            detail = f"{consumer} holds {unit} of {name}, which would be given out in another way"
+            detail = f"{unit} of {name}, allocated to {consumer}, would be provided in another way"
             raise exceptions.InUse("inventory", names[number], detail)
 
 

@@ -192,4 +192,4 @@ class DisabledChange:
 def refuse_trait(traits: Iterable[str], what: str) -> None:
     """Raise ``InvalidInput`` if traits to store include the derived trait :data:`TRAIT`."""
     if TRAIT in traits:
-        raise exceptions.InvalidInput("trait", what, TRAIT, "no trait that says it: disable() does")
+        raise exceptions.InvalidInput("trait", what, TRAIT, "other traits; disable() sets this one")

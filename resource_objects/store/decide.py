@@ -39,6 +39,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from resource_objects import exceptions
 from resource_objects._fast import set_directly
 from resource_objects.exceptions import CapacityException
+from resource_objects.fields import FrozenDict
 from resource_objects.names import natural_order
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import HELD, RELEASED
@@ -148,8 +149,8 @@ class ConsumerEffect:
     """The effect of an order on its consumer.
 
     ``stored`` is the record before (None: the consumer is new), ``claim`` the record after (without
-    allocations and released: the consumer is deleted). ``stated`` are the inventories of which the
-    order repeats what is allocated, or asks to be counted: a write there, whatever changes.
+    allocations and released: the consumer is deleted). ``stated`` are the inventories at which the
+    write is counted although nothing changes: the order repeats the allocation, or is ``counted``.
     """
 
     stored: ConsumerRecord | None
@@ -338,7 +339,7 @@ def _check_expected(order: ConsumerOrder, stored: ConsumerRecord | None) -> None
         raise exceptions.NotFound("consumer", name)
     present = None if stored is None else stored.generation
     if order.generation is not None and order.generation != present:
-        now = "it holds nothing" if stored is None else f"now {present}"
+        now = "it has no allocations" if stored is None else f"now {present}"
         raise exceptions.Stale("consumer", name, f"read at generation {order.generation}, {now}")
     # a renewal is of one claim: the consumer may have released it and made another since
     renewed = order.uuid if order.mode is Mode.KEEP else None
@@ -356,7 +357,7 @@ def _after_add(consumer: str, use: Use, present: Use | None) -> Change:
         return Change(consumer, use.key, before, after, allocated_units=use.units)
     _check_allocated(use.units, units)
     if units and after > 0 and not use.units:
-        expected = "the units that are given back, by name"
+        expected = "the units to release, by name"
         raise exceptions.InvalidInput(
             "amount", f"use of {use.resource_class}", use.amount, expected
         )
@@ -545,8 +546,7 @@ def _unit_taken(change: Change, unit: str, rows: OrderRows, consumer: str) -> Re
 # --- rule 6: disabled providers and removed units -------------------------------------------------
 
 
-@dataclasses.dataclass(slots=True)
-class _Maintenance:
+class _Maintenance(NamedTuple):
     """The disabled providers and the removed units among the rows of orders.
 
     ``providers`` and ``units`` are those of which something is allocated against rule 6. ``free``
@@ -554,10 +554,10 @@ class _Maintenance:
     ``overridden`` are disabled providers of which orders allocate that ignore it.
     """
 
-    providers: dict[str, None] = dataclasses.field(default_factory=dict)
-    units: set[Unit] = dataclasses.field(default_factory=set)
-    free: dict[Key, list[Unit]] = dataclasses.field(default_factory=dict)
-    overridden: dict[str, None] = dataclasses.field(default_factory=dict)
+    providers: Collection[str] = ()
+    units: Collection[Unit] = ()
+    free: Mapping[Key, Collection[Unit]] = FrozenDict()
+    overridden: Collection[str] = ()
 
     def reasons(
         self, reasons: Iterable[Reason], rows: OrderRows, now: datetime.datetime
@@ -578,7 +578,7 @@ class _Maintenance:
             yield decision.unit_removed(unit, rows.provider_name(uuid) or "")
 
 
-_NO_MAINTENANCE = _Maintenance()
+_NONE = _Maintenance()
 
 
 def _maintenance(
@@ -591,7 +591,7 @@ def _maintenance(
         if restrictions is not None:
             restricted[uuid] = restrictions
     if not restricted:
-        return _NO_MAINTENANCE
+        return _NONE
     until = {uuid: entry.disabled_until for uuid, entry in restricted.items()}
     disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
     marked = {uuid for uuid, entry in restricted.items() if entry.removed_units}
@@ -603,21 +603,22 @@ def _maintenance(
     changes = [change for entry in pending for change in entry.changes]
     released = {(change.key[0], unit) for change in changes for unit in change.released_units}
     free = _free_after(changes, removed, released)
-    maintenance = _Maintenance()
+    providers, overridden = dict[str, None](), dict[str, None]()
+    allocated, increased = set[Unit](), set[Key]()
     for entry in pending:
-        overrides = entry.order.overrides_disabled
-        affected = maintenance.overridden if overrides else maintenance.providers
+        affected = overridden if entry.order.overrides_disabled else providers
         for change in entry.changes if not entry.order.adopts else ():
             units = {(change.key[0], unit) for unit in change.allocated_units} - released
-            maintenance.units |= units & removed.keys()
+            allocated |= units
             is_increase = change.after > change.before
             keys = _with_targets(change.key, rows) if is_increase else []
             keys = [key for key in keys if nets[key] > 0]
-            maintenance.free.update((key, free[key]) for key in keys if key in free)
+            increased.update(keys)
             for key in (*keys, *([change.key] if units else [])):
                 if key[0] in disabled and rows.inventory(key) is not None:
                     affected[key[0]] = None
-    return maintenance
+    free = {key: units for key, units in free.items() if key in increased}
+    return _Maintenance(providers, allocated & removed.keys(), free, overridden)
 
 
 def _free_after(
@@ -740,41 +741,49 @@ def _effect(
     order, stored = entry.order, entry.stored
     if generation is None:
         generation = 0 if stored is None else stored.generation
-    if stored is not None and order.mode is Mode.KEEP:
-        renewed = dataclasses.replace(
-            stored,
-            generation=generation,
-            expires_at=_expiry(order, now),
-            state=order.state or stored.state,
-            writes=stored.writes + 1,
+    if stored is None:
+        uses = _uses_after((), entry.changes, rows)
+        claim = ConsumerRecord(
+            order.uuid or new_id(),
+            order.consumer,
+            now,
+            uses,
+            HELD if uses else RELEASED,
+            order.request,
+            generation,
+            order.project,
+            order.user,
+            order.consumer_type,
+            _expiry(order, now),
+            1,
+            order.group,
         )
-        return ConsumerEffect(stored, renewed, ())
-    if stored is not None and not order.is_release:
-        uses = _uses_after(stored.held, entry.changes, rows)
-        values = {"generation": generation, "writes": stored.writes + 1, **_described(order, now)}
-        if not uses:
-            values["state"] = RELEASED
-        record = dataclasses.replace(stored, held=uses, **values)
-        return ConsumerEffect(stored, record, entry.changes, entry.stated)
-    # a claim or a release: without ``replace``, which takes twice as long
-    source = order if stored is None else stored
-    uses = _uses_after((), entry.changes, rows) if stored is None else stored.held
-    record = ConsumerRecord(
-        source.uuid or new_id(),
-        source.consumer,
-        now if stored is None else stored.created_at,
-        uses,
-        HELD if stored is None and uses else RELEASED,
-        source.request,
-        generation,
-        source.project,
-        source.user,
-        source.consumer_type,
-        _expiry(order, now) if stored is None else stored.expires_at,
-        1 if stored is None else stored.writes,
-        source.group,
-    )
-    return ConsumerEffect(stored, record, entry.changes, entry.stated)
+    elif order.is_release:  # without ``replace``, which takes twice as long
+        claim = ConsumerRecord(
+            stored.uuid,
+            stored.consumer,
+            stored.created_at,
+            stored.held,
+            RELEASED,
+            stored.request,
+            generation,
+            stored.project,
+            stored.user,
+            stored.consumer_type,
+            stored.expires_at,
+            stored.writes,
+            stored.group,
+        )
+    else:
+        values: dict[str, Any] = {"generation": generation, "writes": stored.writes + 1}
+        if order.mode is Mode.KEEP:
+            values |= {"expires_at": _expiry(order, now), "state": order.state or stored.state}
+        else:
+            uses = _uses_after(stored.held, entry.changes, rows)
+            values |= {"held": uses, "state": stored.state if uses else RELEASED}
+            values |= _described(order, now)
+        claim = dataclasses.replace(stored, **values)
+    return ConsumerEffect(stored, claim, entry.changes, entry.stated)
 
 
 def _expiry(order: ConsumerOrder, now: datetime.datetime) -> datetime.datetime | None:

@@ -113,7 +113,7 @@ class DefinitionWork:
     def _check_generation(self, stated: ProviderRemoval | ProviderDefinition, read: int) -> None:
         before = self._before[stated.uuid]
         if before is None or stated.uuid not in self.rows.providers:
-            raise exceptions.Stale("provider", stated.name, "it is gone")
+            raise exceptions.Stale("provider", stated.name, "it was removed")
         check_generation(before, stated.name, read)
 
     def _check_parents(self) -> None:
@@ -127,7 +127,7 @@ class DefinitionWork:
                     raise exceptions.Stale("provider", definition.name, "it was moved below itself")
                 provider = self.rows.providers.get(uuid)
                 if provider is None:
-                    raise exceptions.Stale("provider", definition.name, "its parent is gone")
+                    raise exceptions.Stale("provider", definition.name, "its parent does not exist")
                 seen.add(uuid)
                 uuid = provider.parent_uuid
             sound |= seen
@@ -157,7 +157,7 @@ def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
 def _create(transaction: Transaction, definition: ProviderDefinition) -> None:
     rows = transaction.rows
     if definition.parent_uuid is not None and definition.parent_uuid not in rows.providers:
-        raise exceptions.Stale("provider", definition.name, "its parent is gone")
+        raise exceptions.Stale("provider", definition.name, "its parent does not exist")
     aggregates = definition.aggregates or frozenset()
     ensure_names(rows, TRAIT, definition.traits)
     ensure_names(rows, AGGREGATE, aggregates)
@@ -183,7 +183,7 @@ def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpd
         *(name for name in update.removed if (CLASS, name) not in rows.names),
     ]
     if missing:  # the same write renamed it
-        raise exceptions.Stale("provider", provider.name, f"{missing[0]} is gone")
+        raise exceptions.Stale("provider", provider.name, f"{missing[0]} does not exist")
     for expected in update.expected_use:
         inventory = rows.inventories.get((provider.uuid, expected.resource_class))
         used = 0 if inventory is None else inventory.record.used
@@ -271,7 +271,7 @@ def _replace_shares(transaction: Transaction, sharing: Sequence[ProviderDefiniti
             by_source[definition.uuid, share.resource_class].append((target, share.factor))
         for source, shares in by_source.items():
             if source not in rows.inventories:
-                raise exceptions.Stale("provider", definition.name, f"{source[1]} is gone")
+                raise exceptions.Stale("provider", definition.name, f"{source[1]} does not exist")
             _set_shares(transaction, source, tuple(shares))
 
 
@@ -292,7 +292,9 @@ def _use_shared(transaction: Transaction, source: Key, target: Key, amount: int)
     rows = transaction.rows
     inventory = rows.inventories.get(target)
     if inventory is None:
-        raise exceptions.Stale("provider", rows.providers[source[0]].name, f"{target[1]} is gone")
+        raise exceptions.Stale(
+            "provider", rows.providers[source[0]].name, f"{target[1]} does not exist"
+        )
     if amount:
         used = inventory.record.used + amount
         if used > MAX_AMOUNT:

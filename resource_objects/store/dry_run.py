@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Mapping
 
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import DefinitionChanges
-from resource_objects.providers.orders import ConsumerRecord, Operation, Write
+from resource_objects.providers.orders import ConsumerRecord, Operation
 from resource_objects.providers.plan import Plan, check_plan
 from resource_objects.store.columns import columns_of, roots_of_all, rows_of
 from resource_objects.store.definitions import DefinitionWork
@@ -33,8 +32,7 @@ def rehearse(
     """
     if plan.definitions is not None:
         check_definitions(plan.definitions, columns)
-    write = Write(Operation(), "dry run", "", plan.definitions, plan.orders)
-    write = dataclasses.replace(write, adopted=plan.adopted, disabling=plan.disabling)
+    write = plan.write(Operation(), "dry run", "dry run")
     rows = rows_of(columns, claims)
     try:
         carry_out(rows, write, now, _next_generation(columns))
@@ -74,7 +72,7 @@ def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:
         after.pop(removal.uuid, None)
     for definition in after.values():
         if definition.parent_uuid is not None and definition.parent_uuid not in after:
-            raise exceptions.Stale("provider", definition.name, "its parent is gone")
+            raise exceptions.Stale("provider", definition.name, "its parent does not exist")
     check_plan(changes, before, after)
 
 

@@ -368,6 +368,10 @@ class Rows(OrderRows):
         }
 
 
+#: The attributes of a transaction that the change feed reports, with the number of a root each.
+REPORTED = ("uses", "definitions", "reports", "claims", "disabled", "overrides")
+
+
 class Transaction:
     """The rows that a write changes, its time and number, and its changes for the change feed.
 
@@ -378,10 +382,7 @@ class Transaction:
     :param number: of the operation: the generation of what it changes
     """
 
-    __slots__ = (
-        *("claims", "definitions", "disabled", "now", "number", "overrides"),
-        *("renamed", "reports", "rows", "uses"),
-    )
+    __slots__ = (*REPORTED, "now", "number", "renamed", "rows")
 
     def __init__(self, rows: Rows, now: datetime.datetime, number: int) -> None:
         self.rows = rows
@@ -403,9 +404,7 @@ class Transaction:
     @property
     def has_changes(self) -> bool:
         """Whether the feed reports a change of a tree."""
-        return any(
-            (self.uses, self.definitions, self.reports, self.claims, self.disabled, self.overrides)
-        )
+        return any(getattr(self, name) for name in REPORTED)
 
     def mark_changed(self, uuid: str) -> None:
         """Record that the definition of a provider, which exists, changed."""

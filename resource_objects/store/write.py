@@ -21,6 +21,7 @@ from resource_objects.store.decide import ConsumerEffect, Effects, decide
 from resource_objects.store.definitions import DefinitionWork, check_generation, disable
 from resource_objects.store.names import change_name
 from resource_objects.store.rows import (
+    REPORTED,
     HeadRow,
     InventoryRow,
     OperationRow,
@@ -63,7 +64,7 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     for uuid, generation in write.unchanged:
         provider = transaction.rows.providers.get(uuid)
         if provider is None:
-            raise exceptions.Stale("provider", uuid, "it is gone")
+            raise exceptions.Stale("provider", uuid, "it was removed")
         check_generation(provider, provider.name, generation)
     for name in write.names:
         change_name(transaction, name)
@@ -86,14 +87,11 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     return definitions
 
 
-_REPORTED = ("uses", "definitions", "reports", "claims", "disabled", "overrides")
-
-
 def _append_to_feed(transaction: Transaction, write: Write) -> None:
     """Append an entry to the feed of each shard in which something changed."""
     rows, number, operation = transaction.rows, transaction.number, write.operation
     shards: dict[int, dict[str, list[Any]]] = {}
-    for name in _REPORTED:
+    for name in REPORTED:
         for root, change in getattr(transaction, name):
             shards.setdefault(shard_of(root), {}).setdefault(name, []).append(change)
     renamed = class_renames(write.names) if write.names else ()

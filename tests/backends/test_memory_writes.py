@@ -208,7 +208,7 @@ def test_what_was_renamed_since_is_not_taken_away(backend: MemoryBackend) -> Non
     changes = changes_to(backend, host)
     again = NameChange(TRAIT, NameAction.RENAME, "CUSTOM_T", "CUSTOM_U")
     write = Write(Operation(), "names", "host", changes, names=(again,))
-    with raises_code("StaleDefinition", match="CUSTOM_T is gone"):
+    with raises_code("StaleDefinition", match="CUSTOM_T does not exist"):
         backend.commit(write)
 
 
@@ -292,7 +292,7 @@ def test_a_share_of_what_is_not_there_is_refused(backend: MemoryBackend) -> None
         DefinitionChanges("host", (type(host)(host.uuid, "host", None, (), frozenset()), cell)),
         DefinitionChanges("host", (host, _without_inventories(cell))),
     ):
-        with raises_code("StaleDefinition", match="CUSTOM_SLOT is gone"):
+        with raises_code("StaleDefinition", match="CUSTOM_SLOT does not exist"):
             backend.define(Operation(), wrong)
     assert not backend.read().providers.name
 

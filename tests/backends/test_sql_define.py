@@ -165,7 +165,7 @@ def test_a_share_of_what_is_gone_meanwhile_is_refused(ledger: SQLBackend, ledger
         shares=[Share(resource_class="VCPU", of="host0", of_class="MEMORY_MB")]
     )
     redefine(ledger, lambda root: root.inventories.__delitem__("MEMORY_MB"))
-    with raises_code("StaleDefinition", match="MEMORY_MB is gone"):
+    with raises_code("StaleDefinition", match="MEMORY_MB does not exist"):
         ledger.define(Operation(), diff(before, wanted))
     assert ("host0", "MEMORY_MB") not in used(ledger_url)
 
@@ -182,7 +182,7 @@ def test_a_share_of_a_class_that_is_gone_meanwhile_is_refused(ledger: SQLBackend
     names = (NameChange(NameKind.RESOURCE_CLASS, NameAction.DELETE, "CUSTOM_SLOT"),)
     ledger.commit(Write(Operation(), "delete", "CUSTOM_SLOT", names=names))
     kept_before = kept(ledger)
-    with raises_code("StaleDefinition", match="CUSTOM_SLOT is gone"):
+    with raises_code("StaleDefinition", match="CUSTOM_SLOT does not exist"):
         ledger.define(Operation(), diff(before, wanted))
     assert kept(ledger) == kept_before
 

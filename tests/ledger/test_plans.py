@@ -323,7 +323,7 @@ def test_a_parent_that_is_gone_is_noticed(ledger: ro.Ledger, dry_run: bool) -> N
     assert changes is not None
     ledger.remove("host0")
     orphan = DefinitionChanges("host0", creates=changes.creates)
-    with raises_code("StaleDefinition", match="parent is gone"):
+    with raises_code("StaleDefinition", match="parent does not exist"):
         ledger.apply(Plan(orphan), dry_run=dry_run)
 
 

@@ -342,7 +342,7 @@ class _ProviderRequests:
         path = f"/resource_providers/{provider.uuid}/{part}".rstrip("/")
         answer = self.client.write(method, path, body)
         if answer.is_missing:
-            raise exceptions.Stale("provider", provider.name, "it is gone")
+            raise exceptions.Stale("provider", provider.name, "it was removed")
         return answer
 
     def _create(self, definition: ProviderDefinition) -> None:

@@ -618,7 +618,7 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
     locked = _locked(connection, {uuid for uuid, _ in unchanged}, _SHARE)
     for uuid, generation in unchanged:
         if uuid not in locked:
-            raise exceptions.Stale("provider", uuid, "it is gone")
+            raise exceptions.Stale("provider", uuid, "it was removed")
         _, name, now = locked[uuid]
         if now != generation:
             raise exceptions.Stale("provider", name, f"read at generation {generation}, now {now}")
