@@ -159,16 +159,6 @@ class ProviderUpdate:
         before = (self.before or _EMPTY).kinds
         return self.definition.kinds != before and set(self.definition.kinds) != set(before)
 
-    def check_expected_use(self, resource_class: str, used: int) -> None:
-        """Raise ``Stale`` if a locked inventory is used otherwise than expected."""
-        for expected in self.expected_use:
-            if expected.resource_class == resource_class and expected.amount != used:
-                raise exceptions.Stale(
-                    "provider",
-                    self.definition.name,
-                    f"{expected.amount} of {resource_class} was used, now it is {used}",
-                )
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderRemoval:

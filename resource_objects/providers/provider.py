@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
@@ -345,20 +345,12 @@ def stored_classes(inventories: Inventories) -> Iterator[str]:
 # states parts only, so a backend checks all shares of a tree again as a write leaves them.
 
 
-class BrokenShare(NamedTuple):
-    """A share that breaks a rule, and what shares must do instead."""
-
-    sharer: Inventoried
-    target: Inventoried
-    rule: str
-
-
 def broken_share(
     shares: Iterable[tuple[Inventoried, Inventoried]],
     root_of: Mapping[str, object],
     counted: Container[Inventoried] | None = None,
-) -> BrokenShare | None:
-    """Return the first share that breaks a rule of shares, None if all shares keep the rules.
+) -> tuple[Inventoried, Inventoried, str] | None:
+    """Return the first share that breaks a rule, and the rule; None if all shares keep the rules.
 
     A share leads from an inventory to another one of the same tree, is stated once, and does not
     chain: the sharer states the shares of its target too. So no inventory uses itself. Cost: linear
@@ -369,7 +361,7 @@ def broken_share(
     :param counted: the inventories of these trees; None if they are known to exist
 
     >>> shares = [(("cell0", "VCPU"), ("host0", "VCPU")), (("part", "VCPU"), ("cell0", "VCPU"))]
-    >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1}).rule
+    >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1})[2]
     'include the shares of each inventory that it shares'
     """
     targets_of: dict[Inventoried, dict[Inventoried, None]] = {}
@@ -377,18 +369,17 @@ def broken_share(
         for end in (sharer, target):
             if counted is not None and end not in counted:
                 rule = f"connect inventories of the same tree: {end[1]} is not counted there"
-                return BrokenShare(sharer, target, rule)
+                return sharer, target, rule
         if root_of.get(sharer[0]) != root_of.get(target[0]):
-            return BrokenShare(sharer, target, "connect inventories of the same tree")
+            return sharer, target, "connect inventories of the same tree"
         targets = targets_of.setdefault(sharer, {})
         if sharer == target or target in targets:
-            return BrokenShare(sharer, target, "lead to other inventories, each once")
+            return sharer, target, "lead to other inventories, each once"
         targets[target] = None
     for sharer, targets in targets_of.items():
         for further in (further for target in targets for further in targets_of.get(target, ())):
             if further not in targets:
-                rule = "include the shares of each inventory that it shares"
-                return BrokenShare(sharer, further, rule)
+                return sharer, further, "include the shares of each inventory that it shares"
     return None
 
 
@@ -413,8 +404,8 @@ def check_tree_shares(
     broken = broken_share(shares, root_of or dict.fromkeys(name_of), counted)
     if broken is None:
         return
-    (sharer, resource_class), (target, of_class) = broken.sharer, broken.target
-    if target in name_of and broken.target not in counted:
+    (sharer, resource_class), (target, of_class), rule = broken
+    if target in name_of and (target, of_class) not in counted:
         missing = {
             end[1]: user[0] for user, end in shares if end[0] == target and end not in counted
         }
@@ -427,20 +418,5 @@ def check_tree_shares(
     raise exceptions.InvalidTree(
         f"shares of {name_of[sharer]}",
         f"{resource_class} uses {of_class} of {name_of.get(target, target)}",
-        f"shares that {broken.rule}",
+        f"shares that {rule}",
     )
-
-
-def check_shares(
-    shares: Iterable[tuple[Inventoried, Inventoried]],
-    root_of: Mapping[str, object],
-    name_of: Mapping[str, str],
-) -> None:
-    """Raise unless stored shares keep the rules of :func:`broken_share`, whose arguments these are.
-
-    :raises Stale: naming a sharer and the rule
-    """
-    broken = broken_share(shares, root_of)
-    if broken is not None:
-        name = name_of.get(broken.sharer[0], "")
-        raise exceptions.Stale("provider", name, f"its shares must {broken.rule}")

@@ -20,7 +20,7 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import DisabledChange, DisableOrder
 from resource_objects.providers.orders import Key, Write
-from resource_objects.providers.provider import check_shares
+from resource_objects.providers.provider import broken_share
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.names import AGGREGATE, CLASS, TRAIT, ensure_names
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction
@@ -81,15 +81,26 @@ class DefinitionWork:
         leaving = {provider.uuid for provider in providers}
         _remove_inventories(rows, removed, leaving)
         for removal in changes.removals:
-            _keep_disabled(rows, removal.uuid, removal.name, leaving)
-            _remove(rows, rows.providers[removal.uuid])
+            root, provider = rows.root(removal.uuid).uuid, rows.providers[removal.uuid]
+            if root not in leaving and provider.disabled is not None:
+                rows.removed_disabled.put((root, removal.name), provider.disabled)
+            _remove(rows, provider)
         _restore_disabled(rows, changes)
         stored = [uuid for uuid in self._roots if uuid in rows.providers]
         _check_shares(rows, {rows.root(uuid).uuid for uuid in stored})
 
     def check(self) -> None:
-        """Raise unless providers are at their generations, and names and uuids are free."""
-        self._check_names()
+        """Raise unless providers are at their generations, and names and uuids are free.
+
+        Two providers may exchange their names.
+        """
+        names: set[str] = set()
+        updated = (update.definition for update in self.changes.updates)
+        for definition in (*updated, *self.changes.creates):
+            owner = self.rows.provider_named.key.get(definition.name)
+            if definition.name in names or (owner is not None and owner not in self._before):
+                raise exceptions.AlreadyExists("provider", definition.name)
+            names.add(definition.name)
         for update in self.changes.updates:
             self._check_generation(update.definition, update.generation)
         for removal in self.changes.removals:
@@ -100,16 +111,6 @@ class DefinitionWork:
                 raise exceptions.AlreadyExists("provider", definition.uuid)
             created.add(definition.uuid)
 
-    def _check_names(self) -> None:
-        """Raise for a name that another provider has; two providers may exchange their names."""
-        names: set[str] = set()
-        updates = (update.definition for update in self.changes.updates)
-        for definition in (*updates, *self.changes.creates):
-            owner = self.rows.provider_named.key.get(definition.name)
-            if definition.name in names or (owner is not None and owner not in self._before):
-                raise exceptions.AlreadyExists("provider", definition.name)
-            names.add(definition.name)
-
     def _check_generation(self, stated: ProviderRemoval | ProviderDefinition, read: int) -> None:
         before = self._before[stated.uuid]
         if before is None or stated.uuid not in self.rows.providers:
@@ -118,19 +119,17 @@ class DefinitionWork:
 
     def _check_parents(self) -> None:
         """Raise for a provider that is below itself, or below one that does not exist."""
-        sound: set[str | None] = {None}
         for definition in self.changes.definitions:
-            seen: set[str] = set()
-            uuid: str | None = definition.uuid
-            while uuid is not None and uuid not in sound:
-                if uuid in seen:
-                    raise exceptions.Stale("provider", definition.name, "it was moved below itself")
+            path = {definition.uuid}
+            uuid = definition.parent_uuid
+            while uuid is not None:
                 provider = self.rows.providers.get(uuid)
                 if provider is None:
                     raise exceptions.Stale("provider", definition.name, "its parent does not exist")
-                seen.add(uuid)
+                if uuid in path:
+                    raise exceptions.Stale("provider", definition.name, "it was moved below itself")
+                path.add(uuid)
                 uuid = provider.parent_uuid
-            sound |= seen
 
     def _moving(self) -> dict[str, ProviderRow]:
         """Return the providers with another parent and all below them, with their present root."""
@@ -187,7 +186,9 @@ def _update(transaction: Transaction, provider: ProviderRow, update: ProviderUpd
     for expected in update.expected_use:
         inventory = rows.inventories.get((provider.uuid, expected.resource_class))
         used = 0 if inventory is None else inventory.record.used
-        update.check_expected_use(expected.resource_class, used)
+        if used != expected.amount:
+            text = f"{expected.amount} of {expected.resource_class} was used, now it is {used}"
+            raise exceptions.Stale("provider", definition.name, text)
     ensure_names(rows, TRAIT, update.traits_added)
     ensure_names(rows, AGGREGATE, update.aggregates_added)
     provider = dataclasses.replace(
@@ -305,12 +306,14 @@ def _use_shared(transaction: Transaction, source: Key, target: Key, amount: int)
 
 
 def _check_shares(rows: Rows, roots: Collection[str]) -> None:
-    """Check all shares of some trees (see ``check_shares``). Cost: linear in these trees."""
+    """Raise ``Stale`` if a share of some trees breaks a rule. Cost: linear in these trees."""
     root_of = {uuid: root for root in roots for uuid in rows.subtree(root)}
-    names = {uuid: rows.providers[uuid].name for uuid in root_of}
     keys = [(uuid, name) for uuid in root_of for name in rows.providers[uuid].classes]
     pairs = [(key, target) for key in keys for target, _ in rows.inventories[key].shares]
-    check_shares(pairs, root_of, names)
+    broken = broken_share(pairs, root_of)
+    if broken is not None:
+        (sharer, _), _, rule = broken
+        raise exceptions.Stale("provider", rows.providers[sharer].name, f"its shares must {rule}")
 
 
 # --- service ---
@@ -331,13 +334,6 @@ def disable(transaction: Transaction, order: DisableOrder, write: Write) -> None
     provider = dataclasses.replace(provider, disabled=disabled, definition_writes=writes)
     rows.providers.put(uuid, provider)
     transaction.disabled.append((rows.root(uuid).number, DisabledChange(uuid, disabled)))
-
-
-def _keep_disabled(rows: Rows, uuid: str, name: str, leaving: Collection[str]) -> None:
-    """Record at its root that a provider to remove is disabled."""
-    root, disabled = rows.root(uuid).uuid, rows.providers[uuid].disabled
-    if root not in leaving and disabled is not None:
-        rows.removed_disabled.put((root, name), disabled)
 
 
 def _restore_disabled(rows: Rows, changes: DefinitionChanges) -> None:

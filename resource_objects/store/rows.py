@@ -11,7 +11,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from resource_objects import exceptions
 from resource_objects._fast import set_directly
@@ -27,10 +27,11 @@ from resource_objects.providers.statistics import StoredStatistic
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.store import tables
 from resource_objects.store.decide import GroupMembers, OrderRows, Restrictions, Unit
-from resource_objects.store.tables import Index, Journal, Table, UniqueIndex
+from resource_objects.store.tables import Journal, Table, UniqueIndex
 
 #: (kind, name) of a resource class, trait or aggregate.
 NameKey: TypeAlias = tuple[NameKind, str]
+_First = TypeVar("_First")
 
 
 @set_directly
@@ -96,6 +97,13 @@ class HeadRow(NamedTuple):
     operation: int
 
 
+# The values of indexes. These are no lambdas: tests pickle the tables.
+
+
+def _by_number(_: str, provider: ProviderRow) -> tuple[int, str]:
+    return provider.number, provider.uuid
+
+
 def _parent(_: str, provider: ProviderRow) -> tuple[str, ...]:
     return () if provider.parent_uuid is None else (provider.parent_uuid,)
 
@@ -108,12 +116,8 @@ def _is_disabled(_: str, provider: ProviderRow) -> tuple[bool, ...]:
     return () if provider.disabled is None else (True,)
 
 
-def _by_number(_: str, provider: ProviderRow) -> tuple[int, str]:
-    return provider.number, provider.uuid
-
-
-def _targets(_: Key, inventory: InventoryRow) -> tuple[Key, ...]:
-    return tuple([target for target, _ in inventory.shares]) if inventory.shares else ()
+def _targets(_: Key, inventory: InventoryRow) -> list[Key]:
+    return [target for target, _ in inventory.shares]
 
 
 def _group(_: str, consumer: ConsumerRecord) -> tuple[str, ...]:
@@ -124,7 +128,7 @@ def _inventory(key: tuple[str, str, str], _: int) -> tuple[Key, ...]:
     return (key[:2],)
 
 
-def _first(key: tuple[Any, ...], _: object) -> tuple[Any, ...]:
+def _first(key: tuple[_First, Any], _: object) -> tuple[_First, ...]:
     return key[:1]
 
 
@@ -140,28 +144,28 @@ class Rows(OrderRows):
 
         self.providers: Table[str, ProviderRow] = self._table(_by_number)
         self.provider_named: UniqueIndex[str, str] = self.providers.unique_index(attrgetter("name"))
-        self.children: Index[str, str] = self.providers.index(_parent)
-        self.with_trait: Index[str, str] = self.providers.index(_traits)
-        self.disabled: Index[bool, str] = self.providers.index(_is_disabled)
+        self.children = self.providers.index(_parent)
+        self.with_trait = self.providers.index(_traits)
+        self.disabled = self.providers.index(_is_disabled)
         #: by the uuid of a root and the name: disabled providers that were removed from its tree,
         #: which are disabled again if they are created again
         self.removed_disabled: Table[tuple[str, str], Disabled] = self._table()
-        self.removed_disabled_of: Index[str, tuple[str, str]] = self.removed_disabled.index(_first)
+        self.removed_disabled_of = self.removed_disabled.index(_first)
 
         self.inventories: Table[Key, InventoryRow] = self._table()
-        self.sharers: Index[Key, Key] = self.inventories.index(_targets)
+        self.sharers = self.inventories.index(_targets)
 
         self.consumers: Table[str, ConsumerRecord] = self._table()
         self.consumer_of_claim: UniqueIndex[str, str] = self.consumers.unique_index(
             attrgetter("uuid")
         )
-        self.members: Index[str, str] = self.consumers.index(_group)
+        self.members = self.consumers.index(_group)
         #: amounts by (provider's uuid, resource class, consumer)
         self.allocations: Table[tuple[str, str, str], int] = self._table()
-        self.allocations_of: Index[Key, tuple[str, str, str]] = self.allocations.index(_inventory)
+        self.allocations_of = self.allocations.index(_inventory)
         #: allocated units by (provider's uuid, unit)
         self.units: Table[tuple[str, str], UnitRow] = self._table()
-        self.units_of: Index[str, tuple[str, str]] = self.units.index(_first)
+        self.units_of = self.units.index(_first)
 
         self.server_groups: Table[str, ServerGroup] = self._table()
         self.statistics: Table[str, dict[str, StoredStatistic]] = self._table()
@@ -172,7 +176,7 @@ class Rows(OrderRows):
         self.heads: Table[int, HeadRow] = self._table()
         #: by (shard, number)
         self.changes: Table[tuple[int, int], FeedEntry] = self._table()
-        self.changes_of: Index[int, tuple[int, int]] = self.changes.index(_first)
+        self.changes_of = self.changes.index(_first)
 
         # numbers are used once, also if their transaction is undone
         self.provider_numbers = itertools.count(1)
