@@ -77,8 +77,8 @@ class RetryPolicy:
     The first further search follows at once; a pause precedes each later one, each new assignment
     and each new try. From the second search on, the best candidates are shuffled. A claim stops
     searching when no other process has written since its last search. ``apply`` never retries: a
-    plan is valid only for the state it was made from. A backend has a policy of its
-    own, which ``connect(retries=)`` does not set.
+    plan is valid only for the state it was made from. A backend has a policy of its own, which
+    ``connect(retries=)`` does not set.
 
     ``clock`` measures the time of searches, tries and waits; ``sleep`` and ``uniform`` pause and
     choose random numbers.

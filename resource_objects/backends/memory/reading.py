@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 import functools
 import itertools
-import operator
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -39,9 +38,6 @@ from resource_objects.store.rows import ProviderRow, Rows
 
 #: How many providers are compared with a filter at a time, so that a page costs what fills it.
 _BATCH = 256
-
-
-_optional = operator.attrgetter(*OPTIONAL_COLUMNS)
 
 
 def _root_of(rows: Rows) -> RootOf:
@@ -107,23 +103,23 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
     parent = None if provider.parent_uuid is None else rows.providers[provider.parent_uuid]
     root = rows.root(provider.uuid)
     inventories = [rows.inventories[provider.uuid, name] for name in provider.classes]
-    return ListedProvider(  # type: ignore[call-arg]  # the number of optional columns
-        provider.number,
-        provider.uuid,
-        provider.name,
-        provider.generation,
-        None if parent is None else parent.name,
-        provider.parent_uuid,
-        root.name,
-        root.uuid,
-        tuple(inventory.record for inventory in inventories),
-        provider.traits,
-        provider.aggregates,
-        provider.kinds,
-        *_optional(provider),
-        provider.writes + sum(inventory.writes for inventory in inventories),
-        provider.definition_writes,
-        in_force(provider.disabled, now),
+    return ListedProvider(
+        number=provider.number,
+        uuid=provider.uuid,
+        name=provider.name,
+        generation=provider.generation,
+        parent=None if parent is None else parent.name,
+        parent_uuid=provider.parent_uuid,
+        root=root.name,
+        root_uuid=root.uuid,
+        records=tuple(inventory.record for inventory in inventories),
+        traits=provider.traits,
+        aggregates=provider.aggregates,
+        kinds=provider.kinds,
+        allocation_writes=provider.writes + sum(inventory.writes for inventory in inventories),
+        definition_writes=provider.definition_writes,
+        disabled=in_force(provider.disabled, now),
+        **{name: getattr(provider, name) for name in OPTIONAL_COLUMNS},
     )
 
 

@@ -194,7 +194,7 @@ class Allocations:
         for key in keys:
             if key[0] in names:
                 record = InventoryRecord(key[1], *_UNLIMITED_FIGURES)
-                rows.inventories.put(key, InventoryRow(record))
+                rows.inventories.put_unjournaled(key, None, InventoryRow(record))
         effects = decide(rows, orders, clock.now())
         for use in (use for effect in effects.consumers for use in effect.claim.held):
             if use.amount > codec.MAX_INTEGER:
@@ -436,10 +436,10 @@ def _rows_of(consumers: Iterable[ConsumerRecord], names: Mapping[str, str]) -> R
     rows = Rows()
     rows.has_groups = False
     for uuid, name in names.items():
-        row = ProviderRow(next(rows.provider_numbers), uuid, name, None, frozenset(), frozenset())
-        rows.providers.put(uuid, row)
+        row = ProviderRow(next(rows.provider_numbers), uuid, name)
+        rows.providers.put_unjournaled(uuid, None, row)
     for record in consumers:
-        rows.consumers.put(record.consumer, record)
+        rows.consumers.put_unjournaled(record.consumer, None, record)
     return rows
 
 

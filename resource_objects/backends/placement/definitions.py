@@ -212,8 +212,7 @@ class Definitions:
         """Add the provider of a name, which may be in another tree."""
         uuid = self.cache.uuid_of(name)
         if uuid is not None and uuid not in rows.providers:
-            number = next(rows.provider_numbers)
-            row = ProviderRow(number, uuid, name, None, frozenset(), frozenset())
+            row = ProviderRow(next(rows.provider_numbers), uuid, name)
             rows.providers.put_unjournaled(uuid, None, row)
 
     def _check_moves(self, changes: DefinitionChanges, entries: Mapping[str, ListedEntry]) -> None:
