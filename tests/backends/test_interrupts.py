@@ -24,9 +24,9 @@ from tests.support.checker import problems
         (orders, "make_consumers"),
         (orders, "write_consumers"),
         (orders.AllocationChanges, "allocate"),
-        (feed, "tell"),
+        (feed, "append_entries"),
     ],
-    ids=["decide", "record", "change", "make", "put", "take", "tell"],
+    ids=["decide", "record", "change", "make", "put", "take", "feed"],
 )
 def test_an_interrupt_at_any_step_changes_nothing(
     ledger: SQLBackend,

@@ -867,7 +867,7 @@ def test_a_failing_step_names_no_operation_as_done(
     ledger: SQLBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = define(ledger, host("host0"))
-    monkeypatch.setattr(backend.feed, "tell", _refuse)
+    monkeypatch.setattr(backend.feed, "append_entries", _refuse)
     operation = Operation()
     with pytest.raises(exceptions.LedgerError, match="no"):
         ledger.claim(operation, ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),)))

@@ -26,11 +26,10 @@ def written(backend: SQLBackend, work: Any) -> Any:
 
 
 def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: str) -> None:
-    made = [
-        {"name": name, "level": None if n % 2 else f"level {n}"} for n, name in enumerate(NAMES)
-    ]
-    written(ledger, lambda connection: statements.insert(connection, tables.aggregates, made))
-    assert kept(ledger_url) == {row["name"]: row["level"] for row in made}
+    columns = "name", "level"
+    made = [(name, None if n % 2 else f"level {n}") for n, name in enumerate(NAMES)]
+    written(ledger, lambda sql: statements.insert(sql, tables.aggregates, columns, made))
+    assert kept(ledger_url) == dict(made)
     numbers = dict(ask(ledger_url, "SELECT name, id FROM aggregates"))
     changed = [
         {"id": numbers[name], "name": f"{name}!", "level": f"{n}" if n % 3 == 1 else None}
@@ -42,12 +41,12 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
 
     assert written(ledger, change) == COUNT - 1
     wanted = {row["name"]: row["level"] for row in changed}
-    assert kept(ledger_url) == {**wanted, NAMES[-1]: made[-1]["level"]}
+    assert kept(ledger_url) == {**wanted, NAMES[-1]: made[-1][1]}
     assert written(ledger, change) == COUNT - 1  # found, though nothing is different
-    gone = [{"id": row["id"], "name": row["name"]} for row in changed[5:]]
+    gone = [(row["id"], row["name"]) for row in changed[5:]]
 
     def delete(connection: sqlalchemy.Connection) -> int:
-        return statements.delete(connection, tables.aggregates, gone)
+        return statements.delete(connection, tables.aggregates, ["id", "name"], gone)
 
     assert written(ledger, delete) == COUNT - 6
     assert written(ledger, delete) == 0
@@ -56,8 +55,8 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
 
 def test_no_rows_are_no_statement(ledger: SQLBackend) -> None:
     def work(connection: sqlalchemy.Connection) -> int:
-        statements.insert(connection, tables.aggregates, [])
-        deleted = statements.delete(connection, tables.aggregates, [])
+        statements.insert(connection, tables.aggregates, ["name"], [])
+        deleted = statements.delete(connection, tables.aggregates, ["id"], [])
         return deleted + statements.update(connection, tables.aggregates, ["id"], [])
 
     assert written(ledger, work) == 0

@@ -7,7 +7,7 @@ import datetime
 import functools
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
@@ -34,20 +34,12 @@ from resource_objects.backends.sql.migrations import Standing
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.orders import StoredRows
 from resource_objects.backends.sql.rows import TreeRows
-from resource_objects.backends.sql.statements import (
-    SQL,
-    chunks,
-    draw_number,
-    now_of,
-    pipeline,
-)
+from resource_objects.backends.sql.statements import SQL, draw_number, now_of, pipeline
 from resource_objects.providers.backend import AlreadyRecorded, Backend
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
-from resource_objects.providers.listing import (
-    Pruned,
-)
+from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned
 from resource_objects.providers.orders import (
     FRESH,
     ConsumerRecord,
@@ -56,47 +48,23 @@ from resource_objects.providers.orders import (
     Write,
     class_renames,
 )
-from resource_objects.providers.statistics import (
-    StatisticsOrder,
-)
+from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.store.decide import Effects, decide, keys_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-def _query(
-    query: Callable[Concatenate[Connection, P], T],
+def _transaction(
+    work: Callable[Concatenate[Connection, P], T], *, writes: bool = False
 ) -> Callable[Concatenate[SQLBackend, P], T]:
-    """Return a method that returns what a query returns."""
+    """Return a method that runs a function in a transaction of its own."""
 
-    @functools.wraps(query)
+    @functools.wraps(work)
     def method(self: SQLBackend, /, *values: P.args, **more: P.kwargs) -> T:
-        return self._reading(query, *values, **more)
-
-    return method
-
-
-def _query_by_name(
-    query: Callable[Concatenate[Connection, Catalogue, P], T],
-) -> Callable[Concatenate[SQLBackend, P], T]:
-    """Return a method for a query that looks up names."""
-
-    @functools.wraps(query)
-    def method(self: SQLBackend, /, *values: P.args, **more: P.kwargs) -> T:
-        return self._reading(query, self._catalogue, *values, **more)
-
-    return method
-
-
-def _change(
-    change: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate[SQLBackend, P], T]:
-    """Return a method that makes a change."""
-
-    @functools.wraps(change)
-    def method(self: SQLBackend, /, *values: P.args, **more: P.kwargs) -> T:
-        return self._writing(change, *values, **more)
+        if writes:
+            return self._writing(work, *values, **more)
+        return self._reading(work, *values, **more)
 
     return method
 
@@ -236,24 +204,29 @@ class SQLBackend(Backend):
 
     # --- queries and changes: one transaction each, as the contract describes them ---
 
-    now = _query(now_of)
-    uuids = _query(read.uuids)
-    list_providers = _query_by_name(listing.list_providers)
-    list_consumers = _query_by_name(listing.list_consumers)
-    list_names = _query(names.list_names)
-    list_server_groups = _query(server_groups.list_groups)
-    totals = _query_by_name(listing.totals)
-    count_consumers = _query(listing.count_consumers)
-    held_by = _query(orders.consumer_records)
-    list_waiters = _query(waiters.list_waiters)
-    read_statistics = _query(statistics.read)
-    use_between = _query(use_over_time.between)
-    wait = _change(waiters.wait)
-    leave = _change(waiters.leave)
-    forget_statistics = _change(statistics.forget)
-    retain = _change(feed.retain)
+    now = _transaction(now_of)
+    uuids = _transaction(read.uuids)
+    list_consumers = _transaction(listing.list_consumers)
+    list_names = _transaction(names.list_names)
+    list_server_groups = _transaction(server_groups.list_groups)
+    totals = _transaction(listing.totals)
+    count_consumers = _transaction(listing.count_consumers)
+    held_by = _transaction(orders.consumer_records)
+    list_waiters = _transaction(waiters.list_waiters)
+    read_statistics = _transaction(statistics.read)
+    use_between = _transaction(use_over_time.between)
+    wait = _transaction(waiters.wait, writes=True)
+    leave = _transaction(waiters.leave, writes=True)
+    forget_statistics = _transaction(statistics.forget, writes=True)
+    retain = _transaction(feed.retain, writes=True)
 
     # --- reading ---
+
+    def list_providers(
+        self, criteria: ProviderFilter, limit: int, after: int = 0
+    ) -> tuple[ListedProvider, ...]:
+        """Return a page of providers (see the contract)."""
+        return self._reading(listing.list_providers, self._catalogue, criteria, limit, after)
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return all trees, or some, at one moment (see the contract)."""
@@ -405,10 +378,10 @@ def _furnish(connection: Connection) -> None:
 # 2. Names and server groups are changed (``names``, ``server_groups``). The inventories that change
 #    are locked, with those of the orders. Definitions and the service of providers are changed by
 #    the rules of ``store``, and flushed (``rows``).
-# 3. The consumers of the orders are read and their inventories locked,
-#    and the server groups of members that go to another host. The rules decide (``store.decide``).
-#    The operation is recorded; a repeated one ends here . ``used`` is changed by
-#    guarded net amounts, then consumers, allocations and units are written (``orders``).
+# 3. The consumers of the orders are read and their inventories locked, and the server groups of
+#    members that allocate on another host. The rules decide (``store.decide``).
+#    The operation is recorded; a repeated one ends here. ``used`` is changed by guarded net
+#    amounts, then consumers, allocations and units are written (``orders``).
 # 4. Inventories and providers are removed (``rows``).
 # 5. The change feed is written (``feed``).
 #
@@ -426,8 +399,10 @@ def commit_write(
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with pipeline(connection):
-            records = _carry_out_orders(connection, write, number, feed_rows)
-            feed.tell(connection, number, feed_rows)
+            records = _carry_out_orders(
+                connection, write, StoredRows(connection, number), feed_rows
+            )
+            feed.append_entries(connection, number, feed_rows)
         return records
     now = now_of(connection)
     _check_age(connection, write, now)
@@ -443,7 +418,9 @@ def commit_write(
         rows.apply(_inventories_of_orders(connection, write))
     records = ()
     if write.orders:
-        records = _carry_out_orders(connection, write, number, feed_rows, now)
+        records = _carry_out_orders(
+            connection, write, StoredRows(connection, number), feed_rows, is_checked=True
+        )
     else:
         orders.record_operation(connection, write, number, now)
     if rows is not None:
@@ -453,7 +430,7 @@ def commit_write(
     if renamed and feed_rows:  # a rename alone is not written for each provider
         for uuid, root in read.roots(connection, renamed).items():
             feed_rows.provider(uuid, [root])
-    feed.tell(connection, number, feed_rows, class_renames(write.names))
+    feed.append_entries(connection, number, feed_rows, class_renames(write.names))
     return records
 
 
@@ -487,20 +464,20 @@ def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
 def _carry_out_orders(
     connection: Connection,
     write: Write,
-    number: int,
+    rows: StoredRows,
     feed_rows: feed.FeedRows,
-    now: datetime.datetime | None = None,
+    *,
+    is_checked: bool = False,
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out the orders of a write; return the record of each consumer.
 
-    :param now: the time of the database, if the age of the operation is checked already
+    :param is_checked: whether the age of the operation was checked
     """
-    rows = StoredRows(connection, number)
     if not _is_one_claim(write):
         orders.read_consumers(connection, [order.consumer for order in write.orders], rows)
-    effects = _effects(connection, write, rows, number, now)
+    effects = _effects(connection, write, rows, is_checked=is_checked)
     assert rows.now is not None, "it is read with the inventories"
-    orders.record_operation(connection, write, number, rows.now)
+    orders.record_operation(connection, write, rows.number, rows.now)
     if effects.nets:
         numbers = {key: rows.inventories[key].inventory_id for key in effects.nets}
         limits = write.limits
@@ -511,7 +488,7 @@ def _carry_out_orders(
             adopts=any(order.adopts for order in write.orders),
             bounds={numbers[key]: limits[key] for key in numbers if key in limits},
         )
-    consumers = orders.write_consumers(connection, effects.consumers, rows, number)
+    consumers = orders.write_consumers(connection, effects.consumers, rows)
     roots = rows.roots
     for uuid in effects.overridden:
         feed_rows.override(uuid, roots[uuid])
@@ -561,11 +538,7 @@ def _is_alone(write: Write) -> bool:
 
 
 def _effects(
-    connection: Connection,
-    write: Write,
-    rows: StoredRows,
-    number: int,
-    now: datetime.datetime | None,
+    connection: Connection, write: Write, rows: StoredRows, *, is_checked: bool
 ) -> Effects:
     """Lock the inventories of the orders and decide."""
     keys = keys_of(write.orders, rows.records)
@@ -576,10 +549,10 @@ def _effects(
     orders.read_locked_inventories(connection, rows, keys)
     if rows.now is None:
         rows.now = now_of(connection)
-    if now is None:  # else it was checked before the definitions were locked
+    if not is_checked:
         _check_age(connection, write, rows.now)
     try:
-        return decide(rows, write.orders, rows.now, generation=number, limits=write.limits)
+        return decide(rows, write.orders, rows.now, generation=rows.number, limits=write.limits)
     except exceptions.ResourceObjectsError:
         _check_consumers(connection, write, rows)
         raise
@@ -625,13 +598,12 @@ def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]
 
 
 def _locked(
-    connection: Connection, uuids: Iterable[str], lock: SQL
+    connection: Connection, uuids: Collection[str], lock: SQL
 ) -> dict[str, tuple[int, str, int]]:
     """Lock providers in the order of their numbers; return ``{uuid: (id, name, generation)}``."""
-    rows = [row for part in chunks(sorted(uuids)) for row in _FIND.rows(connection, uuids=part)]
+    rows = _FIND.rows_for(connection, uuids)
     if connection.dialect.name != "sqlite":  # whose only writer has the lock of the file
-        numbers = sorted(row[1] for row in rows)
-        rows = [row for part in chunks(numbers) for row in lock.rows(connection, ids=part)]
+        rows = lock.rows_for(connection, [row[1] for row in rows])
     return {uuid: (number, name, generation) for uuid, number, name, generation in rows}
 
 

@@ -95,7 +95,7 @@ def values(connection: Connection, reason: Disabled) -> tuple[Any, ...]:
 def out_of_service(
     connection: Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> dict[str, Disabled]:
-    """Return why providers, or providers above them, are disabled, by name. Only a refusal asks."""
+    """Return why providers or their ancestors are disabled, by name. Cost: two statements."""
     roots: dict[int, int] = dict(_ROOTS.rows_for(connection, {*uuids}))
     rows = {row[0]: row for row in _OF_TREES.rows_for(connection, {*roots.values()})}
     reasons: dict[str, Disabled] = {}

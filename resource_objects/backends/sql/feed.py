@@ -27,7 +27,6 @@ from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.statements import (
     SQL,
     Insert,
-    chunks,
     drawn_at,
     from_moment,
     moment,
@@ -137,7 +136,9 @@ class FeedRows:
 _NOTHING = (None,) * 6
 
 
-def tell(connection: Connection, operation: int, feed_rows: FeedRows, renamed: Pairs = ()) -> None:
+def append_entries(
+    connection: Connection, operation: int, feed_rows: FeedRows, renamed: Pairs = ()
+) -> None:
     """Count the heads up and write the rows. Cost: two statements, on several shards one more.
 
     :param renamed: the old and the new names of renamed resource classes
@@ -435,8 +436,7 @@ def _delete(connection: Connection, before: datetime.datetime) -> Pruned:
     consumers = [number for (number,) in _GONE.rows(connection, ids=ids)]
     entries = len(_ENTRIES.rows(connection, ids=ids))
     _DELETE_CHANGES.run(connection, ids=ids)
-    for part in chunks(consumers):
-        _DELETE_CONSUMERS.run(connection, ids=part, gone=ids)
+    _DELETE_CONSUMERS.run_for(connection, consumers, gone=ids)
     _DELETE_OPERATIONS.run(connection, ids=ids)
     return Pruned(len(ids), entries)
 

@@ -143,11 +143,7 @@ def _literal(limit: int) -> sa.ColumnElement[int]:
 
 
 def list_consumers(
-    connection: Connection,
-    catalogue: Catalogue,
-    criteria: ConsumerFilter,
-    limit: int,
-    after: str | None = None,
+    connection: Connection, criteria: ConsumerFilter, limit: int, after: str | None = None
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers with their allocations (see the contract). Cost: four queries."""
     if is_empty(criteria):
@@ -377,36 +373,28 @@ _GROUPS = {By.PROVIDER: _providers.name} | {
 }
 
 
-def totals(
-    connection: Connection, catalogue: Catalogue, criteria: ConsumerFilter, by: By
-) -> tuple[Total, ...]:
+def totals(connection: Connection, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
     """Return the sums used by the consumers of a filter (see the contract).
 
-    Cost: one query, which reads every allocation of these consumers, and one for classes that are
-    not standard.
+    Cost: one query, which reads every allocation of these consumers.
     """
     if is_empty(criteria):
         return ()
-    rows = connection.execute(_query(criteria, by)).all()
-    classes = catalogue.classes.names(connection, {row[1] for row in rows})
-    return sorted_totals(
-        [Total(group, classes[class_], int(used), count) for group, class_, used, count in rows]
-    )
-
-
-def _query(criteria: ConsumerFilter, by: By) -> sa.Select[*tuple[Any, ...]]:
-    group = _GROUPS.get(by)
+    group, class_ = _GROUPS.get(by), tables.resource_classes.c
     query: sa.Select[*tuple[Any, ...]] = sa.select(
         sa.null() if group is None else group,
-        _allocations.class_id,
+        class_.name,
         sa.func.sum(_allocations.used),
         sa.func.count(_allocations.consumer_id.distinct()),
     )
     query = query.join_from(tables.allocations, tables.consumers)
+    query = query.join(tables.resource_classes, class_.id == _allocations.class_id)
     if by is By.PROVIDER:
         query = query.join(tables.resource_providers, _providers.id == _allocations.provider_id)
     query = query.where(*of_consumers(criteria), *of_places(criteria))
-    return query.group_by(_allocations.class_id, *(() if group is None else (group,)))
+    query = query.group_by(class_.name, *(() if group is None else (group,)))
+    rows = connection.execute(query)
+    return sorted_totals([Total(of, name, int(used), n) for of, name, used, n in rows])
 
 
 def count_consumers(

@@ -143,7 +143,7 @@ class StoredRows(OrderRows):
 
     def __init__(self, connection: Connection, number: int = 0) -> None:
         self._connection = connection
-        self._number = number
+        self.number = number
         self._restrictions: dict[str, Restrictions] | None = None
         self.inventories: dict[Key, StoredInventory] = {}
         self.consumers: dict[str, StoredConsumer] = {}
@@ -218,7 +218,7 @@ class StoredRows(OrderRows):
 
     def group_members(self, names: Collection[str], uuids: Collection[str]) -> GroupMembers:
         """Lock server groups, give them the generation of the write, and return their members."""
-        return server_groups.members_of(self._connection, names, uuids, self._number)
+        return server_groups.members_of(self._connection, names, uuids, self.number)
 
 
 def read_locked_inventories(
@@ -315,7 +315,7 @@ def _lock(connection: Connection, rows: StoredRows) -> None:
     """Lock inventories and read them again: their figures and shares may have changed since."""
     by_number = {inventory.inventory_id: inventory for inventory in rows.inventories.values()}
     before = [(row, row.shares) for row in by_number.values() if row.shares]
-    locked = [row for part in chunks(sorted(by_number)) for row in _LOCK.rows(connection, ids=part)]
+    locked = _LOCK.rows_for(connection, by_number)
     if len(locked) != len(by_number):
         raise _busy("inventory", "it was removed in between")
     for number, share_count, disabled_until, units, *figures in locked:
@@ -522,12 +522,11 @@ def _read_allocations(
     allocations: dict[int, dict[Key, StoredAllocation]] = defaultdict(dict)
     units: dict[tuple[int, int, int], list[str]] = {}
     amounts: dict[tuple[int, int, int], tuple[int, int]] = {}
-    for part in chunks(numbers):
-        for consumer, provider, class_, amount, unit, at in _ALLOCATIONS.rows(connection, ids=part):
-            row = consumer, provider, class_
-            amounts[row] = amount, at
-            if unit is not None:
-                units.setdefault(row, []).append(unit)
+    for consumer, provider, class_, amount, unit, at in _ALLOCATIONS.rows_for(connection, numbers):
+        row = consumer, provider, class_
+        amounts[row] = amount, at
+        if unit is not None:
+            units.setdefault(row, []).append(unit)
     inventories: dict[tuple[int, int], StoredInventory] = {}
     classes = sorted({class_ for _, _, class_ in amounts})
     for part in chunks(sorted({provider for _, provider, _ in amounts})):
@@ -568,9 +567,7 @@ def _record_of(generation: int, columns: Sequence[Any], uses: tuple[Use, ...]) -
 
 def are_unchanged(connection: Connection, names: Collection[str], rows: StoredRows) -> bool:
     """Return True if consumers are still as they were read, the missing ones included."""
-    generations: dict[str, int] = {}
-    for part in chunks(list(names)):
-        generations.update(_GENERATIONS.rows(connection, names=part))
+    generations: dict[str, int] = dict(_GENERATIONS.rows_for(connection, names))
     stored = rows.consumers
     return generations == {name: stored[name].record.generation for name in stored}
 
@@ -596,7 +593,7 @@ _MAKE_CONSUMERS = Insert(
 
 
 def write_consumers(
-    connection: Connection, effects: Sequence[ConsumerEffect], rows: StoredRows, number: int
+    connection: Connection, effects: Sequence[ConsumerEffect], rows: StoredRows
 ) -> dict[str, int]:
     """Write consumers with their allocations: first the released amounts, then the allocated ones.
 
@@ -617,16 +614,15 @@ def write_consumers(
             changed.append((consumer, effect.claim))
             changes.add(effect, consumer.number, consumer.allocations)
     if changed:
-        _write_generation(connection, [consumer for consumer, _ in changed], number, _PASS_ON)
+        _write_generation(connection, [consumer for consumer, _ in changed], rows.number, _PASS_ON)
     if removed:
-        for part in chunks(sorted(consumer.number for consumer in removed)):
-            _EMPTY.run(connection, ids=part)
-        _write_generation(connection, removed, number, _FORGET)
+        _EMPTY.run_for(connection, [consumer.number for consumer in removed])
+        _write_generation(connection, removed, rows.number, _FORGET)
     if changed:
         changes.release(connection)
         change_consumers(connection, changed)
     if new:
-        numbers |= make_consumers(connection, [effect.claim for effect in new], number)
+        numbers |= make_consumers(connection, [effect.claim for effect in new], rows.number)
         for effect in new:
             changes.add(effect, numbers[effect.claim.consumer], {})
     changes.allocate(connection)
@@ -720,8 +716,8 @@ class AllocationChanges:
         self._rows = rows
         self._inserts: list[tuple[int, int, int, int, int]] = []
         self._updates: list[dict[str, int]] = []
-        self._deletes: list[dict[str, int]] = []
-        self._released_units: list[dict[str, Any]] = []
+        self._deletes: list[tuple[int, int, int]] = []
+        self._released_units: list[tuple[int, str]] = []
         self._allocated_units: list[tuple[int, str, int, int]] = []
 
     def add(
@@ -737,13 +733,11 @@ class AllocationChanges:
                 last += 1
                 self._inserts.append((*row, change.after, last))
             elif not change.after:
-                self._deletes.append(dict(zip(_KEYS, row, strict=True)))
+                self._deletes.append(row)
             elif change.after != change.before:
                 self._updates.append(dict(zip(_KEYS, row, strict=True), used=change.after))
             if change.released_units and change.after:  # else deleted with the allocation
-                self._released_units += [
-                    {"provider_id": provider, "unit": unit} for unit in change.released_units
-                ]
+                self._released_units += [(provider, unit) for unit in change.released_units]
             if change.allocated_units:
                 self._allocated_units += [
                     (provider, unit, consumer, class_) for unit in change.allocated_units
@@ -751,8 +745,9 @@ class AllocationChanges:
 
     def release(self, connection: Connection) -> None:
         """Write the releases, and the changed amounts."""
-        statements.delete(connection, tables.allocation_units, self._released_units)
-        statements.delete(connection, tables.allocations, self._deletes)
+        unit = "provider_id", "unit"
+        statements.delete(connection, tables.allocation_units, unit, self._released_units)
+        statements.delete(connection, tables.allocations, _KEYS, self._deletes)
         statements.update(connection, tables.allocations, _KEYS, self._updates)
 
     def allocate(self, connection: Connection) -> None:
@@ -800,17 +795,11 @@ def _outcomes(connection: Connection, operation: int) -> Iterator[ConsumerRecord
     changes: dict[int, list[Sequence[Any]]] = {}
     for row in _CHANGES_OF.rows(connection, operation=operation):
         changes.setdefault(row[2], []).append(row)
-    stored = {
-        row[0]: row
-        for part in chunks(sorted(changes))
-        for row in _CONSUMERS_BY_NUMBER.rows(connection, ids=part)
-    }
+    stored = {row[0]: row for row in _CONSUMERS_BY_NUMBER.rows_for(connection, changes)}
     unchanged = [n for n, row in stored.items() if row[1] == operation and not row[2]]
     allocations = _read_allocations(connection, unchanged, StoredRows(connection))
     uuids = {row[3] for rows in changes.values() for row in rows if row[3] is not None}
-    names: dict[str, str] = {}
-    for uuids_part in chunks(sorted(uuids)):
-        names.update(_PROVIDER_NAMES.rows(connection, uuids=uuids_part))
+    names: dict[str, str] = dict(_PROVIDER_NAMES.rows_for(connection, uuids))
     for number, rows in changes.items():
         _, generation, removed_by, *columns = stored[number]
         is_removed = removed_by == operation

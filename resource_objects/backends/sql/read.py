@@ -16,7 +16,7 @@ from resource_objects.backends.sql.disabled import in_force
 from resource_objects.backends.sql.names import Catalogue, NameNumbers, description_of
 from resource_objects.backends.sql.statements import (
     SQL,
-    Rows,
+    Result,
     chunks,
     from_moment,
     now_of,
@@ -57,15 +57,11 @@ class Table:
         # ORDER BY would tempt a database to read the whole table in that order
         self._some = SQL(f"SELECT {columns} FROM {table} WHERE {provider} IN :numbers*")
 
-    def rows(self, connection: Connection, providers: Sequence[int] | None) -> Rows:
+    def rows(self, connection: Connection, providers: Sequence[int] | None) -> Result:
         """Return the rows; ``providers`` None: all rows."""
         if providers is None:
             return self._all.rows(connection)
-        rows = list[tuple[Any, ...]]()
-        for part in chunks(providers):
-            rows += self._some.rows(connection, numbers=part)
-        rows.sort(key=self._order)
-        return rows
+        return sorted(self._some.rows_for(connection, providers), key=self._order)
 
     def read(self, connection: Connection, providers: Sequence[int] | None) -> _ByName:
         """Return the columns by name; ``providers`` None: of all rows."""
@@ -223,9 +219,7 @@ def read_changed(
         return Changed(cursor, count, None)
     if not keys:
         return Changed(cursor, count, Columns(cursor=cursor))
-    numbers = {
-        root for part in chunks(list(keys)) for (root,) in _ROOTS.rows(connection, uuids=part)
-    }
+    numbers = {root for (root,) in _ROOTS.rows_for(connection, keys)}
     columns = _columns(connection, catalogue, sorted(numbers), cursor, allocations=True)
     return Changed(cursor, count, columns)
 
@@ -359,15 +353,9 @@ def _roots(connection: Connection, keys: Sequence[str]) -> list[int]:
 
 def roots(connection: Connection, providers: Collection[int]) -> dict[str, int]:
     """Return ``{uuid: number of its root}`` of the providers that exist, found by number."""
-    roots: dict[str, int] = {}
-    for part in chunks(sorted(providers)):
-        roots.update(_ROOTS_OF.rows(connection, ids=part))
-    return roots
+    return dict(_ROOTS_OF.rows_for(connection, providers))
 
 
 def uuids(connection: Connection, names: Collection[str]) -> dict[str, str]:
     """Return ``{name: uuid}`` of the providers of these names."""
-    uuids: dict[str, str] = {}
-    for part in chunks(list(names)):
-        uuids.update(_UUIDS.rows(connection, names=part))
-    return uuids
+    return dict(_UUIDS.rows_for(connection, names))

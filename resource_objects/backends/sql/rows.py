@@ -448,14 +448,6 @@ class TreeRows:
         new = {part for name, (_, now) in changed.items() if now for part in parts(name, now)}
         statements.replace(self._connection, table, key, old, new)
 
-    def _update(self, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
-        """Update rows by ``id``: one statement for all rows with the same changed columns."""
-        groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-        for row in sorted(rows, key=itemgetter("id")):
-            groups[tuple(row)].append(row)
-        for group in groups.values():
-            statements.update(self._connection, table, ["id"], group)
-
     def _free_names(self, changed: _Changed[ProviderRow]) -> None:
         """Take names from providers that give them up: two providers may exchange theirs."""
         owners = {now.name: now for was, now in changed.values() if now and now != was}
@@ -467,7 +459,7 @@ class TreeRows:
             for uuid, was in before.items()
             if was is not None and owners.get(was.name, was).uuid != uuid
         ]
-        self._update(tables.resource_providers, freed)
+        statements.update(self._connection, tables.resource_providers, ["id"], freed)
 
     def _insert_providers(self, providers: Sequence[ProviderRow]) -> None:
         """Insert providers level by level: a child refers to the number of its parent."""
@@ -487,7 +479,7 @@ class TreeRows:
                 )
                 for provider in level
             ]
-            statements.insert_tuples(self._connection, tables.resource_providers, columns, rows)
+            statements.insert(self._connection, tables.resource_providers, columns, rows)
             numbers.update(_NUMBERS.rows_for(self._connection, [p.uuid for p in level]))
             new_roots = [numbers[p.uuid] for p in level if p.parent_uuid is None]
             _SET_ROOT.run_for(self._connection, new_roots)
@@ -502,7 +494,7 @@ class TreeRows:
             for uuid, (was, now) in changed.items()
             if now is not None and (values := self._changed_columns(was, now))
         ]
-        self._update(tables.resource_providers, updates)
+        statements.update(self._connection, tables.resource_providers, ["id"], updates)
         if any(was and now and was.parent_uuid != now.parent_uuid for was, now in changed.values()):
             root_of = {
                 uuid: self._numbers[self._rows.root(uuid).uuid] for uuid in self._rows.providers
@@ -512,7 +504,7 @@ class TreeRows:
                 for uuid, root in root_of.items()
                 if root != self._roots[uuid]
             ]
-            self._update(tables.resource_providers, moved)
+            statements.update(self._connection, tables.resource_providers, ["id"], moved)
 
     def _changed_columns(self, was: ProviderRow | None, now: ProviderRow) -> dict[str, Any]:
         """Return the changed columns of a provider; of a new one, those that were not inserted."""
@@ -561,8 +553,8 @@ class TreeRows:
                 if len(was.shares) != len(now.shares):  # loaded only if some may change
                     updates.append({"id": self._inventories[key], "shares": len(now.shares)})
         columns = ("provider_id", "class_id", "shares", *_FIGURES)
-        statements.insert_tuples(self._connection, tables.inventories, columns, new)
-        self._update(tables.inventories, updates)
+        statements.insert(self._connection, tables.inventories, columns, new)
+        statements.update(self._connection, tables.inventories, ["id"], updates)
 
     def _numbered(self, key: Key) -> tuple[int, int]:
         """Return the numbers of the provider and the class of an inventory."""
@@ -615,7 +607,7 @@ class TreeRows:
                     )
         if not self._is_sqlite:
             _LOCK_INVENTORIES.rows_for(self._connection, [row["id"] for row in changed])
-        self._update(tables.inventories, changed)
+        statements.update(self._connection, tables.inventories, ["id"], changed)
 
     def _removed_units(self, uuid: str) -> int:
         provider = self._rows.providers.get(uuid)

@@ -28,8 +28,8 @@ from sqlalchemy import Connection, Dialect
 from resource_objects import clock, exceptions, names
 
 T = TypeVar("T")
-Rows = list[tuple[Any, ...]]
-RowValues = Sequence[Mapping[str, Any]]
+#: The rows of a query.
+Result = list[tuple[Any, ...]]
 
 # --- statements -----------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class SQL:
         self._lists = _lists_in(text)
         self._made: dict[tuple[str, tuple[int, ...]], _Made] = {}
 
-    def rows(self, connection: Connection, /, **values: Any) -> Rows:
+    def rows(self, connection: Connection, /, **values: Any) -> Result:
         """Return the rows of a query."""
         cursor = self._execute(connection, values)
         rows: Any = cursor.fetchall()
@@ -86,19 +86,18 @@ class SQL:
         cursor.close()
         return matched
 
-    def rows_for(self, connection: Connection, keys: Collection[Any]) -> Rows:
+    def rows_for(self, connection: Connection, keys: Collection[Any]) -> Result:
         """Return the rows for keys, the only values of the query. Cost: a query for thousands."""
         [name] = self._lists
-        found: Rows = []
+        rows: Result = []
         for part in chunks(sorted(keys)):
-            found += self.rows(connection, **{name: part})
-        return found
+            rows += self.rows(connection, **{name: part})
+        return rows
 
     def run_for(self, connection: Connection, keys: Collection[Any], /, **values: Any) -> None:
-        """Run the statement for keys, its only list. Cost: a statement for thousands."""
-        [name] = self._lists
+        """Run the statement for keys, its first list. Cost: a statement for thousands."""
         for part in chunks(sorted(keys)):
-            self.run(connection, **{name: part}, **values)
+            self.run(connection, **{self._lists[0]: part}, **values)
 
     def must_match(
         self, connection: Connection, rows: int, error: Callable[[int], Exception], /, **values: Any
@@ -356,14 +355,7 @@ def _statements_of(rows: Sequence[Sequence[Any]], most: int) -> Iterator[Sequenc
     yield rows[start:]
 
 
-def insert(connection: Connection, table: sa.Table, rows: RowValues) -> None:
-    """Insert rows, each a mapping with the same columns. Cost: as :meth:`Insert.many`."""
-    if rows:
-        columns = list(rows[0])
-        insert_tuples(connection, table, columns, _tuples(rows, columns))
-
-
-def insert_tuples(
+def insert(
     connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
     """Insert rows, each with its values in the order of ``columns``."""
@@ -388,34 +380,49 @@ _DELETE: Final = {
 }
 
 
-def update(connection: Connection, table: sa.Table, keys: Sequence[str], rows: RowValues) -> int:
+def update(
+    connection: Connection,
+    table: sa.Table,
+    keys: Sequence[str],
+    rows: Iterable[Mapping[str, Any]],
+) -> int:
     """Set the other columns of the rows that have the values of ``keys``; return their number.
 
-    Cost: a statement for thousands of rows, on MariaDB for 500.
+    Rows are changed in the order of their keys. Cost: a statement for thousands of rows with the
+    same columns, on MariaDB for 500.
     """
-    return _for_each(connection, table, _UPDATE, keys, rows)
+    groups: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+    for row in sorted(rows, key=operator.itemgetter(*keys)):
+        groups.setdefault(tuple(row), []).append(tuple(row.values()))
+    return sum(
+        [_for_each(connection, table, _UPDATE, keys, columns, g) for columns, g in groups.items()]
+    )
 
 
-def delete(connection: Connection, table: sa.Table, rows: RowValues) -> int:
-    """Delete the rows that have these values; return their number. Cost: as :func:`update`."""
-    return _for_each(connection, table, _DELETE, list(rows[0]) if rows else [], rows)
+def delete(
+    connection: Connection, table: sa.Table, keys: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> int:
+    """Delete the rows with these values of ``keys``; return their number.
+
+    Cost: as :func:`update`.
+    """
+    return _for_each(connection, table, _DELETE, keys, keys, rows) if rows else 0
 
 
 def replace(
     connection: Connection,
     table: sa.Table,
-    key: int,
+    keys: int,
     old: Set[tuple[Any, ...]],
     new: Set[tuple[Any, ...]],
 ) -> None:
     """Replace whole rows of a table by others, as far as they differ. Cost: two statements.
 
-    :param key: how many of the first columns are the primary key
+    :param keys: how many of the first columns are the primary key
     """
     columns = table.columns.keys()
-    deleted = [dict(zip(columns[:key], row, strict=False)) for row in sorted(old - new)]
-    delete(connection, table, deleted)
-    insert_tuples(connection, table, columns, sorted(new - old))
+    delete(connection, table, columns[:keys], [row[:keys] for row in sorted(old - new)])
+    insert(connection, table, columns, sorted(new - old))
 
 
 def _for_each(
@@ -423,27 +430,22 @@ def _for_each(
     table: sa.Table,
     forms: Mapping[str, str],
     keys: Sequence[str],
-    rows: RowValues,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
 ) -> int:
-    if not rows:
-        return 0
+    """Run a statement for rows, each with its values in the order of ``columns``."""
     dialect = connection.dialect.name
-    changed = [name for name in rows[0] if name not in keys]
-    columns = [*changed, *keys]
-    value = "?" if dialect == "sqlite" else "sent.{0}"
-    column, assigned = {
-        "sqlite": ("{0}", "{0}"),
-        "postgresql": ("stored.{0}", "{0}"),
-        "mysql": ("stored.{0}", "stored.{0}"),
-    }[dialect]
-    where = " AND ".join([f"{column} = {value}".format(name) for name in keys])
-    sets = ", ".join([f"{assigned} = {value}".format(name) for name in changed])
+    is_sqlite = dialect == "sqlite"
+    stored, assigned = "" if is_sqlite else "stored.", "stored." if dialect == "mysql" else ""
+    value = {name: f"?{n}" if is_sqlite else f"sent.{name}" for n, name in enumerate(columns, 1)}
+    where = " AND ".join([f"{stored}{name} = {value[name]}" for name in keys])
+    sets = ", ".join([f"{assigned}{name} = {value[name]}" for name in columns if name not in keys])
     text = functools.partial(forms[dialect].format, table=table, sets=sets, where=where)
     cursor = connection.connection.cursor()
     count = 0
     most = _MOST_SELECTS if dialect == "mysql" else MOST
-    for values in _statements_of(_tuples(rows, columns), most):
-        if dialect == "sqlite":
+    for values in _statements_of(rows, most):
+        if is_sqlite:
             cursor.executemany(text(), values)
         elif dialect == "postgresql":
             arrays = [array(column) for column in zip(*values, strict=True)]
@@ -487,12 +489,6 @@ def _array_type(dialect: Dialect, column: sa.Column[Any]) -> str:
     if isinstance(column.type.dialect_impl(dialect), sa.Uuid):
         return "uuid[]"
     return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
-
-
-def _tuples(rows: RowValues, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    if len(columns) == 1:
-        return [(row[columns[0]],) for row in rows]
-    return list(map(operator.itemgetter(*columns), rows))
 
 
 def _selects(columns: Sequence[str], count: int) -> str:

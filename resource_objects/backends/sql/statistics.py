@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Mapping
-from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,12 +34,11 @@ from resource_objects.store.tables import changes as changed_rows
 
 _providers = tables.resource_providers.c
 _statistics = tables.statistics.c
-_COLUMNS = (_statistics.name, _statistics.value, _statistics.source, _statistics.since)
-_KEYS = ("provider_id", "name")
+_COLUMNS = ("provider_id", "name", "value", "source", "since")
+_KEYS = _COLUMNS[:2]
 
 _FIND = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
-_SELECT = """
-    SELECT provider_id, name, value, source, since FROM statistics WHERE provider_id IN :ids*"""
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM statistics WHERE provider_id IN :ids*"
 _STORED = SQL(_SELECT)
 _LOCK_STORED = SQL(f"{_SELECT} ORDER BY provider_id, name {{server: FOR UPDATE}}")
 _REPORT = SQL("UPDATE resource_providers SET reported_at = :at WHERE id IN :ids*")
@@ -75,26 +73,27 @@ def put(
     """
     rows = _load(connection, _LOCK_STORED, order, numbers)
     count = write_statistics(rows, order, now)
-    inserts: list[dict[str, Any]] = []
+    inserts: list[tuple[Any, ...]] = []
     updates: list[dict[str, Any]] = []
-    deletes: list[dict[str, Any]] = []
+    deletes: list[tuple[int, str]] = []
     for table, uuid, before, after in changed_rows(rows.journal):
         if table is not rows.statistics:
             continue
         before, after = before or {}, after or {}
         for name in sorted(before.keys() | after.keys()):
-            key = {"provider_id": numbers[uuid], "name": name}
+            key = numbers[uuid], name
             row = after.get(name)
             if row is None:
                 deletes.append(key)
             elif row != before.get(name):
-                values = {**row._asdict(), "since": moment(connection, row.since)}
-                (updates if name in before else inserts).append({**key, **values})
-    for changes in (inserts, updates, deletes):
-        changes.sort(key=itemgetter(*_KEYS))
-    statements.insert(connection, tables.statistics, inserts)
+                values = *key, row.value, row.source, moment(connection, row.since)
+                if name in before:
+                    updates.append(dict(zip(_COLUMNS, values, strict=True)))
+                else:
+                    inserts.append(values)
+    statements.insert(connection, tables.statistics, _COLUMNS, sorted(inserts))
     statements.update(connection, tables.statistics, _KEYS, updates)
-    statements.delete(connection, tables.statistics, deletes)
+    statements.delete(connection, tables.statistics, _KEYS, sorted(deletes))
     reported = [numbers[uuid] for uuid in order.reported]
     _REPORT.run_for(connection, reported, at=moment(connection, now))
     return count
@@ -105,10 +104,8 @@ def _load(
 ) -> Rows:
     """Return the providers of an order, as far as statistics need them, and their statistics."""
     rows = Rows()
-    for uuid, number in numbers.items():
-        rows.providers.put_unjournaled(
-            uuid, None, ProviderRow(number, uuid, name=uuid)
-        )  # no name is read
+    for uuid, number in numbers.items():  # the names of providers are not needed
+        rows.providers.put_unjournaled(uuid, None, ProviderRow(number, uuid, uuid))
     uuid_of = {numbers[uuid]: uuid for uuid in order.values if uuid in numbers}
     stored: defaultdict[str, dict[str, StoredStatistic]] = defaultdict(dict)
     for provider, name, value, source, since in query.rows_for(connection, uuid_of):
@@ -124,7 +121,7 @@ def read(connection: Connection, criteria: StatisticFilter) -> StatisticsByProvi
     :raises InvalidInput: if the filter names more than a statement takes
     """
     query = (
-        sa.select(_providers.name, *_COLUMNS)
+        sa.select(_providers.name, *map(_statistics.get, _COLUMNS[1:]))
         .join_from(tables.statistics, tables.resource_providers)
         .where(*_conditions(criteria))
         .order_by(_providers.id)

@@ -13,7 +13,6 @@ from sqlalchemy import Connection
 from resource_objects.backends.sql import feed
 from resource_objects.backends.sql.statements import (
     SQL,
-    chunks,
     from_moment,
     moment,
     now_of,
@@ -93,11 +92,7 @@ def between(
         ClassRename(from_moment(at), old, *json.loads(new))
         for at, old, new in _RENAMES.rows(connection, since=first)
     ]
-    existing = [
-        name
-        for part in chunks(sorted(criteria.classes or ()))
-        for (name,) in _CLASSES.rows(connection, names=part)
-    ]
+    existing = [name for (name,) in _CLASSES.rows_for(connection, criteria.classes or ())]
     return report(present, changes, renames, criteria, by, (since, until, complete), existing)
 
 

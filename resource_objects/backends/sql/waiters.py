@@ -53,12 +53,13 @@ def wait(connection: Connection, order: WaitOrder) -> Waiter:
 def _enter(
     connection: Connection, order: WaitOrder, now: datetime.datetime, ends: datetime.datetime
 ) -> Waiter:
-    values: dict[str, Any] = {
+    values = {
         "consumer": order.consumer,
         "entry": order.entry,
         "actor": order.actor,
+        "since": plain(now),
+        "lease_until": plain(ends),
     }
-    values |= {"since": plain(now), "lease_until": plain(ends)}
     # if another call enters the consumer at this moment, the transaction is repeated
     result = connection.execute(sa.insert(tables.waiters), values)
     assert result.inserted_primary_key is not None, "the database numbers it"
