@@ -11,21 +11,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects.providers import decision
-from resource_objects.providers.columns import (
-    OPTIONAL_COLUMNS,
-    AggregateColumns,
-    AllocationColumns,
-    Columns,
-    InventoryColumns,
-    ProviderColumns,
-    TraitColumns,
-)
-from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
@@ -36,7 +26,7 @@ from resource_objects.providers.listing import (
     sorted_totals,
 )
 from resource_objects.providers.orders import ConsumerRecord, Key, Use
-from resource_objects.resources.records import InventoryRecord, inventory_row
+from resource_objects.resources.records import InventoryRecord
 
 #: Returns the record and the shares ``(key, factor)`` of a stored inventory.
 InventoryOf: TypeAlias = Callable[[Key], tuple[InventoryRecord, Iterable[tuple[Key, int]]] | None]
@@ -202,40 +192,3 @@ def totals_of(
                 used[group, use.resource_class] += use.amount
                 users[group, use.resource_class].add(record.consumer)
     return sorted_totals([Total(*key, amount, len(users[key])) for key, amount in used.items()])
-
-
-def columns_of(
-    rows: Collection[ListedProvider], claims: Iterable[ConsumerRecord], cursor: Cursor | None
-) -> Columns:
-    """Return the providers of whole trees, parents first, and their allocations as columns.
-
-    They have no shares, structured inventories or units, which a remote Placement does not store.
-
-    :param claims: the consumers; their allocations of other providers are left out
-    """
-    number = {row.uuid: row.number for row in rows}
-    optional = attrgetter(*OPTIONAL_COLUMNS)
-    providers = (
-        (
-            *(row.number, row.uuid, row.name, number.get(row.parent_uuid or "")),
-            *(number[row.root_uuid], row.generation, *optional(row), row.disabled),
-        )
-        for row in rows
-    )
-    allocations = (
-        (number[use.provider_uuid], use.resource_class, claim.consumer, use.amount)
-        for claim in claims
-        for use in claim.held
-        if use.provider_uuid in number
-    )
-    inventories = ((row.number, *inventory_row(record)) for row in rows for record in row.records)
-    traits = ((row.number, trait) for row in rows for trait in sorted(row.traits))
-    aggregates = ((row.number, name) for row in rows for name in sorted(row.aggregates))
-    return Columns(
-        ProviderColumns(*zip(*providers, strict=True)),
-        InventoryColumns(*zip(*inventories, strict=True)),
-        TraitColumns(*zip(*traits, strict=True)),
-        AllocationColumns(*zip(*allocations, strict=True)),
-        AggregateColumns(*zip(*aggregates, strict=True)),
-        cursor=cursor,
-    )

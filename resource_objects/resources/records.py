@@ -8,7 +8,6 @@ kind is kept like ours.
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,12 +50,6 @@ class InventoryRecord:
             self.capacity,
             used,
         )
-
-
-#: ``inventory_row(record)`` is its figures as a tuple, in the order of the fields.
-inventory_row: operator.attrgetter[tuple[Any, ...]] = operator.attrgetter(
-    *(field.name for field in dataclasses.fields(InventoryRecord))
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

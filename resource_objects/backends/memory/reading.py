@@ -1,4 +1,4 @@
-"""Pages and totals of the rows in memory."""
+"""Pages and totals of rows in memory, also of those that a remote Placement returned."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from resource_objects.store.rows import ProviderRow, Rows
 _BATCH = 256
 
 
-def _root_of(rows: Rows) -> RootOf:
+def root_of(rows: Rows) -> RootOf:
     """Return a function that finds the uuid of the root of a provider by its name or uuid."""
 
-    def root_of(key: str) -> str | None:
+    def find(key: str) -> str | None:
         provider = rows.find(key)
         return None if provider is None else rows.root(provider.uuid).uuid
 
-    return root_of
+    return find
 
 
 def _inventory_of(
@@ -62,14 +62,14 @@ def page_of_providers(
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers. Cost: linear in the providers compared with the filter."""
     providers = _providers_to_compare(rows, criteria, after)
-    inventory_of, root_of = functools.partial(_inventory_of, rows), _root_of(rows)
+    inventory_of, find_root = functools.partial(_inventory_of, rows), root_of(rows)
     now = present_time(rows)
     page: list[ListedProvider] = []
     while len(page) < limit:
         batch = [_listed(rows, provider, now) for provider in itertools.islice(providers, _BATCH)]
         if not batch:
             break
-        page += select_providers(batch, criteria, inventory_of, root_of)
+        page += select_providers(batch, criteria, inventory_of, find_root)
     return tuple(page[:limit])
 
 
@@ -128,7 +128,7 @@ def page_of_consumers(
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers. Cost: linear in the consumers compared with the filter."""
     records = _consumers_to_compare(rows, criteria, after)
-    return tuple(itertools.islice(select_consumers(records, criteria, _root_of(rows)), limit))
+    return tuple(itertools.islice(select_consumers(records, criteria, root_of(rows)), limit))
 
 
 def _consumers_to_compare(
@@ -185,7 +185,7 @@ def page_of_server_groups(
 
 def totals_of_consumers(rows: Rows, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
     """Return the sums used by the consumers of a filter. Cost: linear in the consumers compared."""
-    return totals_of(_consumers_to_compare(rows, criteria, None), criteria, by, _root_of(rows))
+    return totals_of(_consumers_to_compare(rows, criteria, None), criteria, by, root_of(rows))
 
 
 def counts_of_consumers(
@@ -193,4 +193,4 @@ def counts_of_consumers(
 ) -> Counter[str | None]:
     """Return the number of consumers of a filter by description. Cost: linear in those compared."""
     records = _consumers_to_compare(rows, criteria, None)
-    return count_by(select_consumers(records, criteria, _root_of(rows)), by)
+    return count_by(select_consumers(records, criteria, root_of(rows)), by)

@@ -6,10 +6,11 @@ import datetime
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Self
 
 from resource_objects import clock, exceptions
+from resource_objects.backends.memory import reading
 from resource_objects.backends.placement import codec, unsupported
 from resource_objects.backends.placement.allocations import Allocations, PendingWrite
 from resource_objects.backends.placement.cache import FEW_TREES, ProviderCache, ProviderState
@@ -34,10 +35,10 @@ from resource_objects.providers.orders import (
     NameKind,
     Operation,
     Outcome,
-    Use,
     Write,
 )
-from resource_objects.providers.selection import select_consumers, select_providers, totals_of
+from resource_objects.providers.selection import select_consumers, totals_of
+from resource_objects.store.rows import Rows
 
 #: The maximum number of operations of which this process remembers the outcome.
 _MAX_OUTCOMES = 10_000
@@ -148,11 +149,7 @@ class PlacementBackend(Backend):
             self._aggregates.uuid(name)  # which remembers the name
         keys = criteria.uuids or criteria.names or criteria.trees
         states = self._states(keys if keys and len(keys) <= FEW_TREES else None)
-        rows = cache.rows(states)
-        records = {(row.uuid, r.resource_class): (r, ()) for row in rows for r in row.records}
-        matching = select_providers(rows, criteria, records.get, self._root_of(states))
-        page = (row for row in matching if row.number > after)
-        return tuple(sorted(page, key=lambda row: row.number)[:limit])
+        return reading.page_of_providers(cache.rows(states), criteria, limit, after)
 
     def list_consumers(
         self, criteria: ConsumerFilter, limit: int, after: str | None = None
@@ -161,16 +158,17 @@ class PlacementBackend(Backend):
 
         Cost: a refresh, and a request for each consumer that may be in the page
         """
-        states = self._states_of(criteria)
-        root_of, uses = self._root_of(states), self._uses(criteria, states)
-        names = sorted(name for name in uses if after is None or name > after)
+        rows = self._cache.rows(self._states_of(criteria))
+        root_of = reading.root_of(rows)
+        names = sorted(name for name in _selected(rows, criteria) if after is None or name > after)
         page: list[ConsumerRecord] = []
         for first in range(0, len(names), limit):
             batch = names[first : first + limit]
             records = self._allocations.held_by(batch)
             page += select_consumers(records.values(), criteria, root_of)
-            for name in set(batch) - records.keys():  # released, which raised no generation
-                self._cache.invalidate(use.provider_uuid for use in uses[name])
+            for name in rows.consumers.rows.keys() & batch - records.keys():
+                # released, which raised no generation
+                self._cache.invalidate(use.provider_uuid for use in rows.consumers[name].held)
             if len(page) >= limit:
                 break
         return tuple(page[:limit])
@@ -190,21 +188,6 @@ class PlacementBackend(Backend):
         cache.refresh()
         return cache.states()[0]
 
-    def _uses(
-        self, criteria: ConsumerFilter, states: Sequence[ProviderState]
-    ) -> Mapping[str, tuple[Use, ...]]:
-        """Return the consumers that a filter may select, with their allocations in ``states``."""
-        if criteria.names is not None:
-            return dict.fromkeys(criteria.names, ())
-        by_provider = ConsumerFilter(tree=criteria.tree, provider=criteria.provider)
-        consumers = self._cache.consumers(states)
-        selected = select_consumers(consumers, by_provider, self._root_of(states))
-        return {record.consumer: record.held for record in selected}
-
-    def _root_of(self, states: Sequence[ProviderState]) -> Callable[[str], str | None]:
-        entries = [state.entry for state in states]
-        return {key: entry.root_uuid for entry in entries for key in (entry.uuid, entry.name)}.get
-
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None
     ) -> tuple[ListedName, ...]:
@@ -220,13 +203,11 @@ class PlacementBackend(Backend):
         Cost: a refresh, and a request for each consumer if the filter or the grouping depends on
         attributes of consumers
         """
-        states = self._states_of(criteria)
-        by_provider = ConsumerFilter(tree=criteria.tree, provider=criteria.provider)
-        if criteria == by_provider and by in (By.RESOURCE_CLASS, By.PROVIDER):
-            consumers: Iterable[ConsumerRecord] = self._cache.consumers(states)
-        else:
-            consumers = self._allocations.held_by(self._uses(criteria, states)).values()
-        return totals_of(consumers, criteria, by, self._root_of(states))
+        rows = self._cache.rows(self._states_of(criteria))
+        if criteria == _by_provider(criteria) and by in (By.RESOURCE_CLASS, By.PROVIDER):
+            return reading.totals_of_consumers(rows, criteria, by)
+        consumers = self._allocations.held_by(_selected(rows, criteria))
+        return totals_of(consumers.values(), criteria, by, reading.root_of(rows))
 
     def held(self, consumer: str) -> ConsumerRecord | None:
         """Return a consumer, None if it has no allocations. Usually one request."""
@@ -324,3 +305,15 @@ class PlacementBackend(Backend):
         if self._closed:
             raise exceptions.DatabaseError("closed", self._client.service)
         return self._cache
+
+
+def _selected(rows: Rows, criteria: ConsumerFilter) -> Collection[str]:
+    """Return the names of the consumers that a filter may select."""
+    if criteria.names is not None:
+        return criteria.names
+    records = reading.page_of_consumers(rows, _by_provider(criteria), len(rows.consumers))
+    return [record.consumer for record in records]
+
+
+def _by_provider(criteria: ConsumerFilter) -> ConsumerFilter:
+    return ConsumerFilter(tree=criteria.tree, provider=criteria.provider)

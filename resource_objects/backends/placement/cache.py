@@ -33,10 +33,10 @@ from resource_objects.providers.changed import Changed, Choose, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.feed import SHARDS, Cursor
-from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.orders import ConsumerRecord, Use
-from resource_objects.providers.selection import columns_of
 from resource_objects.resources.records import InventoryRecord
+from resource_objects.store.columns import columns_of, roots_of_all
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
 
 #: How often a provider is read until its definition is the same twice.
 TRIES = 10
@@ -75,7 +75,7 @@ class ProviderState:
 class ProviderCache:
     """The states of providers as they were read last. Safe for use by several threads.
 
-    Rows, consumers and columns are computed from the states that a method returned, independently
+    Rows and columns are computed from the states that a method returned, independently
     of what other threads store meanwhile.
     """
 
@@ -293,61 +293,49 @@ class ProviderCache:
 
     # --- states as rows of a ledger ---
 
-    def columns(self, states: Collection[ProviderState], cursor: Cursor) -> Columns:
+    def columns(self, states: Iterable[ProviderState], cursor: Cursor) -> Columns:
         """Return the providers of whole trees as columns, with their allocations."""
-        return columns_of(self.rows(states), self.consumers(states), cursor)
+        rows = self.rows(states)
+        return columns_of(rows, roots_of_all(rows), cursor)
 
-    def consumers(self, states: Iterable[ProviderState]) -> list[ConsumerRecord]:
-        """Return the consumers of some providers and their allocations there, without owners."""
+    def rows(self, states: Iterable[ProviderState]) -> Rows:
+        """Return the providers of whole trees as rows, with their allocations.
+
+        The rows of consumers have these allocations only, and no owners. Providers are numbered in
+        the order in which this process first read them.
+        """
+        rows = Rows()
         uses: dict[str, list[Use]] = defaultdict(list)
-        for state in states:
-            provider = state.entry
-            for consumer, amounts in state.allocations.items():
-                uses[consumer] += [
-                    Use(provider.uuid, name, amount, (), provider.name)
-                    for name, amount in amounts.items()
-                ]
-        return [
-            ConsumerRecord(uuid, self._consumers.name(uuid), codec.EPOCH, tuple(allocations))
-            for uuid, allocations in uses.items()
-        ]
-
-    def rows(self, states: Iterable[ProviderState]) -> list[ListedProvider]:
-        """Return the providers of whole trees as rows, parents before children."""
         by_uuid = {state.entry.uuid: state for state in states}
-        children: dict[str | None, list[ProviderState]] = defaultdict(list)
-        for state in by_uuid.values():
-            parent = state.entry.parent_uuid
-            children[parent if parent in by_uuid else None].append(state)
-        rows: dict[str | None, ListedProvider] = {}
-        ordered = sorted(children[None], key=self._number)
-        for state in ordered:  # the list grows: breadth first
-            ordered += sorted(children[state.entry.uuid], key=self._number)
-            rows[state.entry.uuid] = self._row(state, rows.get(state.entry.parent_uuid))
-        return list(rows.values())
-
-    def _row(self, state: ProviderState, parent: ListedProvider | None) -> ListedProvider:
-        entry = state.entry
-        return ListedProvider(
-            self._number(state),
-            entry.uuid,
-            entry.name,
-            entry.generation,
-            None if parent is None else parent.name,
-            None if parent is None else parent.uuid,
-            entry.name if parent is None else parent.root,
-            entry.uuid if parent is None else parent.root_uuid,
-            state.records,
-            state.traits - {TRAIT},
-            frozenset(map(self._aggregates.name, state.aggregates)),
-            definition_writes=entry.generation,  # it counts the writes of both
-            disabled=_DISABLED if TRAIT in state.traits else None,
-        )
-
-    def _number(self, state: ProviderState) -> int:
-        """Return the number of a provider, in the order in which this process first read them."""
-        uuid = state.entry.uuid
-        return self._numbers.get(uuid) or self._numbers.setdefault(uuid, next(self._next_number))
+        for uuid, state in by_uuid.items():
+            entry, records = state.entry, state.records
+            number = self._numbers.get(uuid) or next(self._next_number)
+            provider = ProviderRow(
+                self._numbers.setdefault(uuid, number),
+                uuid,
+                entry.name,
+                entry.parent_uuid if entry.parent_uuid in by_uuid else None,
+                state.traits - {TRAIT},
+                frozenset(map(self._aggregates.name, state.aggregates)),
+                tuple([record.resource_class for record in records]),
+                generation=entry.generation,
+                definition_writes=entry.generation,  # it counts the writes of both
+                disabled=_DISABLED if TRAIT in state.traits else None,
+            )
+            rows.providers.put_unjournaled(uuid, None, provider)
+            for record in records:
+                key = uuid, record.resource_class
+                rows.inventories.put_unjournaled(key, None, InventoryRow(record, record.used))
+            for consumer, amounts in state.allocations.items():
+                for name, amount in amounts.items():
+                    allocation = uuid, name, self._consumers.name(consumer)
+                    rows.allocations.put_unjournaled(allocation, None, amount)
+                    uses[consumer].append(Use(uuid, name, amount, (), entry.name))
+        for consumer, held in uses.items():
+            name = self._consumers.name(consumer)
+            claim = ConsumerRecord(consumer, name, codec.EPOCH, tuple(held))
+            rows.consumers.put_unjournaled(name, None, claim)
+        return rows
 
 
 def _new_epoch() -> int:
