@@ -1,7 +1,7 @@
-"""Where a ledger is kept: the backends that come with the library.
+"""The storage of ledgers: the backends that come with the library.
 
 ==================  ===============================================================================
-``memory``          dicts under one lock, gone when closed
+``memory``          dicts under one lock, deleted when closed
 ``sql``             SQLite files, PostgreSQL, MariaDB, Galera and MySQL
 ``placement``       a remote Placement, by its HTTP API; it keeps less, and says what
 ``retries``         how often a write is carried out again that says nothing against itself

@@ -1,4 +1,4 @@
-"""The policy by which a ledger and its backend repeat work after another process was faster.
+"""The policy by which a ledger and its backend repeat work after another process wrote first.
 
 A deadlock, a serialization failure or a lock of another transaction does not depend on the change
 itself: the transaction was rolled back completely, so it is run again. The same applies to a remote

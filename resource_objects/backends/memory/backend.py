@@ -91,7 +91,7 @@ class RowsBackend(Backend):
         #: identifies the ledger in cursors; a backend that outlives its process restores it
         self.epoch = secrets.randbits(62) + 1
         self._retention = RETENTION
-        #: changes before it may have been deleted, whatever the retention time
+        #: changes before this moment may have been deleted, regardless of the retention time
         self._complete_since = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
     @abc.abstractmethod
@@ -170,7 +170,7 @@ class RowsBackend(Backend):
         criteria: UseFilter,
         by: Sequence[UseBy],
     ) -> UseReport:
-        """Return what was used between two moments (see the contract)."""
+        """Return the use between two moments (see the contract)."""
         with self.reading() as rows:
             complete = self._feed_complete_since()
             return use_over_time.between(rows, since, until, criteria, by, complete)
@@ -253,7 +253,7 @@ class MemoryBackend(RowsBackend):
     def _clear(self) -> None:
         self._rows = Rows()
         self._cursor: Cursor | None = None
-        #: deletions of what is expired, which are decided and not yet done
+        #: deletions of expired rows that are decided and not done yet
         self._expired: list[tuple[Table[Any, Any], Any, Any]] = []
         #: (entry, waiter) by consumer, in the order of the numbers
         self._waiters: dict[str, tuple[str, Waiter]] = {}

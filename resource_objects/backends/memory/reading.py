@@ -36,7 +36,7 @@ from resource_objects.store.rows import ProviderRow, Rows
 
 # --- pages and totals -----------------------------------------------------------------------------
 
-#: How many providers are compared with a filter at a time, so that a page costs what fills it.
+#: How many providers are compared with a filter at a time, so that a page costs little more than its rows.
 _BATCH = 256
 
 

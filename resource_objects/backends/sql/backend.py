@@ -276,7 +276,7 @@ class SQLBackend(Backend):
     def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
         """Carry out a write, completely or not at all (see the contract)."""
         records = self._writing(self._commit_refusing_duplicates, write)
-        # the write is committed; what this does not prune, another write does
+        # the write is committed; another write prunes the rest
         if secrets.randbits(16) % feed.EVERY == 0:
             with contextlib.suppress(exceptions.LedgerError):
                 self._writing(feed.delete_some)
@@ -602,7 +602,7 @@ def _locked(
 ) -> dict[str, tuple[int, str, int]]:
     """Lock providers in the order of their numbers; return ``{uuid: (id, name, generation)}``."""
     rows = _FIND.rows_for(connection, uuids)
-    if connection.dialect.name != "sqlite":  # whose only writer has the lock of the file
+    if connection.dialect.name != "sqlite":  # there the writer has the lock of the file
         rows = lock.rows_for(connection, [row[1] for row in rows])
     return {uuid: (number, name, generation) for uuid, number, name, generation in rows}
 

@@ -417,7 +417,7 @@ def complete_since(connection: Connection, now: datetime.datetime) -> datetime.d
 
 
 def set_complete_since(connection: Connection, since: datetime.datetime) -> None:
-    """Record that changes before a moment may have been deleted, whatever the retention time."""
+    """Record that changes before a moment may have been deleted, regardless of the retention."""
     connection.execute(sa.update(tables.ledger_info).values(complete_since=plain(since)))
 
 

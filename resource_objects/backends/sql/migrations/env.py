@@ -1,4 +1,4 @@
-"""What the ``alembic`` command runs, for those who keep databases with it.
+"""The script of the ``alembic`` command, for operators who upgrade databases with Alembic.
 
 ``alembic -x url=postgresql+psycopg://... upgrade head`` with ``script_location`` set to this
 directory (``resource_objects:backends/sql/migrations``); or ``sqlalchemy.url`` of the ini file. The
@@ -16,7 +16,7 @@ from resource_objects.backends.sql import migrations, tables
 
 
 def run() -> None:
-    """Run the revisions that the command asks for."""
+    """Run the requested revisions."""
     url = context.get_x_argument(as_dictionary=True).get("url") or context.config.get_main_option(
         "sqlalchemy.url"
     )

@@ -15,14 +15,14 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create the tables, as ``tables`` says them until 0.1.0 is tagged; then they are copied here.
+    """Create the tables of ``tables``, which are copied here when 0.1.0 is tagged.
 
-    It can be run again after the process died in the middle of it: MySQL commits each statement
-    that defines something by itself, so what is there already is left alone.
+    A revision that was interrupted can be run again, because MySQL commits each definition
+    individually: existing tables and indexes stay.
     """
     connection = op.get_bind()
-    indexes = [one for table in tables.metadata.sorted_tables for one in table.indexes]
-    if connection.dialect.name == "postgresql":  # where it is loaded (see tables)
+    indexes = [index for table in tables.metadata.sorted_tables for index in table.indexes]
+    if connection.dialect.name == "postgresql":  # here its dialect is loaded (see tables)
         for index in indexes:
             index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
     tables.metadata.create_all(connection, checkfirst=True)
@@ -42,5 +42,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables, with all that is in them."""
+    """Drop the tables with their rows."""
     tables.metadata.drop_all(op.get_bind())
