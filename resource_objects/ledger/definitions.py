@@ -184,11 +184,8 @@ class Definitions:
             changes = merge_changes("", difference.changes)
             planner = ReshapePlanner(Reshape(moves), columns, changes)
             plan = planner.plan(self._context.backend.held_by(planner.consumers))
-            planned = (
-                {}
-                if plan.definitions is None
-                else {update.definition.uuid: update for update in plan.definitions.updates}
-            )
+            updates = () if plan.definitions is None else plan.definitions.updates
+            planned = {update.definition.uuid: update for update in updates}
             # planned updates state the expected use
             trees = tuple(
                 dataclasses.replace(
@@ -248,10 +245,9 @@ class Definitions:
         self, kind: str, subject: str, operation: str | None, compare: Callable[[], Difference]
     ) -> SyncResult:
         """Compare and write; repeat both if the trees changed in between."""
-        started, recorded = self._context.operation_and_outcome(operation, kind, subject)
-        if recorded is not None:
+        if self._context.recorded(operation, kind, subject) is not None:
             return SyncResult(0, 0, 0)
-        retries = self._context.retries
+        started, retries = self._context.operation(operation), self._context.retries
         tries = None
         while True:
             difference = compare()  # its errors concern the request: they are not tried again
