@@ -184,8 +184,11 @@ class Definitions:
             changes = merge_changes("", difference.changes)
             planner = ReshapePlanner(Reshape(moves), columns, changes)
             plan = planner.plan(self._context.backend.held_by(planner.consumers))
-            updates = () if plan.definitions is None else plan.definitions.updates
-            planned = {update.definition.uuid: update for update in updates}
+            planned = (
+                {}
+                if plan.definitions is None
+                else {update.definition.uuid: update for update in plan.definitions.updates}
+            )
             # planned updates state the expected use
             trees = tuple(
                 dataclasses.replace(
@@ -245,9 +248,10 @@ class Definitions:
         self, kind: str, subject: str, operation: str | None, compare: Callable[[], Difference]
     ) -> SyncResult:
         """Compare and write; repeat both if the trees changed in between."""
-        if self._context.recorded(operation, kind, subject) is not None:
+        started, recorded = self._context.operation_and_outcome(operation, kind, subject)
+        if recorded is not None:
             return SyncResult(0, 0, 0)
-        started, retries = self._context.operation(operation), self._context.retries
+        retries = self._context.retries
         tries = None
         while True:
             difference = compare()  # its errors concern the request: they are not tried again

@@ -60,7 +60,7 @@ class Plans:
                 columns = self._read(plan, _providers_of(claims))
             self._rehearse(plan, columns, claims)
             return ()
-        recorded = self._context.recorded(operation, "apply", plan.subject)
+        started, recorded = self._context.operation_and_outcome(operation, "apply", plan.subject)
         if recorded is not None:
             return tuple(map(claim_of, recorded.claims))
         if not plan:
@@ -73,7 +73,6 @@ class Plans:
             check_definitions(plan.definitions, columns)
             stored = stored_definitions(columns)
             plan = self._with_renumbering(plan.compared_with(stored), stored)
-        started = self._context.operation(operation)
         records = self._commit(plan, stored, started, "apply", subject)
         return tuple(map(claim_of, records[:order_count]))
 
@@ -83,9 +82,9 @@ class Plans:
         retries, subject = self._context.retries, reshape.subject
         if dry_run:
             return retries.retry(lambda: self._rehearsed(reshape), *CONCURRENT_ERRORS)
-        if self._context.recorded(operation, "reshape", subject) is not None:
+        started, recorded = self._context.operation_and_outcome(operation, "reshape", subject)
+        if recorded is not None:
             return Plan()
-        started = self._context.operation(operation)
 
         def attempt() -> Plan:
             plan, columns, _ = self._compiled(reshape)

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import resource_objects as ro
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import PCIAmount
+from resource_objects.testing.conformance import located
 
-DEVICES, TOPOLOGY = "DEVICES", "NUMA_TOPOLOGY"
-#: What a card is taken as whole, and a function split off it.
-CARD, FUNCTION = "CUSTOM_CARD", "SRIOV_NET_VF"
+DEVICES, TOPOLOGY = located.DEVICES, "NUMA_TOPOLOGY"
+CARD, FUNCTION, card = located.CARD, located.FUNCTION, located.card
 
 
 def gpu(bus: int, node: int | None = None, **said: Any) -> ro.Device:
     """Return a GPU, taken as ``PGPU``."""
     said = {"resource_class": "PGPU", **said}
     return ro.Device(f"0000:{bus:02x}:00.0", "10de", "2330", numa_node=node, **said)
-
-
-def card(bus: int, count: int = 3, node: int | None = None, **said: Any) -> Iterator[ro.Device]:
-    """Yield a network card that can be had whole, and functions split off it."""
-    whole = f"0000:{bus:02x}:00.0"
-    yield ro.Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=node, **said)
-    for number in range(count):
-        yield ro.Device(
-            f"0000:{bus:02x}:02.{number}",
-            "8086",
-            "154c",
-            "type-VF",
-            resource_class=FUNCTION,
-            parent=whole,
-            numa_node=node,
-        )
 
 
 def functions(bus: int, *numbers: int) -> tuple[str, ...]:

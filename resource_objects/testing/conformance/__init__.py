@@ -46,15 +46,10 @@ from resource_objects.testing.conformance.definitions import DefinitionRules, De
 from resource_objects.testing.conformance.disabled import DisabledRules, RemovedUnitRules
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
 from resource_objects.testing.conformance.lists import ListRules
-from resource_objects.testing.conformance.located import (
-    AgainRules,
-    DeviceRules,
-    PlacedRules,
-    TopologyRules,
-)
+from resource_objects.testing.conformance.located import AgainRules, PlacedRules
 from resource_objects.testing.conformance.model import state_machine
 from resource_objects.testing.conformance.names import CatalogueRules, NameRules
-from resource_objects.testing.conformance.races import ConcurrencyRules, RaceRules
+from resource_objects.testing.conformance.races import ConcurrencyRules
 from resource_objects.testing.conformance.requirements import Requirement
 from resource_objects.testing.conformance.scenarios import ScenarioRules
 from resource_objects.testing.conformance.server_groups import ServerGroupRules
@@ -72,8 +67,6 @@ class BackendConformance(
     CatalogueRules,
     ClaimRules,
     PlacedRules,
-    TopologyRules,
-    DeviceRules,
     AgainRules,
     DisabledRules,
     RemovedUnitRules,
@@ -83,7 +76,6 @@ class BackendConformance(
     FreshnessRules,
     NameRules,
     ConcurrencyRules,
-    RaceRules,
     WaitingRules,
     StatisticRules,
     ServerGroupRules,

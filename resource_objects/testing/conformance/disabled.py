@@ -33,8 +33,7 @@ from resource_objects.testing.conformance.located import (
     card,
     claim_one,
 )
-from resource_objects.testing.conformance.races import in_processes, unless_refused
-from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.races import ConcurrentKit, unless_refused
 from resource_objects.testing.conformance.suite import (
     Kit,
     claim,
@@ -96,7 +95,7 @@ def _named(backend: Backend, **request: Any) -> set[str]:
     return {listed.name for listed in backend.list_providers(ProviderFilter(**request), 100)}
 
 
-class DisabledRules(Kit):
+class DisabledRules(ConcurrentKit):
     """Writes at disabled providers."""
 
     @pytest.fixture
@@ -111,19 +110,32 @@ class DisabledRules(Kit):
         self, backend: Backend, names: dict[str, str]
     ) -> None:
         assert _disabled(backend, "host0") is None
-        first = backend.now()
+        first, cursor = backend.now(), backend.cursor()
         disable(backend, names["host0"])
         disabled = _disabled(backend, "host0")
         assert disabled is not None and first <= disabled.since <= backend.now()
         assert (disabled.reason, disabled.by, disabled.until) == ("fan", "admin", None)
+        [entry] = backend.changes(cursor, 10)
+        assert (entry.kind, entry.actor) == ("disable", "admin")
+        assert entry.disabled == (DisabledChange(names["host0"], disabled),)
+        with raises_code("InvalidField", match="until"):
+            disable(backend, names["host0"], until=backend.now() - _SHORT)
         until = backend.now().replace(microsecond=0) + datetime.timedelta(days=1)
         disable(backend, names["host0"], "disk", until, by=None)
         again = _disabled(backend, "host0")
         assert again == Disabled(reason="disk", by=None, since=disabled.since, until=until)
+        cursor = backend.cursor()
         enable(backend, names["host0"])
         enable(backend, names["host0"])
         assert _disabled(backend, "host0") is None
-        claim(backend, "job-1", {names["host0"]: "VCPU=1", names["host0/gpu0"]: "PGPU=1"})
+        entry, _ = backend.changes(cursor, 10)
+        assert entry.disabled == (DisabledChange(names["host0"], None),)
+        disable(backend, names["host0/gpu1"], "xid 79")
+        disabled, host = _disabled(backend, "host0/gpu1"), Provider("host0", "VCPU=8")
+        define(backend, host)
+        host.add("host0/gpu1", "PGPU=1")
+        define(backend, host)
+        assert _disabled(backend, "host0/gpu1") == disabled is not None
 
     def test_disabling_with_a_time_limit_expires(
         self, backend: Backend, names: dict[str, str]
@@ -143,28 +155,6 @@ class DisabledRules(Kit):
         _set_state(backend, again)
         disabled = _disabled(backend, "host0")
         assert disabled is not None and disabled.since > backend.now() - _SHORT
-
-    def test_disabling_until_a_past_moment_is_refused(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        before = ledger_state(backend)
-        with raises_code("InvalidField", match="until"):
-            disable(backend, names["host0"], until=backend.now() - _SHORT)
-        assert ledger_state(backend) == before
-
-    def test_the_feed_records_disabling_and_enabling(
-        self, backend: Backend, names: dict[str, str]
-    ) -> None:
-        cursor = backend.cursor()
-        disable(backend, names["host0"])
-        enable(backend, names["host0"])
-        first, second = backend.changes(cursor, 10)
-        assert (first.kind, first.actor) == ("disable", "admin")
-        [change] = first.disabled
-        assert change.provider_uuid == names["host0"] and change.disabled is not None
-        assert (change.disabled.reason, change.disabled.by) == ("fan", "admin")
-        assert second.disabled == (DisabledChange(names["host0"], None),)
-        assert first.providers == second.providers == (names["host0"],)
 
     @law(2)
     def test_a_write_can_demand_the_service_state(
@@ -197,37 +187,18 @@ class DisabledRules(Kit):
         assert _named(backend, forbidden=trait) == {"host1", "host0/gpu0", "host0/gpu1"}
         assert listed_provider(backend, "host0").traits == frozenset()  # the trait is not stored
 
-    def test_no_thread_claims_after_it_was_disabled(self, backend: Backend) -> None:
-        def run(uuid: str) -> int:
-            with ThreadPoolExecutor(2) as pool:
-                futures = [pool.submit(claim_until_refused, backend, uuid, name) for name in "ab"]
-            return sum(future.result() for future in futures)
-
-        _check_disabling_during_claims(backend, run)
-
-    @requires(Requirement.PROCESSES)
-    def test_no_process_claims_after_it_was_disabled(self, backend: Backend, url: str) -> None:
-        def run(uuid: str) -> int:
-            calls = [(uuid, name) for name in "ab"]
-            return sum(in_processes(self.backend_class, url, claim_until_refused, *calls))
-
-        _check_disabling_during_claims(backend, run)
-
-
-def _check_disabling_during_claims(backend: Backend, run: Callable[[str], int]) -> None:
-    """Disable a host during claims; check that no claim succeeds after ``disable`` returned.
-
-    :param run: claims at a uuid until it is refused; returns the number of claims
-    """
-    uuid = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
-    with ThreadPoolExecutor(1) as pool:
-        claiming = pool.submit(run, uuid)
-        while ledger_state(backend).used("host0", "VCPU") < 10:
-            assert not claiming.done()
-        disable(backend, uuid)
-        then = ledger_state(backend)
-        assert then.used("host0", "VCPU") == claiming.result()
-    assert ledger_state(backend) == then
+    def test_no_claim_succeeds_after_disable_returned(
+        self, backend: Backend, at_once: Callable[..., list[int]]
+    ) -> None:
+        uuid = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
+        with ThreadPoolExecutor(1) as pool:
+            claiming = pool.submit(at_once, claim_until_refused, *((uuid, name) for name in "ab"))
+            while ledger_state(backend).used("host0", "VCPU") < 10:
+                assert not claiming.done()
+            disable(backend, uuid)
+            then = ledger_state(backend)
+            assert then.used("host0", "VCPU") == sum(claiming.result())
+        assert ledger_state(backend) == then
 
 
 # --- devices that are removed ---
@@ -247,22 +218,6 @@ def _functions(uuid: str, *units: str) -> Use:
 
 class RemovedUnitRules(Kit):
     """Devices that are removed, disabled or allocated, and cards that return."""
-
-    def test_a_disabled_card_that_returns_is_still_disabled(self, backend: Backend) -> None:
-        disable(backend, define(backend, _host_with_card())[CARD_AT], "link")
-        disabled = _disabled(backend, CARD_AT)
-        host = define(backend, Provider("host0", "VCPU=8"))["host0"]
-        claim_one(backend, "job-1", Use(host, "VCPU", 8))
-        uuid = define(backend, _host_with_card())[CARD_AT]
-        assert _disabled(backend, "host0") is None and _disabled(backend, CARD_AT) == disabled
-        with raises_code("ProviderDisabled"):
-            claim_one(backend, "job-2", _functions(uuid, PARTS[0]))
-        enable(backend, uuid)
-        claim_one(backend, "job-2", _functions(uuid, PARTS[0]))
-        release(backend, "job-2")
-        define(backend, Provider("host0", "VCPU=8"))
-        define(backend, _host_with_card())
-        assert _disabled(backend, CARD_AT) is None  # enabled before the removal
 
     @pytest.fixture
     def card(self, backend: Backend) -> str:

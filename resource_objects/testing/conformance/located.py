@@ -11,20 +11,17 @@ from typing import Any
 import pytest
 
 from resource_objects import exceptions
-from resource_objects.ledger import Ledger, RetryPolicy
+from resource_objects.ledger import Ledger
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
-from resource_objects.reasons import Rule
 from resource_objects.resources import Amount
-from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
 from resource_objects.resources.pci import Device, PCIInventory, devices
-from resource_objects.testing.conformance.races import in_processes, in_threads, unless_refused
-from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.races import ConcurrentKit
 from resource_objects.testing.conformance.scenarios import run
 from resource_objects.testing.conformance.suite import (
     TOPOLOGY,
@@ -39,7 +36,6 @@ from resource_objects.testing.conformance.suite import (
     release,
     stored_tree,
 )
-from resource_objects.testing.refusals import raises_code
 
 DEVICES = "DEVICES"
 #: The classes of the devices: a whole card, a virtual function of one, a GPU.
@@ -47,7 +43,6 @@ CARD, FUNCTION, GPU = "CUSTOM_CARD", "SRIOV_NET_VF", "PGPU"
 #: The addresses of the first card and its functions, and their provider.
 WHOLE, PARTS = "0000:01:00.0", tuple(f"0000:01:02.{number}" for number in range(3))
 CARD_AT = f"host0/{WHOLE}"
-_HUGE = "CUSTOM_HUGEPAGES_2048KB"
 _GPU_AT = "host0/0000:03:00.0"
 
 
@@ -74,11 +69,11 @@ def _cells(count: int = 2) -> NUMATopologyInventory:
     )
 
 
-def card(bus: int) -> Iterator[Device]:
-    """Yield a card and its three virtual functions."""
+def card(bus: int, count: int = 3, node: int | None = None, **fields: Any) -> Iterator[Device]:
+    """Yield a network card with some fields, and its virtual functions."""
     whole = f"0000:{bus:02x}:00.0"
-    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=bus)
-    for number in range(3):
+    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=node, **fields)
+    for number in range(count):
         yield Device(
             f"0000:{bus:02x}:02.{number}",
             "8086",
@@ -86,9 +81,7 @@ def card(bus: int) -> Iterator[Device]:
             "type-VF",
             resource_class=FUNCTION,
             parent=whole,
-            numa_node=bus,
-            tags={"physnet": "red"},
-            facts={"mac_address": f"00:00:00:00:00:0{number}"},
+            numa_node=node,
         )
 
 
@@ -104,7 +97,8 @@ def _lab() -> PCIInventory:
         live_migratable=False,
         one_time_use=True,
     )
-    return PCIInventory([*card(1), *card(2), gpu])
+    cards = [*card(1, node=1), *card(2, tags={"physnet": "red"}, facts={"mac_address": "00:00"})]
+    return PCIInventory([*cards, gpu])
 
 
 def _host_with_cells(count: int = 2) -> Provider:
@@ -138,7 +132,7 @@ def claim_one(backend: Backend, consumer: str, use: Use) -> None:
     order(backend, ConsumerOrder.claim(consumer, (use,)))
 
 
-# --- what cells and devices have in common ---
+# --- storage and views ---
 
 
 def _random_amount(kind: str, chance: random.Random) -> Amount:
@@ -188,8 +182,23 @@ _REQUESTS: dict[str, list[Any]] = {
 }
 
 
-class PlacedRules(Kit):
-    """What cells and devices have in common."""
+class PlacedRules(ConcurrentKit):
+    """NUMA cells and devices, which have the same rules."""
+
+    @_each_kind
+    def test_placed_resources_are_read_as_they_were_defined(
+        self, backend: Backend, kind: str
+    ) -> None:
+        define(backend, _HOSTS[kind]())
+        assert not changes_to(backend, _HOSTS[kind]())
+        stored = _view(backend, kind).inventory
+        if kind == DEVICES:
+            assert stored == PCIInventory(_lab().devices, resource_class=DEVICES)
+            assert stored_tree(backend, "host0").find(_GPU_AT).traits == {"CUSTOM_H100"}
+        else:
+            expected = _cells()
+            expected.update(room={"VCPU": 6, "PCPU": 8, "MEMORY_MB": 2048})
+            assert stored == expected
 
     @law(3, 5)
     @_each_kind
@@ -215,230 +224,24 @@ class PlacedRules(Kit):
             assert record is not None
             assert located.assigned_amount(amount.unassigned(), record.held) == amount
 
-    @law(2)
-    @_each_kind
-    def test_two_consumers_exchange_their_units_in_one_write(
-        self, backend: Backend, kind: str
-    ) -> None:
-        define(backend, _HOSTS[kind]())
-        amount = numa(dedicated=4) if kind == TOPOLOGY else devices(FUNCTION, 3)
-        located = _view(backend, kind)
-        first, second = (
-            located.deltas(located.inventory.fit(amount, None, Context(allowed=[number])))
-            for number in (0, 1)
-        )
-        order(backend, ConsumerOrder.claim("a", first))
-        order(backend, ConsumerOrder.claim("b", second))
-        before = ledger_state(backend).units
-        order(backend, ConsumerOrder.replace("a", second), ConsumerOrder.replace("b", first))
-        after = ledger_state(backend).units
-        other = {"a": "b", "b": "a"}
-        assert len(after) == sum(len(use.units) for use in (*first, *second))
-        assert after == {unit: (name, other[owner]) for unit, (name, owner) in before.items()}
-
     @law(4)
     @_each_kind
-    def test_threads_never_allocate_one_unit_twice(self, backend: Backend, kind: str) -> None:
-        define(backend, _HOSTS[kind]())
-        amount, count = (numa(dedicated=1), 8) if kind == TOPOLOGY else (devices(FUNCTION), 6)
-        ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
-        request = {"host0": {kind: amount}}
-        in_threads(lambda n: ledger.claim(f"job-{n}", request), count)
-        assert len(ledger_state(backend).units) == count
-        with pytest.raises(exceptions.CapacityException):
-            ledger.claim("more", request)
-
-    @law(4)
-    @_each_kind
-    @requires(Requirement.PROCESSES)
-    def test_processes_never_allocate_one_unit_twice(
-        self, backend: Backend, url: str, kind: str
+    def test_no_unit_is_allocated_twice_at_once(
+        self, backend: Backend, kind: str, at_once: Callable[..., list[dict[str, set[str]]]]
     ) -> None:
-        """Check that the units that processes were reported are those of the ledger."""
+        """Check that the units that consumers were assigned are those of the ledger."""
         define(backend, _HOSTS[kind]())
-        calls = [(kind, f"w{number}") for number in range(3)]
-        reported: dict[str, set[str]] = {}
-        for claimed in in_processes(self.backend_class, url, claim_placed, *calls):
-            reported |= claimed
+        assigned: dict[str, set[str]] = {}
+        for claimed in at_once(claim_placed, *((kind, f"w{number}") for number in range(3))):
+            assigned |= claimed
         state = ledger_state(backend)
         stored: dict[str, set[str]] = {}
         for (_, unit), (_, consumer) in state.units.items():
             stored.setdefault(consumer, set()).add(unit)
-        assert stored == reported
-        assert len(state.units) == sum(map(len, reported.values()))
+        assert stored == assigned
+        assert len(state.units) == sum(map(len, assigned.values()))
         if kind == TOPOLOGY:
             assert state.used("host0", "PCPU") == len(state.units)
-
-
-# --- NUMA topologies ---
-
-
-class TopologyRules(Kit):
-    """NUMA topologies."""
-
-    def test_cells_are_read_as_they_were_defined(self, backend: Backend) -> None:
-        define(backend, _host_with_cells())
-        inventory = _cells()
-        assert not changes_to(backend, _host_with_cells())
-        for number, child in enumerate(stored_tree(backend, "host0").children):
-            (cell,) = child.inventories[TOPOLOGY].cells
-            assert cell == inventory.cells[number]
-        inventory.update(room={"VCPU": 6, "PCPU": 8, "MEMORY_MB": 2048})
-        assert _view(backend, TOPOLOGY).inventory == inventory
-
-    @law(1)
-    def test_an_allocation_at_a_cell_is_used_at_its_host(self, backend: Backend) -> None:
-        names = define(backend, _host_with_cells())
-        _allocate(backend, "job", TOPOLOGY, numa(2, shared=2, dedicated=4, memory_mb=256))
-        state = ledger_state(backend)
-        used = [
-            [state.used(name, kind) for kind in ("VCPU", "PCPU", "MEMORY_MB")] for name in names
-        ]
-        assert used == [[2, 4, 256], [1, 2, 128], [1, 2, 128]]
-        assert set(state.units) == {
-            ("host0/numa0", "cpu2"),
-            ("host0/numa0", "cpu4"),
-            ("host0/numa1", "cpu8"),
-            ("host0/numa1", "cpu10"),
-        }
-
-    @law(1, 6)
-    def test_the_capacity_of_the_host_bounds_its_cells(self, backend: Backend) -> None:
-        names = define(backend, _host_with_cells())
-        claim_one(backend, "floating", Use(names["host0"], "PCPU", 7))
-        before = ledger_state(backend)
-        with pytest.raises(exceptions.CapacityException) as refused:
-            claim_one(backend, "job", Use(names["host0/numa0"], "PCPU", 2, ("cpu2", "cpu3")))
-        [reason] = refused.value.reasons
-        assert (reason.rule, reason.where, reason.free) == (Rule.CAPACITY, "host0", 1)
-        assert ledger_state(backend) == before
-        with pytest.raises(exceptions.CapacityException):
-            _view(backend, TOPOLOGY).inventory.fit(numa(dedicated=2))
-        _allocate(backend, "job", TOPOLOGY, numa(dedicated=1))
-
-    def test_huge_pages_are_counted_at_their_cell_only(self, backend: Backend) -> None:
-        names = define(backend, _host_with_cells())
-        _allocate(backend, "job", TOPOLOGY, numa(dedicated=1, memory_mb=112, page_size="2MB"))
-        state = ledger_state(backend)
-        assert state.used("host0/numa0", _HUGE) == 56  # all but the reserved pages
-        assert [state.used(name, "MEMORY_MB") for name in names] == [0, 0, 0]
-        for use in (
-            Use(names["host0/numa0"], _HUGE, 1),
-            Use(names["host0"], "MEMORY_MB", 2049),  # huge pages are no part of it
-        ):
-            with pytest.raises(exceptions.CapacityException):
-                claim_one(backend, "more", use)
-
-    @law(2, 4, 6)
-    def test_many_cpus_are_allocated_in_one_write_or_none(self, backend: Backend) -> None:
-        define(backend, _host_with_cells(8))
-        located = _view(backend, TOPOLOGY)
-        uses = located.deltas(located.inventory.fit(numa(8, dedicated=16, memory_mb=8 * 64)))
-        [*_, last] = [delta for delta in uses if delta.units]
-        theft = dataclasses.replace(last, amount=1, units=last.units[-1:])
-        claim_one(backend, "thief", theft)
-        before = ledger_state(backend)
-        with raises_code("UnitTaken") as refused:
-            order(backend, ConsumerOrder.claim("job", uses))
-        [reason] = refused.value.reasons
-        assert (reason.unit, reason.holders) == (theft.units[0], (("thief", 1),))
-        assert ledger_state(backend) == before
-        release(backend, "thief")
-        order(backend, ConsumerOrder.claim("job", uses))
-        assert len(ledger_state(backend).units) == 16
-
-
-# --- devices: a card or its functions ---
-
-
-class DeviceRules(Kit):
-    """Devices."""
-
-    @pytest.fixture
-    def lab(self, backend: Backend) -> dict[str, str]:
-        """Define the host; return the uuids by name."""
-        return define(backend, _host_with_devices())
-
-    @pytest.mark.usefixtures("lab")
-    def test_devices_are_read_as_they_were_defined(self, backend: Backend) -> None:
-        assert not changes_to(backend, _host_with_devices())
-        expected = PCIInventory(_lab().devices, resource_class=DEVICES)
-        assert _view(backend, DEVICES).inventory == expected
-        assert stored_tree(backend, "host0").find(_GPU_AT).traits == {"CUSTOM_H100"}
-
-    @law(1, 4)
-    def test_an_allocated_card_blocks_its_functions(
-        self, backend: Backend, lab: dict[str, str]
-    ) -> None:
-        _allocate(backend, "job", DEVICES, devices(CARD))
-        state = ledger_state(backend)
-        assert [state.used(CARD_AT, name) for name in (CARD, FUNCTION)] == [1, 3]
-        assert set(state.units) == {(CARD_AT, unit) for unit in (WHOLE, *PARTS)}
-        for use in (
-            Use(lab[CARD_AT], FUNCTION, 1, PARTS[:1]),
-            Use(lab[CARD_AT], FUNCTION, 1),
-            Use(lab[CARD_AT], CARD, 1, (WHOLE, *PARTS)),
-        ):
-            with pytest.raises(exceptions.CapacityException):
-                claim_one(backend, "more", use)
-        assert ledger_state(backend) == state
-
-    @law(1, 4)
-    def test_an_allocated_function_blocks_its_card(
-        self, backend: Backend, lab: dict[str, str]
-    ) -> None:
-        _allocate(backend, "job", DEVICES, devices(FUNCTION))
-        before = ledger_state(backend)
-        for units in ((WHOLE, *PARTS), ()):
-            with pytest.raises(exceptions.CapacityException) as refused:
-                claim_one(backend, "more", Use(lab[CARD_AT], CARD, 1, units))
-            [reason] = [reason for reason in refused.value.reasons if reason.rule is Rule.CAPACITY]
-            assert (reason.resource, reason.requested, reason.free) == (FUNCTION, 3, 2)
-        assert ledger_state(backend) == before
-        _allocate(backend, "other", DEVICES, devices(CARD))  # the other card
-
-    @law(3)
-    @pytest.mark.usefixtures("lab")
-    def test_a_card_can_be_allocated_again_after_its_release(self, backend: Backend) -> None:
-        _allocate(backend, "whole", DEVICES, devices(CARD, 2))
-        release(backend, "whole")
-        assert ledger_state(backend).units == {}
-        _allocate(backend, "parts", DEVICES, devices(FUNCTION, 6))
-        with pytest.raises(exceptions.CapacityException):
-            _view(backend, DEVICES).inventory.fit(devices(CARD))
-        release(backend, "parts")
-        _allocate(backend, "whole", DEVICES, devices(CARD, 2))
-
-    @law(2, 4)
-    def test_a_card_and_its_function_replace_each_other(
-        self, backend: Backend, lab: dict[str, str]
-    ) -> None:
-        """A replacement allocates the whole card or one function of its released units."""
-        whole = (Use(lab[CARD_AT], CARD, 1, (WHOLE, *PARTS)),)
-        part = (Use(lab[CARD_AT], FUNCTION, 1, PARTS[:1]),)
-        for uses, functions, units in ((whole, 3, 4), (part, 1, 1), (whole, 3, 4)):
-            order(backend, ConsumerOrder.replace("job", uses))
-            state = ledger_state(backend)
-            assert (state.used(CARD_AT, FUNCTION), len(state.units)) == (functions, units)
-
-    @law(4)
-    @pytest.mark.usefixtures("lab")
-    def test_threads_allocate_a_card_or_its_functions(self, backend: Backend) -> None:
-        """Some threads claim the card, others its functions: never both."""
-        ledger = Ledger(backend, retries=RetryPolicy(assignments=200))
-
-        def work(number: int) -> object:
-            request = {"host0": {DEVICES: devices(CARD if number % 2 else FUNCTION)}}
-            refusal = exceptions.CapacityException
-            return unless_refused(refusal, ledger.claim, f"job-{number}", request)
-
-        in_threads(work, 8)
-        state = ledger_state(backend)
-        for bus in ("01", "02"):
-            where = f"host0/0000:{bus}:00.0"
-            whole, parts = state.used(where, CARD), state.used(where, FUNCTION)
-            assert parts == 3 if whole else parts <= 3
-            assert len([unit for at, unit in state.units if at == where]) == parts + whole
 
 
 # --- trees that are read again ---
@@ -448,7 +251,7 @@ def _both(cells: int = 2, *, traits: Iterable[str] = ("CUSTOM_H100",), disk: int
     """Return a host with cells, a card and a GPU."""
     host = host_of("host0", _cells(cells), DISK_GB=disk)
     gpu = Device("0000:03:00.0", "10de", "2330", resource_class=GPU, numa_node=1, traits=traits)
-    host.add_parts(DEVICES, PCIInventory([*card(1), gpu]))
+    host.add_parts(DEVICES, PCIInventory([*card(1, node=1), gpu]))
     host.update(aggregates={"rack-1"})
     return host
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -11,10 +12,9 @@ from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, GroupChange, Operation, Use, Write
 from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.testing.conformance.races import in_processes, in_threads, unless_refused
-from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.conformance.races import ConcurrentKit, unless_refused
+from resource_objects.testing.conformance.requirements import requires
 from resource_objects.testing.conformance.suite import (
-    Kit,
     claim,
     define,
     deltas,
@@ -27,7 +27,7 @@ from resource_objects.testing.conformance.suite import (
 )
 from resource_objects.testing.refusals import raises_code
 
-#: The number of groups for which two processes compete.
+#: The number of groups for which two claims compete.
 _TURNS = 25
 _MEMBERS = ConsumerFilter(groups=frozenset(["db"]))
 
@@ -57,7 +57,7 @@ def claim_in_turn(backend: Backend, uuid: str, resource_class: str, consumer: st
 
 
 @requires(Capability.SERVER_GROUPS)
-class ServerGroupRules(Kit):
+class ServerGroupRules(ConcurrentKit):
     """Server groups and their policies."""
 
     def test_groups_are_created_once_listed_by_name_and_removed(self, backend: Backend) -> None:
@@ -156,33 +156,16 @@ class ServerGroupRules(Kit):
 
     @law(4)
     @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
-    def test_one_of_the_threads_that_claim_for_a_group_succeeds(
-        self, backend: Backend, policy: str
+    def test_one_of_two_claims_at_once_for_a_group_succeeds(
+        self, backend: Backend, policy: str, at_once: Callable[..., list[list[int]]]
     ) -> None:
-        uuids = list(define(backend, *(host(f"host{n}") for n in range(3))).values())
-        make_group(backend, "db", policy)
-
-        def work(number: int) -> object:
-            uses = deltas({uuids[0 if policy == "anti-affinity" else number]: "VCPU=1"})
-            item = ConsumerOrder.claim(f"db-{number}", uses, group="db")
-            return unless_refused("ServerGroupViolated", order, backend, item)
-
-        assert in_threads(work, 3).count(None) == 2
-        assert len(ledger_state(backend).allocations) == 1
-
-    @law(4)
-    @requires(Requirement.PROCESSES)
-    @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
-    def test_one_of_two_processes_that_claim_for_a_group_succeeds(
-        self, backend: Backend, url: str, policy: str
-    ) -> None:
-        """The group is the only row that both processes lock."""
+        """The group is the only row that both claims lock."""
         names = define(backend, *(host(f"host{n}", "VCPU=64,MEMORY_MB=64") for n in range(2)))
         for turn in range(_TURNS):
             make_group(backend, f"g{turn}", policy)
         other = names["host0" if policy == "anti-affinity" else "host1"]
         calls = [(names["host0"], "MEMORY_MB", "first"), (other, "VCPU", "second")]
-        first, second = in_processes(self.backend_class, url, claim_in_turn, *calls)
+        first, second = at_once(claim_in_turn, *calls)
         assert sorted(first + second) == list(range(_TURNS))
         assert all(len(_members(backend, f"g{turn}")) == 1 for turn in range(_TURNS))
 

@@ -16,7 +16,6 @@ from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.capabilities import Capability
-from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.statistics import (
@@ -28,7 +27,14 @@ from resource_objects.providers.statistics import (
 )
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.requirements import requires
-from resource_objects.testing.conformance.suite import Kit, define, law, stored_tree, two_hosts
+from resource_objects.testing.conformance.suite import (
+    Kit,
+    define,
+    law,
+    removal_of,
+    stored_tree,
+    two_hosts,
+)
 from resource_objects.testing.refusals import raises_code
 
 LOAD = functools.partial(Statistic, "cpu.percent")
@@ -116,28 +122,13 @@ class StatisticRules(Kit):
         put(backend, here, LOAD(1, since=_NOON.astimezone(zone)))
         assert read(backend)["host0"]["cpu.percent"].since == _NOON
 
-    def test_a_value_that_its_source_omits_is_removed(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
-        put(backend, here, LOAD(1), BUILDS(2))
-        put(backend, destination, LOAD(3))
-        assert put(backend, here, BUILDS(2)) == 1
-        assert values(backend) == {"host0": {"failed_builds": 2}, "host1": {"cpu.percent": 3}}
-        assert put(backend, here) == 1
-        assert values(backend) == {"host1": {"cpu.percent": 3}}
-
-    def test_each_source_replaces_its_own_values_only(self, backend: Backend) -> None:
+    def test_a_value_keeps_its_time_when_another_source_writes_it(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
-        put(backend, here, STATE("on"), source="bmc")
-        result = read(backend)["host0"]
-        assert {name: item.source for name, item in result.items()} == {
-            "cpu.percent": SOURCE,
-            "failed_builds": SOURCE,
-            "power.state": "bmc",
-        }
-        assert put(backend, here, LOAD(1), STATE("on"), source="bmc") == 1
-        now = read(backend)["host0"]["cpu.percent"]
-        assert (now.source, now.since) == ("bmc", result["cpu.percent"].since)
+        before = read(backend)["host0"]["cpu.percent"]
+        assert put(backend, here, LOAD(1), STATE("on"), source="bmc") == 2
+        after = read(backend)["host0"]["cpu.percent"]
+        assert (after.source, after.since) == ("bmc", before.since)
         assert put(backend, here) == 1
         assert values(backend) == {"host0": {"cpu.percent": 1, "power.state": "on"}}
 
@@ -176,13 +167,8 @@ class StatisticRules(Kit):
         assert values(backend)["host0"] == {"failed_builds": 2}
         assert backend.forget_statistics(StatisticFilter(frozenset([here]))) == 1
         assert values(backend) == {"host1": {"cpu.percent": 3, "failed_builds": 4}}
-
-    def test_a_name_is_removed_at_all_providers(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
-        put(backend, here, LOAD(1), BUILDS(2))
-        put(backend, destination, LOAD(3))
-        assert backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"]))) == 2
-        assert values(backend) == {"host0": {"failed_builds": 2}}
+        assert backend.forget_statistics(StatisticFilter(None, frozenset(["cpu.percent"]))) == 1
+        assert values(backend) == {"host1": {"failed_builds": 4}}
 
     def test_statistics_are_removed_with_their_provider(self, backend: Backend) -> None:
         define(backend, _with_gpu("host0"), Provider("host1", "VCPU=8"))
@@ -215,11 +201,8 @@ class StatisticRules(Kit):
 
     def test_statistics_change_neither_the_feed_nor_the_definition(self, backend: Backend) -> None:
         here, destination = two_hosts(backend)
-        cursor, before, other = (
-            backend.cursor(),
-            stored_tree(backend, "host0"),
-            stored_tree(backend, "host1"),
-        )
+        cursor = backend.cursor()
+        before, other = stored_tree(backend, "host0"), stored_tree(backend, "host1")
         put(backend, here, LOAD(1), reported=frozenset([destination]))
         backend.forget_statistics(StatisticFilter(frozenset([here])))
         assert backend.cursor() == cursor
@@ -268,7 +251,7 @@ class StatisticRules(Kit):
                 if worker == 0:
                     uuid = define(backend, Provider("host0", "VCPU=1"))["host0"]
                     put(backend, uuid, LOAD(turn))
-                    backend.define(Operation(), _gone(backend))
+                    backend.define(Operation(), removal_of(backend, "host0"))
                 else:
                     for uuid in backend.uuids(["host0"]).values():
                         with contextlib.suppress(exceptions.NotFound):
@@ -290,18 +273,17 @@ class StatisticRules(Kit):
                 source = data.draw(st.sampled_from(["agent", "bmc"]))
                 sample = data.draw(st.sets(st.sampled_from(sorted(hosts)), min_size=1))
                 options: dict[str, tuple[Statistic, ...]] = {}
-                expected = 0
+                before = dict(model)
                 for host in sorted(sample):
-                    names = data.draw(st.sets(st.sampled_from(NAMES)))
-                    result = {name: Statistic(name, data.draw(VALUES)) for name in sorted(names)}
-                    options[host] = tuple(result.values())
-                    for key, (_, consumer) in list(model.items()):
-                        if key[0] == host and consumer == source and key[1] not in result:
+                    names = sorted(data.draw(st.sets(st.sampled_from(NAMES))))
+                    options[host] = tuple(Statistic(name, data.draw(VALUES)) for name in names)
+                    for key, (_, writer) in before.items():
+                        if key[0] == host and writer == source:
                             del model[key]
-                            expected += 1
-                    for name, value in result.items():
-                        expected += model.get((host, name)) != (value.to_stored(), source)
-                        model[host, name] = value.to_stored(), source
+                    for value in options[host]:
+                        model[host, value.name] = value.to_stored(), source
+                keys = before.keys() | model.keys()
+                expected = sum(before.get(key) != model.get(key) for key in keys)
                 assert backend.put_statistics(StatisticsOrder(options, source)) == expected
                 now = {
                     (name, key): (item.to_stored(), item.source)
@@ -317,9 +299,3 @@ def _with_gpu(name: str) -> Provider:
     root = Provider(name, "VCPU=8")
     root.add(f"{name}/gpu", "PGPU=1")
     return root
-
-
-def _gone(backend: Backend) -> DefinitionChanges:
-    provider = stored_tree(backend, "host0")
-    removal = ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
-    return DefinitionChanges("host0", removals=(removal,))

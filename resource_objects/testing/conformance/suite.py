@@ -84,7 +84,11 @@ class Kit:
     @pytest.fixture(autouse=True)
     def required(self, request: pytest.FixtureRequest) -> None:
         """Skip a test that requires a missing ability, before a ledger is opened."""
-        for requirement in lacking(request.function, self.lacks | self.backend_class.unsupported):
+        self.skip_unless_supported(request.function)
+
+    def skip_unless_supported(self, function: Callable[..., Any]) -> None:
+        """Skip a test that calls a function, if the backend lacks a requirement of it."""
+        for requirement in lacking(function, self.lacks | self.backend_class.unsupported):
             pytest.skip(
                 f"{self.backend_name} lacks {requirement.name.lower()}: {requirement.value}"
             )
@@ -368,33 +372,31 @@ def _mapping(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, _T]:
 def _check_trees(result: LedgerState) -> None:
     """Check that parents precede their children and that roots are consistent."""
     seen: set[str] = set()
-    for name, provider_kept in result.providers.items():
-        parent = provider_kept.parent
+    for name, provider in result.providers.items():
+        parent = provider.parent
         assert parent is None or parent in seen, "parents come before children"
         seen.add(name)
         top = name if parent is None else result.providers[parent].root
-        assert provider_kept.root == top
+        assert provider.root == top
 
 
 def _check_sums(result: LedgerState) -> None:
     """Check invariant 1: the use is the sum of direct and shared allocations."""
     sums: dict[tuple[str, str], int] = defaultdict(int)
-    for (_, provider, resource_class), amount in result.allocations.items():
+    for (_, place, resource_class), amount in result.allocations.items():
         assert amount > 0
-        sums[provider, resource_class] += amount
-        for (of, *target), factor in result.providers[provider].shares.items():
+        sums[place, resource_class] += amount
+        for (of, *target), factor in result.providers[place].shares.items():
             if of == resource_class:
                 sums[target[0], target[1]] += amount * factor
-    for name, provider_kept in result.providers.items():
-        for resource_class, record in provider_kept.inventories.items():
+    for name, provider in result.providers.items():
+        for resource_class, record in provider.inventories.items():
             assert record.used == sums.pop((name, resource_class), 0)
             millionths = (record.total - record.reserved) * record.ratio_millionths
             assert record.capacity == millionths // 1_000_000
     assert not sums, "allocations without an inventory"
-    for (provider, unit), (resource_class, consumer) in result.units.items():
-        assert (consumer, provider, resource_class) in result.allocations, (
-            f"{unit} without a consumer"
-        )
+    for (place, unit), (resource_class, consumer) in result.units.items():
+        assert (consumer, place, resource_class) in result.allocations, f"{unit} has no consumer"
 
 
 TOPOLOGY = "NUMA_TOPOLOGY"

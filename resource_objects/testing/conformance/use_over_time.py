@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from resource_objects import exceptions
 from resource_objects.providers import Backend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.feed import Cursor
@@ -36,8 +35,6 @@ from resource_objects.testing.conformance.suite import (
     order,
     release,
     rename,
-    two_hosts,
-    write_of,
 )
 from resource_objects.testing.refusals import raises_code
 
@@ -188,36 +185,6 @@ class UseOverTimeRules(Kit):
                 assert until is None or report.until == until
         check_open(backend)
 
-    def test_a_release_ends_the_use_and_leaves_it_in_the_report(
-        self, backend: Backend, here: str
-    ) -> None:
-        cursor, before = backend.cursor(), backend.now()
-        claim(backend, "job", {here: "VCPU=3"}, user="ann", project="p")
-        began = time_of_last(backend, cursor)
-        release(backend, "job")
-        ended = time_of_last(backend, cursor)
-        later_moment()
-        report = backend.use_between(before, None, UseFilter(), EVERY_BY)
-        use = {Whose("job", "ann", "p", "VCPU"): 3 * microseconds(ended - began)}
-        assert reported_use(report) == use
-
-    def test_a_move_changes_nothing(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
-        cursor = backend.cursor()
-        claim(backend, "job", {here: "VCPU=2"})
-        began = time_of_last(backend, cursor)
-        order(backend, ConsumerOrder.replace("job", deltas({destination: "VCPU=2"})))
-        order(backend, ConsumerOrder.renew("job"))
-        check_use(backend, began, 2)
-
-    def test_a_repetition_counts_once(self, backend: Backend, here: str) -> None:
-        cursor = backend.cursor()
-        write = write_of(ConsumerOrder.claim("job", deltas({here: "VCPU=2"})))
-        first = backend.commit(write)
-        began = time_of_last(backend, cursor)
-        assert backend.commit(write) == first
-        check_use(backend, began, 2)
-
     def test_use_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
         since = backend.now()
         changes: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"project": "p"}]
@@ -233,26 +200,6 @@ class UseOverTimeRules(Kit):
         later_moment()
         report = backend.use_between(since, None, UseFilter(), (UseBy.USER,))
         assert {item.user for item in report} == {record.user, "cem"}
-
-    def test_use_of_two_consumers_at_once_counts_for_both(
-        self, backend: Backend, here: str
-    ) -> None:
-        cursor = backend.cursor()
-        orders = (
-            ConsumerOrder.claim(name, deltas({here: "VCPU=2"})) for name in ("job", "leaving")
-        )
-        order(backend, *orders)
-        check_use(backend, time_of_last(backend, cursor), 4)
-
-    def test_a_refused_write_records_no_use(self, backend: Backend, here: str) -> None:
-        claim(backend, "job", {here: "VCPU=2"})
-        with pytest.raises(exceptions.CapacityException):
-            order(
-                backend,
-                ConsumerOrder.adjust("job", deltas({here: "VCPU=1"})),
-                ConsumerOrder.claim("big", deltas({here: "VCPU=5000"})),
-            )
-        check_open(backend)
 
     # --- groups and filters ---
 

@@ -57,14 +57,6 @@ def until_over(backend: Backend, waiter: Waiter) -> None:
 class WaitingRules(Kit):
     """Numbers, leases and filters of waiters."""
 
-    def test_waiters_are_listed_in_the_order_of_arrival(self, backend: Backend) -> None:
-        assert queue(backend) == []
-        for name in ("c", "a", "b"):
-            enter(backend, name)
-        assert queue(backend) == ["c", "a", "b"]
-        numbers = [list_waiter.number for list_waiter in backend.list_waiters(WaiterFilter(), 10)]
-        assert numbers == sorted(set(numbers))
-
     def test_a_listed_waiter_has_every_field(self, backend: Backend) -> None:
         awaits = Awaited("VCPU", 4), Awaited("PGPU", 2, _HERE)
         before = backend.now()
@@ -94,12 +86,6 @@ class WaitingRules(Kit):
         assert queue(backend, *trees, Awaited("PGPU", 1)) == ["a", "b"]
         assert queue(backend, Awaited("PGPU", 1), *trees) == ["a", "b"]
 
-    def test_a_waiter_that_leaves_is_removed_alone(self, backend: Backend) -> None:
-        orders = [enter(backend, name) for name in ("a", "b", "c")]
-        backend.leave(orders[1].entry)
-        backend.leave(orders[1].entry)
-        assert queue(backend) == ["a", "c"]
-
     def test_a_waiter_that_enters_again_keeps_its_number(self, backend: Backend) -> None:
         first = enter(backend, "a")
         enter(backend, "b")
@@ -110,12 +96,6 @@ class WaitingRules(Kit):
         assert queue(backend) == ["a", "b"]
         backend.leave(again.entry)
         assert queue(backend) == ["b"]
-
-    def test_a_waiter_with_another_request_gets_a_new_number(self, backend: Backend) -> None:
-        enter(backend, "a")
-        enter(backend, "b")
-        enter(backend, "a", Awaited("PGPU", 2))
-        assert queue(backend) == ["b", "a"]
 
     def test_a_waiter_with_an_expired_lease_is_removed(self, backend: Backend) -> None:
         short = enter(backend, "a", lease=_SHORT)
@@ -136,24 +116,6 @@ class WaitingRules(Kit):
         assert after == dataclasses.replace(before, lease_until=after.lease_until)
         assert after.lease_until >= before.lease_until
         assert backend.list_waiters(WaiterFilter(), 10)[0] == after
-
-    def test_waiters_for_one_of_the_classes_are_ahead(self, backend: Backend) -> None:
-        enter(backend, "gpus", Awaited("PGPU", 8))
-        enter(backend, "cpus", Awaited("VCPU", 8))
-        enter(backend, "both", Awaited("VCPU", 1), Awaited("PGPU", 1))
-        assert queue(backend, Awaited("PGPU", 1)) == ["gpus", "both"]
-        assert queue(backend, Awaited("VCPU", 1)) == ["cpus", "both"]
-        assert queue(backend, Awaited("DISK_GB", 1)) == []
-        all_names = queue(backend, Awaited("DISK_GB", 1), Awaited("VCPU", 1), Awaited("PGPU", 1))
-        assert all_names == ["gpus", "cpus", "both"]
-
-    def test_waiters_for_another_tree_are_not_ahead(self, backend: Backend) -> None:
-        enter(backend, "here", Awaited("PGPU", 1, _HERE))
-        enter(backend, "there", Awaited("PGPU", 1, _THERE))
-        enter(backend, "any", Awaited("PGPU", 1))
-        assert queue(backend, Awaited("PGPU", 1, _HERE)) == ["here", "any"]
-        assert queue(backend, Awaited("PGPU", 1, _THERE)) == ["there", "any"]
-        assert queue(backend, Awaited("PGPU", 1)) == ["here", "there", "any"]
 
     def test_the_queue_is_no_part_of_the_feed(self, backend: Backend) -> None:
         before = backend.cursor()

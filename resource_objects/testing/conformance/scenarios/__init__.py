@@ -24,8 +24,8 @@ Steps, each of which is one write:
     colon are several trees. ``undefine host0`` removes a tree, and ``move gpu0: host1`` moves a
     provider with its descendants
 ``claim job: host0 VCPU=1; host1 PCPU cpu0 cpu1 [aggregate, project=p, expect=NOTED]``
-    an order of a consumer for amounts or units (``-cpu0`` releases one), with options; likewise
-    ``adjust``, ``replace``, ``renew``, ``release``
+    an order of a consumer for amounts or units (``-cpu0`` releases one; ``PF=1 pf vf0`` is one of
+    two units), with options; likewise ``adjust``, ``replace``, ``renew``, ``release``
 ``rename class A: B``, ``ensure trait A``, ``delete aggregate A``, ``level aggregate A: rack``
     change names of classes, traits and aggregates, and levels of aggregates
 ``disable host0: fan``, ``enable host0``, ``group db: anti-affinity 2``, ``ungroup db``
@@ -66,6 +66,8 @@ Statements on the state:
     an attribute of a provider; the times are ``reported`` and ``adopted``
 ``providers host0; gpu0``, ``levels r1=rack; r2=``, ``members db: job``, ``names class: CUSTOM_A``
     all providers, aggregates, members of a server group, names but the standard ones
+``with_free VCPU=2,DISK_GB=9: host0``
+    the providers in which these amounts are free
 ``mark``, later ``as marked``
     the ledger is as it was
 """
@@ -425,9 +427,11 @@ class _Runner:
         for part in _parts(text):
             provider, amounts, *units = part.split()
             if units:
+                resource_class, _, amount = amounts.partition("=")
                 names = tuple(unit.removeprefix("-") for unit in units)
                 count = -len(units) if units[0].startswith("-") else len(units)
-                uses.append(Use(self.uuid_of(provider), amounts, count, names))
+                use = Use(self.uuid_of(provider), resource_class, int(amount or count), names)
+                uses.append(use)
             else:
                 uses += [Use(self.uuid_of(provider), *amount) for amount in _amounts(amounts)]
         return tuple(uses)
@@ -590,6 +594,11 @@ def _levels(backend: Backend, _: str) -> Iterable[str]:
     return [f"{aggregate.name}={aggregate.level or ''}" for aggregate in listed]
 
 
+def _with_free(backend: Backend, amounts: str) -> Iterable[str]:
+    listed = backend.list_providers(ProviderFilter(room=tuple(_amounts(amounts))), 100)
+    return [provider.name for provider in listed]
+
+
 def _times(backend: Backend, name: str) -> Iterable[str]:
     listed, stored = listed_provider(backend, name), ledger_state(backend).providers[name]
     assert (listed.reported_at, listed.adopted_at) == (stored.reported_at, stored.adopted_at)
@@ -612,6 +621,7 @@ _FACTS: dict[str, Callable[[Backend, str], Iterable[str]]] = {
     "names": _custom_names,
     "levels": _levels,
     "members": lambda backend, name: backend.list_server_groups(1, names=[name])[0].members,
+    "with_free": _with_free,
 }
 
 
