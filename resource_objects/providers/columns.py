@@ -31,11 +31,8 @@ from resource_objects.resources.records import InventoryRecord, KindRecord
 _T = TypeVar("_T")
 
 #: The times of a provider that may be missing: attributes of every form of a provider.
+#: :class:`ProviderColumns`, the lists and the stored rows have them in this order.
 TIMES = ("reported_at", "adopted_at")
-
-#: The nullable columns of a provider with the type of their values, a time or a text, the times
-#: first. :class:`ProviderColumns`, the lists and the stored rows have them in this order.
-OPTIONAL_COLUMNS: Mapping[str, type] = dict.fromkeys(TIMES, datetime.datetime)
 
 
 class ProviderColumns(NamedTuple):

@@ -24,7 +24,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers import columns as tables
 from resource_objects.providers import serialization
 from resource_objects.providers.arguments import limits
-from resource_objects.providers.columns import OPTIONAL_COLUMNS, Columns
+from resource_objects.providers.columns import TIMES, Columns
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.dry_run import without_consumers
 from resource_objects.requests import Request
@@ -65,9 +65,9 @@ _FORMER = "disabled_units"
 #: Columns of text; of the others that are not named below each value is an integer.
 _TEXT = {
     *("uuid", "name", "resource_class", "trait", "aggregate", "of_class", "body", "unit"),
-    *("consumer", *(name for name, kind in OPTIONAL_COLUMNS.items() if kind is str)),
+    "consumer",
 }
-_MAYBE = {"parent_id", "max_unit", *OPTIONAL_COLUMNS, "disabled"}
+_MAYBE = {"parent_id", "max_unit", *TIMES, "disabled"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -393,7 +393,7 @@ def _read_table(name: str, data: Any) -> Any:
 
 
 def _value(where: str, column: str, value: Any) -> Any:
-    if OPTIONAL_COLUMNS.get(column) is datetime.datetime or (value is None and column in _MAYBE):
+    if column in TIMES or (value is None and column in _MAYBE):
         return None
     if column == "disabled":
         return _object(where, value)

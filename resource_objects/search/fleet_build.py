@@ -10,7 +10,7 @@ import numpy as np
 from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import (
-    OPTIONAL_COLUMNS,
+    TIMES,
     Columns,
     InventoryColumns,
     ProviderColumns,
@@ -125,7 +125,7 @@ def _removed_units(columns: Columns, place: PlaceIndex) -> dict[int, dict[str, s
 
 def _check(columns: Columns) -> None:
     given = columns.providers
-    for name in (*OPTIONAL_COLUMNS, "disabled"):
+    for name in (*TIMES, "disabled"):
         if not getattr(given, name):  # nobody says: nothing here depends on it
             given = given._replace(**{name: given.provider_id})  # type: ignore[arg-type]
     tables: list[Any] = [given, columns.inventories, columns.traits, columns.allocations]

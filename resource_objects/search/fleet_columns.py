@@ -14,7 +14,7 @@ from typing import Any
 from resource_objects import clock
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.columns import (
-    OPTIONAL_COLUMNS,
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -104,7 +104,7 @@ def _providers(fleet: Fleet, places: list[int]) -> ProviderColumns:
         root_id=[tops[one] for one in tree],
         generation=fleet.generation[places].tolist(),
         disabled=[fleet.disabled[p].facts if p in fleet.disabled else None for p in places],
-        **dict.fromkeys(OPTIONAL_COLUMNS, [None] * len(places)),
+        **dict.fromkeys(TIMES, [None] * len(places)),
     )
 
 

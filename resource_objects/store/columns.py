@@ -11,7 +11,7 @@ from typing import Any
 
 from resource_objects import clock
 from resource_objects.providers.columns import (
-    OPTIONAL_COLUMNS,
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -125,7 +125,7 @@ def _provider_columns(
         root_id=tuple(root_ids),
         generation=_values(providers, "generation"),
         disabled=tuple([in_force(provider.disabled, now) for provider in providers]),
-        **{name: _values(providers, name) for name in OPTIONAL_COLUMNS},
+        **{name: _values(providers, name) for name in TIMES},
     )
 
 
@@ -198,7 +198,7 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
         rows.units.put_unjournaled((uuid_of[number], unit), None, UnitRow(consumer, name))
     keys = zip(inventories.provider_id, inventories.resource_class, strict=True)
     used = dict(zip(keys, inventories.used, strict=True))
-    optional = zip(*(getattr(providers, name) for name in OPTIONAL_COLUMNS), strict=True)
+    optional = zip(*(getattr(providers, name) for name in TIMES), strict=True)
     optional_of = dict(zip(providers.uuid, optional, strict=True))
     for uuid, stored in stored_definitions(columns).items():
         definition, number = stored.definition, numbers[uuid]
@@ -213,7 +213,7 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
             definition.kinds,
             stored.generation,
             disabled=columns.disabled.get(number),
-            **dict(zip(OPTIONAL_COLUMNS, optional_of[uuid], strict=True)),
+            **dict(zip(TIMES, optional_of[uuid], strict=True)),
         )
         rows.providers.put_unjournaled(uuid, None, provider)
         shares: dict[str, list[tuple[Key, int]]] = defaultdict(list)

@@ -20,6 +20,7 @@ from resource_objects import exceptions
 from resource_objects.backends.retries import RetryPolicy, Transient
 from resource_objects.backends.sql import errors, psycopg_connection, urls
 from resource_objects.backends.sql.backend import SQLBackend
+from resource_objects.providers.orders import NameKind
 from resource_objects.testing.refusals import raises_code
 
 # --- URLs ---
@@ -409,7 +410,7 @@ def test_a_number_of_a_rolled_back_transaction_is_not_believed(
     sqlite_url: Callable[[str], str],
 ) -> None:
     backend = SQLBackend.open(sqlite_url("ledger.db"))
-    classes = backend._catalogue.classes
+    classes = backend._catalogue[NameKind.RESOURCE_CLASS]
 
     numbers: list[int] = []
 

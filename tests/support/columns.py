@@ -14,7 +14,7 @@ from typing import Any
 
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import (
-    OPTIONAL_COLUMNS,
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -181,7 +181,7 @@ def columns_of(
             uuid = provider.uuid or str(uuids.uuid5(uuids.NAMESPACE_DNS, provider.name))
             above = None if parent is None else ids[parent.name]
             root, generation = ids[tree[0][0].name], provider.generation or 0
-            optional = [getattr(provider, name, None) for name in OPTIONAL_COLUMNS]
+            optional = [getattr(provider, name, None) for name in TIMES]
             own = (pid, uuid, provider.name, above, root, generation, *optional, None)
             rows.setdefault(ProviderColumns, []).append(own)
             for name in sorted(provider.traits):

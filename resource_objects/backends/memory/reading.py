@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from resource_objects.providers.columns import OPTIONAL_COLUMNS
+from resource_objects.providers.columns import TIMES
 from resource_objects.providers.disabled import TRAIT as DISABLED_TRAIT
 from resource_objects.providers.listing import (
     By,
@@ -36,7 +36,7 @@ from resource_objects.store.rows import ProviderRow, Rows
 
 # --- pages and totals -----------------------------------------------------------------------------
 
-#: How many providers are compared with a filter at a time, so that a page costs little more than its rows.
+#: The number of providers that are compared with a filter at a time.
 _BATCH = 256
 
 
@@ -119,7 +119,7 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
         allocation_writes=provider.writes + sum(inventory.writes for inventory in inventories),
         definition_writes=provider.definition_writes,
         disabled=in_force(provider.disabled, now),
-        **{name: getattr(provider, name) for name in OPTIONAL_COLUMNS},
+        **{name: getattr(provider, name) for name in TIMES},
     )
 
 

@@ -349,20 +349,16 @@ def _parse_entries(body: Any) -> list[ListedEntry]:
     return [ListedEntry(*[entry[key] for key in _KEYS]) for entry in body["resource_providers"]]
 
 
-def _parse_inventories(body: Any) -> dict[str, dict[str, Any]]:
-    return {name: {key: figures[key] for key in codec.FIGURES} for name, figures in body.items()}
-
-
-def _parse_allocations(body: Any) -> dict[str, dict[str, int]]:
-    return {uuid: dict(consumer["resources"]) for uuid, consumer in body.items()}
-
-
 #: The functions that parse the parts of a provider.
 _PARSE: Mapping[str, Callable[[Any], Any]] = {
-    "inventories": _parse_inventories,
+    "inventories": lambda body: {
+        name: {key: figures[key] for key in codec.FIGURES} for name, figures in body.items()
+    },
     "traits": frozenset,
     "aggregates": frozenset,
-    "allocations": _parse_allocations,
+    "allocations": lambda body: {
+        uuid: dict(consumer["resources"]) for uuid, consumer in body.items()
+    },
 }
 
 

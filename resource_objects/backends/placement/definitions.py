@@ -97,9 +97,11 @@ class Definitions:
     def names(self, kind: NameKind) -> list[str]:
         """Return the names of a kind, sorted. One request; for aggregates a refresh."""
         if kind is CLASS:
-            return self.client.get(PATHS[kind], _parse_classes)
+            return self.client.get(
+                PATHS[kind], lambda body: sorted(item["name"] for item in body["resource_classes"])
+            )
         if kind is TRAITS:
-            return self.client.get(PATHS[kind], _parse_traits)
+            return self.client.get(PATHS[kind], lambda body: sorted(body["traits"]))
         self.cache.refresh()
         uuids = {uuid for state in self.cache.states()[0] for uuid in state.aggregates}
         return sorted(map(self.aggregates.name, uuids))
@@ -300,7 +302,9 @@ class _ProviderRequests:
                 if definition.uuid in self.entries:
                     # a provider that is disabled by its trait stays disabled
                     path = f"/resource_providers/{definition.uuid}/traits"
-                    wanted |= {TRAIT}.intersection(self.client.get(path, _parse_traits))
+                    wanted |= {TRAIT}.intersection(
+                        self.client.get(path, lambda body: body["traits"])
+                    )
                 self._replace(definition, "traits", sorted(wanted))
             if aggregates:
                 names = definition.aggregates or ()
@@ -438,14 +442,6 @@ class _ProviderRequests:
             raise exceptions.InUse("provider", removal.name)
         self.client.required(answer)
         self.steps.add(f"{removal.name} removed")
-
-
-def _parse_classes(body: Any) -> list[str]:
-    return sorted(entry["name"] for entry in body["resource_classes"])
-
-
-def _parse_traits(body: Any) -> list[str]:
-    return sorted(body["traits"])
 
 
 def _stored(changes: DefinitionChanges) -> list[str]:

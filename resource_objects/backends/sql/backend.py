@@ -43,6 +43,7 @@ from resource_objects.providers.listing import ListedProvider, ProviderFilter, P
 from resource_objects.providers.orders import (
     FRESH,
     ConsumerRecord,
+    NameKind,
     Operation,
     Outcome,
     Write,
@@ -79,7 +80,7 @@ class SQLBackend(Backend):
     def __init__(self, database: Database, retries: RetryPolicy) -> None:
         self._database = database
         self._retries = retries
-        self._catalogue = Catalogue()
+        self._catalogue = {kind: names.NameNumbers(kind) for kind in NameKind}
         self._epoch: int | None = None
         self._is_created = True
         self._empty: Database | None = None  # read in place of a file that does not exist yet
@@ -297,7 +298,14 @@ class SQLBackend(Backend):
 
     def prune(self, before: datetime.datetime) -> Pruned:
         """Delete operations and changes older than a moment, a few at a time (see the contract)."""
-        return feed.prune(self._writing, before)
+        self._writing(feed.note_pruning, before)
+        operations = changes = 0
+        while True:
+            deleted = self._writing(feed.delete_some, before)
+            operations += deleted.operations
+            changes += deleted.changes
+            if deleted.operations < feed.BATCH:
+                return Pruned(operations, changes)
 
     # --- transactions ---
 
@@ -317,7 +325,7 @@ class SQLBackend(Backend):
             created = type(self)(self._database, self._retries)
             created._admit()
             # in place: a read that began before has this catalogue, with numbers of the empty one
-            vars(self._catalogue).update(vars(created._catalogue))
+            self._catalogue.update(created._catalogue)
             self._epoch = created._ledger_epoch()
             self._is_created = True
 
@@ -429,7 +437,7 @@ def commit_write(
         rows.feed(feed_rows)
     if renamed and feed_rows:  # a rename alone is not written for each provider
         for uuid, root in read.roots(connection, renamed).items():
-            feed_rows.provider(uuid, [root])
+            feed_rows.provider(root, uuid)
     feed.append_entries(connection, number, feed_rows, class_renames(write.names))
     return records
 
@@ -491,7 +499,7 @@ def _carry_out_orders(
     consumers = orders.write_consumers(connection, effects.consumers, rows)
     roots = rows.roots
     for uuid in effects.overridden:
-        feed_rows.override(uuid, roots[uuid])
+        feed_rows.provider(roots[uuid], uuid, feed.OVERRIDE)
     for order, effect in zip(write.orders, effects.consumers, strict=True):
         consumer = consumers[effect.claim.consumer]
         for change in effect.changes:

@@ -20,21 +20,13 @@ from sqlalchemy import Connection
 
 from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.names import description_of
-from resource_objects.backends.sql.statements import SQL, from_moment, moment
+from resource_objects.backends.sql.statements import SQL, from_moment, from_moment_or_none, moment
 from resource_objects.providers.disabled import Disabled, RemovedUnit
 from resource_objects.providers.removed_units import removed_of
 
-_providers = tables.resource_providers.c
-
-#: The columns of a provider that state why it is disabled.
-FACTS = (
-    *(_providers.disabled_reason, _providers.disabled_by),
-    *(_providers.disabled_since, _providers.disabled_until),
-)
-
-_FACTS = "disabled_reason, disabled_by, disabled_since, disabled_until"
 _OF_TREES = SQL(f"""
-    SELECT id, parent_id, name, {_FACTS} FROM resource_providers WHERE root_id IN :roots*""")
+    SELECT id, parent_id, name, {", ".join(tables.DISABLED)} FROM resource_providers
+    WHERE root_id IN :roots*""")
 _ROOTS = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*")
 _ALLOCATED_OF = SQL("""
     SELECT p.uuid, u.unit FROM allocation_units u
@@ -45,7 +37,7 @@ _KINDS_OF = SQL("""
 
 
 def in_force(facts: Sequence[Any], now: datetime.datetime | None) -> Disabled | None:
-    """Return the reason that the columns :data:`FACTS` of a row state, None if it is over.
+    """Return the reason that the columns ``tables.DISABLED`` of a row state, None if it is over.
 
     :param now: the time of the database; only needed where the reason has an end
     """
@@ -56,11 +48,11 @@ def in_force(facts: Sequence[Any], now: datetime.datetime | None) -> Disabled | 
 
 
 def from_columns(facts: Sequence[Any]) -> Disabled | None:
-    """Return the reason that the columns :data:`FACTS` of a row state, also if it is over."""
+    """Return the reason that the columns ``tables.DISABLED`` of a row state, also if it is over."""
     reason, by, since, until = facts
     if reason is None:
         return None
-    ends = None if until is None else from_moment(until)
+    ends = from_moment_or_none(until)
     return Disabled(reason=reason, by=by, since=from_moment(since), until=ends)
 
 
@@ -81,13 +73,13 @@ def removed_units_of(
 
 
 def to_columns(connection: Connection, reason: Disabled | None) -> dict[str, Any]:
-    """Return the columns :data:`FACTS` of a provider: all null if it is not disabled."""
-    facts = (None,) * len(FACTS) if reason is None else values(connection, reason)
-    return {column.name: value for column, value in zip(FACTS, facts, strict=True)}
+    """Return the columns ``tables.DISABLED`` of a provider: all null if it is not disabled."""
+    facts = (None,) * len(tables.DISABLED) if reason is None else values(connection, reason)
+    return dict(zip(tables.DISABLED, facts, strict=True))
 
 
 def values(connection: Connection, reason: Disabled) -> tuple[Any, ...]:
-    """Return the values of :data:`FACTS`."""
+    """Return the values of ``tables.DISABLED``."""
     until = None if reason.until is None else moment(connection, reason.until)
     return reason.reason, reason.by, moment(connection, reason.since), until
 

@@ -16,8 +16,8 @@ import datetime
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -39,7 +39,6 @@ from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
 from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import Change, Mode
 
-T = TypeVar("T")
 Pairs: TypeAlias = Iterable[tuple[str, str]]
 
 _changes = tables.changes.c
@@ -47,8 +46,10 @@ _changes = tables.changes.c
 #: The name of a consumer that was pruned before an older write of it.
 _FORGOTTEN = "forgotten"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-_DEFINITION, _REPORT, _NAMES = "definition", "report", "names"
-_DISABLED, _ENABLED, _OVERRIDE = "disabled", "enabled", "override"
+#: Events of a provider: its definition changed; it reported or was adopted; an order allocated
+#: from it although it is disabled.
+DEFINITION, REPORT, OVERRIDE = "definition", "report", "override"
+_DISABLED, _ENABLED, _NAMES = "disabled", "enabled", "names"
 
 _READ_HEADS = SQL("SELECT shard, head, operation_id FROM change_heads")
 _EPOCH = SQL("SELECT epoch FROM ledger_info")
@@ -75,11 +76,10 @@ _PUT = Insert(
 class FeedRows:
     """The changes of a write, as rows of shards."""
 
-    __slots__ = ("_parts", "_rows")
+    __slots__ = ("_rows",)
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, tuple[Any, ...]]] = []
-        self._parts: set[tuple[int, str, Any]] = set()
 
     def __bool__(self) -> bool:
         return bool(self._rows)
@@ -96,14 +96,9 @@ class FeedRows:
         for shard in sorted({shard_of(root) for root in roots}):
             self._rows.append((shard, (mode.value, consumer, *_NOTHING)))
 
-    def provider(self, uuid: str, roots: Iterable[int], event: str = _DEFINITION) -> None:
-        """Add to the trees of some roots that the definition of a provider changed."""
-        shards = {shard_of(root) for root in roots}
-        for shard in shards if len(shards) == 1 else sorted(shards):
-            part = shard, event, uuid
-            if part not in self._parts:
-                self._parts.add(part)
-                self._rows.append((shard, (event, None, uuid, *_NOTHING[1:])))
+    def provider(self, root: int, uuid: str, event: str = DEFINITION) -> None:
+        """Add to the tree of a root an event of a provider: its definition changed by default."""
+        self._rows.append((shard_of(root), (event, None, uuid, *_NOTHING[1:])))
 
     def disabled(self, root: int, change: DisabledChange) -> None:
         """Add to the tree of a root that a provider is disabled or enabled."""
@@ -112,14 +107,6 @@ class FeedRows:
         event = _ENABLED if reason is None else _DISABLED
         row = (event, None, change.provider_uuid, None, None, None, text, None)
         self._rows.append((shard_of(root), row))
-
-    def override(self, uuid: str, root: int) -> None:
-        """Add to the tree of a root that a disabled provider was allocated from."""
-        self.provider(uuid, [root], _OVERRIDE)
-
-    def report(self, uuid: str, root: int) -> None:
-        """Add to the tree of a root that a provider was reported or adopted."""
-        self.provider(uuid, [root], _REPORT)
 
     def rename(self, old: str, new: str) -> None:
         """Record the new name of a resource class, in one shard of the write."""
@@ -267,9 +254,7 @@ def _rows_of(shards: int) -> SQL:
 
 def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry:
     uses: list[Change] = []
-    named: dict[str, set[str]] = {
-        event: set() for event in (_DEFINITION, _REPORT, _NAMES, _OVERRIDE)
-    }
+    named: dict[str, set[str]] = {event: set() for event in (DEFINITION, REPORT, _NAMES, OVERRIDE)}
     disabled: list[DisabledChange] = []
     claims: set[str] = set()
     renamed: list[tuple[str, str]] = []
@@ -296,11 +281,11 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
         actor,
         generation,
         tuple(uses),
-        tuple(sorted(named[_DEFINITION])),
-        tuple(sorted(named[_REPORT])),
+        tuple(sorted(named[DEFINITION])),
+        tuple(sorted(named[REPORT])),
         tuple(sorted(claims)),
         tuple(disabled),
-        tuple(sorted(named[_OVERRIDE])),
+        tuple(sorted(named[OVERRIDE])),
         tuple(renamed),
     )
 
@@ -372,33 +357,10 @@ _DELETE_OPERATIONS = SQL("DELETE FROM operations WHERE id IN :ids*")
 _RETENTION = SQL("SELECT retention, complete_since FROM ledger_info")
 
 
-class Run(Protocol):
-    """A function that runs work in a transaction, again after a transient error."""
-
-    def __call__(self, work: Callable[[Connection], T], /) -> T:
-        """Return the result of the work."""
-
-
-def prune(writing: Run, before: datetime.datetime) -> Pruned:
-    """Delete operations and changes older than a moment. Cost: linear in what is deleted."""
-    writing(functools.partial(_note_pruning, before=before))
-    operations = changes = 0
-    deleted = Pruned(BATCH, 0)
-    while deleted.operations == BATCH:
-        deleted = writing(functools.partial(_delete, before=before))
-        operations += deleted.operations
-        changes += deleted.changes
-    return Pruned(operations, changes)
-
-
-def _note_pruning(connection: Connection, before: datetime.datetime) -> None:
+def note_pruning(connection: Connection, before: datetime.datetime) -> None:
+    """Record that changes before a moment may be deleted."""
     if complete_since(connection, now_of(connection)) < before:
         set_complete_since(connection, before)
-
-
-def delete_some(connection: Connection) -> Pruned:
-    """Delete at most :data:`BATCH` operations that are older than the retention of the ledger."""
-    return _delete(connection, now_of(connection) - retention(connection))
 
 
 def retain(connection: Connection, age: datetime.timedelta) -> None:
@@ -426,7 +388,12 @@ def retention(connection: Connection) -> datetime.timedelta:
     return datetime.timedelta(seconds=int(_RETENTION.rows(connection)[0][0]))
 
 
-def _delete(connection: Connection, before: datetime.datetime) -> Pruned:
+def delete_some(connection: Connection, before: datetime.datetime | None = None) -> Pruned:
+    """Delete at most :data:`BATCH` operations older than a moment, with their changes.
+
+    :param before: None: the retention time before now
+    """
+    before = before or now_of(connection) - retention(connection)
     below = drawn_at(before + _TICK)
     at = moment(connection, before)
     rows = _OLD.rows(connection, before=at, below=below, batch=BATCH)

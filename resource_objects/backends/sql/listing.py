@@ -17,7 +17,7 @@ from resource_objects.backends.sql import disabled, orders, read, tables
 from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.statements import (
     SQL,
-    from_column,
+    from_moment_or_none,
     now_of,
     plain,
     refuse_too_many,
@@ -25,11 +25,8 @@ from resource_objects.backends.sql.statements import (
 )
 from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.columns import (
-    OPTIONAL_COLUMNS,
-    AggregateColumns,
+    TIMES,
     Columns,
-    InventoryColumns,
-    TraitColumns,
 )
 from resource_objects.providers.disabled import FOREVER, TRAIT
 from resource_objects.providers.listing import (
@@ -95,9 +92,9 @@ def _listed(
     """Return rows of ``resource_providers`` with everything that belongs to them."""
     reader = read.Reader(connection, catalogue, [row.id for row in rows])
     index = Columns(
-        inventories=reader.read(InventoryColumns, read.INVENTORIES),
-        traits=reader.read(TraitColumns, read.TRAITS),
-        aggregates=reader.read(AggregateColumns, read.AGGREGATES),
+        inventories=reader.read(read.INVENTORIES),
+        traits=reader.read(read.TRAITS),
+        aggregates=reader.read(read.AGGREGATES),
         kinds=reader.kinds(),
     ).index
     relatives = {row.root_id for row in rows} | {row.parent_id for row in rows} - {None}
@@ -110,7 +107,7 @@ def _listed(
     for row in rows:
         parent, parent_uuid = names[row.parent_id]
         root, root_uuid = names[row.root_id]
-        reason = row.disabled_reason, row.disabled_by, row.disabled_since, row.disabled_until
+        reason = [getattr(row, name) for name in tables.DISABLED]
         listed = ListedProvider(
             number=row.id,
             uuid=row.uuid,
@@ -127,7 +124,7 @@ def _listed(
             allocation_writes=row.allocation_writes + int(row.inventory_writes),
             definition_writes=row.definition_writes,
             disabled=disabled.in_force(reason, now),
-            **{name: from_column(of, getattr(row, name)) for name, of in OPTIONAL_COLUMNS.items()},
+            **{name: from_moment_or_none(getattr(row, name)) for name in TIMES},
         )
         page.append(listed)
     return tuple(page)

@@ -17,7 +17,7 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -134,19 +134,8 @@ class NameNumbers:
             self._names[number] = name
 
 
-class Catalogue:
-    """The names that one backend has looked up."""
-
-    def __init__(self) -> None:
-        self.classes = NameNumbers(NameKind.RESOURCE_CLASS)
-        self.traits = NameNumbers(NameKind.TRAIT)
-        self.aggregates = NameNumbers(NameKind.AGGREGATE)
-
-    def of(self, kind: NameKind) -> NameNumbers:
-        """Return the names of a kind."""
-        if kind is NameKind.RESOURCE_CLASS:
-            return self.classes
-        return self.traits if kind is NameKind.TRAIT else self.aggregates
+#: The names that one backend has looked up, by kind.
+Catalogue: TypeAlias = dict[NameKind, NameNumbers]
 
 
 # --- structured inventories -----------------------------------------------------------------------
@@ -247,7 +236,7 @@ def change_names(
         of_kind = [row for row in changed if row[0] is rows.names and row[1][0] is kind]
         before = {was.number: was for _, _, was, _ in of_kind if was is not None}
         after = {row.number: row for _, _, _, row in of_kind if row is not None}
-        _write_names(connection, catalogue.of(kind), _TABLES[kind], before, after)
+        _write_names(connection, catalogue[kind], _TABLES[kind], before, after)
     providers = [(was, row) for table, _, was, row in changed if table is rows.providers]
     users = {provider.number for _, provider in providers}
     _SET_GENERATION.run_for(connection, users, number=number)

@@ -35,6 +35,7 @@ from resource_objects.backends.sql.statements import (
     chunks,
     draw_number,
     from_moment,
+    from_moment_or_none,
     moment,
 )
 from resource_objects.fields import MAX_AMOUNT
@@ -61,8 +62,7 @@ from resource_objects.store.decide import (
 
 # --- inventories ----------------------------------------------------------------------------------
 
-_FIGURES = """i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.ratio_millionths,
- i.capacity, i.used"""
+_FIGURES = ", ".join(f"i.{name}" for name in tables.FIGURES)
 #: The columns that :meth:`StoredRows.add` reads: of a provider, a class and an inventory.
 _INVENTORY = f"""p.id, p.uuid, p.name, p.root_id, c.name, i.id, i.class_id, i.shares,
  i.disabled_until, i.removed_units, {_FIGURES}"""
@@ -161,7 +161,7 @@ class StoredRows(OrderRows):
         return StoredInventory(
             provider=name,
             record=InventoryRecord(resource_class, *more[2:]),
-            disabled_until=None if more[0] is None else from_moment(more[0]),
+            disabled_until=from_moment_or_none(more[0]),
             removed_units=more[1],
             key=(uuid, resource_class),
             inventory_id=number,
@@ -278,14 +278,13 @@ def _find_and_lock(connection: Connection, rows: StoredRows, keys: Collection[Ke
 
 def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> None:
     """Add the missing inventories and those that they share."""
-    missing = {key: None for key in keys if key not in rows.inventories}
-    classes = list({name: None for _, name in missing})
-    for part in chunks(list({uuid: None for uuid, _ in missing})):
-        for now, *row in _FIND.rows(connection, uuids=part, classes=classes):
-            rows.now = None if now is None else from_moment(now)
-            inventory = rows.add(row)
-            if inventory is not None and inventory.key in missing:
-                rows.inventories[inventory.key] = inventory
+    missing = {key for key in keys if key not in rows.inventories}
+    uuids, classes = {uuid for uuid, _ in missing}, list({name for _, name in missing})
+    for now, *row in _FIND.rows_for(connection, uuids, classes=classes):
+        rows.now = from_moment_or_none(now)
+        inventory = rows.add(row)
+        if inventory is not None and inventory.key in missing:
+            rows.inventories[inventory.key] = inventory
     _add_shares(connection, rows)
 
 
@@ -297,16 +296,15 @@ def _add_shares(connection: Connection, rows: StoredRows) -> None:
         if inventory.share_count
     }
     shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
+    providers = {provider for provider, _ in by_numbers}
     classes = list({class_ for _, class_ in by_numbers})
-    for part in chunks(list({provider for provider, _ in by_numbers})):
-        stored = _SHARES.rows(connection, providers=part, classes=classes)
-        for provider, class_, factor, *row in stored:
-            sharer = by_numbers.get((provider, class_))
-            if sharer is not None:
-                target = rows.add(row)
-                assert target is not None  # the join is an inner one
-                rows.inventories.setdefault(target.key, target)
-                shares[sharer.key].append((target.key, factor))
+    for provider, class_, factor, *row in _SHARES.rows_for(connection, providers, classes=classes):
+        sharer = by_numbers.get((provider, class_))
+        if sharer is not None:
+            target = rows.add(row)
+            assert target is not None  # the join is an inner one
+            rows.inventories.setdefault(target.key, target)
+            shares[sharer.key].append((target.key, factor))
     for sharer in by_numbers.values():
         sharer.shares = tuple(shares[sharer.key])
 
@@ -321,7 +319,7 @@ def _lock(connection: Connection, rows: StoredRows) -> None:
     for number, share_count, disabled_until, units, *figures in locked:
         inventory = by_number[number]
         inventory.removed_units = units
-        inventory.disabled_until = None if disabled_until is None else from_moment(disabled_until)
+        inventory.disabled_until = from_moment_or_none(disabled_until)
         inventory.record = InventoryRecord(inventory.record.resource_class, *figures)
         if share_count != inventory.share_count:
             raise _busy(inventory.provider, "its shares were changed")
@@ -411,11 +409,8 @@ def largest_consumers(
 ) -> dict[Key, list[tuple[str, int]]]:
     """Return the largest consumers of some inventories, also those through shares."""
     keys = {(row.provider_id, row.class_id): row.key for row in inventories}
-    shared: set[tuple[int, int]] = set()
-    classes = list({class_ for _, class_ in keys})
-    for part in chunks(list({provider for provider, _ in keys})):
-        for provider, class_ in _SHARED.rows(connection, providers=part, classes=classes):
-            shared.add((provider, class_))
+    providers, classes = {provider for provider, _ in keys}, list({class_ for _, class_ in keys})
+    shared = {*map(tuple, _SHARED.rows_for(connection, providers, classes=classes))}
     users: dict[Key, set[tuple[str, int]]] = {key: set() for key in keys.values()}
     for query, numbers in (
         (_USERS, [pair for pair in keys if pair not in shared]),
@@ -528,14 +523,12 @@ def _read_allocations(
         if unit is not None:
             units.setdefault(row, []).append(unit)
     inventories: dict[tuple[int, int], StoredInventory] = {}
-    classes = sorted({class_ for _, _, class_ in amounts})
-    for part in chunks(sorted({provider for _, provider, _ in amounts})):
-        for provider, class_, *columns in _INVENTORIES.rows(
-            connection, providers=part, classes=classes
-        ):
-            stored = rows.add(columns)
-            assert stored is not None  # the join is an inner one
-            inventories[provider, class_] = stored
+    providers = {provider for _, provider, _ in amounts}
+    classes = list({class_ for _, _, class_ in amounts})
+    for provider, class_, *columns in _INVENTORIES.rows_for(connection, providers, classes=classes):
+        stored = rows.add(columns)
+        assert stored is not None  # the join is an inner one
+        inventories[provider, class_] = stored
     for (consumer, provider, class_), (amount, position) in amounts.items():
         inventory = inventories.get((provider, class_))
         if inventory is None:  # released since, and then removed
@@ -559,7 +552,7 @@ def _record_of(generation: int, columns: Sequence[Any], uses: tuple[Use, ...]) -
         project,
         user,
         kind,
-        None if expires_at is None else from_moment(expires_at),
+        from_moment_or_none(expires_at),
         writes,
         group,
     )

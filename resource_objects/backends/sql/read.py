@@ -6,25 +6,24 @@ import datetime
 import json
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
-from resource_objects.backends.sql import feed
+from resource_objects.backends.sql import feed, tables
 from resource_objects.backends.sql.disabled import in_force
 from resource_objects.backends.sql.names import Catalogue, NameNumbers, description_of
 from resource_objects.backends.sql.statements import (
     SQL,
-    Result,
     chunks,
-    from_moment,
+    from_moment_or_none,
     now_of,
     uuids_among,
 )
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import (
-    OPTIONAL_COLUMNS,
+    TIMES,
     AggregateColumns,
     AllocationColumns,
     Columns,
@@ -37,35 +36,46 @@ from resource_objects.providers.columns import (
 )
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
+from resource_objects.providers.orders import NameKind
 
 _T = TypeVar("_T", bound=tuple[Any, ...])
 _ByName = dict[str, Sequence[Any]]
 
 
-class Table:
-    """Columns of one table: of all rows, or of those of some providers, in one order.
+class Table(Generic[_T]):
+    """A table of :class:`Columns`: of all rows, or of those of some providers, in one order.
 
-    :param columns: the columns, by the names of their field in :class:`Columns`
+    :param columns: the type of the columns
+    :param table: the table, or a join
     :param order: columns, of which each is read
     :param provider: the column with the number of the provider, or of the root of its tree
+    :param sources: the columns of the table, by the names of their fields, where these differ
     """
 
-    def __init__(self, table: str, columns: str, order: str, provider: str = "provider_id") -> None:
-        self._names = [column.split()[-1].split(".")[-1] for column in columns.split(", ")]
+    def __init__(
+        self,
+        columns: type[_T],
+        table: str,
+        order: str,
+        provider: str = "provider_id",
+        /,
+        **sources: str,
+    ) -> None:
+        self.columns = columns
+        fields: tuple[str, ...] = getattr(columns, "_fields", ())
+        self._names = list(dict.fromkeys([*sources, *fields, *order.split(", ")]))
         self._order = operator.itemgetter(*map(self._names.index, order.split(", ")))
-        self._all = SQL(f"SELECT {columns} FROM {table} ORDER BY {order}")
+        selected = ", ".join(f"{sources.get(name, name)} AS {name}" for name in self._names)
+        self._all = SQL(f"SELECT {selected} FROM {table} ORDER BY {order}")
         # ORDER BY would tempt a database to read the whole table in that order
-        self._some = SQL(f"SELECT {columns} FROM {table} WHERE {provider} IN :numbers*")
-
-    def rows(self, connection: Connection, providers: Sequence[int] | None) -> Result:
-        """Return the rows; ``providers`` None: all rows."""
-        if providers is None:
-            return self._all.rows(connection)
-        return sorted(self._some.rows_for(connection, providers), key=self._order)
+        self._some = SQL(f"SELECT {selected} FROM {table} WHERE {provider} IN :numbers*")
 
     def read(self, connection: Connection, providers: Sequence[int] | None) -> _ByName:
         """Return the columns by name; ``providers`` None: of all rows."""
-        rows = self.rows(connection, providers)
+        if providers is None:
+            rows = self._all.rows(connection)
+        else:
+            rows = sorted(self._some.rows_for(connection, providers), key=self._order)
         if not rows:
             return dict.fromkeys(self._names, ())
         # zip(*rows) would make an object for each row, which the garbage collector walks over
@@ -75,66 +85,67 @@ class Table:
         }
 
 
-_DISABLED = "disabled_reason, disabled_by, disabled_since, disabled_until"
+_DISABLED = {name: f"p.{name}" for name in tables.DISABLED}
+_OF_UNITS = {"provider_id": "u.provider_id", "resource_class": "u.class_id", "consumer": "c.name"}
 _PROVIDERS = Table(
-    "resource_providers",
-    "id AS provider_id, uuid, name, parent_id, root_id, generation, "
-    f"{', '.join(OPTIONAL_COLUMNS)}, {_DISABLED}",
-    order="provider_id",
-    provider="root_id",
+    ProviderColumns,
+    "resource_providers p",
+    "provider_id",
+    "root_id",
+    provider_id="id",
+    disabled="NULL",  # made of the others
+    **_DISABLED,
 )
-INVENTORIES = Table(
-    "inventories",
-    "provider_id, class_id AS resource_class, total, reserved, min_unit, max_unit, step_size, "
-    "ratio_millionths, capacity, used, id",
-    order="id",
-)
-TRAITS = Table(
-    "resource_provider_traits", "provider_id, trait_id AS trait", order="provider_id, trait"
-)
+INVENTORIES = Table(InventoryColumns, "inventories", "id", resource_class="class_id")
+TRAITS = Table(TraitColumns, "resource_provider_traits", "provider_id, trait", trait="trait_id")
 AGGREGATES = Table(
+    AggregateColumns,
     "resource_provider_aggregates",
-    "provider_id, aggregate_id AS aggregate",
-    order="provider_id, aggregate",
+    "provider_id, aggregate",
+    aggregate="aggregate_id",
 )
 _SHARES = Table(
+    ShareColumns,
     "shares",
-    "provider_id, class_id AS resource_class, of_provider_id AS of_id, of_class_id AS of_class, "
-    "factor",
-    order="provider_id, resource_class, of_id, of_class",
+    "provider_id, resource_class, of_id, of_class",
+    resource_class="class_id",
+    of_id="of_provider_id",
+    of_class="of_class_id",
 )
-KINDS = Table(
-    "structures",
-    "provider_id, name AS resource_class, classes, body",
-    order="provider_id, resource_class",
-)
+KINDS = Table(KindColumns, "structures", "provider_id, resource_class", resource_class="name")
 _ALLOCATIONS = Table(
+    AllocationColumns,
     "allocations a JOIN consumers c ON c.id = a.consumer_id",
-    "a.consumer_id, a.position, a.provider_id, a.class_id AS resource_class, c.name AS consumer, "
-    "a.used AS amount",
-    order="consumer_id, position, provider_id, resource_class",
-    provider="a.provider_id",
+    "consumer_id, position, provider_id, resource_class",
+    resource_class="a.class_id",
+    consumer="c.name",
+    amount="a.used",
 )
 _UNITS = Table(
+    UnitColumns,
     "allocation_units u JOIN consumers c ON c.id = u.consumer_id",
-    "u.provider_id, u.unit, u.class_id AS resource_class, c.name AS consumer",
-    order="provider_id, unit",
-    provider="u.provider_id",
+    "provider_id, unit",
+    **_OF_UNITS,
+)
+_UNITS_OF_TREES = Table(
+    UnitColumns,
+    "resource_providers p JOIN allocation_units u ON u.provider_id = p.id "
+    "JOIN consumers c ON c.id = u.consumer_id",
+    "provider_id, unit",
+    "p.root_id",
+    **_OF_UNITS,
 )
 # a row for each inventory, or one with the number 0 for a provider without any
 _USED = Table(
+    tuple,
     "resource_providers p LEFT JOIN inventories i ON i.provider_id = p.id",
-    "p.id, p.generation, p.disabled_reason, p.disabled_by, p.disabled_since, p.disabled_until, "
-    "i.used, COALESCE(i.id,0) AS inventory_id",
-    order="inventory_id",
-    provider="p.root_id",
-)
-_UNITS_OF_TREES = Table(
-    "resource_providers p JOIN allocation_units u ON u.provider_id = p.id "
-    "JOIN consumers c ON c.id = u.consumer_id",
-    "u.provider_id, u.unit, u.class_id AS resource_class, c.name AS consumer",
-    order="provider_id, unit",
-    provider="p.root_id",
+    "inventory_id",
+    "p.root_id",
+    id="p.id",
+    generation="p.generation",
+    used="i.used",
+    inventory_id="COALESCE(i.id,0)",
+    **_DISABLED,
 )
 _KEYS = SQL("""
     SELECT name, uuid, root_id FROM resource_providers WHERE name IN :names* OR uuid IN :uuids*""")
@@ -196,7 +207,7 @@ def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -
         aggregates=before.aggregates,
         shares=before.shares,
         kinds=before.kinds,
-        units=Reader(connection, catalogue, roots).read(UnitColumns, _UNITS_OF_TREES),
+        units=Reader(connection, catalogue, roots).read(_UNITS_OF_TREES),
         now=now,
     )
 
@@ -237,34 +248,29 @@ def _columns(
     if not providers["provider_id"]:
         return Columns(cursor=cursor)
     providers["disabled"], now = _disabled(connection, providers)
-    times = [name for name, kind in OPTIONAL_COLUMNS.items() if kind is datetime.datetime]
-    providers |= {name: _times(providers[name]) for name in times}
+    for name in TIMES:
+        if any(providers[name]):
+            providers[name] = list(map(from_moment_or_none, providers[name]))
     reader = Reader(connection, catalogue, None if roots is None else providers["provider_id"])
     return Columns(
         ProviderColumns(*map(providers.__getitem__, ProviderColumns._fields)),
-        reader.read(InventoryColumns, INVENTORIES),
-        reader.read(TraitColumns, TRAITS),
-        reader.read(AllocationColumns, _ALLOCATIONS) if allocations else AllocationColumns(),
-        reader.read(AggregateColumns, AGGREGATES),
-        reader.read(ShareColumns, _SHARES),
+        reader.read(INVENTORIES),
+        reader.read(TRAITS),
+        reader.read(_ALLOCATIONS) if allocations else AllocationColumns(),
+        reader.read(AGGREGATES),
+        reader.read(_SHARES),
         reader.kinds(),
-        reader.read(UnitColumns, _UNITS) if allocations else UnitColumns(),
+        reader.read(_UNITS) if allocations else UnitColumns(),
         cursor,
         now,
     )
-
-
-def _times(column: Sequence[Any]) -> Sequence[Any]:
-    if column.count(None) == len(column):
-        return column
-    return [None if stored is None else from_moment(stored) for stored in column]
 
 
 def _disabled(
     connection: Connection, columns: Mapping[str, Sequence[Any]]
 ) -> tuple[Sequence[Disabled | None], datetime.datetime | None]:
     """Return why providers are disabled, and the time of the database if one is until a time."""
-    facts = [columns[name] for name in _DISABLED.split(", ")]
+    facts = [columns[name] for name in tables.DISABLED]
     reasons, *_, until = facts
     if reasons.count(None) == len(reasons):
         return reasons, None
@@ -300,20 +306,20 @@ class Reader:
     ) -> None:
         self._connection = connection
         self._providers = providers
-        classes = catalogue.classes, dict[int, str]()
+        classes = catalogue[NameKind.RESOURCE_CLASS], dict[int, str]()
         #: the numbers of the names in a column, and the names that are known
         self._names: Mapping[str, tuple[NameNumbers, dict[int, str]]] = {
             "resource_class": classes,
             "of_class": classes,
-            "trait": (catalogue.traits, {}),
-            "aggregate": (catalogue.aggregates, {}),
+            "trait": (catalogue[NameKind.TRAIT], {}),
+            "aggregate": (catalogue[NameKind.AGGREGATE], {}),
         }
 
-    def read(self, make: Callable[..., _T], table: Table) -> _T:
-        """Return the table of :class:`Columns` that ``make`` creates."""
+    def read(self, table: Table[_T]) -> _T:
+        """Return a table of :class:`Columns`."""
         columns = table.read(self._connection, self._providers)
-        fields: tuple[str, ...] = make._fields  # type: ignore[attr-defined]
-        return make(*(self._with_names(field, columns[field]) for field in fields))
+        fields: tuple[str, ...] = getattr(table.columns, "_fields", ())
+        return table.columns(*(self._with_names(field, columns[field]) for field in fields))
 
     def _with_names(self, field: str, column: Sequence[Any]) -> Sequence[Any]:
         if field not in self._names:

@@ -30,10 +30,10 @@ from sqlalchemy import Connection
 from resource_objects import exceptions
 from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
-from resource_objects.backends.sql.feed import FeedRows
+from resource_objects.backends.sql.feed import REPORT, FeedRows
 from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.statements import SQL, from_column, moment
-from resource_objects.providers.columns import OPTIONAL_COLUMNS
+from resource_objects.backends.sql.statements import SQL, from_moment_or_none, moment
+from resource_objects.providers.columns import TIMES
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
@@ -51,11 +51,6 @@ _Changed: TypeAlias = Mapping[Any, tuple[_Row | None, _Row | None]]
 #: The parent of each provider of some trees, and why it is disabled itself.
 _Structure: TypeAlias = dict[str, tuple[str | None, Disabled | None]]
 
-_FIGURES = (
-    *("total", "reserved", "min_unit", "max_unit", "step_size", "ratio_millionths", "capacity"),
-    "used",
-)
-
 _LOCATE = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*")
 # On PostgreSQL FOR NO KEY UPDATE does not block inserts of rows that refer to a provider.
 _LOCK = SQL("""
@@ -63,7 +58,7 @@ _LOCK = SQL("""
     {postgresql: FOR NO KEY UPDATE}{mysql: FOR UPDATE}""")
 _TREES = SQL(f"""
     SELECT id, uuid, name, parent_id, root_id, generation, definition_writes, allocation_writes,
-    {", ".join(OPTIONAL_COLUMNS)}, disabled_reason, disabled_by, disabled_since, disabled_until
+    {", ".join(TIMES)}, {", ".join(tables.DISABLED)}
     FROM resource_providers WHERE root_id IN :roots* ORDER BY id""")
 _OWNERS = SQL("SELECT name, uuid FROM resource_providers WHERE name IN :names*")
 _NUMBERS = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
@@ -98,7 +93,7 @@ def _of_providers(table: sa.Table, *columns: str) -> SQL:
     )
 
 
-_INVENTORIES = _of_providers(tables.inventories, "class_id", "id", "writes", *_FIGURES)
+_INVENTORIES = _of_providers(tables.inventories, "class_id", "id", "writes", *tables.FIGURES)
 _DISABLED = _of_providers(tables.inventories, "id", "disabled_until", "removed_units")
 _TRAITS = _of_providers(tables.resource_provider_traits, "trait_id")
 _AGGREGATES = _of_providers(tables.resource_provider_aggregates, "aggregate_id")
@@ -184,9 +179,9 @@ class TreeRows:
         """Add the changed providers to the change feed."""
         transaction = self._transaction
         for root, uuid in transaction.definitions:
-            rows.provider(uuid, [self._number_of(root)])
+            rows.provider(self._number_of(root), uuid)
         for root, uuid in transaction.reports:
-            rows.report(uuid, self._number_of(root))
+            rows.provider(self._number_of(root), uuid, REPORT)
         for root, change in transaction.disabled:
             rows.disabled(self._number_of(root), change)
 
@@ -259,7 +254,7 @@ class TreeRows:
         structure = self._trees if self._changes else self._named_with_ancestors()
         for id, uuid, name, _, _, generation, written, allocated, *facts in structure:
             parent, reason = self._structure[uuid]
-            optional = zip(OPTIONAL_COLUMNS.items(), facts, strict=False)
+            times = dict(zip(TIMES, map(from_moment_or_none, facts), strict=False))
             provider = ProviderRow(
                 id,
                 uuid,
@@ -273,7 +268,7 @@ class TreeRows:
                 writes=allocated,
                 definition_writes=written,
                 disabled=reason,
-                **{name: from_column(of, value) for (name, of), value in optional},
+                **times,
             )
             rows.providers.put_unjournaled(uuid, None, provider)
         self._add_inventories(stored, shares, classes)
@@ -384,7 +379,7 @@ class TreeRows:
 
     def _names_of(self, kind: NameKind, numbers: Collection[int]) -> dict[int, str]:
         """Load names by number."""
-        name_of = self._catalogue.of(kind).names(self._connection, numbers)
+        name_of = self._catalogue[kind].names(self._connection, numbers)
         for number, name in name_of.items():
             self._rows.names.put_unjournaled((kind, name), None, ListedName(number, name))
         return name_of
@@ -522,11 +517,10 @@ class TreeRows:
             values["definition_writes"] = now.definition_writes
         if was.writes != now.writes:
             values["allocation_writes"] = now.writes
-        for name, kind in OPTIONAL_COLUMNS.items():
-            value = getattr(now, name)
-            if value is not None and value != getattr(was, name):
-                is_time = kind is datetime.datetime
-                values[name] = moment(connection, value) if is_time else value
+        for name in TIMES:
+            time = getattr(now, name)
+            if time is not None and time != getattr(was, name):
+                values[name] = moment(connection, time)
         if was.disabled != now.disabled:
             values |= disabled.to_columns(connection, now.disabled)
         return values
@@ -537,7 +531,7 @@ class TreeRows:
         for kind, name in changed:
             new[kind].append(name)
         for kind, listed in new.items():
-            for name, number in self._catalogue.of(kind).ensure(self._connection, listed).items():
+            for name, number in self._catalogue[kind].ensure(self._connection, listed).items():
                 self._rows.names.put_unjournaled((kind, name), None, ListedName(number, name))
 
     def _write_inventories(self, changed: _Changed[InventoryRow]) -> None:
@@ -548,11 +542,11 @@ class TreeRows:
                 new.append((*self._numbered(key), len(now.shares), *_figures(now.record)))
             elif was is not None and now is not None:
                 if was.record != now.record:
-                    figures = dict(zip(_FIGURES, _figures(now.record), strict=True))
+                    figures = dict(zip(tables.FIGURES, _figures(now.record), strict=True))
                     updates.append({"id": self._inventories[key], **figures})
                 if len(was.shares) != len(now.shares):  # loaded only if some may change
                     updates.append({"id": self._inventories[key], "shares": len(now.shares)})
-        columns = ("provider_id", "class_id", "shares", *_FIGURES)
+        columns = ("provider_id", "class_id", "shares", *tables.FIGURES)
         statements.insert(self._connection, tables.inventories, columns, new)
         statements.update(self._connection, tables.inventories, ["id"], updates)
 
@@ -655,6 +649,6 @@ def _ends(structure: _Structure) -> dict[str | None, datetime.datetime | None]:
     return ends
 
 
-_figures = attrgetter(*_FIGURES)
+_figures = attrgetter(*tables.FIGURES)
 #: A provider as it is inserted, as far as other columns are concerned.
 _NEW = ProviderRow(0, "", "")

@@ -86,18 +86,25 @@ class SQL:
         cursor.close()
         return matched
 
-    def rows_for(self, connection: Connection, keys: Collection[Any]) -> Result:
-        """Return the rows for keys, the only values of the query. Cost: a query for thousands."""
-        [name] = self._lists
+    def rows_for(self, connection: Connection, keys: Collection[Any], /, **values: Any) -> Result:
+        """Return the rows for keys, the only list without a value, and the values of other marks.
+
+        Cost: a query for thousands of keys, none without keys.
+        """
+        [name] = self._lists if not values else self._lists_without(values)
         rows: Result = []
         for part in chunks(sorted(keys)):
-            rows += self.rows(connection, **{name: part})
+            rows += self.rows(connection, **{name: part}, **values)
         return rows
 
     def run_for(self, connection: Connection, keys: Collection[Any], /, **values: Any) -> None:
-        """Run the statement for keys, its first list. Cost: a statement for thousands."""
+        """Run the statement for keys, as :meth:`rows_for`."""
+        [name] = self._lists_without(values)
         for part in chunks(sorted(keys)):
-            self.run(connection, **{self._lists[0]: part}, **values)
+            self.run(connection, **{name: part}, **values)
+
+    def _lists_without(self, values: Mapping[str, Any]) -> list[str]:
+        return [name for name in self._lists if name not in values]
 
     def must_match(
         self, connection: Connection, rows: int, error: Callable[[int], Exception], /, **values: Any
@@ -220,31 +227,19 @@ _KEY = "resource_objects_checks"
 _Checks = list[tuple[Any, int, Callable[[int], Exception]]]
 
 
-def pipeline(connection: Connection) -> contextlib.AbstractContextManager[object]:
+@contextlib.contextmanager
+def pipeline(connection: Connection) -> Iterator[None]:
     """Send the changes of the block to PostgreSQL without waiting for the answer to each.
 
     Under row locks each round trip costs. A query inside the block waits for its rows, and for all
     that was sent before it. SQLite runs in this process, and MySQL has no pipeline: there each
     statement is run as it comes.
     """
-    if connection.dialect.name != "postgresql" or not _has_pipeline(connection.dialect):
-        return _NO_PIPELINE
-    return _pipeline(connection)
-
-
-_NO_PIPELINE: Final = contextlib.nullcontext()
-
-
-@functools.cache
-def _has_pipeline(dialect: Dialect) -> bool:
-    module: Any = dialect.loaded_dbapi
-    return bool(module.Pipeline.is_supported())  # by libpq 14
-
-
-@contextlib.contextmanager
-def _pipeline(connection: Connection) -> Iterator[None]:
-    driver: Any = connection.connection.driver_connection
     module: Any = connection.dialect.loaded_dbapi
+    if connection.dialect.name != "postgresql" or not module.Pipeline.is_supported():  # by libpq 14
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
     checks: _Checks = []
     connection.info[_KEY] = checks
     failure: Exception | None = None
@@ -594,6 +589,6 @@ def from_moment(stored: Any) -> datetime.datetime:
     return time.replace(tzinfo=datetime.UTC)
 
 
-def from_column(kind: type, stored: Any) -> Any:
-    """Return a time, a text or None from the form in which the driver returned it."""
-    return from_moment(stored) if kind is datetime.datetime and stored is not None else stored
+def from_moment_or_none(stored: Any) -> datetime.datetime | None:
+    """Return a time in UTC from the form in which the driver returned it, None for NULL."""
+    return None if stored is None else from_moment(stored)

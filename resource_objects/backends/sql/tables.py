@@ -170,6 +170,14 @@ def called(name: str) -> str:
     return name.removeprefix(GIVEN_UP)
 
 
+#: The columns of a provider that state why it is disabled itself: all null if it is not.
+DISABLED = ("disabled_reason", "disabled_by", "disabled_since", "disabled_until")
+#: The columns of an inventory with its figures, in the order of ``InventoryRecord``.
+FIGURES = (
+    *("total", "reserved", "min_unit", "max_unit", "step_size", "ratio_millionths"),
+    *("capacity", "used"),
+)
+
 resource_providers = _table(
     "resource_providers",
     _id(),
@@ -187,9 +195,9 @@ resource_providers = _table(
     sa.Column("reported_at", _TIME, nullable=True),
     # when the allocations that a host had before it was defined were adopted
     sa.Column("adopted_at", _TIME, nullable=True),
-    # why it is disabled itself: all null if it is not; no end: until it is enabled
-    *_columns(_NAME, "disabled_reason", "disabled_by", nullable=True),
-    *_columns(_TIME, "disabled_since", "disabled_until", nullable=True),
+    # no end: until it is enabled
+    *_columns(_NAME, *DISABLED[:2], nullable=True),
+    *_columns(_TIME, *DISABLED[2:], nullable=True),
     _unique("resource_providers", "uuid"),
     _unique("resource_providers", "name"),
     # read one tree
