@@ -6,9 +6,8 @@ its content is lost when it is closed.
 =================  ================================================================================
 ``backend``        :class:`RowsBackend`: the contract on loaded rows;
                    :class:`MemoryBackend`: the lock, the commit, the queue
-``feed``           the change feed, read from a cursor and pruned
+``feed``           the change feed, read from a cursor, pruned, and summed as use over time
 ``reading``        pages and totals
-``use_over_time``  usage between two moments
 =================  ================================================================================
 """
 

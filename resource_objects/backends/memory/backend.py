@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import feed, reading, use_over_time
+from resource_objects.backends.memory import feed, reading
 from resource_objects.providers.backend import (
     RETENTION,
     AlreadyRecorded,
@@ -173,7 +173,7 @@ class RowsBackend(Backend):
         """Return the use between two moments (see the contract)."""
         with self.reading() as rows:
             complete = self._feed_complete_since()
-            return use_over_time.between(rows, since, until, criteria, by, complete)
+            return feed.use_between(rows, since, until, criteria, by, complete)
 
     def _feed_complete_since(self) -> datetime.datetime:
         return max(self._complete_since, self.now() - self._retention)

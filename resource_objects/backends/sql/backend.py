@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import clock, exceptions
@@ -24,6 +25,7 @@ from resource_objects.backends.sql import (
     read,
     server_groups,
     statistics,
+    tables,
     urls,
     use_over_time,
     waiters,
@@ -38,7 +40,7 @@ from resource_objects.backends.sql.statements import SQL, draw_number, now_of, p
 from resource_objects.providers.backend import AlreadyRecorded, Backend
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.feed import Cursor, FeedEntry
+from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned
 from resource_objects.providers.orders import (
     FRESH,
@@ -81,7 +83,6 @@ class SQLBackend(Backend):
         self._database = database
         self._retries = retries
         self._catalogue = {kind: names.NameNumbers(kind) for kind in NameKind}
-        self._epoch: int | None = None
         self._is_created = True
         self._empty: Database | None = None  # read in place of a file that does not exist yet
         self._creating = threading.Lock()
@@ -102,6 +103,8 @@ class SQLBackend(Backend):
                 with self._empty.writing() as connection:
                     migrations.upgrade(connection)
                     _furnish(connection)
+                    # so a cursor of this moment precedes the first write of the ledger
+                    connection.execute(sa.update(tables.ledger_info).values(epoch=0))
             else:
                 self._admit()
         except BaseException:
@@ -220,6 +223,8 @@ class SQLBackend(Backend):
     leave = _transaction(waiters.leave, writes=True)
     forget_statistics = _transaction(statistics.forget, writes=True)
     retain = _transaction(feed.retain, writes=True)
+    cursor = _transaction(feed.read_cursor)
+    changes = _transaction(feed.read_changes)
 
     # --- reading ---
 
@@ -231,35 +236,25 @@ class SQLBackend(Backend):
 
     def read(self, *trees: str, allocations: bool = True) -> Columns:
         """Return all trees, or some, at one moment (see the contract)."""
-        return self._reading(read.read, self._catalogue, self._ledger_epoch(), trees, allocations)
+        return self._reading(read.read, self._catalogue, trees, allocations)
 
     def read_again(self, before: Columns, *trees: str) -> Columns:
         """Return trees that were read before in their present state (see the contract).
 
         Cost: two statements if their definitions are unchanged; else one more than :meth:`read`.
         """
-        return self._reading(read.read_again, self._catalogue, self._ledger_epoch(), before, trees)
+        return self._reading(read.read_again, self._catalogue, before, trees)
 
     def outcome(self, operation: Operation) -> Outcome | None:
         """Return the outcome of an operation, None if none of that id is recorded."""
         return self._reading(orders.find_outcome, operation.id)
-
-    def cursor(self) -> Cursor:
-        """Return the cursor at the end of the change feed. Cost: one small statement."""
-        return self._reading(feed.read_cursor, self._ledger_epoch())
-
-    def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
-        """Return the next changes after a cursor (see the contract). Cost: two statements."""
-        return self._reading(feed.read_changes, self._ledger_epoch(), after, limit)
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that were touched after a cursor, in one transaction (see the contract).
 
         Cost: one small statement if nothing was written, else two, and ten more for the trees.
         """
-        return self._reading(
-            read.read_changed, self._catalogue, self._ledger_epoch(), after, most, choose
-        )
+        return self._reading(read.read_changed, self._catalogue, after, most, choose)
 
     # --- statistics ---
 
@@ -326,19 +321,7 @@ class SQLBackend(Backend):
             created._admit()
             # in place: a read that began before has this catalogue, with numbers of the empty one
             self._catalogue.update(created._catalogue)
-            self._epoch = created._ledger_epoch()
             self._is_created = True
-
-    def _ledger_epoch(self) -> int:
-        """Return the number that identifies the ledger; it is read once.
-
-        It is 0 until the file exists. So a cursor of then precedes the first write of the ledger.
-        """
-        if self._readable() is self._empty:
-            return 0
-        if self._epoch is None:
-            self._epoch = self._reading(feed.read_epoch)
-        return self._epoch
 
     def _reading(
         self, query: Callable[Concatenate[Connection, P], T], /, *values: P.args, **more: P.kwargs

@@ -354,12 +354,7 @@ def connect_file(address: Address) -> Database:
         is on a network file system; if this process may not write the file
     """
     path = Path(str(address.url.database)).absolute()  # the working directory may change later
-    try:
-        obstacle = _obstacle(path, address.ours["network"])
-    except OSError as error:  # a parent directory that this process may not search
-        raise exceptions.DatabaseError("unavailable", str(path), str(error.strerror)) from error
-    if obstacle is not None:
-        raise exceptions.DatabaseError(obstacle[0], str(path), obstacle[1])
+    _check_path(path, address.ours["network"])
     file = DatabaseFile(path)
     engine = _sqlite_engine(
         address.url.set(database=str(path)),
@@ -396,37 +391,42 @@ def empty_database(where: str) -> Database:
 
 def _sqlite_engine(url: URL | str, **options: Any) -> Engine:
     engine = sa.create_engine(url, poolclass=QueuePool, max_overflow=-1, **options)
-    event.listen(engine, "connect", _add_sums)
+    event.listen(
+        engine,
+        "connect",
+        lambda connection, _: connection.create_aggregate("sum_of_products", 2, _SumOfProducts),
+    )
     exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
     return engine
 
 
-def _obstacle(path: Path, may_be_remote: bool) -> tuple[str, str] | None:
-    """Return the condition and the reason why a path cannot be the file of a ledger, or None."""
-    exists = path.exists()
-    reason = system = None
-    if not path.parent.is_dir():
-        reason = f"there is no directory {path.parent}"
-    elif path.is_dir():
-        reason = "it is a directory"
-    elif exists and not path.is_file():
-        reason = "it is not a regular file"
-    elif exists and not os.access(path, os.R_OK):
-        reason = "this process may not read it"
-    elif not exists and not os.access(path.parent, os.W_OK):
-        reason = "its directory cannot be written"
-    elif exists and not _is_writable(path):
-        return "read-only", (
-            "this process may not write it, and SQLite writes next to a file to read it"
-        )
-    elif not may_be_remote:
-        system = _network_system(path)
-    if system is not None:
-        reason = (
-            f"it is on a network file system ({system}), which does not lock as SQLite needs it; "
-            "use a server, or ?network=yes if only one machine uses the file"
-        )
-    return None if reason is None else ("unavailable", reason)
+def _check_path(path: Path, may_be_remote: bool) -> None:
+    """Raise DatabaseError if a path cannot be the file of a ledger."""
+    condition, reason = "unavailable", None
+    try:
+        exists = path.exists()
+        if not path.parent.is_dir():
+            reason = f"there is no directory {path.parent}"
+        elif path.is_dir():
+            reason = "it is a directory"
+        elif exists and not path.is_file():
+            reason = "it is not a regular file"
+        elif exists and not os.access(path, os.R_OK):
+            reason = "this process may not read it"
+        elif not exists and not os.access(path.parent, os.W_OK):
+            reason = "its directory cannot be written"
+        elif exists and not _is_writable(path):
+            condition = "read-only"
+            reason = "this process may not write it, and SQLite writes next to a file to read it"
+        elif not may_be_remote and (system := _network_system(path)) is not None:
+            reason = (
+                f"it is on a network file system ({system}), which does not lock as SQLite needs "
+                "it; use a server, or ?network=yes if only one machine uses the file"
+            )
+    except OSError as error:  # a parent directory that this process may not search
+        reason = str(error.strerror)
+    if reason is not None:
+        raise exceptions.DatabaseError(condition, str(path), reason)
 
 
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -470,11 +470,6 @@ class _SumOfProducts:
 
     def finalize(self) -> str:
         return str(self._sum)
-
-
-def _add_sums(connection: sqlite3.Connection, record: Any) -> None:
-    aggregate: Any = _SumOfProducts  # typed for one argument
-    connection.create_aggregate("sum_of_products", 2, aggregate)
 
 
 def _is_writable(path: Path) -> bool:

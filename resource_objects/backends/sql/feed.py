@@ -51,8 +51,9 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 DEFINITION, REPORT, OVERRIDE = "definition", "report", "override"
 _DISABLED, _ENABLED, _NAMES = "disabled", "enabled", "names"
 
-_READ_HEADS = SQL("SELECT shard, head, operation_id FROM change_heads")
-_EPOCH = SQL("SELECT epoch FROM ledger_info")
+# at least one row, with the number that identifies the ledger
+_READ_HEADS = SQL("""
+    SELECT epoch, shard, head, operation_id FROM ledger_info LEFT JOIN change_heads ON 1 = 1""")
 # MySQL would read and lock all rows of so small a table
 _LOCK_HEADS = SQL("""
     SELECT shard FROM change_heads {mysql: FORCE INDEX (PRIMARY)}
@@ -152,7 +153,7 @@ def missing_heads(connection: Connection) -> list[int]:
 
     Cost: one small statement.
     """
-    stored = {shard for shard, *_ in _READ_HEADS.rows(connection)}
+    stored = {shard for _, shard, *_ in _READ_HEADS.rows(connection)}
     return [shard for shard in range(SHARDS) if shard not in stored]
 
 
@@ -170,36 +171,31 @@ def ensure_heads(connection: Connection) -> None:
 # --- reading ---
 
 
-def read_cursor(connection: Connection, epoch: int) -> Cursor:
+def read_cursor(connection: Connection) -> Cursor:
     """Return the cursor at the moment of this transaction. Cost: one small statement."""
+    rows = _READ_HEADS.rows(connection)
+    if not rows:
+        raise exceptions.DatabaseError("unavailable", "ledger_info", "it has no row")
     heads, last = [0] * SHARDS, [0] * SHARDS
-    for shard, head, operation in _READ_HEADS.rows(connection):
-        heads[shard], last[shard] = head, operation
-    return Cursor(tuple(heads), tuple(last), epoch)
+    for _, shard, head, operation in rows:
+        if shard is not None:
+            heads[shard], last[shard] = head, operation
+    return Cursor(tuple(heads), tuple(last), epoch=rows[0][0])
 
 
-def read_epoch(connection: Connection) -> int:
-    """Return the number that identifies the ledger. Cost: one small statement."""
-    for (epoch,) in _EPOCH.rows(connection):
-        return int(epoch)
-    raise exceptions.DatabaseError("unavailable", "ledger_info", "it has no row")
-
-
-def read_changes(
-    connection: Connection, epoch: int, after: Cursor, limit: int
-) -> tuple[FeedEntry, ...]:
+def read_changes(connection: Connection, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
     """Return the next entries after a cursor, at most ``limit`` (see the contract).
 
     Cost: two statements, which read at most about ``2 * limit`` entries.
     """
-    waiting = after.waiting(read_cursor(connection, epoch))
+    waiting = after.waiting(read_cursor(connection))
     most = _share_out(waiting.values(), 2 * limit)
     upto = {s: after.heads[s] + min(number, most) for s, number in waiting.items()}
     return tuple(_in_order_of_time(_entries(connection, after, upto))[:limit])
 
 
 def read_touched(
-    connection: Connection, epoch: int, after: Cursor, most: int
+    connection: Connection, after: Cursor, most: int
 ) -> tuple[Cursor, int, Touched | None]:
     """Return the present cursor, the number of entries after one, and the providers they affect.
 
@@ -207,7 +203,7 @@ def read_touched(
 
     Cost: one small statement without entries, else two, the second linear in the entries.
     """
-    now = read_cursor(connection, epoch)
+    now = read_cursor(connection)
     waiting = after.waiting(now)
     count = sum(waiting.values())
     if count > most:

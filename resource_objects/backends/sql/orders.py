@@ -151,15 +151,17 @@ class StoredRows(OrderRows):
         self.roots: dict[str, int] = {}
         self.now: datetime.datetime | None = None
 
-    def add(self, row: Sequence[Any]) -> StoredInventory | None:
-        """Add the provider of a row of inventory columns; return the inventory, None without."""
-        provider_id, uuid, name, root, resource_class, number, class_id, shares, *more = row
-        name = self.names[uuid] = tables.called(name)
+    def add_provider(self, uuid: str, name: str, root: int) -> None:
+        """Add a provider, by the name that it has outside of this transaction."""
+        self.names[uuid] = tables.called(name)
         self.roots[uuid] = root
-        if number is None:
-            return None
+
+    def add(self, row: Sequence[Any]) -> StoredInventory:
+        """Add the provider of a row of :data:`_INVENTORY`; return the inventory."""
+        provider_id, uuid, name, root, resource_class, number, class_id, shares, *more = row
+        self.add_provider(uuid, name, root)
         return StoredInventory(
-            provider=name,
+            provider=self.names[uuid],
             record=InventoryRecord(resource_class, *more[2:]),
             disabled_until=from_moment_or_none(more[0]),
             removed_units=more[1],
@@ -258,7 +260,6 @@ def _find_and_lock(connection: Connection, rows: StoredRows, keys: Collection[Ke
         uuids, classes = [uuid for uuid, _ in part], [name for _, name in part]
         for now, *row in _FIND_AND_LOCK.rows(connection, uuids=uuids, classes=classes):
             inventory = rows.add(row)
-            assert inventory is not None  # the join is an inner one
             rows.now = from_moment(now)
             rows.inventories[inventory.key] = inventory
     locked = set(rows.inventories)
@@ -282,9 +283,10 @@ def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> No
     uuids, classes = {uuid for uuid, _ in missing}, list({name for _, name in missing})
     for now, *row in _FIND.rows_for(connection, uuids, classes=classes):
         rows.now = from_moment_or_none(now)
-        inventory = rows.add(row)
-        if inventory is not None and inventory.key in missing:
-            rows.inventories[inventory.key] = inventory
+        _, uuid, name, root, resource_class, number, *_ = row
+        rows.add_provider(uuid, name, root)
+        if number is not None and (uuid, resource_class) in missing:
+            rows.inventories[uuid, resource_class] = rows.add(row)
     _add_shares(connection, rows)
 
 
@@ -302,7 +304,6 @@ def _add_shares(connection: Connection, rows: StoredRows) -> None:
         sharer = by_numbers.get((provider, class_))
         if sharer is not None:
             target = rows.add(row)
-            assert target is not None  # the join is an inner one
             rows.inventories.setdefault(target.key, target)
             shares[sharer.key].append((target.key, factor))
     for sharer in by_numbers.values():
@@ -526,9 +527,7 @@ def _read_allocations(
     providers = {provider for _, provider, _ in amounts}
     classes = list({class_ for _, _, class_ in amounts})
     for provider, class_, *columns in _INVENTORIES.rows_for(connection, providers, classes=classes):
-        stored = rows.add(columns)
-        assert stored is not None  # the join is an inner one
-        inventories[provider, class_] = stored
+        inventories[provider, class_] = rows.add(columns)
     for (consumer, provider, class_), (amount, position) in amounts.items():
         inventory = inventories.get((provider, class_))
         if inventory is None:  # released since, and then removed

@@ -157,7 +157,6 @@ _ROOTS_OF = SQL("SELECT uuid, root_id FROM resource_providers WHERE id IN :ids*"
 def read(
     connection: Connection,
     catalogue: Catalogue,
-    epoch: int,
     trees: Sequence[str],
     allocations: bool,
 ) -> Columns:
@@ -167,14 +166,13 @@ def read(
     each row.
     """
     roots = _roots(connection, trees) if trees else None
-    cursor = feed.read_cursor(connection, epoch)
+    cursor = feed.read_cursor(connection)
     return _columns(connection, catalogue, roots, cursor, allocations=allocations)
 
 
 def read_again(
     connection: Connection,
     catalogue: Catalogue,
-    epoch: int,
     before: Columns,
     trees: Sequence[str],
 ) -> Columns:
@@ -183,7 +181,7 @@ def read_again(
     Cost: two queries if their definitions are unchanged; else as :func:`read`.
     """
     columns = _with_usage(connection, catalogue, before)
-    return columns or read(connection, catalogue, epoch, trees, allocations=True)
+    return columns or read(connection, catalogue, trees, allocations=True)
 
 
 def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -> Columns | None:
@@ -215,7 +213,6 @@ def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -
 def read_changed(
     connection: Connection,
     catalogue: Catalogue,
-    epoch: int,
     after: Cursor,
     most: int,
     choose: Choose,
@@ -224,7 +221,7 @@ def read_changed(
 
     Cost: two statements, and nine more, as :func:`read`, if trees are read.
     """
-    cursor, count, touched = feed.read_touched(connection, epoch, after, most)
+    cursor, count, touched = feed.read_touched(connection, after, most)
     keys = None if touched is None else choose(touched)
     if keys is None:
         return Changed(cursor, count, None)

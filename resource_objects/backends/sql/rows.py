@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -312,15 +313,14 @@ class TreeRows:
     def _read_shares(self) -> list[tuple[Any, ...]]:
         """Read the shares of the trees, if the write may change or break some."""
         may_break = self._changes.removals or any(
-            update.removed or self._parent(update.definition.uuid) != update.definition.parent_uuid
+            update.removed
+            or self._structure.get(update.definition.uuid, (None,))[0]
+            != update.definition.parent_uuid
             for update in self._changes.updates
         )
         if not may_break and not self._changes.sharing:
             return []
         return _SHARES_OF_TREES.rows_for(self._connection, {*self._roots.values()})
-
-    def _parent(self, uuid: str) -> str | None:
-        return self._structure[uuid][0] if uuid in self._structure else None
 
     def _add_inventories(
         self,
@@ -629,24 +629,20 @@ class TreeRows:
         }
 
 
-def _ends(structure: _Structure) -> dict[str | None, datetime.datetime | None]:
+def _ends(structure: _Structure) -> dict[str, datetime.datetime | None]:
     """Return until when providers are disabled, themselves or by one above; {} if none is."""
     if not any(reason for _, reason in structure.values()):
         return {}
-    ends: dict[str | None, datetime.datetime | None] = {None: None}
-    for uuid in structure:
-        path: list[str] = []
-        above: str | None = uuid
-        while above is not None and above not in ends:
-            path.append(above)
-            above = structure[above][0]
-        for provider in reversed(path):
-            parent, reason = structure[provider]
-            end = ends[parent]
-            if reason is not None and (end is None or reason.ends_at > end):
-                end = reason.ends_at
-            ends[provider] = end
-    return ends
+
+    @functools.cache
+    def end_of(uuid: str | None) -> datetime.datetime | None:
+        if uuid is None:
+            return None
+        parent, reason = structure[uuid]
+        above, own = end_of(parent), None if reason is None else reason.ends_at
+        return max(above, own) if above and own else above or own
+
+    return {uuid: end_of(uuid) for uuid in structure}
 
 
 _figures = attrgetter(*tables.FIGURES)
