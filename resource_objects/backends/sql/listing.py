@@ -378,18 +378,19 @@ def totals(connection: Connection, criteria: ConsumerFilter, by: By) -> tuple[To
     if is_empty(criteria):
         return ()
     group, class_ = _GROUPS.get(by), tables.resource_classes.c
-    query: sa.Select[*tuple[Any, ...]] = sa.select(
-        sa.null() if group is None else group,
-        class_.name,
-        sa.func.sum(_allocations.used),
-        sa.func.count(_allocations.consumer_id.distinct()),
+    sums = sa.select(
+        _allocations.class_id.label("class_id"),
+        (sa.null() if group is None else group).label("group"),
+        sa.func.sum(_allocations.used).label("used"),
+        sa.func.count(_allocations.consumer_id.distinct()).label("consumers"),
     )
-    query = query.join_from(tables.allocations, tables.consumers)
-    query = query.join(tables.resource_classes, class_.id == _allocations.class_id)
+    sums = sums.join_from(tables.allocations, tables.consumers)
     if by is By.PROVIDER:
-        query = query.join(tables.resource_providers, _providers.id == _allocations.provider_id)
-    query = query.where(*of_consumers(criteria), *of_places(criteria))
-    query = query.group_by(class_.name, *(() if group is None else (group,)))
+        sums = sums.join(tables.resource_providers, _providers.id == _allocations.provider_id)
+    sums = sums.where(*of_consumers(criteria), *of_places(criteria))
+    summed = sums.group_by(_allocations.class_id, *(() if group is None else (group,))).subquery()
+    query = sa.select(summed.c.group, class_.name, summed.c.used, summed.c.consumers)
+    query = query.join_from(summed, tables.resource_classes, class_.id == summed.c.class_id)
     rows = connection.execute(query)
     return sorted_totals([Total(of, name, int(used), n) for of, name, used, n in rows])
 
