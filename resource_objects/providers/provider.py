@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Self, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
@@ -21,9 +21,6 @@ from resource_objects.resources.traits import known_traits
 
 _T = TypeVar("_T")
 
-#: An inventory: the name or uuid of a provider, and the resource class.
-Inventoried: TypeAlias = tuple[str, str]
-
 #: Levels of a tree below its root: far more than any machine has.
 MAX_DEPTH = 100
 
@@ -35,7 +32,7 @@ class Share(base.ResourceObject, frozen=True):
     With ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU allocated from the
     provider is also allocated from host0; with a ``factor`` of k, k of them. Shares do not chain: a
     provider that shares an inventory which itself shares a third one states both shares
-    (:meth:`Provider.check_shares`).
+    (:func:`~resource_objects.providers.definition.broken_share`).
 
     >>> print(Share(resource_class="VCPU", of="host0", of_class="VCPU"))
     VCPU uses 1 VCPU of host0
@@ -284,23 +281,6 @@ class Provider(base.ResourceObject):
             self._refuse_duplicates(keys & seen)
             seen |= keys
 
-    def check_shares(self) -> None:
-        """Raise unless the shares of this tree keep the rules of :func:`broken_share`.
-
-        :raises InvalidTree: naming the provider and the share
-        """
-        providers = {provider.name: provider for provider in self.walk()}
-        check_tree_shares(
-            [
-                ((provider.name, share.resource_class), (share.of, share.of_class))
-                for provider in providers.values()
-                for share in provider.shares
-            ],
-            lambda name: frozenset(stored_classes(providers[name].inventories)),
-            {name: name for name in providers},
-            lambda name: str(providers[name].inventories),
-        )
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):
             return NotImplemented
@@ -337,86 +317,3 @@ def stored_classes(inventories: Inventories) -> Iterator[str]:
     for _, inventory in inventories.by_name():
         if not inventory.is_empty:
             yield from (record.resource_class for record in inventory.to_records())
-
-
-# --- the rules of shares --------------------------------------------------------------------------
-#
-# A sync checks the whole tree. Two writers may change different parts of a tree at once, and a plan
-# states parts only, so a backend checks all shares of a tree again as a write leaves them.
-
-
-def broken_share(
-    shares: Iterable[tuple[Inventoried, Inventoried]],
-    root_of: Mapping[str, object],
-    counted: Container[Inventoried] | None = None,
-) -> tuple[Inventoried, Inventoried, str] | None:
-    """Return the first share that breaks a rule, and the rule; None if all shares keep the rules.
-
-    A share leads from an inventory to another one of the same tree, is stated once, and does not
-    chain: the sharer states the shares of its target too. So no inventory uses itself. Cost: linear
-    in the shares.
-
-    :param shares: ``(sharer, target)``, providers by name or uuid: all shares of some trees
-    :param root_of: the root of each provider of these trees
-    :param counted: the inventories of these trees; None if they are known to exist
-
-    >>> shares = [(("cell0", "VCPU"), ("host0", "VCPU")), (("part", "VCPU"), ("cell0", "VCPU"))]
-    >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1})[2]
-    'include the shares of each inventory that it shares'
-    """
-    targets_of: dict[Inventoried, dict[Inventoried, None]] = {}
-    for sharer, target in shares:
-        for end in (sharer, target):
-            if counted is not None and end not in counted:
-                rule = f"connect inventories of the same tree: {end[1]} is not counted there"
-                return sharer, target, rule
-        if root_of.get(sharer[0]) != root_of.get(target[0]):
-            return sharer, target, "connect inventories of the same tree"
-        targets = targets_of.setdefault(sharer, {})
-        if sharer == target or target in targets:
-            return sharer, target, "lead to other inventories, each once"
-        targets[target] = None
-    for sharer, targets in targets_of.items():
-        for further in (further for target in targets for further in targets_of.get(target, ())):
-            if further not in targets:
-                return sharer, further, "include the shares of each inventory that it shares"
-    return None
-
-
-def check_tree_shares(
-    shares: Sequence[tuple[Inventoried, Inventoried]],
-    classes_of: Callable[[str], Collection[str]],
-    name_of: Mapping[str, str],
-    text_of: Callable[[str], str],
-    root_of: Mapping[str, object] | None = None,
-) -> None:
-    """Raise unless shares keep the rules of :func:`broken_share`.
-
-    :param classes_of: returns the resource classes of a provider
-    :param name_of: the name of each provider of the trees
-    :param text_of: returns the inventories of a provider, for the error
-    :param root_of: None if all providers are in one tree
-    :raises InvalidTree: naming the provider and the share
-    """
-    if not shares:
-        return
-    counted = {(provider, name) for provider in name_of for name in classes_of(provider)}
-    broken = broken_share(shares, root_of or dict.fromkeys(name_of), counted)
-    if broken is None:
-        return
-    (sharer, resource_class), (target, of_class), rule = broken
-    if target in name_of and (target, of_class) not in counted:
-        missing = {
-            end[1]: user[0] for user, end in shares if end[0] == target and end not in counted
-        }
-        raise exceptions.InvalidTree(
-            f"inventories of {name_of[target]}",
-            text_of(target),
-            f"{', '.join(missing)} as well, since parts such as "
-            f"{name_of[next(iter(missing.values()))]} are counted in it",
-        )
-    raise exceptions.InvalidTree(
-        f"shares of {name_of[sharer]}",
-        f"{resource_class} uses {of_class} of {name_of.get(target, target)}",
-        f"shares that {rule}",
-    )

@@ -22,6 +22,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
     ShareRecord,
+    check_shares,
     diff,
 )
 from resource_objects.providers.orders import (
@@ -143,7 +144,7 @@ def changed(before: dict[str, int], after: dict[str, int]) -> set[str]:
 def check_sums(backend: Backend) -> None:
     """Check that every tree can be read, and is what a sync would accept."""
     for tree in trees(backend.read()):
-        tree.check_shares()
+        check_shares(tree)
     ledger_state(backend)  # which checks that ``used`` is what the allocations say
 
 

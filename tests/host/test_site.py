@@ -22,6 +22,7 @@ from resource_objects.host.site import (
 )
 from resource_objects.host.site.patterns import Patterns
 from resource_objects.providers import Provider, Share
+from resource_objects.providers.definition import check_shares
 from resource_objects.resources.pci import DEVICES, PCIInventory
 from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import examples
@@ -235,7 +236,7 @@ def sites(draw):
     for root in roots:
         for one in root.walk():
             try:
-                root.check_shares()
+                check_shares(root)
             except exceptions.InvalidTree:
                 one.update(shares=())
     return roots

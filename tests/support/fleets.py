@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from resource_objects.providers import Provider
+from resource_objects.providers.definition import check_shares
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import IntegerInventory
@@ -333,4 +334,4 @@ def _tie(chance: random.Random, root: Provider) -> None:
                 for (name, of, of_class), factor in found.items()
             ]
         )
-    root.check_shares()
+    check_shares(root)

@@ -30,6 +30,7 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     StoredDefinition,
     StoredDefinitions,
+    check_shares,
     merge_changes,
 )
 from resource_objects.providers.disabled import DisableOrder
@@ -319,7 +320,7 @@ class _Comparer:
         except exceptions.InvalidTree:
             for (entry, _), root in zip(some, roots, strict=True):
                 with self._naming(entry):
-                    root.check_shares()
+                    check_shares(root)
             raise
 
     def _check_uuids(self, some: Iterable[Entry]) -> None:
