@@ -26,9 +26,8 @@ def written(backend: SQLBackend, work: Any) -> Any:
 
 
 def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: str) -> None:
-    columns = "name", "level"
     made = [(name, None if n % 2 else f"level {n}") for n, name in enumerate(NAMES)]
-    written(ledger, lambda sql: statements.insert(sql, tables.aggregates, columns, made))
+    written(ledger, lambda sql: statements.insert(sql, tables.aggregates, ["name", "level"], made))
     assert kept(ledger_url) == dict(made)
     numbers = dict(ask(ledger_url, "SELECT name, id FROM aggregates"))
     changed = [

@@ -99,7 +99,7 @@ class SQLBackend(Backend):
         try:
             if self._database.is_missing():
                 self._is_created = False
-                self._empty = engine.empty_database(self._database.where)
+                self._empty = engine.empty_database(self._database.name)
                 with self._empty.writing() as connection:
                     migrations.upgrade(connection)
                     _furnish(connection)
@@ -134,7 +134,7 @@ class SQLBackend(Backend):
         finally:
             self.close()
         return {
-            "database": self._database.where,
+            "database": self._database.name,
             "status": standing.value,
             "schema": str(revision),
             "newest schema this library knows": str(migrations.NEWEST),
@@ -163,15 +163,15 @@ class SQLBackend(Backend):
         elif self._database.embedded:
             self.upgrade()
         else:
-            raise exceptions.DatabaseError("schema too old", self._database.where, standing.value)
+            raise exceptions.DatabaseError("schema too old", self._database.name, standing.value)
 
     def _standing(self) -> Standing:
         """Return the standing of a database that this library may use; refuse others."""
         standing = self._reading(migrations.standing)
         if standing is Standing.TOO_NEW:
-            raise exceptions.DatabaseError("schema too new", self._database.where, standing.value)
+            raise exceptions.DatabaseError("schema too new", self._database.name, standing.value)
         if standing in (Standing.FOREIGN, Standing.BEFORE, Standing.UNRELEASED):
-            raise exceptions.DatabaseError("unavailable", self._database.where, standing.value)
+            raise exceptions.DatabaseError("unavailable", self._database.name, standing.value)
         return standing
 
     def upgrade(self) -> list[str]:
@@ -193,7 +193,7 @@ class SQLBackend(Backend):
             done = migrations.upgrade(connection)
             _furnish(connection)
         for step in done:
-            LOG.info("%s: upgraded by %s", self._database.where, step)
+            LOG.info("%s: upgraded by %s", self._database.name, step)
         return done
 
     def is_missing(self) -> bool:
@@ -432,8 +432,8 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
 
     :raises Expired: see ``Operation.require_known``
     """
-    made = write.operation.made_at
-    if made is None or now - made < FRESH:
+    made_at = write.operation.made_at
+    if made_at is None or now - made_at < FRESH:
         return
     if orders.find_outcome(connection, write.operation.id) is not None:
         raise AlreadyRecorded(write.operation.id)
@@ -602,4 +602,4 @@ def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
     """Write statistics of providers and the times of their reports, under locks of these."""
     locked = _locked(connection, order.providers, _LOCK if order.reported else _SHARE)
     numbers = {uuid: number for uuid, (number, _, _) in locked.items()}
-    return statistics.put(connection, order, numbers, now_of(connection))
+    return statistics.write(connection, order, numbers, now_of(connection))

@@ -47,7 +47,7 @@ PATIENCE = 30
 class Database:
     """An engine with its two kinds of transactions.
 
-    :param where: the database as it is shown in errors
+    :param name: the database as it is shown in errors
     :param reading: statements that begin a reading transaction
     :param writing: statements that begin a writing one
     :param file: the file of an embedded database, which one connection at a time may write. Threads
@@ -57,13 +57,13 @@ class Database:
     def __init__(
         self,
         engine: Engine,
-        where: str,
+        name: str,
         *,
         reading: Sequence[str] = (),
         writing: Sequence[str] = (),
         file: DatabaseFile | None = None,
     ) -> None:
-        self.where = where
+        self.name = name
         self.dialect = engine.dialect.name
         self.closed = False
         self._engine = engine
@@ -100,7 +100,7 @@ class Database:
         queue = self._queue
         if not queue.acquire(timeout=PATIENCE):
             raise Transient(
-                exceptions.DatabaseError("busy", self.where, "other threads are writing")
+                exceptions.DatabaseError("busy", self.name, "other threads are writing")
             )
         try:
             with self._transaction(self._writer) as connection:
@@ -111,7 +111,7 @@ class Database:
     @contextlib.contextmanager
     def _transaction(self, engine: Engine) -> Iterator[Connection]:
         if self.closed:
-            raise exceptions.DatabaseError("closed", self.where)
+            raise exceptions.DatabaseError("closed", self.name)
         if self._file is not None:
             self._file.check()
         connection: Connection | None = None
@@ -126,18 +126,18 @@ class Database:
                     raise
         except self._errors as error:
             connecting = connection is None
-            raise errors.translate(error, self.where, connecting=connecting, lost=lost) from error
+            raise errors.translate(error, self.name, connecting=connecting, lost=lost) from error
         except NotImplementedError as error:
             # oslo.db calls a method of a connection that was lost while SQLAlchemy made its first
             # one, which is not in the pool yet and has no such method
             if connection is not None:
                 raise
             cause = error.__context__ if isinstance(error.__context__, Exception) else error
-            raise errors.translate(cause, self.where, connecting=True) from error
+            raise errors.translate(cause, self.name, connecting=True) from error
         except OSError as error:  # such as an invalid certificate
             if connection is not None:
                 raise
-            raise exceptions.DatabaseError("unavailable", self.where, str(error)) from error
+            raise exceptions.DatabaseError("unavailable", self.name, str(error)) from error
         finally:
             errors.quiet.in_use -= 1
 
@@ -168,7 +168,7 @@ class Database:
             finally:
                 connection.close()
         except self._errors as error:
-            raise errors.translate(error, self.where, connecting=True) from error
+            raise errors.translate(error, self.name, connecting=True) from error
 
     def _after_fork(self) -> None:
         _abandoned.append(self._engine.pool)
@@ -376,17 +376,17 @@ def connect_file(address: Address) -> Database:
     return Database(engine, str(path), reading=["BEGIN"], writing=["BEGIN IMMEDIATE"], file=file)
 
 
-def empty_database(where: str) -> Database:
+def empty_database(name: str) -> Database:
     """Return an empty database in memory, read in place of a file that does not exist yet.
 
-    :param where: the file, as errors show it
+    :param name: the file, as errors show it
     """
     uri = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
     open_shared = functools.partial(
         sqlite3.connect, uri, uri=True, check_same_thread=False, isolation_level=None
     )
     engine = _sqlite_engine("sqlite://", creator=open_shared)
-    return Database(engine, where, reading=["BEGIN"], writing=["BEGIN"])
+    return Database(engine, name, reading=["BEGIN"], writing=["BEGIN"])
 
 
 def _sqlite_engine(url: URL | str, **options: Any) -> Engine:
@@ -643,7 +643,7 @@ def upgrading(database: Database) -> Iterator[Connection]:
         name = "CONCAT('ro_upgrade_', MD5(DATABASE()))"
         if guard.scalar(sa.text(f"SELECT GET_LOCK({name}, {PATIENCE})")) != 1:
             raise Transient(
-                exceptions.DatabaseError("busy", database.where, "another process upgrades it")
+                exceptions.DatabaseError("busy", database.name, "another process upgrades it")
             )
         try:
             cluster = guard.exec_driver_sql("SHOW VARIABLES LIKE 'wsrep_on'").first()
@@ -686,7 +686,7 @@ def _leased(database: Database) -> Iterator[None]:
                 reason = (
                     f"another node upgrades it, or was killed during an upgrade within {_LEASE} s"
                 )
-                raise Transient(exceptions.DatabaseError("busy", database.where, reason)) from error
+                raise Transient(exceptions.DatabaseError("busy", database.name, reason)) from error
         time.sleep(0.1)
     try:
         yield

@@ -95,24 +95,24 @@ logging.getLogger("oslo_db.sqlalchemy.exc_filters").addFilter(quiet)
 
 
 def translate(
-    error: Exception, where: str, *, connecting: bool = False, lost: bool = False
+    error: Exception, database: str, *, connecting: bool = False, lost: bool = False
 ) -> exceptions.LedgerError | Transient:
     """Return the library's exception for a database's, to be raised from it.
 
-    :param where: the database as errors show it
+    :param database: its name as errors show it
     :param connecting: whether no connection was made yet
     :param lost: whether the connection is known to be lost
     """
     if isinstance(error, sqlalchemy.exc.TimeoutError):
-        return exceptions.DatabaseError("busy", where, "every pooled connection is in use")
+        return exceptions.DatabaseError("busy", database, "every pooled connection is in use")
     codes = _codes(driver_error(error))
     if codes & _OVERTAKEN:
-        return Transient(exceptions.LedgerError("ledger", where, detail(error)))
+        return Transient(exceptions.LedgerError("ledger", database, detail(error)))
     if codes & _BUSY:
-        return Transient(exceptions.DatabaseError("busy", where, detail(error)))
+        return Transient(exceptions.DatabaseError("busy", database, detail(error)))
     if codes & _NOT_YET or (connecting and codes & _GOING):
         return Transient(
-            exceptions.DatabaseError("unavailable", where, detail(error)), not_yet=True
+            exceptions.DatabaseError("unavailable", database, detail(error)), not_yet=True
         )
     conditions = (condition for condition, reported in _CONDITIONS.items() if codes & reported)
     condition = next(conditions, "unavailable" if connecting else None)
@@ -120,8 +120,8 @@ def translate(
     if condition is None and (is_lost or getattr(error, "connection_invalidated", False)):
         condition = "lost"
     if condition is None:
-        return exceptions.LedgerError("ledger", where, detail(error))
-    return exceptions.DatabaseError(condition, where, detail(error))
+        return exceptions.LedgerError("ledger", database, detail(error))
+    return exceptions.DatabaseError(condition, database, detail(error))
 
 
 def duplicated(error: BaseException) -> str | None:

@@ -639,8 +639,8 @@ def _ends(structure: _Structure) -> dict[str, datetime.datetime | None]:
         if uuid is None:
             return None
         parent, reason = structure[uuid]
-        above, own = end_of(parent), None if reason is None else reason.ends_at
-        return max(above, own) if above and own else above or own
+        ends = [end_of(parent), None if reason is None else reason.ends_at]
+        return max(filter(None, ends), default=None)
 
     return {uuid: end_of(uuid) for uuid in structure}
 

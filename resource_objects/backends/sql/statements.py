@@ -63,12 +63,12 @@ class SQL:
     'SELECT name FROM hosts WHERE id IN (?, ?, ?)'
     """
 
-    __slots__ = ("_lists", "_made", "_text")
+    __slots__ = ("_lists", "_statements", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._lists = _lists_in(text)
-        self._made: dict[tuple[str, tuple[int, ...]], _Made] = {}
+        self._statements: dict[tuple[str, tuple[int, ...]], _Statement] = {}
 
     def rows(self, connection: Connection, /, **values: Any) -> Result:
         """Return the rows of a query."""
@@ -135,11 +135,11 @@ class SQL:
 
     def _for(self, dialect: str, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
         lengths = tuple([_padded(len(values[name])) for name in self._lists])
-        made = self._made.get((dialect, lengths))
-        if made is None:
+        statement = self._statements.get((dialect, lengths))
+        if statement is None:
             sizes = dict(zip(self._lists, lengths, strict=True))
-            made = self._made[dialect, lengths] = _make(self._text, dialect, sizes)
-        text, marks = made
+            statement = self._statements[dialect, lengths] = _make(self._text, dialect, sizes)
+        text, marks = statement
         parameters: list[Any] = []
         for name, columns, length in marks:
             if not length:
@@ -153,7 +153,7 @@ class SQL:
 
 
 #: A text, and the values that it takes: a name, the lists that form pairs, and their length
-_Made = tuple[str, list[tuple[str, tuple[str, ...], int]]]
+_Statement = tuple[str, list[tuple[str, tuple[str, ...], int]]]
 #: A list up to this length is not filled up: most claims are about so few classes.
 _EXACT = 4
 
@@ -180,7 +180,7 @@ def _filled(values: Sequence[Any], length: int) -> Sequence[Any]:
     return [*values, *[values[-1]] * missing] if missing else values
 
 
-def _make(text: str, dialect: str, sizes: Mapping[str, int]) -> _Made:
+def _make(text: str, dialect: str, sizes: Mapping[str, int]) -> _Statement:
     mark = "?" if dialect == "sqlite" else "%s"
     marks: list[tuple[str, tuple[str, ...], int]] = []
 
@@ -433,9 +433,9 @@ def _for_each(
     is_sqlite = dialect == "sqlite"
     stored, assigned = "" if is_sqlite else "stored.", "stored." if dialect == "mysql" else ""
     value = {name: f"?{n}" if is_sqlite else f"sent.{name}" for n, name in enumerate(columns, 1)}
-    where = " AND ".join([f"{stored}{name} = {value[name]}" for name in keys])
+    condition = " AND ".join([f"{stored}{name} = {value[name]}" for name in keys])
     sets = ", ".join([f"{assigned}{name} = {value[name]}" for name in columns if name not in keys])
-    text = functools.partial(forms[dialect].format, table=table, sets=sets, where=where)
+    text = functools.partial(forms[dialect].format, table=table, sets=sets, where=condition)
     cursor = connection.connection.cursor()
     count = 0
     most = _MOST_SELECTS if dialect == "mysql" else MOST

@@ -49,7 +49,7 @@ def is_news(connection: Connection, order: StatisticsOrder) -> bool:
 
     Cost: two queries, for thousands of providers.
 
-    :raises NotFound: as :func:`put`
+    :raises NotFound: as :func:`write`
     """
     if order.reported:
         return True
@@ -58,7 +58,7 @@ def is_news(connection: Connection, order: StatisticsOrder) -> bool:
     return write_statistics(rows, order, clock.now()) > 0
 
 
-def put(
+def write(
     connection: Connection,
     order: StatisticsOrder,
     numbers: Mapping[str, int],

@@ -116,16 +116,16 @@ def _conditions(sets: Mapping[str, Collection[str | None] | None]) -> tuple[str,
 def _queries(by: tuple[UseBy, ...], conditions: tuple[str, ...]) -> tuple[SQL, SQL]:
     """Return the queries for the present amounts, and for the sums of changes, by group."""
     group = "".join(f"k.{_COLUMNS[dimension]}, " for dimension in by)
-    where = "".join(f" AND {condition}" for condition in conditions)
+    filters = "".join(f" AND {condition}" for condition in conditions)
     present = SQL(f"""
         SELECT {group}r.name, SUM(a.used) FROM allocations a
         JOIN consumers k ON k.id = a.consumer_id JOIN resource_classes r ON r.id = a.class_id
-        WHERE k.gone = 0{where} GROUP BY {group}r.name""")
+        WHERE k.gone = 0{filters} GROUP BY {group}r.name""")
     changes = SQL(f"""
         SELECT {group}c.resource_class, SUM(c.used_after - c.used_before),
         {_SUM} {_MICROSECONDS})
         FROM changes c JOIN operations o ON o.id = c.operation_id
         JOIN consumers k ON k.id = c.consumer_id
-        WHERE c.used_after IS NOT NULL AND o.created_at > :since AND o.created_at <= :until{where}
+        WHERE c.used_after IS NOT NULL AND o.created_at > :since AND o.created_at <= :until{filters}
         GROUP BY {group}c.resource_class""")
     return present, changes
