@@ -65,6 +65,12 @@ _USERS = {
         SELECT n.aggregate_id, p.id, p.uuid, p.name FROM resource_provider_aggregates n
         JOIN resource_providers p ON p.id = n.provider_id WHERE n.aggregate_id IN :ids*"""),
 }
+#: The fields of a provider with its names of each kind.
+_FIELDS = {
+    NameKind.RESOURCE_CLASS: "classes",
+    NameKind.TRAIT: "traits",
+    NameKind.AGGREGATE: "aggregates",
+}
 _STRUCTURES = SQL("""
     SELECT s.name, s.classes, s.body, p.id, p.uuid, p.name FROM structures s
     JOIN resource_providers p ON p.id = s.provider_id""")
@@ -273,15 +279,7 @@ def _load_users(
 ) -> None:
     """Load the providers that use some names, by number, with these names only."""
     for number, *provider in _USERS[kind].rows_for(connection, names):
-        before, user = _provider_row(rows, *provider)
-        name = names[number]
-        if kind is NameKind.RESOURCE_CLASS:
-            user = dataclasses.replace(user, classes=(*user.classes, name))
-        elif kind is NameKind.TRAIT:
-            user = dataclasses.replace(user, traits=user.traits | {name})
-        else:
-            user = dataclasses.replace(user, aggregates=user.aggregates | {name})
-        rows.providers.put_unjournaled(user.uuid, before, user)
+        _extend_provider(rows, provider, _FIELDS[kind], names[number])
 
 
 def _load_structures(connection: Connection, rows: Rows, names: Collection[str]) -> None:
@@ -289,19 +287,17 @@ def _load_structures(connection: Connection, rows: Rows, names: Collection[str])
     for name, encoded, body, *provider in _STRUCTURES.rows(connection):
         classes = tuple(json.loads(encoded))
         if not {name, *classes}.isdisjoint(names):
-            before, user = _provider_row(rows, *provider)
-            kinds = (*user.kinds, KindRecord(name, classes, body or ""))
-            rows.providers.put_unjournaled(
-                user.uuid, before, dataclasses.replace(user, kinds=kinds)
-            )
+            _extend_provider(rows, provider, "kinds", KindRecord(name, classes, body or ""))
 
 
-def _provider_row(
-    rows: Rows, number: int, uuid: str, name: str
-) -> tuple[ProviderRow | None, ProviderRow]:
-    """Return the loaded row of a provider, and that row or a new one."""
+def _extend_provider(rows: Rows, provider: Sequence[Any], field: str, part: Any) -> None:
+    """Add a part to a field of a provider, loaded as its number, its uuid and its name."""
+    _, uuid, _ = provider
     before = rows.providers.get(uuid)
-    return before, before or ProviderRow(number, uuid, name)
+    row = before or ProviderRow(*provider)
+    parts = getattr(row, field)
+    parts = parts | {part} if isinstance(parts, frozenset) else (*parts, part)
+    rows.providers.put_unjournaled(uuid, before, dataclasses.replace(row, **{field: parts}))
 
 
 def _write_names(

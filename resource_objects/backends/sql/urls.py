@@ -34,30 +34,28 @@ class Option(NamedTuple):
     :param values: the allowed values, as errors show them
     :param read: returns the value of a text, None if it is not allowed
     :param default: the value where a URL has none; None: the option is left out
-    :param is_ours: whether it is an option of this library, which the driver does not get
     """
 
     values: str
     read: Callable[[str], Any]
     default: Any = None
-    is_ours: bool = False
 
 
-def _number(least: int, most: int, default: int | None, unit: str, is_ours: bool = False) -> Option:
+def _number(least: int, most: int, default: int | None, unit: str = "whole seconds,") -> Option:
     def read(text: str) -> int | None:
         is_number = re.fullmatch("[0-9]{1,9}", text, re.ASCII)
         return int(text) if is_number and least <= int(text) <= most else None
 
-    return Option(f"{unit} from {least} to {most}", read, default, is_ours)
+    return Option(f"{unit} from {least} to {most}", read, default)
 
 
-def _word(*words: str, default: str | None = None, is_ours: bool = False) -> Option:
+def _word(*words: str, default: str | None = None) -> Option:
     allowed = {word.lower(): word for word in words}
-    return Option(" or ".join(words), lambda text: allowed.get(text.lower()), default, is_ours)
+    return Option(" or ".join(words), lambda text: allowed.get(text.lower()), default)
 
 
-def _flag(default: bool | None = None, is_ours: bool = False) -> Option:
-    return Option("yes or no", lambda text: _FLAGS.get(text.lower()), default, is_ours)
+def _flag(default: bool | None = None) -> Option:
+    return Option("yes or no", lambda text: _FLAGS.get(text.lower()), default)
 
 
 def _readable(text: str) -> str | None:
@@ -67,18 +65,18 @@ def _readable(text: str) -> str | None:
 _TEXT, _FILE = Option("text", str), Option("a file that can be read", _readable)
 
 _SQLITE: Final = {
-    "synchronous": _word("FULL", "NORMAL", default="FULL", is_ours=True),
-    "network": _flag(False, is_ours=True),
+    "synchronous": _word("FULL", "NORMAL", default="FULL"),
+    "network": _flag(False),
 }
 _SERVER: Final = {
-    "connect_timeout": _number(1, 9999, 5, "whole seconds,"),
+    "connect_timeout": _number(1, 9999, 5),
     # a lock is waited for up to 30 seconds, so an answer may take longer
-    "read_timeout": _number(1, 9999, 60, "whole seconds,", is_ours=True),
-    "idle_timeout": _number(0, 9999, 10, "whole seconds,", is_ours=True),
-    "keepalives_idle": _number(1, 9999, 30, "whole seconds,"),
-    "keepalives_interval": _number(1, 9999, 10, "whole seconds,"),
+    "read_timeout": _number(1, 9999, 60),
+    "idle_timeout": _number(0, 9999, 10),
+    "keepalives_idle": _number(1, 9999, 30),
+    "keepalives_interval": _number(1, 9999, 10),
     "keepalives_count": _number(1, 9999, 3, "a number"),
-    "run_sql": _flag(False, is_ours=True),
+    "run_sql": _flag(False),
 }
 _LIBPQ: Final = (
     *("application_name", "channel_binding", "gssencmode", "hostaddr", "krbsrvname", "options"),
@@ -96,7 +94,7 @@ _POSTGRESQL: Final = {
     ),
     "sslmode": _word("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
     "client_encoding": _word("utf8"),
-    "pooler": _word("transaction", is_ours=True),
+    "pooler": _word("transaction"),
 }
 _MYSQL: Final = {
     **_SERVER,
@@ -107,6 +105,8 @@ _MYSQL: Final = {
     "max_allowed_packet": _number(1024, 999_999_999, None, "bytes,"),
     "charset": _word("utf8mb4", default="utf8mb4"),
 }
+#: The options of this library, which no driver gets.
+_OURS: Final = {"synchronous", "network", "read_timeout", "idle_timeout", "run_sql", "pooler"}
 #: Options by which the author of a URL runs statements.
 _RUN_SQL: Final = {"options", "init_command"}
 
@@ -139,7 +139,7 @@ def _options(
     for name in _RUN_SQL.intersection(query):
         if not values["run_sql"]:
             raise _refuse(url, f"no {name}, which runs statements, unless run_sql=yes allows it")
-    ours = {name: values.pop(name) for name, option in options.items() if option.is_ours}
+    ours = {name: values.pop(name) for name in options if name in _OURS}
     return {name: value for name, value in values.items() if value is not None}, ours
 
 
