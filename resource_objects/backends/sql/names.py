@@ -296,8 +296,8 @@ def _extend_provider(rows: Rows, provider: Sequence[Any], field: str, part: Any)
     before = rows.providers.get(uuid)
     row = before or ProviderRow(*provider)
     parts = getattr(row, field)
-    parts = parts | {part} if isinstance(parts, frozenset) else (*parts, part)
-    rows.providers.put_unjournaled(uuid, before, dataclasses.replace(row, **{field: parts}))
+    changed: Any = {field: parts | {part} if isinstance(parts, frozenset) else (*parts, part)}
+    rows.providers.put_unjournaled(uuid, before, dataclasses.replace(row, **changed))
 
 
 def _write_names(
