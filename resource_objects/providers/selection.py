@@ -168,7 +168,7 @@ def _places(
     root = None if tree is None else root_of(tree)
     return (
         lambda use: provider in (None, use.provider, use.provider_uuid),
-        lambda use: tree is None or root_of(use.provider_uuid) == root,
+        lambda use: tree is None or (root is not None and root_of(use.provider_uuid) == root),
     )
 
 

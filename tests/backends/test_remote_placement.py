@@ -254,6 +254,7 @@ def test_who_was_given_back_elsewhere_is_seen_when_consumers_are_listed(
         ledger.claim(job, {"host0": "VCPU=1"})
     ledger.snapshot()
     session_for(transport).delete(f"/allocations/{jobs[0]}")
+    assert not list(ledger.consumers(name=jobs, tree="nowhere"))
     assert {one.consumer for one in ledger.backend.list_consumers(EVERYBODY, 2)} <= set(jobs[1:])
     assert len(list(ledger.consumers())) == 2
     assert ledger.snapshot().used("VCPU") == 2

@@ -42,9 +42,9 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
     wanted = {row["name"]: row["level"] for row in changed}
     assert kept(ledger_url) == {**wanted, NAMES[-1]: made[-1][1]}
     assert written(ledger, change) == COUNT - 1  # found, though nothing is different
-    gone = [(row["id"], row["name"]) for row in changed[5:]]
 
     def delete(connection: sqlalchemy.Connection) -> int:
+        gone = [(row["id"], row["name"]) for row in changed[5:]]
         return statements.delete(connection, tables.aggregates, ["id", "name"], gone)
 
     assert written(ledger, delete) == COUNT - 6

@@ -18,7 +18,7 @@ import datetime
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from resource_objects import clock, exceptions
@@ -185,14 +185,13 @@ class Allocations:
         consumers = self.held_by(order.consumer for order in orders if not order.is_claim)
         keys = keys_of(orders, consumers)
         names = {uuid: definition.name for uuid, definition in definitions.items()}
-        names = _held_names(consumers.values()) | names
-        for uuid in sorted({key[0] for key in keys} - names.keys()):
+        rows = _rows_of(consumers.values(), names)
+        for uuid in sorted({key[0] for key in keys} - rows.providers.rows.keys()):
             name = self.cache.name_of(uuid)
             if name is not None:
-                names[uuid] = name
-        rows = _rows_of(consumers.values(), names)
+                add_provider(rows, uuid, name)
         for key in keys:
-            if key[0] in names:
+            if key[0] in rows.providers:
                 record = InventoryRecord(key[1], *_UNLIMITED_FIGURES)
                 rows.inventories.put_unjournaled(key, None, InventoryRow(record))
         effects = decide(rows, orders, clock.now())
@@ -396,7 +395,6 @@ class _Sending:
             entry for entry in cache.entries_of_trees(uuids) if entry.uuid in uuids
         )
         names = {state.entry.uuid: state.entry.name for state in states}
-        names = _held_names(pending.consumers.values()) | names
         rows = _rows_of(pending.consumers.values(), names)
         for state in states:
             uuid = state.entry.uuid
@@ -426,21 +424,22 @@ class _Sending:
         return exceptions.Stale("consumer", self.pending.orders[0].consumer, answer.detail)
 
 
-def _held_names(consumers: Iterable[ConsumerRecord]) -> dict[str, str]:
-    """Return the names of the providers of consumers, by uuid."""
-    return {use.provider_uuid: use.provider for record in consumers for use in record.held}
-
-
-def _rows_of(consumers: Iterable[ConsumerRecord], names: Mapping[str, str]) -> Rows:
-    """Return rows of consumers, and of providers by uuid."""
+def _rows_of(consumers: Collection[ConsumerRecord], names: Mapping[str, str]) -> Rows:
+    """Return rows of consumers and of their providers, and of other providers by uuid."""
     rows = Rows()
     rows.has_groups = False
-    for uuid, name in names.items():
-        row = ProviderRow(next(rows.provider_numbers), uuid, name)
-        rows.providers.put_unjournaled(uuid, None, row)
+    held = {use.provider_uuid: use.provider for record in consumers for use in record.held}
+    for uuid, name in {**held, **names}.items():
+        add_provider(rows, uuid, name)
     for record in consumers:
         rows.consumers.put_unjournaled(record.consumer, None, record)
     return rows
+
+
+def add_provider(rows: Rows, uuid: str, name: str) -> None:
+    """Add a provider of which only the name is known."""
+    provider = ProviderRow(next(rows.provider_numbers), uuid, name)
+    rows.providers.put_unjournaled(uuid, None, provider)
 
 
 def _unit_reasons(pending: PendingWrite, rows: Rows) -> Iterator[Reason]:

@@ -6,14 +6,14 @@ import datetime
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.memory import reading
 from resource_objects.backends.placement import codec, unsupported
 from resource_objects.backends.placement.allocations import Allocations, PendingWrite
-from resource_objects.backends.placement.cache import FEW_TREES, ProviderCache, ProviderState
+from resource_objects.backends.placement.cache import FEW_TREES, ProviderCache
 from resource_objects.backends.placement.client import REPARENTING, Client, client_of
 from resource_objects.backends.placement.definitions import Definitions, Steps
 from resource_objects.backends.retries import RetryPolicy
@@ -30,13 +30,7 @@ from resource_objects.providers.listing import (
     ProviderFilter,
     Total,
 )
-from resource_objects.providers.orders import (
-    ConsumerRecord,
-    NameKind,
-    Operation,
-    Outcome,
-    Write,
-)
+from resource_objects.providers.orders import ConsumerRecord, NameKind, Operation, Outcome, Write
 from resource_objects.providers.selection import select_consumers, totals_of
 from resource_objects.store.rows import Rows
 
@@ -124,10 +118,7 @@ class PlacementBackend(Backend):
         their providers
         """
         cache = self._open()
-        if trees:
-            return cache.columns(*cache.read_trees(trees))
-        cache.refresh()
-        return cache.columns(*cache.states())
+        return cache.columns(*cache.read(trees or None))
 
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the providers of names; a request each, or one list."""
@@ -148,7 +139,7 @@ class PlacementBackend(Backend):
         for name in criteria.forbidden_aggregates.union(*criteria.aggregates):
             self._aggregates.uuid(name)  # which remembers the name
         keys = criteria.uuids or criteria.names or criteria.trees
-        states = self._states(keys if keys and len(keys) <= FEW_TREES else None)
+        states, _ = cache.read(keys if keys and len(keys) <= FEW_TREES else None)
         return reading.page_of_providers(cache.rows(states), criteria, limit, after)
 
     def list_consumers(
@@ -158,7 +149,7 @@ class PlacementBackend(Backend):
 
         Cost: a refresh, and a request for each consumer that may be in the page
         """
-        rows = self._cache.rows(self._states_of(criteria))
+        rows = self._rows_of(criteria)
         root_of = reading.root_of(rows)
         names = sorted(name for name in _selected(rows, criteria) if after is None or name > after)
         page: list[ConsumerRecord] = []
@@ -166,27 +157,19 @@ class PlacementBackend(Backend):
             batch = names[first : first + limit]
             records = self._allocations.held_by(batch)
             page += select_consumers(records.values(), criteria, root_of)
-            for name in rows.consumers.rows.keys() & batch - records.keys():
-                # released, which raised no generation
-                self._cache.invalidate(use.provider_uuid for use in rows.consumers[name].held)
+            for name in set(batch) - records.keys():  # released, which raised no generation
+                record = rows.consumers.get(name)
+                self._cache.invalidate(use.provider_uuid for use in (record.held if record else ()))
             if len(page) >= limit:
                 break
         return tuple(page[:limit])
 
-    def _states_of(self, criteria: ConsumerFilter) -> Sequence[ProviderState]:
-        """Return the providers that a filter of consumers is about."""
-        key = criteria.provider or criteria.tree
+    def _rows_of(self, criteria: ConsumerFilter) -> Rows:
+        """Return the present providers that a filter of consumers is about."""
+        cache, key = self._open(), criteria.provider or criteria.tree
         if key is None and criteria.names is not None:
-            return ()
-        return self._states(None if key is None else [key])
-
-    def _states(self, trees: Collection[str] | None) -> Sequence[ProviderState]:
-        """Return the present providers of some trees; None: of all, by a refresh."""
-        cache = self._open()
-        if trees is not None:
-            return cache.read_trees(trees)[0]
-        cache.refresh()
-        return cache.states()[0]
+            return Rows()
+        return cache.rows(cache.read(None if key is None else [key])[0])
 
     def list_names(
         self, kind: NameKind, limit: int, after: str | None = None
@@ -203,7 +186,7 @@ class PlacementBackend(Backend):
         Cost: a refresh, and a request for each consumer if the filter or the grouping depends on
         attributes of consumers
         """
-        rows = self._cache.rows(self._states_of(criteria))
+        rows = self._rows_of(criteria)
         if criteria == _by_provider(criteria) and by in (By.RESOURCE_CLASS, By.PROVIDER):
             return reading.totals_of_consumers(rows, criteria, by)
         consumers = self._allocations.held_by(_selected(rows, criteria))

@@ -166,8 +166,14 @@ class ProviderCache:
         states = self._client.read_each(self._read_state, list(entries))
         return [state for state in states if state is not None]
 
-    def read_trees(self, keys: Collection[str]) -> tuple[list[ProviderState], Cursor]:
-        """Read and cache the present states of the trees of some providers."""
+    def read(self, keys: Collection[str] | None) -> tuple[list[ProviderState], Cursor]:
+        """Return the present states of the trees of some providers, and their version.
+
+        :param keys: names or uuids; None: everything, by a refresh
+        """
+        if keys is None:
+            self.refresh()
+            return self.states()
         began = self._version
         states = self.read_states(self.entries_of_trees(keys))
         return states, self._store(states, {state.entry.uuid for state in states}, began)

@@ -21,7 +21,7 @@ from typing import Any
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.placement import codec, unsupported
-from resource_objects.backends.placement.allocations import Allocations, PendingWrite
+from resource_objects.backends.placement.allocations import Allocations, PendingWrite, add_provider
 from resource_objects.backends.placement.cache import ListedEntry, ProviderCache, ProviderState
 from resource_objects.backends.placement.client import REPARENTING, Answer, Client
 from resource_objects.providers.capabilities import Capability
@@ -102,8 +102,8 @@ class Definitions:
             )
         if kind is TRAITS:
             return self.client.get(PATHS[kind], lambda body: sorted(body["traits"]))
-        self.cache.refresh()
-        uuids = {uuid for state in self.cache.states()[0] for uuid in state.aggregates}
+        states, _ = self.cache.read(None)
+        uuids = {uuid for state in states for uuid in state.aggregates}
         return sorted(map(self.aggregates.name, uuids))
 
     def change_name(self, change: NameChange, steps: Steps) -> None:
@@ -196,8 +196,10 @@ class Definitions:
         states = self.cache.read_states(entries[uuid] for uuid in read if uuid in entries)
         rows = _rows_of(changes, entries, {state.entry.uuid: state for state in states})
         for definition in definitions:
-            if definition.name not in rows.provider_named.key:
-                self._add_owner(rows, definition.name)
+            name = definition.name
+            owner = None if name in rows.provider_named.key else self.cache.uuid_of(name)
+            if owner is not None and owner not in rows.providers:  # of another tree
+                add_provider(rows, owner, name)
         transaction = Transaction(rows, clock.now(), 0)
         work = begin(transaction, dataclasses.replace(write, names=()))
         self._check_moves(changes, entries)
@@ -209,13 +211,6 @@ class Definitions:
         if work is not None:
             work.remove()
         return entries
-
-    def _add_owner(self, rows: Rows, name: str) -> None:
-        """Add the provider of a name, which may be in another tree."""
-        uuid = self.cache.uuid_of(name)
-        if uuid is not None and uuid not in rows.providers:
-            row = ProviderRow(next(rows.provider_numbers), uuid, name)
-            rows.providers.put_unjournaled(uuid, None, row)
 
     def _check_moves(self, changes: DefinitionChanges, entries: Mapping[str, ListedEntry]) -> None:
         """Refuse to move a provider with a parent, which an older Placement cannot do."""
