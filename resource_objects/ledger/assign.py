@@ -45,8 +45,12 @@ from resource_objects.search.in_place import MOST_PARTS
 #: The rules that the write checks again on locked rows, and refuses with the consumers.
 _DECIDED_BY_THE_WRITE = frozenset(
     {
-        *(Rule.CAPACITY, Rule.LIMIT, Rule.MAX_UNIT),
-        *(Rule.UNIT_TAKEN, Rule.USED_BELOW_ZERO, Rule.NO_INVENTORY),
+        Rule.CAPACITY,
+        Rule.LIMIT,
+        Rule.MAX_UNIT,
+        Rule.UNIT_TAKEN,
+        Rule.USED_BELOW_ZERO,
+        Rule.NO_INVENTORY,
     }
 )
 
@@ -363,17 +367,15 @@ class _Assignment:
     ) -> dict[str, Amount]:
         """Return the assigned amounts; those that the consumer releases are reused if possible."""
         within = self._enabled_parts(amounts, views)
-        for preferred, parts in self._preferences(amounts, views, consumer, within):
+        for preferred, positions in self._preferences(amounts, views, consumer, within):
             with contextlib.suppress(exceptions.CapacityException):
-                return fit_together(preferred, views, parts, retained=retained)
-        numbers = (part.number for name in within for part in views[name].parts)
+                return fit_together(preferred, views, positions, retained=retained)
+        parts = (part.number for name in within for part in views[name].parts)
+        numbers = dict.fromkeys(number for part in parts for number in self._disabled_at(part))
+        names, facts = self._index.names, self._disabled
         disabled = [
-            Reason(
-                *(Rule.DISABLED, 1, 0, 0),
-                where=self._index.names[number],
-                disabled=self._disabled[number],
-            )
-            for number in dict.fromkeys(n for part in numbers for n in self._disabled_at(part))
+            Reason(Rule.DISABLED, 1, 0, 0, where=names[number], disabled=facts[number])
+            for number in numbers
         ]
         if not all(within.values()):
             raise exceptions.CapacityException(disabled)
@@ -481,7 +483,12 @@ def _check_units_free(
     allocated = [row for row in zip(*columns.units, strict=True) if row[1] in named]
     reasons = [
         Reason(
-            *(Rule.UNIT_TAKEN, use.amount, 0, 1, use.resource_class, host),
+            Rule.UNIT_TAKEN,
+            requested=use.amount,
+            bound=0,
+            used=1,
+            resource=use.resource_class,
+            where=host,
             holders=((consumer, 1),),
             unit=unit,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
@@ -163,7 +164,7 @@ def any_limit(limit: object) -> int | None:
     """
     if limit is not None and (type(limit) is not int or limit < 1):
         raise exceptions.InvalidInput("field", "limit", limit, "an integer from 1, or None")
-    return limit
+    return limit if limit is None else min(limit, sys.maxsize)  # the most that islice() accepts
 
 
 # --- stored claims as objects ---

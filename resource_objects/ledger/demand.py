@@ -100,6 +100,7 @@ def demands_of(candidates: Any, resolve: Resolve, method: str) -> Iterator[Deman
     :raises SearchLimitReached: if the search was cut short before it found a candidate
     :raises NotFound: if a named provider does not exist
     """
+    # of Candidates, of a Chosen or of a Claim; the others state no request
     request: Request | None = getattr(candidates, "request", None)
     if isinstance(candidates, Candidate):
         candidates = [candidates]

@@ -46,19 +46,18 @@ def gang_choices(
     :raises SearchLimitReached: if the search of all choices exceeds ``STEPS``
     """
     gang = _Gang(demands, limits)
-    chosen: Mapping[str, _Option] | None = {name: first[0] for name, first in gang.options.items()}
-    is_read = False
-    while chosen is not None:
-        before = {name: option.demand for name, option in chosen.items()}
-        refusal = yield before
+    refusal = yield {name: choices[0] for name, choices in demands.items()}
+    if all(len(choices) == 1 for choices in demands.values()):
+        return
+    gang.read_free(backend)
+    chosen: Mapping[str, _Option] = {name: options[0] for name, options in gang.options.items()}
+    while gang.learn(refusal, chosen):
+        before, chosen = chosen, gang.choose() or {}
+        if not chosen or chosen == before:  # the same choice would be refused again
+            return
+        refusal = yield {name: option.demand for name, option in chosen.items()}
         if all(len(options) == 1 for options in gang.options.values()):
             return
-        if not is_read:
-            gang.read_free(backend)
-            is_read = True
-        chosen = gang.choose() if gang.learn(refusal, before) else None
-        if chosen and all(option.demand is before[name] for name, option in chosen.items()):
-            return  # the same choice would be refused again
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -162,15 +161,13 @@ class _Gang:
 
     # --- learning ---
 
-    def learn(self, refusal: exceptions.ResourceObjectsError, chosen: Mapping[str, Demand]) -> bool:
+    def learn(
+        self, refusal: exceptions.ResourceObjectsError, chosen: Mapping[str, _Option]
+    ) -> bool:
         """Record the cause of a refusal; return whether there are other choices to try."""
-        options = {
-            name: next(option for option in self.options[name] if option.demand is demand)
-            for name, demand in chosen.items()
-        }
         if isinstance(refusal, exceptions.CapacityException):
-            learned = [self._learn_from(reason, options) for reason in refusal.reasons]
-            return any(learned) or self._drop_last(refusal.reasons, options)
+            learned = [self._learn_from(reason, chosen) for reason in refusal.reasons]
+            return any(learned) or self._drop_last(refusal.reasons, chosen)
         subject = getattr(refusal, "name", None)
         subjects = {subject, self._uuids.get(str(subject))}
         return self._keep(lambda option: subjects.isdisjoint(_providers(option.demand)))
@@ -223,7 +220,7 @@ class _Gang:
 
 
 class _Remainder:
-    """What the chosen options leave free."""
+    """The amounts and units that are free in addition to the chosen options."""
 
     def __init__(self, free: Mapping[Key, int], allocated_units: set[Unit]) -> None:
         #: unknown inventories count as free

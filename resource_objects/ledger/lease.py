@@ -1,6 +1,6 @@
 """A lease: a claim that expires, renewed while the program that made it runs.
 
-A job whose machine or parent process is gone then releases its claim. A lease is renewed after a
+The claim of a job whose machine or parent process ended then expires. A lease is renewed after a
 third of its time, so two renewals may fail (Gray and Cheriton, *Leases*, SOSP 1989, on the term).
 """
 

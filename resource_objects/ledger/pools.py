@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
@@ -189,8 +190,7 @@ class Pools:
             for pool in self._with_members(page)
             if older_than is None or pool.is_older_than(older_than)
         )
-        # islice() refuses a limit above sys.maxsize
-        return pools if most is None else (p for _, p in zip(range(most), pools, strict=False))
+        return itertools.islice(pools, most)
 
     def _with_members(self, page: Iterable[ListedProvider]) -> Iterator[Pool]:
         hosts = self._members(frozenset().union(*(pool.aggregates for pool in page)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -178,7 +177,7 @@ class Reader:
             return name <= last
 
         rest = itertools.dropwhile(is_before, self._context.backend.totals(criteria, By(by)))
-        groups = itertools.islice(itertools.groupby(rest, group), most and min(most, sys.maxsize))
+        groups = itertools.islice(itertools.groupby(rest, group), most)
         return (total for _, totals in groups for total in totals)
 
 

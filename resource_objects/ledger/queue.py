@@ -132,15 +132,14 @@ class Queue:
         options = candidates.options.within(limits) if isinstance(candidates, Candidates) else None
         in_place = consumer if is_replacement else None
 
-        def attempt_again() -> Claim:
-            self._release_expired(awaits, in_place)
-            return attempt(self._search_again(candidates, options, in_place))
+        def attempt_now(is_first: bool = False) -> Claim:
+            if self._release_expired(awaits, in_place) or not is_first:
+                return attempt(self._search_again(candidates, options, in_place))
+            return attempt(candidates)
 
         if not backend.list_waiters(WaiterFilter(awaits), 1):
             try:
-                if self._release_expired(awaits, in_place):
-                    return attempt(self._search_again(candidates, options, in_place))
-                return attempt(candidates)
+                return attempt_now(is_first=True)
             except exceptions.CapacityException as error:
                 refusal = error
         if in_place is None and backend.held(consumer) is not None:
@@ -150,7 +149,7 @@ class Queue:
             final = _Satisfiability(self, self._context, candidates, options).is_final
         refusal = _refuse_if_final(consumer, candidates, final, refusal)
         try:
-            return self._wait(order, until, final, refusal, attempt_again)
+            return self._wait(order, until, final, refusal, attempt_now)
         finally:
             with contextlib.suppress(exceptions.LedgerError):  # else its lease ends it
                 backend.leave(order.entry)
@@ -364,9 +363,9 @@ def _refuse_if_final(
 
 
 def _defines(entry: FeedEntry) -> bool:
-    """Return True if a write may change the result of a search; a rename has no subject."""
-    has_no_subject = not (entry.uses or entry.claims or entry.reports)
-    return bool(entry.definitions or entry.disabled or has_no_subject)
+    """Return True if a write may change the result of a search on an unused ledger."""
+    is_rename = not (entry.uses or entry.claims or entry.reports)  # or another change of names
+    return bool(entry.definitions or entry.disabled or is_rename)
 
 
 def _one_of_several(attempt: Attempt, candidates: Sequence[Candidate]) -> Claim:
