@@ -36,7 +36,7 @@ from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Use, UseLimits
 from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amount, Amounts, Inventory, resource
+from resource_objects.resources import Amount, Amounts, Inventory
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
 from resource_objects.resources.records import InventoryRecord
@@ -553,13 +553,11 @@ class _PartUnits:
         self._index = columns.index
         self._consumer = consumer
         self._is_leaving = is_leaving
-        records = columns.index.inventories
         #: the structured inventories, by each class in which they are counted
         self._inventories: dict[tuple[int, str], Inventory] = {}
-        for number, kind, classes, description in zip(*columns.kinds, strict=True):
-            figures = [r for r in records.get(number, ()) if r.resource_class in classes]
-            inventory = resource(kind).inventory_from_kept(figures, description or None)
-            self._inventories.update({(number, name): inventory for name in classes})
+        for number, kind, classes, _ in zip(*columns.kinds, strict=True):
+            inventory = columns.index.inventories_of(number)[kind]
+            self._inventories.update(dict.fromkeys([(number, name) for name in classes], inventory))
         #: the units of those that define them
         self._units = {
             key: units

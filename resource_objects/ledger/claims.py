@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
+from resource_objects.fields import FrozenDict
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.context import LedgerContext, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
@@ -52,7 +53,6 @@ from resource_objects.providers.orders import (
     UNLIMITED,
     ConsumerOrder,
     ConsumerRecord,
-    Operation,
     Outcome,
     StoredRequest,
     Use,
@@ -79,6 +79,12 @@ IfGeneration: TypeAlias = bool | Mapping[str, int]
 #: Definitions as ``(provider's uuid, generation)``.
 _Definitions: TypeAlias = tuple[tuple[str, int], ...]
 
+#: Returns the plan of requested candidates, by consumer, and of options by the uuids of providers.
+_MakePlan: TypeAlias = "Callable[[Mapping[str, Any], ClaimOptions], ClaimPlan]"
+
+#: Commits a write.
+_Commit: TypeAlias = Callable[[Write], tuple[ConsumerRecord, ...]]
+
 #: Refusals after which another assignment or another candidate may be possible.
 _REFUSALS = (exceptions.CapacityException, "StaleDefinition", "ProviderNotFound")
 
@@ -93,16 +99,12 @@ _IF_GENERATION = "True for candidates of a snapshot, or {provider: generation}"
 class ClaimOptions:
     """The options of a method that allocates, as :func:`claim_options` checks them.
 
-    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each. ``definitions`` are
+    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each. ``consumer`` are
+    those that orders have too: the labels of the consumer, and the expiry. ``definitions`` are
     those that ``if_generation`` requires; None: those at which the demands were found.
     """
 
-    project: str | None = None
-    user: str | None = None
-    consumer_type: str | None = None
-    group: str | None = None
-    expires_at: datetime.datetime | None = None
-    expires_in: datetime.timedelta | None = None
+    consumer: Mapping[str, Any] = FrozenDict()
     if_generation: IfGeneration = False
     generation: int | None = None
     limits: UseLimits = UNLIMITED  #: by name or uuid of the provider
@@ -114,16 +116,20 @@ class ClaimOptions:
     def order_fields(self, demand: Demand) -> dict[str, Any]:
         """Return the fields of an order that a demand and the options determine."""
         return {
+            **self.consumer,
             "uses": demand.uses,
             "request": _stored(demand.request, self.ignore_maintenance),
             "overrides_disabled": self.ignore_maintenance,
-            "expires_at": self.expires_at,
-            "expires_in": self.expires_in,
-            "project": self.project,
-            "user": self.user,
-            "consumer_type": self.consumer_type,
-            "group": self.group,
         }
+
+
+#: The labels of a consumer among the options, and their names in errors.
+_LABELS = {
+    "project": "project",
+    "user": "user",
+    "consumer_type": "consumer type",
+    "group": "server group",
+}
 
 
 def claim_options(
@@ -133,24 +139,18 @@ def claim_options(
 
     :raises InvalidInput: for an option that is invalid independently of the ledger
     """
+    consumer: dict[str, Any] = {}
     for field, description in _LABELS.items():
-        if options.get(field) is not None:
-            names.label(options[field], description)
+        label = options.pop(field, None)
+        if label is not None:
+            consumer[field] = names.label(label, description)
     if options.get("generation") is not None:
         generation(options["generation"])
     if limits is not None:
         options["limits"] = checked_limits(limits)
     if expires_in is not None or expires_at is not None:
-        options |= expiry(expires_in, expires_at)
-    return ClaimOptions(**options)
-
-
-_LABELS = {
-    "project": "project",
-    "user": "user",
-    "consumer_type": "consumer type",
-    "group": "server group",
-}
+        consumer |= expiry(expires_in, expires_at)
+    return ClaimOptions(consumer, **options)
 
 
 @set_directly
@@ -159,34 +159,42 @@ class ClaimPlan:
     """A write that allocates: the choices of demands, and the orders that a choice becomes.
 
     ``choices`` yields demands by consumer; after a refusal it is sent the refusal and yields the
-    next choice. If it ``learns``, it is asked before the same demands are assigned again. ``new``
-    are consumers that must have no allocations, ``releasing`` those that release their allocations
-    in the same write. ``reads`` reports that the consumers were read for the plan, so that it is
-    made again when one of them was changed. ``adopts`` reports that the amounts are in use already,
-    so that they may be those of disabled providers.
+    next choice. If it ``learns``, the next choice is tried before the same demands are assigned
+    again. ``order`` returns the order of each consumer of a choice, by name and fields, ``further``
+    the other orders of the write after these. ``new`` are consumers that must have no allocations,
+    ``releasing`` those that release their allocations in the same write. ``adopts`` reports that
+    the amounts are in use already, so that they may be those of disabled providers.
     """
 
     choices: Choices
-    orders: Callable[[Mapping[str, Demand]], Iterable[ConsumerOrder]]
+    order: Callable[..., ConsumerOrder] = ConsumerOrder.claim
+    further: Callable[[Sequence[ConsumerOrder]], Iterable[ConsumerOrder]] = lambda _: ()
     new: tuple[str, ...] = ()
     releasing: tuple[str, ...] = ()
-    reads: bool = False
     learns: bool = False
     adopts: bool = False
 
-    def write(self, header: Write, demands: Mapping[str, Demand], required: _Definitions) -> Write:
+    def write(
+        self,
+        header: Write,
+        demands: Mapping[str, Demand],
+        options: ClaimOptions,
+        required: _Definitions,
+    ) -> Write:
         """Return the write of demands whose placed amounts are assigned.
 
         :param header: the write without its orders
         :param required: the definitions that the caller requires
         """
-        for demand in demands.values():
+        orders: list[ConsumerOrder] = []
+        for name, demand in demands.items():
+            orders.append(self.order(name, **options.order_fields(demand)))
             required += demand.required
         return Write(
             header.operation,
             header.kind,
             header.subject,
-            orders=tuple(self.orders(demands)),
+            orders=(*orders, *self.further(orders)),
             unchanged=tuple(dict.fromkeys(required)),
             limits=header.limits,
         )
@@ -225,7 +233,14 @@ class Claims:
     # --- allocating ---
 
     def claim(self, consumer: str, candidates: Claimable, options: ClaimOptions) -> Claim:
-        return self._claim({names.consumer_name(consumer): candidates}, options)[0]
+        requested = {names.consumer_name(consumer): candidates}
+        return self._write_once("claim", requested, options, self._single_claim)[0]
+
+    def _single_claim(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
+        ((name, candidates),) = requested.items()
+        snapshot = self._snapshots.snapshot
+        choices = self._candidates_in_order(name, candidates, options.limits, snapshot)
+        return ClaimPlan(choices, new=(name,))
 
     def claim_all(
         self, candidates: Mapping[str, Claimable], options: ClaimOptions
@@ -235,26 +250,28 @@ class Claims:
                 "amount", "claim_all", candidates, "{consumer: candidates}"
             )
         requested = {names.consumer_name(name): claimable for name, claimable in candidates.items()}
-        return self._claim(requested, options, is_gang=True)
+        return self._write_once("claim", requested, options, self._gang_claim)
 
-    def _claim(
-        self, requested: Mapping[str, Claimable], options: ClaimOptions, is_gang: bool = False
-    ) -> tuple[Claim, ...]:
-        def plan(requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
-            if is_gang:
-                choices = self._gang_choices(requested, options)
-            else:
-                ((name, candidates),) = requested.items()
-                snapshot = self._snapshots.snapshot
-                choices = self._candidates_in_order(name, candidates, options.limits, snapshot)
+    def _gang_claim(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
+        """Return the plan of several claims; the providers of all are read at once."""
+        keys = dict.fromkeys(
+            key for claimable in requested.values() for key in providers_in(claimable)
+        )
+        uuids = self._context.uuids(keys)
 
-            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                for name, demand in demands.items():
-                    yield ConsumerOrder.claim(name, **options.order_fields(demand))
+        def resolve(keys: Collection[str]) -> Mapping[str, str]:
+            return {**self._context.uuids([key for key in keys if key not in uuids]), **uuids}
 
-            return ClaimPlan(choices, orders, new=tuple(requested), learns=is_gang)
-
-        return self._write_once("claim", requested, options, plan)
+        demands: dict[str, list[Demand]] = {}
+        for name, claimable in requested.items():
+            demands[name] = []
+            for demand in demands_of(claimable, resolve, "claim"):
+                _required({name: demand}, options.definitions)
+                demands[name].append(self._assigner.with_units(demand, name))
+            if not demands[name]:
+                raise exceptions.NoCandidates(f"no candidate for {name}")
+        choices = gang_choices(demands, self._context.backend, options.limits)
+        return ClaimPlan(choices, new=tuple(requested), learns=True)
 
     def adjust(
         self,
@@ -275,12 +292,8 @@ class Claims:
             elif demand.request is not None:
                 demand, stored_generation = self._with_retained(name, demand)
                 read_at = stored_generation if read_at is None else read_at
-
-            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                fields = options.order_fields(demands[name])
-                yield ConsumerOrder.adjust(name, aggregate=aggregate, generation=read_at, **fields)
-
-            return ClaimPlan(_only({name: demand}), orders, reads=options.generation is None)
+            order = functools.partial(ConsumerOrder.adjust, aggregate=aggregate, generation=read_at)
+            return ClaimPlan(_only({name: demand}), order)
 
         return self._write_once("adjust", {name: None}, options, plan)[0]
 
@@ -301,17 +314,18 @@ class Claims:
                 if demand.request is not None:
                     demand, read_at = self._with_retained(name, demand)
 
-            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                uses = _with_units_of(record, demands[name].uses)
-                fields = {**options.order_fields(demands[name]), "uses": uses}
-                yield ConsumerOrder.adjust(name, generation=read_at, adopts=True, **fields)
-                released = tuple(dataclasses.replace(use, amount=-use.amount) for use in uses)
+            def adopt(consumer: str, uses: Iterable[Use], **fields: Any) -> ConsumerOrder:
+                fields |= {"generation": read_at, "adopts": True}
+                return ConsumerOrder.adjust(consumer, _with_units_of(record, uses), **fields)
+
+            def release(orders: Sequence[ConsumerOrder]) -> Iterator[ConsumerOrder]:
+                uses = tuple(dataclasses.replace(u, amount=-u.amount) for u in orders[0].uses)
                 yield ConsumerOrder.adjust(
-                    source, released, generation=record.generation, aggregate=True
+                    source, uses, generation=record.generation, aggregate=True
                 )
 
             return ClaimPlan(
-                _only({name: demand}), orders, releasing=(source,), reads=True, adopts=True
+                _only({name: demand}), adopt, release, releasing=(source,), adopts=True
             )
 
         return self._write_once("attribute", {name: None, source: None}, options, plan)[0]
@@ -333,17 +347,14 @@ class Claims:
         """
         self._check_override(options)
         requested = {names.consumer_name(consumer): candidates}
-        resolved = self._resolved(options, requested)
-        operation = self._context.operation(options.operation)
-        header = Write(operation, "replace", subject_of(requested), limits=resolved.limits)
-        plan = self._replacement(requested, resolved)
-        demands = next(plan.choices)
-        required = _required(demands, resolved.definitions)
-        columns = self._assigner.read(demands.values(), plan.releasing)
-        assigned = self._assigner.assign(
-            demands, columns, plan.releasing, header.limits, resolved.ignore_maintenance
-        )
-        return plan.write(header, assigned, required)
+        planned: list[Write] = []
+
+        def commit(write: Write) -> tuple[ConsumerRecord, ...]:
+            planned.append(write)
+            return ()
+
+        self._plan_and_write("replace", requested, options, self._replacement, commit)
+        return planned[0]
 
     def _replacement(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
         ((name, candidates),) = requested.items()
@@ -351,12 +362,8 @@ class Claims:
         choices = self._candidates_in_order(
             name, candidates, options.limits, snapshot, is_in_place=True
         )
-
-        def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-            fields = options.order_fields(demands[name])
-            yield ConsumerOrder.replace(name, generation=options.generation, **fields)
-
-        return ClaimPlan(choices, orders, releasing=(name,))
+        order = functools.partial(ConsumerOrder.replace, generation=options.generation)
+        return ClaimPlan(choices, order, releasing=(name,))
 
     def move(
         self,
@@ -385,13 +392,11 @@ class Claims:
                     within = candidates.options.within(options.limits)
                     latest = snapshot(candidates.at).searched(candidates.request, within)
 
-            def orders(demands: Mapping[str, Demand]) -> Iterator[ConsumerOrder]:
-                fields = options.order_fields(demands[name])
-                yield ConsumerOrder.replace(name, generation=read_at, **fields)
+            def leave(orders: Sequence[ConsumerOrder]) -> Iterator[ConsumerOrder]:
                 if source is not None:
                     yield ConsumerOrder.claim(
                         source,
-                        **self._left_by(record, demands[name].uses),
+                        **self._left_by(record, orders[0].uses),
                         project=record.project,
                         user=record.user,
                         consumer_type=source_consumer_type or record.consumer_type,
@@ -402,9 +407,9 @@ class Claims:
 
             return ClaimPlan(
                 self._candidates_in_order(name, latest, options.limits, snapshot),
-                orders,
+                functools.partial(ConsumerOrder.replace, generation=read_at),
+                leave,
                 releasing=(name,) if source is None else (),
-                reads=options.generation is None,
             )
 
         requested = {name: candidates} if source is None else {name: candidates, source: None}
@@ -418,7 +423,7 @@ class Claims:
         def plan(*_: object) -> ClaimPlan:
             first, second = self._context.held_by(*pair)
             orders = _exchange_order(first, second), _exchange_order(second, first)
-            return ClaimPlan(_only({}), lambda _: orders, reads=True)
+            return ClaimPlan(_only({}), further=lambda _: orders)
 
         return self._write_once(
             "swap", dict.fromkeys(pair), ClaimOptions(operation=operation), plan
@@ -448,7 +453,7 @@ class Claims:
             order = ConsumerOrder.renew(
                 name, state=record.state, uuid=claim_id, generation=record.generation, **until
             )
-            return ClaimPlan(_only({}), lambda _: (order,), reads=True)
+            return ClaimPlan(_only({}), further=lambda _: (order,))
 
         return self._write_once("renew", {name: None}, ClaimOptions(operation=operation), plan)[0]
 
@@ -482,44 +487,39 @@ class Claims:
         kind: str,
         requested: Mapping[str, Any],
         options: ClaimOptions,
-        make_plan: Callable[[Mapping[str, Any], ClaimOptions], ClaimPlan],
+        make_plan: _MakePlan,
     ) -> tuple[Claim, ...]:
         """Return the claims of consumers after a write, or after its operation if it is repeated.
 
         :param requested: by consumer, the candidates, or None
-        :param make_plan: makes the plan for the requested candidates and for options by the uuids
-            of providers; called again if a consumer was changed since it was read for the plan
         """
         self._check_override(options)
-        subject = subject_of(requested)
-        operation, outcome = self._context.operation_and_outcome(options.operation, kind, subject)
-        if outcome is not None:
+        recorded = self._context.recorded(options.operation, kind, subject_of(requested))
+        if recorded is not None:
             if kind in _COMPARED:
-                self._check_repetition(operation, outcome, requested, options)
-            return _in_order(outcome.claims, requested, claim_of)
+                self._check_repetition(recorded, requested, options)
+            return _in_order(recorded.claims, requested, claim_of)
+
+        def attempt(latest: Mapping[str, Any]) -> tuple[Claim, ...]:
+            commit = self._context.backend.commit
+            records = self._plan_and_write(kind, latest, options, make_plan, commit)
+            return _in_order(records, latest, written_claim_of)
+
         if options.wait is None:
-            resolved = self._resolved(options, requested)
-            header = Write(operation, kind, subject, limits=resolved.limits)
-            records = self._plan_and_write(header, resolved, lambda: make_plan(requested, resolved))
-            return _in_order(records, requested, written_claim_of)
-        at_once = dataclasses.replace(options, wait=None)
+            return attempt(requested)
         ((name, candidates),) = requested.items()
         claim = self._queue.claim(
             name,
             candidates,
             options.wait,
-            lambda latest: self._write_once(kind, {name: latest}, at_once, make_plan)[0],
+            lambda latest: attempt({name: latest})[0],
             is_replacement=kind == "replace",
             limits=self._limits(options),
         )
         return (claim,)
 
     def _check_repetition(
-        self,
-        operation: Operation,
-        outcome: Outcome,
-        requested: Mapping[str, Any],
-        options: ClaimOptions,
+        self, outcome: Outcome, requested: Mapping[str, Any], options: ClaimOptions
     ) -> None:
         """Raise if an operation was for another request.
 
@@ -537,24 +537,34 @@ class Claims:
             if not _may_be_for(now, requested[now.consumer], options.ignore_maintenance):
                 claim = claim_of(now)
                 earlier = f"{outcome.kind} of {claim.consumer}, {claim.request or claim.amounts}"
-                raise exceptions.Conflict("operation", operation.id, earlier)
+                id = self._context.operation(options.operation).id
+                raise exceptions.Conflict("operation", id, earlier)
 
     def _plan_and_write(
-        self, header: Write, options: ClaimOptions, make_plan: Callable[[], ClaimPlan]
+        self,
+        kind: str,
+        requested: Mapping[str, Any],
+        options: ClaimOptions,
+        make_plan: _MakePlan,
+        commit: _Commit,
     ) -> tuple[ConsumerRecord, ...]:
         """Assign and write a choice of a plan; after lost races, again or the next choice.
 
-        :param header: the write without its orders
+        :param make_plan: called again if a consumer was changed since it was read for the plan
         :returns: the records that were written, or that the same operation wrote before
         """
+        options = self._resolved(options, requested)
+        operation = self._context.operation(options.operation)
+        header = Write(operation, kind, subject_of(requested), limits=options.limits)
         try:
             for repetition in itertools.count():
-                plan = make_plan()
+                plan = make_plan(requested, options)
                 try:
-                    return self._write_choice(header, options, plan)
+                    return self._write_choice(header, options, plan, commit)
                 except exceptions.Stale as stale:
                     is_last = repetition >= self._context.retries.definitions
-                    if not plan.reads or is_last or not stale.is_about("consumer"):
+                    is_of_caller = options.generation is not None
+                    if is_last or is_of_caller or not stale.is_about("consumer"):
                         raise
                     LOG.debug("%s of %s: read again after: %s", header.kind, header.subject, stale)
         except exceptions.CapacityException as refusal:
@@ -563,7 +573,7 @@ class Claims:
         raise AssertionError("the loop has no other end")
 
     def _write_choice(
-        self, header: Write, options: ClaimOptions, plan: ClaimPlan
+        self, header: Write, options: ClaimOptions, plan: ClaimPlan, commit: _Commit
     ) -> tuple[ConsumerRecord, ...]:
         retries, overrides = self._context.retries, options.ignore_maintenance or plan.adopts
         demands = next(plan.choices)
@@ -579,9 +589,9 @@ class Claims:
                 assigned = self._assigner.assign(
                     demands, columns, plan.releasing, header.limits, overrides
                 )
-                write = plan.write(header, assigned, required)
+                write = plan.write(header, assigned, options, required)
                 is_assigned = True
-                return self._context.backend.commit(write)
+                return commit(write)
             except exceptions.ResourceObjectsError as refusal:
                 if not refusal.matches(*_REFUSALS):
                     raise
@@ -688,36 +698,16 @@ class Claims:
 
         yield from kept_in_place(candidates, record.held, without, retained)
 
-    def _gang_choices(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> Choices:
-        """Return the choices of several consumers; the providers of all are read at once."""
-        keys = dict.fromkeys(
-            key for claimable in requested.values() for key in providers_in(claimable)
-        )
-        uuids = self._context.uuids(keys)
-
-        def resolve(keys: Collection[str]) -> Mapping[str, str]:
-            return {**self._context.uuids([key for key in keys if key not in uuids]), **uuids}
-
-        demands: dict[str, list[Demand]] = {}
-        for name, claimable in requested.items():
-            demands[name] = []
-            for demand in demands_of(claimable, resolve, "claim"):
-                _required({name: demand}, options.definitions)
-                demands[name].append(self._assigner.with_units(demand, name))
-            if not demands[name]:
-                raise exceptions.NoCandidates(f"no candidate for {name}")
-        return gang_choices(demands, self._context.backend, options.limits)
-
     # --- what a plan is made of ---
 
     def _check_override(self, options: ClaimOptions) -> None:
-        """Refuse to ignore maintenance without an actor, who is recorded."""
+        """Refuse to ignore maintenance without an actor, which the change feed records."""
         if type(options.ignore_maintenance) is not bool:
             raise exceptions.InvalidInput(
                 "field", "ignore_maintenance", options.ignore_maintenance, "True or False"
             )
         if options.ignore_maintenance and self._context.actor is None:
-            expected = "False, or a ledger opened with an actor: it is recorded who overrides"
+            expected = "False, or a ledger opened with an actor, which is recorded"
             raise exceptions.InvalidInput("field", "ignore_maintenance", True, expected)
 
     def _resolved(self, options: ClaimOptions, requested: Mapping[str, Any]) -> ClaimOptions:

@@ -115,20 +115,19 @@ class LedgerContext:
         """Return the operation of a write; None: with a new id."""
         return Operation(None if id is None else names.uuid_text(id), self.actor)
 
-    def operation_and_outcome(
-        self, id: str | None, kind: str, subject: str
-    ) -> tuple[Operation, Outcome | None]:
-        """Return the operation of a write, and its recorded outcome if it is a repetition.
+    def recorded(self, id: str | None, kind: str, subject: str) -> Outcome | None:
+        """Return the outcome of an operation that was carried out before, else None.
 
-        A new id needs no read.
-
+        :param id: None is a new operation, which needs no read
         :raises Conflict: if the id was used for another operation
         """
+        if id is None:
+            return None
         operation = self.operation(id)
-        outcome = None if id is None else self.backend.outcome(operation)
+        outcome = self.backend.outcome(operation)
         if outcome is not None:
             outcome.require(operation.id, kind, subject)
-        return operation, outcome
+        return outcome
 
 
 def pages_of(

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -184,11 +184,8 @@ class Definitions:
             changes = merge_changes("", difference.changes)
             planner = ReshapePlanner(Reshape(moves), columns, changes)
             plan = planner.plan(self._context.backend.held_by(planner.consumers))
-            planned = (
-                {}
-                if plan.definitions is None
-                else {update.definition.uuid: update for update in plan.definitions.updates}
-            )
+            updates = () if plan.definitions is None else plan.definitions.updates
+            planned = {update.definition.uuid: update for update in updates}
             # planned updates state the expected use
             trees = tuple(
                 dataclasses.replace(
@@ -248,10 +245,9 @@ class Definitions:
         self, kind: str, subject: str, operation: str | None, compare: Callable[[], Difference]
     ) -> SyncResult:
         """Compare and write; repeat both if the trees changed in between."""
-        started, recorded = self._context.operation_and_outcome(operation, kind, subject)
-        if recorded is not None:
+        if self._context.recorded(operation, kind, subject) is not None:
             return SyncResult(0, 0, 0)
-        retries = self._context.retries
+        started, retries = self._context.operation(operation), self._context.retries
         tries = None
         while True:
             difference = compare()  # its errors concern the request: they are not tried again
@@ -421,19 +417,15 @@ class Definitions:
         linked: list[ListedProvider] = []
         if of_hosts:
             pools = ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
-            linked += self.listed(pools)
+            linked += self._reader.providers(pools, page=MOST_ROWS)
         if of_pools:
             hosts = ProviderFilter(aggregates=(of_pools,), forbidden=frozenset({SHARES}))
-            roots = sorted({host.root_uuid for host in self.listed(hosts)})
+            members = self._reader.providers(hosts, page=MOST_ROWS)
+            roots = sorted({host.root_uuid for host in members})
             for start in range(0, len(roots), _TREES_PER_QUERY):
-                trees = frozenset(roots[start : start + _TREES_PER_QUERY])
-                linked += self.listed(ProviderFilter(trees=trees))
+                trees = ProviderFilter(trees=frozenset(roots[start : start + _TREES_PER_QUERY]))
+                linked += self._reader.providers(trees, page=MOST_ROWS)
         return counted.unchanged(linked)
-
-    def listed(self, condition: ProviderFilter) -> Iterator[ListedProvider]:
-        """Yield the providers of a filter, in pages of the maximum size."""
-        for page in self._reader.pages(condition, page=MOST_ROWS):
-            yield from page
 
 
 #: How many trees one query of providers names.

@@ -369,7 +369,7 @@ class Ledger:
         expiring = ConsumerFilter(expires_before=FOREVER)
         ends = {
             consumer.name: consumer.expires_at
-            for consumer in self._reader.consumers(expiring, None, None)
+            for consumer in self._reader.consumers(expiring)
             if consumer.expires_at is not None
         }
         options = {} if budget is None else {"budget": budget}
@@ -423,7 +423,7 @@ class Ledger:
 
         :returns: the provider after the write, as from :meth:`providers`
         """
-        return self._maintenance.enable(provider, operation)
+        return self._maintenance.write("enable", provider, operation)
 
     def drain(
         self,

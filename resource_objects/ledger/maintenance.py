@@ -59,17 +59,25 @@ class Maintenance:
         self._reader = reader
 
     def disable(
-        self,
-        provider: str,
-        reason: str,
-        until: datetime.datetime | None,
-        operation: str | None,
+        self, provider: str, reason: str, until: datetime.datetime | None, operation: str | None
     ) -> ListedProvider:
         end = None if until is None else moment("until", until)
-        return self._write("disable", provider, names.label(reason, "reason"), end, operation)
+        return self.write("disable", provider, operation, names.label(reason, "reason"), end)
 
-    def enable(self, provider: str, operation: str | None) -> ListedProvider:
-        return self._write("enable", provider, None, None, operation)
+    def write(
+        self,
+        kind: str,
+        provider: str,
+        operation: str | None,
+        reason: str | None = None,
+        until: datetime.datetime | None = None,
+    ) -> ListedProvider:
+        """Disable a provider, or without a reason enable it; return it as it is then."""
+        key = names.provider_key(provider)
+        order = DisableOrder(self._context.uuids([key])[key], reason, until)
+        write = Write(self._context.operation(operation), kind, key, disabling=(order,))
+        self._context.backend.commit(write)
+        return self._listed(key)
 
     def drain(
         self,
@@ -87,31 +95,16 @@ class Maintenance:
                 raise exceptions.InvalidInput("field", "until", until, "a reason too")
         else:
             listed = self.disable(provider, reason, until, operation)
-        return DrainStatus(listed.name, listed.disabled, tuple(self._consumers_at(listed.uuid)))
-
-    def _write(
-        self,
-        kind: str,
-        provider: str,
-        reason: str | None,
-        until: datetime.datetime | None,
-        operation: str | None,
-    ) -> ListedProvider:
-        key = names.provider_key(provider)
-        order = DisableOrder(self._context.uuids([key])[key], reason, until)
-        write = Write(self._context.operation(operation), kind, key, disabling=(order,))
-        self._context.backend.commit(write)
-        return self._listed(key)
+        inside = {provider.uuid for provider in self._reader.provider(listed.uuid).walk()}
+        consumers = tuple(
+            consumer
+            for consumer in self._reader.consumers(ConsumerFilter(tree=listed.uuid))
+            if any(allocation.provider_uuid in inside for allocation in consumer.allocations)
+        )
+        return DrainStatus(listed.name, listed.disabled, consumers)
 
     def _listed(self, key: str) -> ListedProvider:
         uuid = self._context.uuids([key])[key]
-        for listed in self._reader.providers(ProviderFilter(uuids=frozenset([uuid])), None, None):
+        for listed in self._reader.providers(ProviderFilter(uuids=frozenset([uuid]))):
             return listed
         raise exceptions.NotFound("provider", key)
-
-    def _consumers_at(self, uuid: str) -> Iterator[Consumer]:
-        """Yield the consumers with allocations at a provider or below it."""
-        inside = {provider.uuid for provider in self._reader.provider(uuid).walk()}
-        for consumer in self._reader.consumers(ConsumerFilter(tree=uuid), None, None):
-            if any(allocation.provider_uuid in inside for allocation in consumer.allocations):
-                yield consumer

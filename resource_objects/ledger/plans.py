@@ -60,7 +60,7 @@ class Plans:
                 columns = self._read(plan, _providers_of(claims))
             self._rehearse(plan, columns, claims)
             return ()
-        started, recorded = self._context.operation_and_outcome(operation, "apply", plan.subject)
+        recorded = self._context.recorded(operation, "apply", plan.subject)
         if recorded is not None:
             return tuple(map(claim_of, recorded.claims))
         if not plan:
@@ -73,22 +73,28 @@ class Plans:
             check_definitions(plan.definitions, columns)
             stored = stored_definitions(columns)
             plan = self._with_renumbering(plan.compared_with(stored), stored)
+        started = self._context.operation(operation)
         records = self._commit(plan, stored, started, "apply", subject)
         return tuple(map(claim_of, records[:order_count]))
 
     def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
         if not isinstance(reshape, Reshape):
             raise exceptions.InvalidInput("field", "reshape", reshape, "a Reshape")
-        retries, subject = self._context.retries, reshape.subject
-        if dry_run:
-            return retries.retry(lambda: self._rehearsed(reshape), *CONCURRENT_ERRORS)
-        started, recorded = self._context.operation_and_outcome(operation, "reshape", subject)
-        if recorded is not None:
+        retries, subject, keys = self._context.retries, reshape.subject, reshape.providers
+        if not dry_run and self._context.recorded(operation, "reshape", subject) is not None:
             return Plan()
+        started = self._context.operation(operation)
 
         def attempt() -> Plan:
-            plan, columns, _ = self._compiled(reshape)
-            if plan:
+            columns = self._context.backend.read(*keys) if keys else Columns()
+            planner = ReshapePlanner(reshape, columns)
+            claims = self._context.backend.held_by(planner.consumers)
+            plan = planner.plan(claims)
+            if dry_run:
+                if not set(plan.places).issubset(columns.providers.uuid):
+                    columns = self._read(plan, keys)
+                self._rehearse(plan, columns, claims)
+            elif plan:
                 stored = {} if plan.definitions is None else stored_definitions(columns)
                 self._commit(plan, stored, started, "reshape", subject)
             return plan
@@ -151,21 +157,6 @@ class Plans:
         if plan.definitions is not None:
             relied_on = self._definitions.check_allowed(stored, plan.definitions, plan.orders)
         return self._definitions.commit(plan.write(started, kind, subject, unchanged=relied_on))
-
-    def _rehearsed(self, reshape: Reshape) -> Plan:
-        plan, columns, claims = self._compiled(reshape)
-        if not set(plan.places).issubset(columns.providers.uuid):
-            columns = self._read(plan, reshape.providers)
-        self._rehearse(plan, columns, claims)
-        return plan
-
-    def _compiled(self, reshape: Reshape) -> tuple[Plan, Columns, Mapping[str, ConsumerRecord]]:
-        """Return the plan of a reshape, with the columns and consumers that it was made from."""
-        keys = reshape.providers
-        columns = self._context.backend.read(*keys) if keys else Columns()
-        planner = ReshapePlanner(reshape, columns)
-        claims = self._context.backend.held_by(planner.consumers)
-        return planner.plan(claims), columns, claims
 
 
 def _providers_of(claims: Mapping[str, ConsumerRecord]) -> list[str]:

@@ -26,7 +26,7 @@ from resource_objects.providers.definition import (
     to_records,
     tree_of,
 )
-from resource_objects.providers.listing import ListedProvider, ProviderFilter
+from resource_objects.providers.listing import MOST_ROWS, ListedProvider, ProviderFilter
 from resource_objects.providers.pools import SHARES, Pool, pools_of, without_classes
 from resource_objects.resources import Inventories
 
@@ -132,7 +132,7 @@ class Pools:
     ) -> Iterator[ListedProvider]:
         """Yield the members of some aggregates that have none of some traits."""
         members = ProviderFilter(aggregates=(aggregates,), forbidden=forbidden)
-        return self._definitions.listed(members) if aggregates else iter(())
+        return self._reader.providers(members, page=MOST_ROWS) if aggregates else iter(())
 
     def report(
         self,

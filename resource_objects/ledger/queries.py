@@ -91,10 +91,13 @@ class Reader:
                     yield roots[key]
 
     def providers(
-        self, criteria: ProviderFilter, limit: int | None, after: str | None
+        self,
+        criteria: ProviderFilter,
+        limit: int | None = None,
+        after: str | None = None,
+        page: int | None = None,
     ) -> Iterator[ListedProvider]:
-        pages = self.pages(criteria, any_limit(limit), after)
-        return itertools.chain.from_iterable(pages)
+        return itertools.chain.from_iterable(self.pages(criteria, any_limit(limit), after, page))
 
     def pages(
         self,
@@ -134,7 +137,7 @@ class Reader:
     # --- consumers and figures ---
 
     def consumers(
-        self, criteria: ConsumerFilter, limit: int | None, after: str | None
+        self, criteria: ConsumerFilter, limit: int | None = None, after: str | None = None
     ) -> Iterator[Consumer]:
         last = None if after is None else names.consumer_name(after)
         pages = self._context.consumers(criteria, any_limit(limit), last)
