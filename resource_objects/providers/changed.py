@@ -36,19 +36,13 @@ class Touched:
     @classmethod
     def of(cls, entries: Iterable[FeedEntry]) -> Self:
         """Return the providers and uses that entries changed."""
-        definitions: set[str] = set()
-        reports: set[str] = set()
-        disabled: set[str] = set()
-        uses: list[Change] = []
-        is_wide = False
-        for entry in entries:
-            definitions.update(entry.definitions)
-            reports.update(entry.reports)
-            disabled.update(change.provider_uuid for change in entry.disabled)
-            uses += entry.uses
-            is_wide = is_wide or not (entry.providers or entry.consumers)
+        entries = tuple(entries)
         return cls(
-            frozenset(definitions), tuple(uses), frozenset(reports), is_wide, frozenset(disabled)
+            frozenset(uuid for entry in entries for uuid in entry.definitions),
+            tuple(use for entry in entries for use in entry.uses),
+            frozenset(uuid for entry in entries for uuid in entry.reports),
+            any(not (entry.providers or entry.consumers) for entry in entries),
+            frozenset(change.provider_uuid for entry in entries for change in entry.disabled),
         )
 
     @property

@@ -19,6 +19,7 @@ from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
     StoredDefinitions,
+    inventories_of,
     roots_of,
 )
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
@@ -88,7 +89,7 @@ def _retains(order: ConsumerOrder | None, key: Key, unit: str) -> bool:
 
 def has_devices(definition: ProviderDefinition) -> bool:
     """Return True if a provider has a part whose units are devices."""
-    return any(isinstance(inventory, Identified) for inventory in _structured(definition).values())
+    return any(isinstance(inventory, Identified) for inventory in _parts_of(definition).values())
 
 
 # --- parts before and after -----------------------------------------------------------------------
@@ -137,19 +138,8 @@ def _has_parts(definition: ProviderDefinition) -> bool:
 
 
 def _parts_of(definition: ProviderDefinition) -> dict[str, Inventory]:
-    structured = _structured(definition).items()
-    return {name: inventory for name, inventory in structured if resource(name).is_located}
-
-
-def _structured(definition: ProviderDefinition) -> dict[str, Inventory]:
-    """Return the inventories of a provider that consist of more than figures, by resource."""
-    records = {record.resource_class: record for record in definition.inventories}
-    inventories: dict[str, Inventory] = {}
-    for kind in definition.kinds:
-        figures = [records[name] for name in kind.classes if name in records]
-        placed = resource(kind.resource_class)
-        inventories[placed.name] = placed.inventory_from_kept(figures, kind.body or None)
-    return inventories
+    inventories = inventories_of(definition.inventories, definition.kinds)
+    return {kind.name: inventory for kind, inventory in inventories.items() if kind.is_located}
 
 
 def _located(parts: _Parts) -> Iterator[tuple[str, Located[Any]]]:

@@ -579,27 +579,21 @@ def check_trees(definitions: Collection[ProviderDefinition]) -> dict[str, str]:
         breaks a rule
     """
     by_uuid = {definition.uuid: definition for definition in definitions}
-    levels: dict[str, tuple[str, int]] = {}  # root and depth of each provider
+    parents = {definition.uuid: definition.parent_uuid for definition in definitions}
+    roots = roots_of(parents)
     for definition in definitions:
-        path: dict[str, None] = {}
-        ancestor: str | None = definition.uuid
-        while ancestor is not None and ancestor not in levels:
-            if ancestor in path:
-                parent = by_uuid[definition.parent_uuid or ""].name
-                raise exceptions.InvalidTree(
-                    f"parent of {definition.name}", parent, "a provider not below itself"
-                )
-            path[ancestor] = None
-            ancestor = by_uuid[ancestor].parent_uuid
-        root, depth = levels[ancestor] if ancestor is not None else (next(reversed(path)), -1)
-        for descendant in reversed(path):
-            depth += 1
-            levels[descendant] = root, depth
+        if parents[roots[definition.uuid]] is not None:  # only a ring has a root with a parent
+            parent = by_uuid[definition.parent_uuid or ""].name
+            raise exceptions.InvalidTree(
+                f"parent of {definition.name}", parent, "a provider not below itself"
+            )
+        depth, ancestor = 0, definition.parent_uuid
+        while ancestor is not None and depth <= MAX_DEPTH:
+            depth, ancestor = depth + 1, parents[ancestor]
         if depth > MAX_DEPTH:
             raise exceptions.InvalidTree(
                 f"place of {definition.name}", f"{depth} levels deep", f"at most {MAX_DEPTH} levels"
             )
-    roots = {uuid: root for uuid, (root, _) in levels.items()}
     check_definition_shares(definitions, roots)
     return roots
 

@@ -22,7 +22,6 @@ from resource_objects import exceptions
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
-    StoredDefinition,
     StoredDefinitions,
     roots_of,
 )
@@ -119,7 +118,7 @@ class Member(NamedTuple):
             definition.name,
             generation,
             tree,
-            classes_of(definition),
+            _set_of(tuple([record.resource_class for record in definition.inventories])),
             definition.aggregates or _NOTHING,
             SHARES in definition.traits,
         )
@@ -178,15 +177,7 @@ class NewlyCounted:
         if not unchanged and not any(member.is_pool for member in self.after.values()):
             return ()
         members = self.check(
-            Member(
-                uuid,
-                provider.name,
-                provider.generation,
-                provider.root_uuid,
-                frozenset(record.resource_class for record in provider.records),
-                provider.aggregates,
-                SHARES in provider.traits,
-            )
+            Member.of(provider.definition(), provider.generation, provider.root_uuid)
             for uuid, provider in unchanged.items()
             if uuid not in self.after
         )
@@ -222,8 +213,6 @@ def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> Newl
     defined = {definition.uuid: definition for definition in changes.definitions}
     removed = {removal.uuid for removal in changes.removals}
     changed = frozenset({*defined, *removed})
-    if not any(_may_count_more(stored.get(uuid), new) for uuid, new in defined.items()):
-        return NewlyCounted(frozenset(), {}, changed)
     touched = {*changed, *(definition.parent_uuid for definition in defined.values())}
     trees = {stored[uuid].root_uuid for uuid in touched if uuid is not None and uuid in stored}
     before = {uuid: provider for uuid, provider in stored.items() if provider.root_uuid in trees}
@@ -247,24 +236,6 @@ def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> Newl
     )
     counting = (u for u, member in after.items() if member.counts_more(members_before.get(u)))
     return NewlyCounted(frozenset(counting), after, changed)
-
-
-def _may_count_more(stored: StoredDefinition | None, after: ProviderDefinition) -> bool:
-    """Return True if a provider may count more, or link its tree to more, than before."""
-    if stored is None:
-        return True
-    before = stored.definition
-    return (
-        (SHARES in after.traits) is not (SHARES in before.traits)
-        or after.parent_uuid != before.parent_uuid
-        or not (after.aggregates or _NOTHING) <= (before.aggregates or _NOTHING)
-        or not classes_of(after) <= classes_of(before)
-    )
-
-
-def classes_of(definition: ProviderDefinition) -> frozenset[str]:
-    """Return the resource classes that a provider counts."""
-    return _set_of(tuple([record.resource_class for record in definition.inventories]))
 
 
 #: Most providers count the same classes as others.

@@ -108,9 +108,12 @@ class ReshapePlanner:
         state = self._state
         removed = {state.uuid(key) for key in self._reshape.remove}
         target = {uuid: entry for uuid, entry in state.definitions.items() if uuid not in removed}
-        for key, record in state.changed.items():
-            if key[0] in target:
-                target[key[0]] = _with_inventory(target[key[0]], key[1], record)
+        records: dict[str, list[InventoryRecord]] = {uuid: [] for uuid, _ in state.changed}
+        for uuid, name in sorted(state.after):
+            if uuid in records:
+                records[uuid].append(state.after[uuid, name].definition())
+        for uuid in records.keys() & target.keys():
+            target[uuid] = dataclasses.replace(target[uuid], inventories=tuple(records[uuid]))
         for definition in target.values():
             if definition.parent_uuid in removed:
                 name = state.names[definition.parent_uuid]
@@ -163,18 +166,6 @@ class ReshapePlanner:
                     f"{consumer} would have an allocation from a removed inventory", consumer
                 )
         errors.raise_if_any()
-
-
-def _with_inventory(
-    definition: ProviderDefinition, name: str, record: InventoryRecord | None
-) -> ProviderDefinition:
-    records = {entry.resource_class: entry for entry in definition.inventories}
-    records.pop(name, None)
-    if record is not None:
-        records[name] = record
-    return dataclasses.replace(
-        definition, inventories=tuple(records[name] for name in sorted(records))
-    )
 
 
 def _units(uses: Iterable[Use]) -> Counter[str]:

@@ -19,7 +19,6 @@ from resource_objects.providers.columns import (
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.provider import Provider
 from resource_objects.providers.removed_units import free_removed_units
-from resource_objects.resources.records import InventoryRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,16 +147,14 @@ def usage_of(columns: Columns) -> Usage:
         )
         for provider, depth, disabled in _with_depth(roots)
         for number in [numbers[provider.uuid or ""]]
-        for record in sorted(records.get(number, ()), key=_class_order)
+        for record in sorted(
+            records.get(number, ()), key=lambda record: resource_class_order(record.resource_class)
+        )
     )
     return Usage(roots, uses)
 
 
 _Place = tuple[int, str]  # provider, class
-
-
-def _class_order(record: InventoryRecord) -> tuple[int, str]:
-    return resource_class_order(record.resource_class)
 
 
 def _elsewhere(columns: Columns, removed: Mapping[_Place, int]) -> dict[_Place, int]:

@@ -46,10 +46,6 @@ class Awaited:
         )
 
 
-def _new_entry() -> str:
-    return str(uuid.uuid4())
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class WaitOrder:
     """An order to enter a consumer into the queue, or to renew its lease.
@@ -66,7 +62,7 @@ class WaitOrder:
     awaits: tuple[Awaited, ...]
     lease: datetime.timedelta = datetime.timedelta(seconds=LEASE)
     actor: str | None = None
-    entry: str = dataclasses.field(default_factory=_new_entry)
+    entry: str = dataclasses.field(default_factory=lambda: str(uuid.uuid4()))
     renews: bool = False
 
     def __post_init__(self) -> None:

@@ -147,9 +147,9 @@ def _gpu_of_another_provider() -> ro.Provider:
 
 
 OTHERWISE = {
-    _gpu_of_another_class: f"job holds {GPU} of PGPU",
-    _function_of_another_class: f"port holds {functions(1)[0]} of {FUNCTION}",
-    _gpu_of_another_provider: f"job holds {GPU} of PGPU",
+    _gpu_of_another_class: f"{GPU} of PGPU, allocated to job",
+    _function_of_another_class: f"{functions(1)[0]} of {FUNCTION}, allocated to port",
+    _gpu_of_another_provider: f"{GPU} of PGPU, allocated to job",
 }
 
 
@@ -174,7 +174,7 @@ def test_a_card_that_is_held_keeps_its_functions_where_they_are(ledger: ro.Ledge
     ledger.claim("job", {"host0": {DEVICES: ro.devices(CARD)}})
     whole, *parts = card(1)
     plain = [ro.Device(one.address, "8086", "154c", resource_class="CUSTOM_NIC") for one in parts]
-    with raises_code("InventoryInUse", match=f"job holds {functions(1)[0]} of {CARD}"):
+    with raises_code("InventoryInUse", match=f"{functions(1)[0]} of {CARD}, allocated to job"):
         ledger.sync(host_of([whole, *plain]))
 
 

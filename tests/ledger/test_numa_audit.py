@@ -96,7 +96,7 @@ def test_a_cpu_that_is_held_by_name_does_not_become_a_shared_one(numa_ledger: ro
     wanted = _with([5, 6, 7], [0, 1, 2, 3, 4])
     before = numa_ledger.inventories("host0")
     for declare in (numa_ledger.sync, lambda host: numa_ledger.apply(numa_ledger.diff(host))):
-        with raises_code("InventoryInUse", match="a holds cpu4 of PCPU") as refused:
+        with raises_code("InventoryInUse", match="cpu4 of PCPU, allocated to a") as refused:
             declare(wanted.obj_clone())
         assert refused.value.name == "host0/numa0"
     assert numa_ledger.inventories("host0") == before

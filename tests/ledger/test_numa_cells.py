@@ -256,7 +256,7 @@ def test_a_cpu_that_becomes_shared_in_another_cell_is_refused_as_in_its_own(
         HostCell(0, dedicated=[0, 1], memory_mb=1024),
         HostCell(1, shared=[2, 3], dedicated=[4, 5, 6, 7], memory_mb=1024),
     ]
-    with raises_code("InventoryInUse", match="job holds cpu2"):
+    with raises_code("InventoryInUse", match="cpu2 of PCPU, allocated to job"):
         ledger.sync(host_of("host0", NUMATopologyInventory(found)))
 
 
