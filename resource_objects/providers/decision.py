@@ -23,8 +23,8 @@ MOST_HOLDERS = 100
 def refusals(
     record: InventoryRecord,
     amount: int,
-    where: str,
-    held: int = 0,
+    provider: str,
+    allocated: int = 0,
     *,
     aggregate: bool = False,
     limit: int | None = None,
@@ -33,8 +33,8 @@ def refusals(
     """Return why an amount does not fit a stored inventory. Cost: 3 microseconds if it fits.
 
     :param amount: negative to release, which no rule refuses
-    :param where: the name of the provider
-    :param held: the amount that the consumer uses already: unit rules bind the sum
+    :param provider: the name of the provider
+    :param allocated: the amount that the consumer uses already: unit rules bind the sum
     :param aggregate: whether the consumer stands for many: unit rules do not bind it
     :param limit: the maximum usage of the inventory, whatever its capacity
     :param free_removed: the number of units that were removed from the host and are free; they do
@@ -51,54 +51,56 @@ def refusals(
     resource_object = resource(record.resource_class)
     requested, used = amount, record.used
     if amount > 0 and not aggregate:
-        requested, used = held + amount, record.used - held
+        requested, used = allocated + amount, record.used - allocated
     rule = Rule.LIMIT
     if free_removed and (limit is None or record.capacity - free_removed <= limit):
         limit, rule = max(0, record.capacity - free_removed), Rule.CAPACITY
     is_within = limit is None or used + requested <= limit
     if is_within and resource_object.surely_fits(record, requested, used):
         return ()
-    others = dataclasses.replace(record, used=used)
+    remaining = dataclasses.replace(record, used=used)
     if aggregate:
-        others = dataclasses.replace(others, min_unit=1, max_unit=None, step_size=1)
+        remaining = dataclasses.replace(remaining, min_unit=1, max_unit=None, step_size=1)
     try:
-        resource_object.inventory_from_records((others,)).fit(
+        resource_object.inventory_from_records((remaining,)).fit(
             resource_object.make_amount(requested),
             None if limit is None else resource_object.make_amount(limit),
         )
     except exceptions.CapacityException as refusal:
         return tuple(
-            _with_figures(reason, rule, record, amount, where) for reason in refusal.reasons
+            _with_figures(reason, rule, record, amount, provider) for reason in refusal.reasons
         )
     return ()
 
 
 def _with_figures(
-    reason: Reason, limit: Rule, record: InventoryRecord, amount: int, where: str
+    reason: Reason, limit: Rule, record: InventoryRecord, amount: int, provider: str
 ) -> Reason:
     """Return a reason with the figures of the whole inventory and of the request.
 
     :param limit: the rule in place of :attr:`Rule.LIMIT`
     """
     if reason.rule in UNIT_RULES:
-        return dataclasses.replace(reason, where=where, used=record.used)
+        return dataclasses.replace(reason, where=provider, used=record.used)
     rule = limit if reason.rule is Rule.LIMIT else reason.rule
-    return dataclasses.replace(reason, rule=rule, where=where, used=record.used, requested=amount)
+    return dataclasses.replace(
+        reason, rule=rule, where=provider, used=record.used, requested=amount
+    )
 
 
-def absent(resource_class: str, amount: int, where: str) -> Reason:
+def absent(resource_class: str, amount: int, provider: str) -> Reason:
     """Return the reason that a provider has no inventory of a class."""
-    return Reason(Rule.NO_INVENTORY, amount, 0, 0, resource_class, where)
+    return Reason(Rule.NO_INVENTORY, amount, 0, 0, resource_class, provider)
 
 
-def not_held(resource_class: str, amount: int, held: int, where: str) -> Reason:
+def not_held(resource_class: str, amount: int, allocated: int, provider: str) -> Reason:
     """Return the reason that a consumer releases more than is allocated to it."""
-    return Reason(Rule.USED_BELOW_ZERO, amount, 0, held, resource_class, where)
+    return Reason(Rule.USED_BELOW_ZERO, amount, 0, allocated, resource_class, provider)
 
 
-def unit_removed(unit: str, where: str) -> Reason:
+def unit_removed(unit: str, provider: str) -> Reason:
     """Return the reason why a unit that was removed from its host is not allocated."""
-    return Reason(Rule.DISABLED, 1, 0, 0, where=where, unit=unit, disabled=REMOVED)
+    return Reason(Rule.DISABLED, 1, 0, 0, where=provider, unit=unit, disabled=REMOVED)
 
 
 def held_by(reason: Reason, holders: Iterable[tuple[str, int]]) -> Reason:

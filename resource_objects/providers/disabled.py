@@ -153,18 +153,18 @@ class DisableOrder:
         return str(ServiceState(self.reason, self.until))
 
     def carried_out(
-        self, stored: Disabled | None, by: str | None, now: datetime.datetime, where: str
+        self, stored: Disabled | None, by: str | None, now: datetime.datetime, name: str
     ) -> Disabled | None:
         """Return the state to store for the provider.
 
         :param stored: the state that is stored, also if it has ended
-        :param where: the provider's name
+        :param name: the provider's name
         :raises Stale: if the provider is not in the expected state
         :raises InvalidInput: if the state would end before it begins
         """
         state = ServiceState.of(stored).at(now)
         if self.was is not None and self.was.at(now) != state:
-            raise exceptions.Stale("provider", where, f"it was {self.was}, now {state}")
+            raise exceptions.Stale("provider", name, f"it was {self.was}, now {state}")
         if self.reason is None:
             return None
         if self.until is not None and self.until <= now:
@@ -189,7 +189,9 @@ class DisabledChange:
         return {"provider_uuid": self.provider_uuid, "disabled": disabled}
 
 
-def refuse_trait(traits: Iterable[str], what: str) -> None:
+def refuse_trait(traits: Iterable[str], subject: str) -> None:
     """Raise ``InvalidInput`` if traits to store include the derived trait :data:`TRAIT`."""
     if TRAIT in traits:
-        raise exceptions.InvalidInput("trait", what, TRAIT, "other traits; disable() sets this one")
+        raise exceptions.InvalidInput(
+            "trait", subject, TRAIT, "other traits; disable() sets this one"
+        )

@@ -27,17 +27,9 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.disabled import DisabledChange
 from resource_objects.providers.orders import Change
 
-#: How many shards a ledger has. Fixed: stored cursors have as many numbers.
+#: The number of shards. The shard of a tree is the number of its root modulo this. It is fixed:
+#: stored cursors have as many numbers.
 SHARDS = 64
-
-
-def shard_of(root_number: int) -> int:
-    """Return the shard of the tree whose root has this number.
-
-    >>> shard_of(65)
-    1
-    """
-    return root_number % SHARDS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -188,9 +188,8 @@ class Effects:
         for effect in self.consumers:
             keys = [change.key for change in effect.changes if change.after]
             for key in (*keys, *effect.stated):
-                first.setdefault(key[0], key)
-                for target, _ in _shares(key, rows):
-                    first.setdefault(target[0], target)
+                for written in _with_targets(key, rows):
+                    first.setdefault(written[0], written)
         return frozenset(first.values())
 
 
@@ -248,8 +247,7 @@ def decide(
     # every reason is collected before any is raised: a caller need not try again for the next one
     reasons = _amounts(pending, nets, rows, limits, maintenance.free)
     reasons += _allocated_units(pending, rows)
-    members = [entry for entry in pending if entry.group]  # nearly never any
-    groups = _groups(members) if members else ()
+    groups = tuple(sorted({entry.group for entry in pending if entry.group and entry.adds_host}))
     if groups:
         reasons += _group_violations(groups, pending, rows)
     is_disabled = bool(maintenance.providers or maintenance.units)
@@ -284,7 +282,7 @@ class _Pending:
 
     @property
     def adds_host(self) -> bool:
-        """Whether the consumer joins a group, or allocates of a provider it had nothing of.
+        """Whether a member of a group joins it, or allocates of a provider it had nothing of.
 
         The group must exist, also for an order that adopts, which the policy does not bind.
         """
@@ -634,12 +632,6 @@ def _free_after(
 
 
 # --- rule 7: server groups ------------------------------------------------------------------------
-
-
-def _groups(members: Iterable[_Pending]) -> tuple[str, ...]:
-    """Return the server groups that consumers join, or in which they allocate on another host."""
-    names = {member.group for member in members if member.adds_host}
-    return tuple(sorted(name for name in names if name is not None))
 
 
 def _group_violations(

@@ -7,7 +7,7 @@ import datetime
 from typing import Any
 
 from resource_objects import exceptions
-from resource_objects.providers.feed import FeedEntry, shard_of
+from resource_objects.providers.feed import SHARDS, FeedEntry
 from resource_objects.providers.orders import (
     ConsumerRecord,
     GroupChange,
@@ -76,11 +76,11 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     for uuid in write.reported:
         provider = dataclasses.replace(transaction.provider(uuid), reported_at=now)
         rows.providers.put(uuid, provider)
-        transaction.reports.add((rows.root(uuid).number, uuid))
     for uuid in write.adopted:
         provider = transaction.provider(uuid)
         at = provider.adopted_at or now  # the first time counts
         rows.providers.put(uuid, dataclasses.replace(provider, adopted_at=at))
+    for uuid in (*write.reported, *write.adopted):
         transaction.reports.add((rows.root(uuid).number, uuid))
     for order in write.disabling:
         disable(transaction, order, write)
@@ -93,7 +93,7 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
     shards: dict[int, dict[str, list[Any]]] = {}
     for name in REPORTED:
         for root, change in getattr(transaction, name):
-            shards.setdefault(shard_of(root), {}).setdefault(name, []).append(change)
+            shards.setdefault(root % SHARDS, {}).setdefault(name, []).append(change)
     renamed = class_renames(write.names) if write.names else ()
     for shard, changes in (shards or {0: {}}).items():  # a write that touches no tree is in shard 0
         head = rows.heads.get(shard)

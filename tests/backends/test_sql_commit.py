@@ -24,7 +24,7 @@ from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider, Share
 from resource_objects.providers.allocation import CONFIRMED, HELD, RELEASED
 from resource_objects.providers.columns import trees
-from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -71,7 +71,7 @@ def rows(ledger: SQLBackend, table: sqlalchemy.Table, *columns: str) -> list[tup
 
 def shard(ledger: SQLBackend, name: str) -> int:
     """Return the shard of the tree of a provider."""
-    return shard_of(ledger.read(name).providers.root_id[0])
+    return ledger.read(name).providers.root_id[0] % SHARDS
 
 
 # --- how many statements ---

@@ -35,7 +35,7 @@ from resource_objects.backends.sql.statements import (
 )
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.disabled import Disabled, DisabledChange
-from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry, shard_of
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import Change, Mode
 
@@ -90,16 +90,16 @@ class FeedRows:
         allocated = _ENCODER.encode(change.allocated_units) if change.allocated_units else None
         released = _ENCODER.encode(change.released_units) if change.released_units else None
         row = (mode.value, consumer, *change.key, change.before, change.after, allocated, released)
-        self._rows.append((shard_of(root), row))
+        self._rows.append((root % SHARDS, row))
 
     def claim(self, roots: Iterable[int], mode: Mode, consumer: int) -> None:
         """Add to some trees that the claim of a consumer changed, but not its use."""
-        for shard in sorted({shard_of(root) for root in roots}):
+        for shard in sorted({root % SHARDS for root in roots}):
             self._rows.append((shard, (mode.value, consumer, *_NOTHING)))
 
     def provider(self, root: int, uuid: str, event: str = DEFINITION) -> None:
         """Add to the tree of a root an event of a provider: its definition changed by default."""
-        self._rows.append((shard_of(root), (event, None, uuid, *_NOTHING[1:])))
+        self._rows.append((root % SHARDS, (event, None, uuid, *_NOTHING[1:])))
 
     def disabled(self, root: int, change: DisabledChange) -> None:
         """Add to the tree of a root that a provider is disabled or enabled."""
@@ -107,7 +107,7 @@ class FeedRows:
         text = None if reason is None else _ENCODER.encode(reason.to_dict())
         event = _ENABLED if reason is None else _DISABLED
         row = (event, None, change.provider_uuid, None, None, None, text, None)
-        self._rows.append((shard_of(root), row))
+        self._rows.append((root % SHARDS, row))
 
     def rename(self, old: str, new: str) -> None:
         """Record the new name of a resource class, in one shard of the write."""

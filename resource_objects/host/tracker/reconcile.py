@@ -44,7 +44,7 @@ from resource_objects.ledger.definitions import Difference, subject_of_roots
 from resource_objects.providers import DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import definitions_of, merge_changes
-from resource_objects.providers.feed import Cursor, FeedEntry, shard_of
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
@@ -499,7 +499,7 @@ class Reconciler:
         given = columns.providers
         numbers = dict(zip(given.uuid, given.root_id, strict=True))
         return {
-            key: (root, provider, shard_of(numbers[root.uuid or ""]))
+            key: (root, provider, numbers[root.uuid or ""] % SHARDS)
             for root in trees(columns)
             for provider in root.walk()
             for key in (provider.name, provider.uuid or "")
