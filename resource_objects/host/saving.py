@@ -465,7 +465,7 @@ def decide_located(host: Host, kind: str, amounts: Iterable[Amount]) -> None:
         try:
             located.inventory.consume(amount)
         except CapacityException as refusal:
-            raise with_holders(refusal, located, host.columns, {kind: amount}) from refusal
+            raise with_holders(refusal, [located], host.columns, {kind: amount}) from refusal
 
 
 def decide_all(binding: Binding, host: Host, pending: Pending) -> None:

@@ -463,7 +463,7 @@ class _Assignment:
     def _refuse_now(
         self,
         refusal: exceptions.CapacityException,
-        views: Collection[LocatedView],
+        views: Sequence[LocatedView],
         amounts: Mapping[str, Amount],
     ) -> None:
         """Raise a refusal unless the write makes the same decision."""

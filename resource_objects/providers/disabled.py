@@ -140,12 +140,7 @@ class DisableOrder:
         elif self.until is not None:
             expected = "none where nothing is disabled"
             raise exceptions.InvalidInput("field", "until", self.until, expected)
-        if self.until is not None and (
-            not isinstance(self.until, datetime.datetime) or self.until.tzinfo is not datetime.UTC
-        ):
-            raise exceptions.InvalidInput(
-                "field", "until", self.until, "a datetime in datetime.UTC"
-            )
+        check_utc("until", self.until)
 
     def __str__(self) -> str:
         if self.reason is None:
@@ -187,6 +182,14 @@ class DisabledChange:
         """Return plain data for JSON."""
         disabled = None if self.disabled is None else self.disabled.to_dict()
         return {"provider_uuid": self.provider_uuid, "disabled": disabled}
+
+
+def check_utc(field: str, value: object) -> None:
+    """Raise ``InvalidInput`` unless a value is None or a moment in UTC."""
+    if value is not None and (
+        not isinstance(value, datetime.datetime) or value.tzinfo is not datetime.UTC
+    ):
+        raise exceptions.InvalidInput("field", field, value, "a datetime in datetime.UTC")
 
 
 def refuse_trait(traits: Iterable[str], subject: str) -> None:

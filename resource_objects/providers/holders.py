@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from resource_objects import fields
@@ -19,12 +19,10 @@ from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.providers.tree_shape import PartProvider
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount
-from resource_objects.resources.records import InventoryRecord
 
 #: Unavailable units, each with the units that block it, by the number of their provider.
 Blocked: TypeAlias = Mapping[int, Mapping[str, Collection[str]]]
 
-_NOTHING: Mapping[str, object] = fields.FrozenDict()
 _SUFFIX = "/unattributed"
 #: The rules that fail because of allocations to others.
 _BY_OTHERS = frozenset(
@@ -81,10 +79,10 @@ def describe_holders(columns: Columns, name: str) -> Iterator[str]:
 
 def with_holders(
     refusal: CapacityException,
-    views: LocatedView | Collection[LocatedView],
+    views: Sequence[LocatedView],
     columns: Columns,
-    refused: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
-    within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]
+    refused: Mapping[str, Amount],
+    within: Mapping[str, Collection[int]] = fields.FrozenDict(),
 ) -> CapacityException:
     """Return a refusal with reasons that name the host, the consumers and the removed units.
 
@@ -95,7 +93,6 @@ def with_holders(
     :param refused: the refused amounts by resource, if their blocking units are to be named
     :param within: by resource, positions of the parts that may be used; absent for all
     """
-    views = [views] if isinstance(views, LocatedView) else list(views)
     removed = free_removed_units(columns).units
     reasons: dict[Reason, None] = {}
     for_units: dict[Reason, None] = {}
@@ -148,11 +145,8 @@ def _with_consumers(reason: Reason, view: LocatedView, columns: Columns, units: 
     if part is None:
         reason = _with_host_figures(reason, number, columns)
     if reason.rule is Rule.UNIT_TAKEN:
-        holders = Counter(
-            consumer
-            for at, unit, _, consumer in zip(*columns.units, strict=True)
-            if (at, unit) == (number, reason.unit)
-        )
+        units_here = columns.index.units.get(number, ())
+        holders = Counter(consumer for unit, _, consumer in units_here if unit == reason.unit)
     else:
         holders = holders_of(columns, number, name)
         if part is not None:
@@ -203,11 +197,10 @@ def count_units_by_consumer(
 
 def _with_host_figures(reason: Reason, number: int, columns: Columns) -> Reason:
     """Return a reason about the remaining capacity of a host with the figures of the host."""
-    table = columns.inventories
-    rows = zip(table.provider_id, table.resource_class, table.capacity, table.used, strict=True)
-    for at, name, capacity, used in rows:
-        if (at, name) == (number, reason.resource) and capacity - used == reason.free:
-            return dataclasses.replace(reason, bound=capacity, used=used)
+    for record in columns.index.inventories.get(number, ()):
+        free = record.capacity - record.used
+        if record.resource_class == reason.resource and free == reason.free:
+            return dataclasses.replace(reason, bound=record.capacity, used=record.used)
     return reason
 
 
@@ -241,20 +234,18 @@ def reasons_without_limits(reasons: Iterable[Reason], columns: Columns) -> Itera
 
 def _of_each_provider(reason: Reason, columns: Columns) -> Iterator[Reason]:
     """Yield the reason for each provider of the host whose free capacity is too small."""
-    names = columns.index.names
-    roots = columns.index.roots
-    host = next((roots[number] for number, name in names.items() if name == reason.where), None)
-    for number, *figures in zip(*columns.inventories, strict=True):
-        record = InventoryRecord(*figures)
-        name, free = record.resource_class, record.capacity - record.used
-        is_requested = name == reason.resource and roots[number] == host
-        if is_requested and record.used and free < reason.requested:
-            yield Reason(
-                Rule.CAPACITY,
-                reason.requested,
-                record.capacity,
-                record.used,
-                name,
-                names[number],
-                holders=largest(holders_of(columns, number, name).items()),
-            )
+    index = columns.index
+    hosts = [root for number, root in index.roots.items() if index.names[number] == reason.where]
+    for number, root in index.roots.items():
+        for record in index.inventories.get(number, ()) if root in hosts else ():
+            name, free = record.resource_class, record.capacity - record.used
+            if name == reason.resource and record.used and free < reason.requested:
+                yield Reason(
+                    Rule.CAPACITY,
+                    reason.requested,
+                    record.capacity,
+                    record.used,
+                    name,
+                    index.names[number],
+                    holders=largest(holders_of(columns, number, name).items()),
+                )

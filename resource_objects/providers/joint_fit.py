@@ -15,14 +15,12 @@ from resource_objects.resources import Amount, Inventory, located
 from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.located import Affine, cell_map_of
 
-_NOTHING: Mapping[str, object] = fields.FrozenDict()
-
 
 def fit_together(
     amounts: Mapping[str, Amount],
     views: Mapping[str, LocatedView],
-    within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]  # it is empty
-    retained: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]
+    within: Mapping[str, Collection[int]] = fields.FrozenDict(),
+    retained: Mapping[str, Amount] = fields.FrozenDict(),
 ) -> dict[str, Amount]:
     """Return the assigned amounts that are feasible at the same time. The views do not change.
 

@@ -23,7 +23,7 @@ from resource_objects._fast import set_directly
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
-from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.disabled import DisableOrder, check_utc
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.requests import Request
 
@@ -43,14 +43,11 @@ FRESH = datetime.timedelta(hours=1)
 _AHEAD = datetime.timedelta(days=1)
 
 
-def new_id(milliseconds: int | None = None) -> str:
-    """Return a uuid with its creation time (version 7: milliseconds, then random bits).
-
-    :param milliseconds: since 1970; None: now
-    """
+def new_id() -> str:
+    """Return a uuid with its creation time (version 7: milliseconds, then random bits)."""
     chance = int.from_bytes(os.urandom(10))
     number = (
-        (clock.milliseconds() if milliseconds is None else milliseconds) << 80
+        clock.milliseconds() << 80
         | 7 << 76
         | (chance >> 68) << 64
         | 2 << 62
@@ -62,12 +59,10 @@ def new_id(milliseconds: int | None = None) -> str:
 
 def _made_at(id: str) -> datetime.datetime | None:
     """Return the creation time of an operation id, None if the id has none."""
-    return _at(int(id[:8] + id[9:13], 16)) if id[14] == "7" else None
-
-
-def _at(milliseconds: int) -> datetime.datetime | None:
+    if id[14] != "7":
+        return None
     try:
-        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+        return datetime.datetime.fromtimestamp(int(id[:8] + id[9:13], 16) / 1000, datetime.UTC)
     except ValueError:  # after the year 9999, so from no clock
         return None
 
@@ -88,19 +83,16 @@ class Operation:
     def __init__(self, id: str | None = None, actor: str | None = None) -> None:
         """Make an operation of an id; None: of a new one."""
         if id is None:
-            now = clock.milliseconds()
-            id, made_at = new_id(now), _at(now)
+            id = new_id()
         elif names.uuid_text(id) != id:
             raise exceptions.InvalidInput(
                 "name", "operation", id, "a uuid in lower case with hyphens"
             )
-        else:
-            made_at = _made_at(id)
         if actor is not None:
             names.label(actor, "actor")
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "actor", actor)
-        object.__setattr__(self, "made_at", made_at)
+        object.__setattr__(self, "made_at", _made_at(id))
 
     def kept_from(self, now: datetime.datetime) -> datetime.datetime:
         """Return the start of the retention: the time of the write, or of the id if that is later.
@@ -452,12 +444,8 @@ def _check_consumer(order: ConsumerOrder) -> None:
         raise exceptions.InvalidInput(
             "name", "claim id", order.uuid, "a uuid in lower case with hyphens"
         )
-    until = order.expires_at
-    if until is not None and (
-        not isinstance(until, datetime.datetime) or until.tzinfo is not datetime.UTC
-    ):
-        raise exceptions.InvalidInput("field", "expires_at", until, "a datetime in datetime.UTC")
-    if order.expires_in is not None and until is not None:
+    check_utc("expires_at", order.expires_at)
+    if order.expires_in is not None and order.expires_at is not None:
         raise exceptions.InvalidInput(
             "field", "expires_in", order.expires_in, "either this or expires_at"
         )

@@ -513,16 +513,12 @@ def holdings(columns: Columns) -> dict[str, dict[Key, Use]]:
     return dict(allocated)
 
 
-def diff_rows(
-    before: Columns, after: Columns, claims: Mapping[str, ConsumerRecord] | None = None
-) -> Plan:
+def diff_rows(before: Columns, after: Columns) -> Plan:
     """Return the plan that turns the state ``before`` into the state ``after``; linear in the rows.
 
     Definitions correspond by uuid, consumers by name. The times of reports and the other fields of
     consumers (project, user, ...) are not compared. A state ``after`` that uses more than a
     capacity cannot be reached: the plan is then refused.
-
-    :param claims: the consumers as read with ``before``: the plan then requires their generations
 
     >>> diff_rows(Columns(), Columns())
     Plan(definitions=None, orders=(), names={}, disabling=(), adopted=())
@@ -534,7 +530,7 @@ def diff_rows(
     root = trees.pop() if len(trees) == 1 else subject_of(trees).replace("consumers", "trees")
     plan = Plan(
         dataclasses.replace(changes, root=root) if changes else None,
-        tuple(_orders(holdings(before), holdings(after), claims or {})),
+        tuple(_orders(holdings(before), holdings(after))),
     )
     return plan.naming({**stored, **target})
 
@@ -543,20 +539,15 @@ def _root_name(stored: StoredDefinitions, uuid: str) -> str:
     return stored[stored[uuid].root_uuid].definition.name
 
 
-def _orders(
-    before: _Holdings, after: _Holdings, claims: Mapping[str, ConsumerRecord]
-) -> Iterator[ConsumerOrder]:
+def _orders(before: _Holdings, after: _Holdings) -> Iterator[ConsumerOrder]:
     for consumer in sorted({*before, *after}):
-        allocated, target = before.get(consumer), after.get(consumer)
-        if allocated == target:
+        target = after.get(consumer, {})
+        if before.get(consumer) == target:
             continue
-        claim = claims.get(consumer)
-        generation = None if claim is None else claim.generation
-        if not target:
-            yield ConsumerOrder.release(consumer, generation)
-        elif not allocated:
-            yield ConsumerOrder.claim(consumer, tuple(target.values()))
+        uses = tuple(target.values())
+        if not uses:
+            yield ConsumerOrder.release(consumer)
+        elif consumer in before:
+            yield ConsumerOrder.replace(consumer, uses)
         else:
-            request = None if claim is None else claim.request
-            uses = tuple(target.values())
-            yield ConsumerOrder.replace(consumer, uses, request=request, generation=generation)
+            yield ConsumerOrder.claim(consumer, uses)

@@ -124,11 +124,10 @@ def usage_of(columns: Columns) -> Usage:
     A structured inventory that cannot be read does not hide its figures. Units that were removed
     from the host while allocated do not count towards the capacity once they are free.
     """
-    numbers = columns.index.numbers
+    numbers, records = columns.index.numbers, columns.index.inventories
     holders: dict[_Place, list[tuple[str, int]]] = defaultdict(list)
     for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
         holders[number, kind].append((consumer, amount))
-    records = columns.index.inventories
     removed = free_removed_units(columns).amounts
     elsewhere = _elsewhere(columns, removed)
     roots = tuple(trees(_plain(columns)))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects.providers import Allocation, Provider, Share
 from resource_objects.providers.columns import Columns, stored_definitions
-from resource_objects.providers.orders import ConsumerOrder
 from resource_objects.providers.plan import Plan, diff_rows, holdings
 from resource_objects.testing.refusals import raises_code
 
@@ -98,19 +97,6 @@ def test_a_difference_is_told_row_by_row() -> None:
         "+ job-3 allocates VCPU=1 of host0/cell",
     ]
     assert Plan.from_json(plan.to_json()) == plan
-
-
-def test_a_plan_demands_the_consumers_it_was_made_with() -> None:
-    with filled() as ledger:
-        before = ledger.backend.read()
-        claims = ledger.backend.held_by(["job-1", "job-2"])
-        plan = diff_rows(before, Columns(), claims)
-        assert plan.orders[1] == ConsumerOrder.release("job-2", claims["job-2"].generation)
-        ledger.adjust("job-2", {"host0/cell": "VCPU=1"})
-        for dry_run in (True, False):
-            with raises_code("StaleConsumer", match="job-2"):
-                ledger.apply(plan, dry_run=dry_run)
-        assert ledger.get_claim("job-1")
 
 
 def test_a_plan_is_for_the_definitions_it_was_made_from() -> None:
