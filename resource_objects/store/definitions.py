@@ -83,7 +83,7 @@ class DefinitionWork:
         for removal in changes.removals:
             root, provider = rows.root(removal.uuid).uuid, rows.providers[removal.uuid]
             if root not in leaving and provider.disabled is not None:
-                rows.removed_disabled.put((root, removal.name), provider.disabled)
+                rows.removed_disabled.write((root, removal.name), provider.disabled)
             _remove(rows, provider)
         _restore_disabled(rows, changes)
         stored = [uuid for uuid in self._roots if uuid in rows.providers]
@@ -216,10 +216,10 @@ def _put_provider(rows: Rows, provider: ProviderRow, records: Collection[Invento
         if record.used != used:
             record = record.using(used)
         row = dataclasses.replace(before, record=record) if before else InventoryRow(record)
-        rows.inventories.put(key, row)
+        rows.inventories.write(key, row)
     if len(classes) > len(provider.classes):
         provider = dataclasses.replace(provider, classes=tuple(classes))
-    rows.providers.put(provider.uuid, provider)
+    rows.providers.write(provider.uuid, provider)
 
 
 def _remove_inventories(rows: Rows, removed: Sequence[Key], leaving: Collection[str]) -> None:
@@ -238,22 +238,22 @@ def _remove_inventories(rows: Rows, removed: Sequence[Key], leaving: Collection[
         raise exceptions.InUse("inventory", provider.name, name)
     for key, inventory in records:
         if inventory is not None:
-            rows.inventories.put(key, None)
+            rows.inventories.write(key, None)
             provider = rows.providers[key[0]]
             classes = tuple(name for name in provider.classes if name != key[1])
             writes = provider.writes + inventory.writes
             provider = dataclasses.replace(provider, classes=classes, writes=writes)
-            rows.providers.put(provider.uuid, provider)
+            rows.providers.write(provider.uuid, provider)
 
 
 def _remove(rows: Rows, provider: ProviderRow) -> None:
     if rows.children.of(provider.uuid):
         raise exceptions.Stale("provider", provider.name, "it has a child that was not known")
-    rows.providers.put(provider.uuid, None)
+    rows.providers.write(provider.uuid, None)
     for key in list(rows.removed_disabled_of.of(provider.uuid)):
-        rows.removed_disabled.put(key, None)
+        rows.removed_disabled.write(key, None)
     if provider.uuid in rows.statistics:
-        rows.statistics.put(provider.uuid, None)
+        rows.statistics.write(provider.uuid, None)
 
 
 # --- shares ---
@@ -286,7 +286,7 @@ def _set_shares(transaction: Transaction, source: Key, shares: tuple[tuple[Key, 
     for target, factor in shares:
         _use_shared(transaction, source, target, inventory.direct * factor)
     inventory = rows.inventories[source]
-    rows.inventories.put(source, dataclasses.replace(inventory, shares=shares))
+    rows.inventories.write(source, dataclasses.replace(inventory, shares=shares))
 
 
 def _use_shared(transaction: Transaction, source: Key, target: Key, amount: int) -> None:
@@ -301,7 +301,7 @@ def _use_shared(transaction: Transaction, source: Key, target: Key, amount: int)
         if used > MAX_AMOUNT:
             raise exceptions.InvalidInput("amount", "used", used, f"at most {MAX_AMOUNT}")
         record = inventory.record.using(used)
-        rows.inventories.put(target, dataclasses.replace(inventory, record=record))
+        rows.inventories.write(target, dataclasses.replace(inventory, record=record))
         transaction.mark_changed(target[0])
 
 
@@ -332,7 +332,7 @@ def disable(transaction: Transaction, order: DisableOrder, write: Write) -> None
     if (provider.disabled is None) != (disabled is None) and uuid not in write.counted:
         writes += 1  # Placement's users see a trait appear or disappear
     provider = dataclasses.replace(provider, disabled=disabled, definition_writes=writes)
-    rows.providers.put(uuid, provider)
+    rows.providers.write(uuid, provider)
     transaction.disabled.append((rows.root(uuid).number, DisabledChange(uuid, disabled)))
 
 
@@ -343,5 +343,5 @@ def _restore_disabled(rows: Rows, changes: DefinitionChanges) -> None:
         key = rows.root(provider.uuid).uuid, provider.name
         disabled = rows.removed_disabled.get(key)
         if disabled is not None and key[0] != provider.uuid:
-            rows.providers.put(provider.uuid, dataclasses.replace(provider, disabled=disabled))
-            rows.removed_disabled.put(key, None)
+            rows.providers.write(provider.uuid, dataclasses.replace(provider, disabled=disabled))
+            rows.removed_disabled.write(key, None)

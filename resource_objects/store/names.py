@@ -35,7 +35,7 @@ def ensure_names(rows: Rows, kind: NameKind, names: Iterable[str]) -> None:
     """Create the missing names, in order."""
     for name in sorted(names):
         if (kind, name) not in rows.names:
-            rows.names.put((kind, name), ListedName(next(rows.name_numbers), name))
+            rows.names.write((kind, name), ListedName(next(rows.name_numbers), name))
 
 
 def _ensure(transaction: Transaction, change: NameChange) -> None:
@@ -59,8 +59,8 @@ def _rename(transaction: Transaction, change: NameChange) -> None:
     rules.check(new)
     if (kind, new) in rows.names:
         raise exceptions.AlreadyExists("name", new)
-    rows.names.put((kind, old), None)
-    rows.names.put((kind, new), dataclasses.replace(name, name=new))
+    rows.names.write((kind, old), None)
+    rows.names.write((kind, new), dataclasses.replace(name, name=new))
     users = _users(rows, kind, old)
     if kind is CLASS:
         users |= _describing(rows, old)
@@ -68,7 +68,7 @@ def _rename(transaction: Transaction, change: NameChange) -> None:
     for uuid in users:
         provider = rows.providers[uuid]
         renamed = _renamed(provider, kind, old, new)
-        rows.providers.put(
+        rows.providers.write(
             uuid, dataclasses.replace(provider, generation=transaction.number, **renamed)
         )
     transaction.renamed |= users
@@ -119,7 +119,7 @@ def _delete(transaction: Transaction, change: NameChange) -> None:
     _find(rows, change)
     if _users(rows, change.kind, change.name):
         raise exceptions.InUse(rules.subject, change.name)
-    rows.names.put((change.kind, change.name), None)
+    rows.names.write((change.kind, change.name), None)
 
 
 def _set_level(transaction: Transaction, change: NameChange) -> None:
@@ -129,7 +129,7 @@ def _set_level(transaction: Transaction, change: NameChange) -> None:
     if change.to is not None:
         forms.label(change.to, "level")
     name = dataclasses.replace(_find(transaction.rows, change), level=change.to)
-    transaction.rows.names.put((change.kind, change.name), name)
+    transaction.rows.names.write((change.kind, change.name), name)
 
 
 _ACTIONS: dict[NameAction, Callable[[Transaction, NameChange], None]] = {

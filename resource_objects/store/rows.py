@@ -190,7 +190,7 @@ class Rows(OrderRows):
         """Insert the resource classes and traits that every ledger has from the start."""
         for kind, rule in NAME_RULES.items():
             for name in sorted(rule.standard()):
-                self.names.put((kind, name), ListedName(next(self.name_numbers), name))
+                self.names.write((kind, name), ListedName(next(self.name_numbers), name))
 
     def rollback(self) -> None:
         """Undo the changes since the last commit. It can be repeated if it is interrupted."""
@@ -243,26 +243,26 @@ class Rows(OrderRows):
                 ((target[0], new) if target[1] == old else target, factor)
                 for target, factor in inventory.shares
             )
-            self.inventories.put(key, dataclasses.replace(inventory, shares=shares))
+            self.inventories.write(key, dataclasses.replace(inventory, shares=shares))
 
     def _move_inventory(self, old: Key, new: Key) -> None:
         inventory = self.inventories[old]
         record = dataclasses.replace(inventory.record, resource_class=new[1])
-        self.inventories.put(old, None)
-        self.inventories.put(new, dataclasses.replace(inventory, record=record))
+        self.inventories.write(old, None)
+        self.inventories.write(new, dataclasses.replace(inventory, record=record))
         for consumer, amount in list(self.consumers_of(old)):
-            self.allocations.put((*old, consumer), None)
-            self.allocations.put((*new, consumer), amount)
+            self.allocations.write((*old, consumer), None)
+            self.allocations.write((*new, consumer), amount)
             claim = self.consumers[consumer]
             uses = tuple(
                 dataclasses.replace(use, resource_class=new[1]) if use.key == old else use
                 for use in claim.held
             )
-            self.consumers.put(consumer, dataclasses.replace(claim, held=uses))
+            self.consumers.write(consumer, dataclasses.replace(claim, held=uses))
         for key in self.units_of.of(old[0]):
             unit = self.units[key]
             if unit.resource_class == old[1]:
-                self.units.put(key, UnitRow(unit.consumer, new[1]))
+                self.units.write(key, UnitRow(unit.consumer, new[1]))
 
     def _disabled_above(self, uuid: str) -> Iterator[tuple[str, Disabled]]:
         """Yield why a provider, which exists, and its ancestors are disabled, with their names."""

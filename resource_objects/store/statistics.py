@@ -29,7 +29,7 @@ def write_statistics(rows: Rows, order: StatisticsOrder, now: datetime.datetime)
         if provider is None:
             raise exceptions.NotFound("provider", uuid)
         if uuid in order.reported:
-            rows.providers.put(uuid, dataclasses.replace(provider, reported_at=now))
+            rows.providers.write(uuid, dataclasses.replace(provider, reported_at=now))
     count = 0
     for uuid, reported in order.values.items():
         written, deleted = changed(rows.statistics.get(uuid) or {}, reported, order.source, now)
@@ -70,7 +70,7 @@ def _store(
 ) -> None:
     statistics = {**(rows.statistics.get(uuid) or {}), **written}
     remaining = {name: row for name, row in statistics.items() if name not in deleted}
-    rows.statistics.put(uuid, remaining or None)
+    rows.statistics.write(uuid, remaining or None)
 
 
 def _providers(rows: Rows, criteria: StatisticFilter) -> list[ProviderRow]:

@@ -117,7 +117,7 @@ class Table(Generic[_Key, _Row]):
     def __iter__(self) -> Iterator[_Key]:
         return iter(self.rows)
 
-    def put(self, key: _Key, row: _Row | None) -> None:
+    def write(self, key: _Key, row: _Row | None) -> None:
         """Insert or replace a row, and record the change in the journal; None deletes the row."""
         before = self.rows.get(key)
         self._journal.append((self, key, before, row))

@@ -52,7 +52,7 @@ def carry_out(
             transaction.mark_changed(uuid)
     outcome = Outcome(write.kind, write.subject, records)
     stored_from = write.operation.kept_from(now)
-    rows.operations.put(write.operation.id, OperationRow(number, stored_from, outcome))
+    rows.operations.write(write.operation.id, OperationRow(number, stored_from, outcome))
     _append_to_feed(transaction, write)
     return records
 
@@ -75,11 +75,11 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     rows, now = transaction.rows, transaction.now
     for uuid in write.reported:
         provider = dataclasses.replace(transaction.provider(uuid), reported_at=now)
-        rows.providers.put(uuid, provider)
+        rows.providers.write(uuid, provider)
     for uuid in write.adopted:
         provider = transaction.provider(uuid)
         at = provider.adopted_at or now  # the first time counts
-        rows.providers.put(uuid, dataclasses.replace(provider, adopted_at=at))
+        rows.providers.write(uuid, dataclasses.replace(provider, adopted_at=at))
     for uuid in (*write.reported, *write.adopted):
         transaction.reports.add((rows.root(uuid).number, uuid))
     for order in write.disabling:
@@ -98,7 +98,7 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
     for shard, changes in (shards or {0: {}}).items():  # a write that touches no tree is in shard 0
         head = rows.heads.get(shard)
         last = 1 if head is None else head.number + 1
-        rows.heads.put(shard, HeadRow(last, number))
+        rows.heads.write(shard, HeadRow(last, number))
         entry = FeedEntry(
             shard,
             last,
@@ -116,7 +116,7 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
             tuple(changes.get("overrides", ())),
             renamed,
         )
-        rows.changes.put((shard, last), entry)
+        rows.changes.write((shard, last), entry)
         renamed = ()  # it is recorded once, in the first shard
 
 
@@ -137,11 +137,11 @@ def change_group(transaction: Transaction, change: GroupChange) -> None:
             raise exceptions.NotFound("server group", change.name)
         if transaction.rows.members.of(change.name):
             raise exceptions.InUse("server group", change.name)
-        groups.put(change.name, None)
+        groups.write(change.name, None)
     elif group is None:
         uuid, number = policy.uuid or new_id(), transaction.number
         group = dataclasses.replace(policy, members=frozenset(), uuid=uuid, generation=number)
-        groups.put(change.name, group)
+        groups.write(change.name, group)
     elif not policy.is_like(group):
         raise exceptions.AlreadyExists("server group", change.name, policy.difference(group))
 
@@ -159,7 +159,7 @@ def carry_out_orders(transaction: Transaction, write: Write) -> tuple[ConsumerRe
         transaction.overrides.append((rows.root(uuid).number, uuid))
     for name in effects.groups if rows.has_groups else ():
         group = dataclasses.replace(rows.server_groups[name], generation=number)
-        rows.server_groups.put(name, group)
+        rows.server_groups.write(name, group)
     _use_inventories(rows, effects)
     for effect in effects.consumers:
         _release(rows, effect)
@@ -181,16 +181,18 @@ def _use_inventories(rows: Rows, effects: Effects) -> None:
         row = inventories.rows[key]
         record = row.record.using(row.record.used + net) if net else row.record
         used = row.direct + direct.get(key, 0)
-        inventories.put(key, InventoryRow(record, used, row.writes + (key in counted), row.shares))
+        inventories.write(
+            key, InventoryRow(record, used, row.writes + (key in counted), row.shares)
+        )
 
 
 def _release(rows: Rows, effect: ConsumerEffect) -> None:
     """Delete the released units and consumers, before others allocate them."""
     if effect.is_gone:
-        rows.consumers.put(effect.claim.consumer, None)
+        rows.consumers.write(effect.claim.consumer, None)
     for change in effect.changes:
         for unit in change.released_units:
-            rows.units.put((change.key[0], unit), None)
+            rows.units.write((change.key[0], unit), None)
 
 
 def _allocate(transaction: Transaction, effect: ConsumerEffect) -> None:
@@ -199,13 +201,13 @@ def _allocate(transaction: Transaction, effect: ConsumerEffect) -> None:
     if not effect.is_gone:
         if rows.consumer_of_claim.key.get(claim.uuid, claim.consumer) != claim.consumer:
             raise exceptions.Conflict("operation", claim.uuid, "a claim of this id exists")
-        rows.consumers.put(claim.consumer, claim)
+        rows.consumers.write(claim.consumer, claim)
     if not effect.changes:
         for use in claim.held:
             transaction.claims.add((rows.root(use.provider_uuid).number, claim.consumer))
     for change in effect.changes:
         uuid, name = change.key
         transaction.uses.append((rows.root(uuid).number, change))
-        rows.allocations.put((uuid, name, claim.consumer), change.after or None)
+        rows.allocations.write((uuid, name, claim.consumer), change.after or None)
         for unit in change.allocated_units:
-            rows.units.put((uuid, unit), UnitRow(claim.consumer, name))
+            rows.units.write((uuid, unit), UnitRow(claim.consumer, name))

@@ -228,7 +228,7 @@ class RowsBackend(Backend):
     def _delete(self, keys: _Keys) -> None:
         """Delete expired rows."""
         for table, key in keys:
-            table.put(key, None)
+            table.write(key, None)
 
 
 class MemoryBackend(RowsBackend):

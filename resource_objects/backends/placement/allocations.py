@@ -403,11 +403,11 @@ class _Sending:
             for record in (*state.records, *(defined.inventories if defined else ())):
                 key = uuid, record.resource_class
                 record = record.using(used.get(record.resource_class, 0))
-                rows.inventories.put(key, InventoryRow(record))
+                rows.inventories.write(key, InventoryRow(record))
             for consumer, amounts in state.allocations.items():
                 name = self.allocations.consumers.name(consumer)
                 for resource_class, amount in amounts.items():
-                    rows.allocations.put((uuid, resource_class, name), amount)
+                    rows.allocations.write((uuid, resource_class, name), amount)
         return rows
 
     def _refuse_consumers(self, answer: Answer) -> NoReturn:

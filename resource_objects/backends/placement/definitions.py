@@ -207,7 +207,7 @@ class Definitions:
             row = rows.inventories.get(key)
             if row is not None and key[0] in read:
                 record = row.record.using(row.record.used + net)
-                rows.inventories.put(key, dataclasses.replace(row, record=record))
+                rows.inventories.write(key, dataclasses.replace(row, record=record))
         if work is not None:
             work.remove()
         return entries
