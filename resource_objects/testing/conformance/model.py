@@ -7,6 +7,7 @@ library, so that :func:`state_machine` compares two independent implementations.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,38 +15,21 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import hypothesis.strategies as st
+from hypothesis import note
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from resource_objects import exceptions
-from resource_objects.exceptions import ResourceObjectsError
-from resource_objects.providers import Backend, Provider
+from resource_objects.providers import Backend
 from resource_objects.providers.allocation import CONFIRMED, HELD
-from resource_objects.providers.disabled import DisableOrder
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
 from resource_objects.providers.use_over_time import UseBy, UseFilter
 from resource_objects.reasons import Rule
-from resource_objects.resources import IntegerInventory
 from resource_objects.testing.conformance.feed import Follower
+from resource_objects.testing.conformance.scenarios import Runner, statements_of
 from resource_objects.testing.conformance.suite import (
-    CLASS,
-    change_names,
-    changes_to,
-    define,
     ledger_state,
     now,
-    rename,
-    share,
-    stored_tree,
-    write_of,
 )
-from resource_objects.testing.conformance.use_over_time import (
-    Timeline,
-    Whose,
-    reported_use,
-    summed_by,
-    time_of_last,
-)
-from resource_objects.testing.refusals import raises_code
+from resource_objects.testing.conformance.use_over_time import microseconds, time_of_last
 
 #: (provider, resource class), by name.
 Key: TypeAlias = tuple[str, str]
@@ -81,9 +65,9 @@ class Unit(NamedTuple):
 
 
 class ExpectedRefusal(Exception):
-    """The error that the ledger must raise, with the inventories that it must name."""
+    """The error or code that the ledger must raise, and the inventories that it must name."""
 
-    def __init__(self, error: type[Exception] | str, culprits: set[Key] | None = None) -> None:
+    def __init__(self, error: str, culprits: set[Key] | None = None) -> None:
         super().__init__(error, culprits)
         self.error = error
         self.culprits = culprits
@@ -275,7 +259,38 @@ class Model:
             if amount > max(used[key], bound):
                 culprits.add(key)
         if culprits:
-            raise ExpectedRefusal(exceptions.CapacityException, culprits)
+            raise ExpectedRefusal("CapacityException", culprits)
+
+
+# --- use over time ---
+
+#: ``{(consumer, resource class): amount}``, summed over providers.
+Amounts: TypeAlias = dict[tuple[str, str], int]
+
+
+class Timeline:
+    """A list of times, each with the allocations from then on."""
+
+    def __init__(self, at: datetime.datetime) -> None:
+        self._notes: list[tuple[datetime.datetime, Amounts]] = [(at, {})]
+
+    def note(self, at: datetime.datetime, amounts: Amounts) -> None:
+        """Add the allocations from a moment on."""
+        self._notes.append((at, amounts))
+
+    def moments(self) -> list[datetime.datetime]:
+        """Return the first moment and one in the middle."""
+        return [self._notes[0][0], self._notes[len(self._notes) // 2][0]]
+
+    def used(self, since: datetime.datetime, until: datetime.datetime) -> Amounts:
+        """Return the amounts times the microseconds between two moments."""
+        result: Amounts = defaultdict(int)
+        ends = [*(at for at, _ in self._notes[1:]), until]
+        for (at, amounts), end in zip(self._notes, ends, strict=True):
+            length = max(0, microseconds(min(end, until) - max(at, since)))
+            for key, amount in amounts.items():
+                result[key] += amount * length
+        return {key: total for key, total in result.items() if total}
 
 
 # --- the state machine ---
@@ -346,20 +361,22 @@ _defined: dict[str, Any] = {
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Random steps on a backend and on the model, compared after each step."""
+    """Random steps on a backend and on the model, compared after each step.
+
+    The steps are scenarios: a failing example prints one.
+    """
 
     fresh: ClassVar[Callable[[], Backend]]
 
     @initialize(**_defined)
     def _open(self, inventories: Any, cell: Any, shares: Any) -> None:
         self.backend = type(self).fresh()
+        self.runner = Runner(self.backend)
         self.model = Model({below: above for above, below in _TREES.items()})
         self.follower = Follower(self.backend)
-        self.uuids: dict[str, str] = {}
         self.custom = _CLASSES[-1]  # its current name
-        self.last: tuple[Write, tuple[ConsumerRecord, ...]] | None = None
-        self.timeline = Timeline()
-        self.timeline.note(now(), {})
+        self.classes: set[str] = set()  #: the classes that were ever defined, by current name
+        self.timeline = Timeline(now())
         for name in _TREES:
             self.define(name, inventories, cell, shares, False)
 
@@ -368,6 +385,30 @@ class LedgerMachine(RuleBasedStateMachine):
             if hasattr(self, "timeline"):
                 self._check_use_over_time()
             self.backend.close()
+
+    def _run(self, *lines: str, expected: Callable[[], None]) -> bool:
+        """Carry out a step; return False if the model, changed by ``expected``, refuses it."""
+        refused = None
+        try:
+            expected()
+        except ExpectedRefusal as refusal:
+            refused = refusal
+            lines = (*lines, f"  refused {refusal.error}")
+        text = "\n".join(lines)
+        note(text)
+        [statement] = statements_of(text)
+        error = self.runner.carry_out(statement)
+        if refused is None:
+            return True
+        if refused.culprits is not None and isinstance(error, exceptions.CapacityException):
+            assert error.code != "UnitTaken"
+            named = {
+                (reason.where, reason.resource)
+                for reason in error.reasons
+                if reason.rule is not Rule.UNIT_TAKEN  # reported in addition
+            }
+            assert named == refused.culprits
+        return False
 
     def _named(self, kind: str) -> str:
         return self.custom if kind == _CLASSES[-1] else kind
@@ -382,6 +423,7 @@ class LedgerMachine(RuleBasedStateMachine):
         below = _TREES[host]
         tree = {host: {self._named(kind): dict(figures) for kind, figures in inventories.items()}}
         links: Shares = {}
+        lines = [f"define {host}: {_inventories_text(tree[host])}"]
         if not bare:
             tree[below] = {self._named(kind): dict(figures) for kind, figures in cell.items()}
             for kind in shares.keys() & cell.keys():
@@ -390,57 +432,38 @@ class LedgerMachine(RuleBasedStateMachine):
                     for target, factor in shares[kind].items()
                     if target in inventories
                 }
-        provider = Provider(host, _made(tree[host]))
-        if not bare:
-            drawn = [
-                share(source[1], *target, factor)
-                for source, targets in links.items()
-                for target, factor in targets.items()
-            ]
-            provider.add(below, _made(tree[below]), shares=drawn)
-        try:
-            self.model.define(tree, {below} if bare else set(), links)
-        except ExpectedRefusal as refused:
-            self._expect(refused, lambda: define(self.backend, provider))
-        else:
-            self.uuids |= define(self.backend, provider)
+            lines.append(f"  {below}: {_inventories_text(tree[below])}")
+        for (_, kind), targets in links.items():
+            for (of, target), factor in targets.items():
+                lines[-1] += f"; shares {kind} of {of} {target} times {factor}"
+        removed = {below} if bare else set()
+        if self._run(*lines, expected=lambda: self.model.define(tree, removed, links)):
+            self.classes.update(*tree.values())
 
     @rule(name=st.sampled_from(_PROVIDERS))
     def disable_or_enable(self, name: str) -> None:
         """Disable or enable a provider."""
-        if name not in self.model.providers:
-            return
-        is_enabled = name not in self.model.disabled
-        order = DisableOrder(self.uuids[name], "fan" if is_enabled else None)
-        self.backend.commit(Write(Operation(), "disable", name, disabling=(order,)))
-        self.model.disabled ^= {name}
+        if name in self.model.providers:
+            disabled = self.model.disabled
+            text = f"enable {name}" if name in disabled else f"disable {name}: fan"
+            self._run(text, expected=lambda: disabled.symmetric_difference_update({name}))
 
-    @rule(name=st.sampled_from(["rename", "repeat", "prune", "try_a_stale_change"]))
+    @rule(name=st.sampled_from(["rename", "repeat", "prune"]))
     def now_and_then(self, name: str) -> None:
         getattr(self, f"_{name}")()
 
     def _rename(self) -> None:
         """Rename the class between its two names, if it exists."""
         old, new = self.custom, _TWIN if self.custom == _CLASSES[-1] else _CLASSES[-1]
-        change = rename(CLASS, old, new)
-        try:
-            change_names(self.backend, change)
-        except exceptions.NotFound as error:
-            assert error.code == "ClassNotFound"
-            assert not any(old in inventories for inventories in self.model.providers.values())
-        else:
-            self.model.rename(old, new)
-            self.custom = new
 
-    def _try_a_stale_change(self) -> None:
-        [name, *_] = _TREES
-        tree, newer = stored_tree(self.backend, name), stored_tree(self.backend, name)
-        tree.update(traits=tree.traits ^ {"CUSTOM_A"})
-        stale = changes_to(self.backend, tree)
-        newer.update(traits=newer.traits ^ {"CUSTOM_B"})
-        define(self.backend, newer)
-        with raises_code("StaleDefinition"):
-            self.backend.define(Operation(), stale)
+        def expected() -> None:
+            if old not in self.classes:
+                raise ExpectedRefusal("ClassNotFound")
+            self.model.rename(old, new)
+
+        if self._run(f"rename class {old}: {new}", expected=expected):
+            self.custom = new
+            self.classes = self.classes - {old} | {new}
 
     # --- orders ---
 
@@ -468,115 +491,73 @@ class LedgerMachine(RuleBasedStateMachine):
             for step in drawn
         ]
         limits = self._by_current_names(drawn_limits)
-        by_uuid = {(self._uuid_of(name), kind): total for (name, kind), total in limits.items()}
-        write = write_of(*(self._order(step) for step in steps), limits=by_uuid)
+        lines = [f"  {self._text(step)}" for step in steps]
+        lines += [f"  limit {name} {kind} {total}" for (name, kind), total in limits.items()]
         cursor = self.backend.cursor()
-        try:
-            self.model.write(steps, limits)
-        except ExpectedRefusal as refused:
-            self._expect(refused, lambda: self.backend.commit(write))
-            assert self.backend.changes(cursor, 100) == ()
-            return
-        self.last = write, self.backend.commit(write)
-        self._check_feed(write, cursor)
-        self.timeline.note(time_of_last(self.backend, cursor), self._allocations())
+        if steps and self._run("write", *lines, expected=lambda: self.model.write(steps, limits)):
+            self.timeline.note(time_of_last(self.backend, cursor), self._allocations())
 
     def _by_current_names(self, figures: dict[Key, Any]) -> dict[Key, Any]:
         return {(name, self._named(kind)): value for (name, kind), value in figures.items()}
 
-    def _uuid_of(self, name: str) -> str:
-        return self.uuids.get(name, name)
-
-    def _order(self, step: Step) -> ConsumerOrder:
-        uses = tuple(
-            Use(self._uuid_of(name), kind, amount, units)
+    def _text(self, step: Step) -> str:
+        """Return the line of a scenario that is a step."""
+        uses = "; ".join(
+            " ".join([name, f"{kind}={amount}", *units])
             for (name, kind), (amount, units) in step.amounts.items()
         )
-        fields: dict[str, Any] = {}
-        if step.verb == "renew":
-            fields["state"] = step.field
-        elif step.verb in ("claim", "replace"):
-            fields["project"] = step.field
+        options = []
+        option = {"claim": "project", "replace": "project", "renew": "state"}.get(step.verb)
+        if option is not None and step.field is not None:
+            options.append(f"{option}={step.field}")
         if step.at is not None:  # any generation is wrong for an absent consumer
             record = self.backend.held(step.consumer)
             generation = 0 if record is None else record.generation
-            fields["expect"] = generation if step.at == "now" else generation + 1
-        arguments = (uses,) if step.verb in _AMOUNTS else ()
-        order: ConsumerOrder = getattr(ConsumerOrder, step.verb)(step.consumer, *arguments)
-        return dataclasses.replace(order, **fields)
-
-    def _check_feed(self, write: Write, cursor: Any) -> None:
-        changes = self.backend.changes(cursor, 100)
-        assert {change.operation for change in changes} == {write.operation.id}
-        assert len({change.shard for change in changes}) == len(changes)
-        reported = {name for change in changes for name in change.consumers}
-        assert reported <= {order.consumer for order in write.orders}
-        assert self.backend.cursor() == cursor.moved(changes)
-
-    def _expect(self, refused: ExpectedRefusal, work: Callable[[], object]) -> None:
-        """Check that the backend raises the error of the model and names every inventory."""
-        try:
-            work()
-        except ResourceObjectsError as error:
-            assert error.matches(refused.error)
-            if refused.culprits is not None and isinstance(error, exceptions.CapacityException):
-                assert error.code != "UnitTaken"
-                named = {
-                    (reason.where, reason.resource)
-                    for reason in error.reasons
-                    if reason.rule is not Rule.UNIT_TAKEN  # reported in addition
-                }
-                assert named == refused.culprits
-        else:
-            raise AssertionError(f"no error where {refused.error} is expected")
+            options.append(f"expect={generation + (step.at == 'old')}")
+        return f"{step.verb} {step.consumer}: {uses} [{', '.join(options)}]"
 
     # --- history ---
 
     def _repeat(self) -> None:
-        if self.last is not None:
-            write, outcome = self.last
-            cursor = self.backend.cursor()
-            # an outcome can have either name of a renamed class, and of a removed provider its uuid
-            again = self.backend.commit(write)
-            assert list(map(_without_names, again)) == list(map(_without_names, outcome))
-            assert self.backend.cursor() == cursor
+        """Send the last write again."""
+        if self.runner.last is not None:
+            self._run("repeat", expected=lambda: None)
 
     def _prune(self) -> None:
         """Prune old entries: allocations and generations stay the same."""
         before = self.backend.held_by(_CONSUMERS)
         cursor = self.backend.cursor()
         self.backend.prune(now())
-        self.last = None
+        self.runner.last = None
         assert self.backend.held_by(_CONSUMERS) == before
         assert self.backend.changes(cursor, 10) == ()
 
     # --- use over time ---
 
-    def _allocations(self) -> dict[Whose, int]:
+    def _allocations(self) -> Amounts:
         """Return the allocations of the model by consumer and first name of the class."""
-        result: dict[Whose, int] = defaultdict(int)
+        result: Amounts = defaultdict(int)
         for (consumer, _, kind), amount in self.model.allocations.items():
-            project, _ = self.model.fields[consumer]
-            result[Whose(consumer, None, project, _first_name(kind))] += amount
-        return dict(result)
+            result[consumer, _first_name(kind)] += amount
+        return result
 
     def _check_use_over_time(self) -> None:
         """Check that the reported use is the integral of the allocations."""
-        since = self.timeline.began
-        by = (UseBy.CONSUMER,)  # a consumer of the model can change its project
-        report = self.backend.use_between(since, None, UseFilter(), by)
-        reported: dict[Whose, int] = defaultdict(int)
-        for owners, total in reported_use(report).items():
-            reported[owners._replace(resource_class=_first_name(owners.resource_class))] += total
-        used = self.timeline.used(max(since, report.complete_since), report.until)
-        assert reported == summed_by(used, by)
+        first, middle = self.timeline.moments()
+        for since, until in ((first, middle), (middle, None)):
+            report = self.backend.use_between(since, until, UseFilter(), (UseBy.CONSUMER,))
+            reported: Amounts = defaultdict(int)
+            for item in report:
+                reported[item.consumer or "", _first_name(item.resource_class)] += item.microseconds
+            assert reported == self.timeline.used(max(since, report.complete_since), report.until)
 
     # --- invariants ---
 
     @invariant()
     def the_ledger_equals_the_model(self) -> None:
         model, state = self.model, ledger_state(self.backend)
-        assert self.follower.keep_up() == state
+        self.follower.follow()
+        assert self.follower.state == state
         assert state.allocations == model.allocations
         assert state.units == {unit[:2]: unit[2:] for unit in model.units}
         assert set(state.providers) == set(model.providers)
@@ -585,10 +566,8 @@ class LedgerMachine(RuleBasedStateMachine):
             assert (provider.disabled is not None) == (name in model.disabled)
             assert set(provider.inventories) == set(model.providers[name])
             for kind, record in provider.inventories.items():
-                assert (record.used, record.capacity) == (
-                    used[name, kind],
-                    model.capacity((name, kind)),
-                )
+                key = name, kind
+                assert (record.used, record.capacity) == (used[key], model.capacity(key))
             assert provider.shares == {
                 (source[1], *target): factor
                 for source, targets in model.shares.items()
@@ -610,17 +589,13 @@ def _first_name(kind: str) -> str:
     return _CLASSES[-1] if kind == _TWIN else kind
 
 
-def _without_names(record: ConsumerRecord) -> ConsumerRecord:
-    """Return a record with the first name of a renamed class and without names of providers."""
-    uses = (
-        dataclasses.replace(use, resource_class=_first_name(use.resource_class), provider="")
-        for use in record.held
-    )
-    return dataclasses.replace(record, held=tuple(uses))
-
-
-def _made(inventories: Inventories) -> dict[str, IntegerInventory]:
-    return {kind: IntegerInventory(**figures) for kind, figures in inventories.items()}
+def _inventories_text(inventories: Inventories) -> str:
+    """Return inventories as the text of a definition."""
+    texts = []
+    for kind, figures in inventories.items():
+        others = (f"{name}={value}" for name, value in figures.items() if name != "total")
+        texts.append(":".join([f"{kind}={figures['total']}", *others]))
+    return ",".join(texts)
 
 
 def state_machine(fresh: Callable[[], Backend]) -> type[LedgerMachine]:

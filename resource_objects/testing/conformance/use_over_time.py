@@ -1,16 +1,9 @@
-"""Tests of use over time: the reported use is the integral of the allocations.
-
-The reference records the allocations after each write, with the time of its entry in the change
-feed, and sums amounts times the microseconds in between.
-"""
+"""Tests of use over time: groups, filters, classes and the retention of reports."""
 
 from __future__ import annotations
 
 import datetime
-import itertools
-import random
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -50,46 +43,6 @@ class Whose(NamedTuple):
     user: str | None
     project: str | None
     resource_class: str
-
-
-#: The allocations at a moment, summed over providers.
-Held = Mapping[Whose, int]
-
-
-class Timeline:
-    """A list of times, each with the allocations from then on."""
-
-    def __init__(self) -> None:
-        self._notes: list[tuple[datetime.datetime, Held]] = []
-
-    def note(self, at: datetime.datetime, uses: Held) -> None:
-        """Add the allocations from a moment on."""
-        self._notes.append((at, dict(uses)))
-
-    @property
-    def began(self) -> datetime.datetime:
-        """The moment of the first entry."""
-        return self._notes[0][0]
-
-    def used(self, since: datetime.datetime, upto: datetime.datetime) -> dict[Whose, int]:
-        """Return the amounts times the microseconds between two moments."""
-        result: dict[Whose, int] = defaultdict(int)
-        ends = [*(at for at, _ in self._notes[1:]), upto]
-        for (at, uses), end in zip(self._notes, ends, strict=True):
-            length = max(0, microseconds(min(end, upto) - max(at, since)))
-            for owners, amount in uses.items():
-                result[owners] += amount * length
-        return {owners: total for owners, total in result.items() if total}
-
-
-def summed_by(used: Mapping[Whose, int], by: Collection[UseBy]) -> dict[Whose, int]:
-    """Return the use by groups; fields that are not grouped by are None or empty."""
-    result: dict[Whose, int] = defaultdict(int)
-    for owners, total in used.items():
-        group = {item.value: getattr(owners, item.value) for item in by}
-        key = Whose(group.get("consumer", ""), group.get("user"), group.get("project"), owners[3])
-        result[key] += total
-    return dict(result)
 
 
 def reported_use(report: UseReport) -> dict[Whose, int]:
@@ -158,32 +111,6 @@ class UseOverTimeRules(Kit):
         return define(backend, host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))["host0"]
 
     # --- amounts ---
-
-    @law(1, 7)
-    @pytest.mark.parametrize("seed", [1, 2])
-    def test_use_is_the_integral_of_the_allocations(self, backend: Backend, seed: int) -> None:
-        chance = random.Random(seed)
-        names = define(backend, host("host0", "VCPU=99,MEMORY_MB=999"), host("host1", "VCPU=99"))
-        cursor = backend.cursor()
-        claim(backend, "early", {names["host0"]: "VCPU=3"}, user="ann")
-        began, timeline = time_of_last(backend, cursor), Timeline()
-        timeline.note(began, held_now(backend))
-        moments = [began - datetime.timedelta(hours=1), began]
-        for step in range(25):
-            cursor = backend.cursor()
-            consumers = chance.sample(["early", "a", "b", "c"], chance.choice([1, 1, 2]))
-            hosts = list(names.values())
-            order(backend, *(_an_order(backend, name, hosts, chance) for name in consumers))
-            timeline.note(time_of_last(backend, cursor), held_now(backend))
-            if step % 6 == 0:
-                moments.append(backend.now())
-        for since, until in [*itertools.pairwise(moments), (moments[0], None)]:
-            for by in ((), (UseBy.USER,), (UseBy.PROJECT, UseBy.USER), EVERY_BY):
-                report = backend.use_between(since, until, UseFilter(), by)
-                used = timeline.used(since, report.until)
-                assert reported_use(report) == summed_by(used, by)
-                assert until is None or report.until == until
-        check_open(backend)
 
     def test_use_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
         since = backend.now()
@@ -329,30 +256,3 @@ class UseOverTimeRules(Kit):
         later_moment()
         report = backend.use_between(later - 2 * (later - backend.now()), later, UseFilter(), ())
         assert report.until <= backend.now()
-
-
-def _an_order(
-    backend: Backend, consumer: str, uuids: Sequence[str], chance: random.Random
-) -> ConsumerOrder:
-    record = backend.held(consumer)
-    here = chance.choice(uuids)
-    options: dict[str, Any] = {
-        "user": chance.choice([None, "ann", "bob"]),
-        "project": chance.choice([None, None, "p", "q"]),
-    }
-    amount = chance.randint(1, 5)
-    if record is None:
-        return ConsumerOrder.claim(consumer, deltas({here: f"VCPU={amount}"}), **options)
-    owner: dict[str, Any] = {"user": record.user, "project": record.project}
-    change = chance.choice(["release", "replace", "add", "add", "move", "renew"])
-    if change == "release":
-        return ConsumerOrder.release(consumer)
-    if change == "renew":
-        return ConsumerOrder.renew(consumer)
-    if change == "add":
-        added = {uuids[0]: f"VCPU={amount},MEMORY_MB={amount}"}
-        return ConsumerOrder.adjust(consumer, deltas(added))
-    if change == "replace":
-        return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={amount}"}), **owner)
-    total = sum(use.amount for use in record.held if use.resource_class == "VCPU")
-    return ConsumerOrder.replace(consumer, deltas({here: f"VCPU={total}"}), **owner)

@@ -239,7 +239,7 @@ for _file in sorted(importlib.resources.files(__package__).iterdir(), key=lambda
 
 def run(backend: Backend, text: str) -> None:
     """Carry out the statements of a text; an ``AssertionError`` names the failed line."""
-    runner = _Runner(backend)
+    runner = Runner(backend)
     for statement in statements_of(text):
         try:
             runner.carry_out(statement)
@@ -251,7 +251,7 @@ def run(backend: Backend, text: str) -> None:
 # --- carrying out ---
 
 
-class _Runner:
+class Runner:
     """The state of a running scenario: uuids of providers, noted generations, the last write."""
 
     def __init__(self, backend: Backend) -> None:
@@ -276,11 +276,11 @@ class _Runner:
             **dict.fromkeys(_FACTS, self._check_facts),
         }
 
-    def carry_out(self, statement: Statement) -> None:
-        """Carry out a step, or check a statement on the state."""
+    def carry_out(self, statement: Statement) -> Any:
+        """Carry out a step, or check a statement on the state; return the error of a refusal."""
         if statement.word in self.others:
             self.others[statement.word](statement)
-            return
+            return None
         parts: dict[str, list[Statement]] = defaultdict(list)
         for below in statement.below:
             parts[below.word if below.word in _OUTCOMES else "steps"].append(below)
@@ -290,8 +290,8 @@ class _Runner:
         elif statement.word != "write":
             steps = [statement, *steps]
         if parts["refused"] or parts["because"]:
-            self._check_refusal(steps, parts["refused"], {item.rest for item in parts["because"]})
-            return
+            reasons = {item.rest for item in parts["because"]}
+            return self._check_refusal(steps, parts["refused"], reasons)
         if parts["touched"]:
             self.follower.follow()
         self._commit(self._write(steps))
@@ -300,10 +300,11 @@ class _Runner:
             assert sorted(entries) == sorted(item.rest for item in parts["feed"])
         for item in parts["touched"]:
             self._check_touched(item)
+        return None
 
     def _check_refusal(
         self, steps: list[Statement], errors: list[Statement], reasons: set[str]
-    ) -> None:
+    ) -> Any:
         before, cursor = ledger_state(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
             self.backend.commit(self._write(steps))
@@ -321,6 +322,7 @@ class _Runner:
             assert {_reason_text(reason, full) for reason in error.reasons} == reasons
         assert ledger_state(self.backend) == before, "a refused step changed the ledger"
         assert self.backend.cursor() == cursor, "the feed has a refused step"
+        return error
 
     def uuid_of(self, name: str) -> str:
         """Return the uuid of a provider; of a name that was never defined, one without provider."""
@@ -411,7 +413,7 @@ class _Runner:
     def _fields(self, statement: Statement) -> dict[str, Any]:
         """Return the fields of an order or record by the options, without those of an operation."""
         readers: dict[str, Callable[[str], Any]] = {
-            "expect": self.noted.__getitem__,
+            "expect": lambda text: self.noted[text] if text in self.noted else int(text),
             "uuid": self.uuid_of,
             "expires_at": datetime.datetime.fromisoformat,
             "request": StoredRequest,
