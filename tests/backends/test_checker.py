@@ -340,7 +340,7 @@ class _Unlimited(MemoryBackend):
         (_Thorough, "test_pruning_removes_operations_and_no_state"),
         (_Late, "test_a_reader_that_continues_from_a_snapshot_misses_nothing"),
         (_Endless, "test_pages_continue_while_rows_are_added_and_removed"),
-        (_Blurred, "test_free_capacity_is_bounded_by_the_targets_of_shares"),
+        (_Blurred, "test_one_unit_uses_several_of_several_inventories"),
         (_Unlimited, "test_a_limit_refuses_more_than_it_allows"),
         (_Unlimited, "test_a_limit_below_the_use_refuses_only_an_increase"),
         (_Unlimited, "test_a_limit_bounds_several_orders_together"),
@@ -430,7 +430,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
 ) -> None:
     if module is decision:
         monkeypatch.setattr(orders, "_CHANGE_USED", _UNGUARDED)
-        found_by = "test_a_refused_claim_changes_nothing"
+        found_by = "test_the_last_unit_can_be_allocated_and_no_more"
     numbers = itertools.count()
 
     def fresh() -> SQLBackend:
