@@ -9,18 +9,16 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import random
 import uuid as uuids
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.columns import TIMES
@@ -33,9 +31,8 @@ from resource_objects.providers.listing import (
     Total,
     sorted_totals,
 )
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
-from resource_objects.providers.provider import Share
-from resource_objects.resources.records import InventoryRecord
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use
+from resource_objects.testing.conformance.scenarios import run
 from resource_objects.testing.conformance.suite import (
     Kit,
     ProviderState,
@@ -74,7 +71,7 @@ def _provider_conditions(providers: States, name: str, criteria: ProviderFilter)
     for resource_class, amount in criteria.room:
         yield _has_room(providers, name, resource_class, amount)
     if criteria.over_capacity:
-        yield any(record.used > _capacity(record) for record in provider.inventories.values())
+        yield any(record.used > record.capacity for record in provider.inventories.values())
     if criteria.roots_only:
         yield provider.parent is None
     if criteria.reported_before is not None:
@@ -89,10 +86,6 @@ def _is_in_tree(providers: States, name: str, tree: str) -> bool:
     )
 
 
-def _capacity(record: InventoryRecord) -> int:
-    return (record.total - record.reserved) * record.ratio_millionths // 1_000_000
-
-
 def _has_room(providers: States, name: str, resource_class: str, amount: int) -> bool:
     record = providers[name].inventories.get(resource_class)
     if record is None or amount < record.min_unit or amount % record.step_size:
@@ -103,7 +96,7 @@ def _has_room(providers: States, name: str, resource_class: str, amount: int) ->
     for (shared, of, of_class), factor in providers[name].shares.items():
         if shared == resource_class:
             limits.append((providers[of].inventories[of_class], amount * factor))
-    return all(limit.used + added <= _capacity(limit) for limit, added in limits)
+    return all(limit.used + added <= limit.capacity for limit, added in limits)
 
 
 def stored_consumers(backend: Backend) -> list[ConsumerRecord]:
@@ -151,15 +144,6 @@ def _is_at(providers: States, place: str, criteria: ConsumerFilter) -> bool:
     )
 
 
-#: The value of a consumer that it is grouped by.
-_DESCRIBED: Mapping[Any, Callable[[ConsumerRecord], str | None]] = {
-    By.PROJECT: attrgetter("project"),
-    By.USER: attrgetter("user"),
-    By.CONSUMER_TYPE: attrgetter("consumer_type"),
-    By.GROUP: attrgetter("group"),
-}
-
-
 def expected_totals(
     providers: States, records: list[ConsumerRecord], criteria: ConsumerFilter, by: By
 ) -> set[Total]:
@@ -168,9 +152,9 @@ def expected_totals(
     for record in expected_consumers(providers, records, criteria):
         for use in record.held:
             if _is_at(providers, use.provider, criteria):
-                group = use.provider if by is By.PROVIDER else None
-                if by in _DESCRIBED:
-                    group = _DESCRIBED[by](record)
+                group = getattr(record, by.value, None)  # a record has no class
+                if by is By.PROVIDER:
+                    group = use.provider
                 amounts[group, use.resource_class].append((record.consumer, use.amount))
     return {
         Total(*key, sum(amount for _, amount in pairs), len({name for name, _ in pairs}))
@@ -186,57 +170,35 @@ _AGGREGATES = ["rack-1", "rack-2", "room"]
 _CLASSES = ["VCPU", "MEMORY_MB", "CUSTOM_X"]
 _PEOPLE = [None, "a", "b", "B"]
 _PROVIDERS = ["p0", "p0/0", "p0/1", "p1", "p1/0", "p1/0/0", "p2", "P2", "p3"]
-_CONSUMERS = [f"{letter}{n}" for letter in "aAäb" for n in range(4)]
+_CONSUMERS = ["a", "A", "ä", "aa", "a b", "b", "B", "b1", "C"]
 
-
-def fill(backend: Backend, seed: int = 7) -> None:
-    """Fill a ledger with every kind of record that filters distinguish."""
-    chance = random.Random(seed)
-    names = define(backend, *_forest(chance))
-    for name in ("p0", "p1/0", "p3"):
-        backend.commit(Write(Operation(), "report", name, reported=(names[name],)))
-    for consumer in _CONSUMERS:
-        requested = {names[place]: "VCPU=1,MEMORY_MB=2" for place in chance.sample(_PROVIDERS, 2)}
-        expires_at = chance.choice([None, _moment(0), _moment(5)])
-        try:
-            claim(
-                backend,
-                consumer,
-                requested,
-                project=chance.choice(_PEOPLE),
-                user=chance.choice(_PEOPLE),
-                consumer_type=chance.choice(_PEOPLE),
-                expires_at=expires_at,
-            )
-        except exceptions.CapacityException:
-            continue
-        if chance.random() < 0.3:
-            order(backend, ConsumerOrder.renew(consumer, expires_at, CONFIRMED))
-    shrunk = Provider("P2", "VCPU=1,MEMORY_MB=20,CUSTOM_X=1", traits=["CUSTOM_A"])
-    define(backend, shrunk)
-
-
-def _forest(chance: random.Random) -> list[Provider]:
-    created: dict[str, Provider] = {}
-    for name in _PROVIDERS:
-        figures = f"VCPU={chance.randint(4, 9)},MEMORY_MB=20:min_unit=2:step_size=2"
-        if chance.random() < 0.5 or name == "P2":
-            figures += ",CUSTOM_X=9:reserved=2:max_unit=3:allocation_ratio=1.5"
-        above, _, _ = name.rpartition("/")
-        shares = []
-        if above and chance.random() < 0.7:
-            root = name.partition("/")[0]
-            shares = [Share(resource_class="VCPU", of=root, of_class="VCPU", factor=2)]
-        created[name] = Provider(
-            name,
-            figures,
-            traits=chance.sample(_TRAITS, chance.randint(0, 2)),
-            aggregates=chance.sample(_AGGREGATES, chance.randint(0, 2)),
-            shares=shares,
-        )
-        if above:
-            created[above].update(children=(*created[above].children, created[name]))
-    return [provider for name, provider in created.items() if "/" not in name]
+#: Every kind of record that filters distinguish. P2 shrinks below its use.
+_LEDGER = """
+write
+  define p0: VCPU=9,MEMORY_MB=20:min_unit=2:step_size=2; traits CUSTOM_A; aggregates room
+    p0/0: VCPU=4,CUSTOM_X=9:reserved=2:max_unit=3:allocation_ratio=1.5; shares VCPU of p0 times 2
+    p0/1: VCPU=5,MEMORY_MB=20; traits CUSTOM_B; aggregates rack-1; shares VCPU of p0 times 2
+  define p1: VCPU=6; aggregates rack-1 rack-2
+    p1/0: VCPU=4,MEMORY_MB=20:min_unit=2:step_size=2; traits CUSTOM_A CUSTOM_B
+      p1/0/0: VCPU=4,CUSTOM_X=9:max_unit=3; shares VCPU of p1 times 2
+  define p2: VCPU=7,MEMORY_MB=20; traits CUSTOM_B; aggregates room rack-2
+  define P2: VCPU=8,MEMORY_MB=20,CUSTOM_X=4; traits HW_CPU_X86_AVX2
+  define p3:
+reported p0 p1/0 p3
+claim a: p0 VCPU=1,MEMORY_MB=2; p0/0 VCPU=1 [project=a, user=a, expires_at=2040-01-01T00:00Z]
+claim A: p0/1 VCPU=1,MEMORY_MB=2; P2 VCPU=1 [project=A, user=b, consumer_type=a]
+claim ä: p1 VCPU=1; p1/0/0 VCPU=1,CUSTOM_X=1 [project=a, consumer_type=b]
+claim aa: p2 VCPU=1,MEMORY_MB=2 [project=b, user=B, consumer_type=B]
+claim a b: p1/0 VCPU=2; p2 VCPU=1 [expires_at=2040-01-06T00:00Z]
+claim b: P2 VCPU=2,CUSTOM_X=2 [project=B, user=a, consumer_type=a]
+claim B: p0/0 CUSTOM_X=3; p1 VCPU=1 [user=b]
+claim b1: p1/0 VCPU=1,MEMORY_MB=4; P2 VCPU=1 [project=b, consumer_type=b]
+claim C: p0 VCPU=1 [project=a, user=a, consumer_type=a]
+write
+  renew a [state=confirmed, expires_at=2040-01-01T00:00Z]
+  renew b [state=confirmed]
+define P2: VCPU=1,MEMORY_MB=20,CUSTOM_X=3; traits CUSTOM_A
+"""
 
 
 def _moment(days: int) -> datetime.datetime:
@@ -325,7 +287,7 @@ class ListRules(Kit):
     @pytest.fixture
     def filled(self, backend: Backend) -> Backend:
         """Return the backend with a filled ledger."""
-        fill(backend)
+        run(backend, _LEDGER)
         return backend
 
     @pytest.fixture
@@ -430,7 +392,7 @@ class ListRules(Kit):
     @given(
         criteria=_consumer_filters,
         by=st.sampled_from(By),
-        of=st.sampled_from([*_DESCRIBED]),
+        of=st.sampled_from(get_args(Description)),
     )
     def test_consumers_are_listed_counted_and_summed_as_by_loops(
         self,
@@ -444,7 +406,9 @@ class ListRules(Kit):
         listed = filled.list_consumers(criteria, 1000)
         expected = expected_consumers(providers, records, criteria)
         assert list(map(sorted_record, listed)) == list(map(sorted_record, expected))
-        assert filled.count_consumers(criteria, of) == Counter(map(_DESCRIBED[of], expected))
+        assert filled.count_consumers(criteria, of) == Counter(
+            getattr(record, of.value) for record in expected
+        )
         if criteria.provider is not None:
             criteria = dataclasses.replace(criteria, tree=None)
         totals = filled.totals(criteria, by)
