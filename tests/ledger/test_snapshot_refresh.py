@@ -17,7 +17,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend
 from resource_objects.search import Snapshot
 from resource_objects.search.equivalence import equivalence
-from resource_objects.testing.conformance.feed import reparent
+from resource_objects.testing.conformance.scenarios import run
 from tests import databases
 from tests.ledger import refresh_machine as machines
 from tests.ledger.fleet_pictures import picture_of
@@ -181,11 +181,11 @@ def test_a_provider_that_goes_leaves_the_tree_it_was_in(lab: ro.Ledger) -> None:
     """Also where a write names nobody else: both trees are read."""
     lab.claim("job", {"host1/gpu": "PGPU=1"})
     lab.snapshot()
-    reparent(lab.backend, "host1/gpu", "host2")
+    run(lab.backend, "move host1/gpu: host2")
     found = lab.snapshot()
     assert found.refreshed.trees == 2
     assert picture_of(found) == picture_of(Snapshot(lab.backend.read()))
-    reparent(lab.backend, "host1/gpu", "host0/gpu")
+    run(lab.backend, "move host1/gpu: host0/gpu")
     assert picture_of(lab.snapshot()) == picture_of(Snapshot(lab.backend.read()))
 
 

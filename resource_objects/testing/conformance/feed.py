@@ -13,7 +13,6 @@ import uuid as uuids
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from resource_objects import exceptions
 from resource_objects.providers import Backend
 from resource_objects.providers.changed import Changed, Touched
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
@@ -39,7 +38,6 @@ from resource_objects.testing.conformance.suite import (
     release,
     state_of_columns,
     two_hosts,
-    updated,
 )
 from resource_objects.testing.refusals import raises_code
 
@@ -303,16 +301,6 @@ class Follower:
         roots = {self.state.providers[name].uuid for name in self._old}
         return None if touched.is_wide else touched.providers | roots
 
-    def keep_up(self) -> LedgerState:
-        """Return the current state; read the whole ledger only if the cursor has expired."""
-        try:
-            self.follow()
-        except exceptions.Expired as error:
-            if not error.is_about("cursor"):
-                raise
-            self._read()
-        return self.state
-
     def follow(self) -> Changed:
         """Read the changed trees into the state."""
         changed = self._backend.read_changed(self.cursor, MANY, self._choose)
@@ -342,13 +330,6 @@ def _changed(backend: Backend, after: Cursor, most: int = MANY) -> Changed:
 class FreshnessRules(Kit):
     """Reading of changed trees (``read_changed``)."""
 
-    def test_an_unchanged_ledger_is_not_read_again(self, backend: Backend) -> None:
-        define(backend, host("host0"))
-        cursor = backend.cursor()
-        changed = _changed(backend, cursor)
-        assert (changed.cursor, changed.changes) == (cursor, 0)
-        assert changed.columns is not None and not changed.columns.providers.uuid
-
     def test_more_changes_than_requested_are_not_read(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         cursor = backend.cursor()
@@ -363,6 +344,9 @@ class FreshnessRules(Kit):
     def test_only_selected_trees_are_read(self, backend: Backend) -> None:
         here, _ = two_hosts(backend)
         cursor = backend.cursor()
+        changed = _changed(backend, cursor)
+        assert (changed.cursor, changed.changes) == (cursor, 0)
+        assert changed.columns is not None and not changed.columns.providers.uuid
         claim(backend, "job", {here: "VCPU=1"})
         changed = backend.read_changed(cursor, MANY, lambda touched: None)
         assert (changed.columns, changed.changes) == (None, 1)
@@ -426,9 +410,3 @@ class FreshnessRules(Kit):
 
         read_during([functools.partial(write, number) for number in range(4)], follow)
         assert follower.state == ledger_state(backend)
-
-
-def reparent(backend: Backend, name: str, parent: str) -> None:
-    """Move a provider with its descendants below another provider."""
-    update = updated(backend, name, parent_uuid=backend.uuids([parent])[parent])
-    backend.define(Operation(), DefinitionChanges(name, updates=(update,)))

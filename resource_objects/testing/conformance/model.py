@@ -139,25 +139,6 @@ class Model:
         }
         self.shares = {**others, **shares}
 
-    def rename(self, old: str, new: str) -> None:
-        """Rename a resource class."""
-
-        def to(*key: str) -> tuple[Any, ...]:
-            return (*key[:-1], new if key[-1] == old else key[-1])
-
-        for inventories in self.providers.values():
-            if old in inventories:
-                inventories[new] = inventories.pop(old)
-        self.shares = {
-            to(*source): {to(*target): factor for target, factor in targets.items()}
-            for source, targets in self.shares.items()
-        }
-        self.allocations = {to(*place): amount for place, amount in self.allocations.items()}
-        self.units = {
-            unit._replace(resource_class=new) if unit.resource_class == old else unit
-            for unit in self.units
-        }
-
     # --- orders ---
 
     def write(self, steps: list[Step], limits: dict[Key, int]) -> None:
@@ -299,9 +280,7 @@ class Timeline:
 #: Two hosts, each with a cell that can share the inventories of the host.
 _TREES = {"host0": "cell0", "host1": "cell1"}
 _PROVIDERS = [name for pair in _TREES.items() for name in pair]
-#: Resource classes; the last one is sometimes renamed to its twin and back.
 _CLASSES = ("VCPU", "MEMORY_MB", "CUSTOM_X")
-_TWIN = "CUSTOM_Y"
 _CONSUMERS = ("job-1", "job-2", "job-3", "job-4")
 _UNITS = ("unit-0", "unit-1", "unit-2")
 
@@ -374,8 +353,6 @@ class LedgerMachine(RuleBasedStateMachine):
         self.runner = Runner(self.backend)
         self.model = Model({below: above for above, below in _TREES.items()})
         self.follower = Follower(self.backend)
-        self.custom = _CLASSES[-1]  # its current name
-        self.classes: set[str] = set()  #: the classes that were ever defined, by current name
         self.timeline = Timeline(now())
         for name in _TREES:
             self.define(name, inventories, cell, shares, False)
@@ -410,9 +387,6 @@ class LedgerMachine(RuleBasedStateMachine):
             assert named == refused.culprits
         return False
 
-    def _named(self, kind: str) -> str:
-        return self.custom if kind == _CLASSES[-1] else kind
-
     # --- definitions ---
 
     @rule(
@@ -421,49 +395,20 @@ class LedgerMachine(RuleBasedStateMachine):
     def define(self, host: str, inventories: Any, cell: Any, shares: Any, bare: bool) -> None:
         """Define a host and its cell with other inventories; a bare host loses its cell."""
         below = _TREES[host]
-        tree = {host: {self._named(kind): dict(figures) for kind, figures in inventories.items()}}
+        tree = {host: dict(inventories)}
         links: Shares = {}
-        lines = [f"define {host}: {_inventories_text(tree[host])}"]
+        lines = [f"define {host}: {_inventories_text(inventories)}"]
         if not bare:
-            tree[below] = {self._named(kind): dict(figures) for kind, figures in cell.items()}
+            tree[below] = dict(cell)
             for kind in shares.keys() & cell.keys():
-                links[below, self._named(kind)] = {
-                    (host, self._named(target)): factor
-                    for target, factor in shares[kind].items()
-                    if target in inventories
-                }
-            lines.append(f"  {below}: {_inventories_text(tree[below])}")
-        for (_, kind), targets in links.items():
-            for (of, target), factor in targets.items():
+                targets = shares[kind].keys() & inventories.keys()
+                links[below, kind] = {(host, target): shares[kind][target] for target in targets}
+            lines.append(f"  {below}: {_inventories_text(cell)}")
+        for (_, kind), factors in links.items():
+            for (of, target), factor in factors.items():
                 lines[-1] += f"; shares {kind} of {of} {target} times {factor}"
         removed = {below} if bare else set()
-        if self._run(*lines, expected=lambda: self.model.define(tree, removed, links)):
-            self.classes.update(*tree.values())
-
-    @rule(name=st.sampled_from(_PROVIDERS))
-    def disable_or_enable(self, name: str) -> None:
-        """Disable or enable a provider."""
-        if name in self.model.providers:
-            disabled = self.model.disabled
-            text = f"enable {name}" if name in disabled else f"disable {name}: fan"
-            self._run(text, expected=lambda: disabled.symmetric_difference_update({name}))
-
-    @rule(name=st.sampled_from(["rename", "repeat", "prune"]))
-    def now_and_then(self, name: str) -> None:
-        getattr(self, f"_{name}")()
-
-    def _rename(self) -> None:
-        """Rename the class between its two names, if it exists."""
-        old, new = self.custom, _TWIN if self.custom == _CLASSES[-1] else _CLASSES[-1]
-
-        def expected() -> None:
-            if old not in self.classes:
-                raise ExpectedRefusal("ClassNotFound")
-            self.model.rename(old, new)
-
-        if self._run(f"rename class {old}: {new}", expected=expected):
-            self.custom = new
-            self.classes = self.classes - {old} | {new}
+        self._run(*lines, expected=lambda: self.model.define(tree, removed, links))
 
     # --- orders ---
 
@@ -485,20 +430,12 @@ class LedgerMachine(RuleBasedStateMachine):
                 likely.append(dataclasses.replace(step, consumer=names.pop()))
         return list({step.consumer: step for step in likely}.values())
 
-    def _write(self, drawn: list[Step], drawn_limits: dict[Key, int]) -> None:
-        steps = [
-            dataclasses.replace(step, amounts=self._by_current_names(step.amounts))
-            for step in drawn
-        ]
-        limits = self._by_current_names(drawn_limits)
+    def _write(self, steps: list[Step], limits: dict[Key, int]) -> None:
         lines = [f"  {self._text(step)}" for step in steps]
         lines += [f"  limit {name} {kind} {total}" for (name, kind), total in limits.items()]
         cursor = self.backend.cursor()
         if steps and self._run("write", *lines, expected=lambda: self.model.write(steps, limits)):
             self.timeline.note(time_of_last(self.backend, cursor), self._allocations())
-
-    def _by_current_names(self, figures: dict[Key, Any]) -> dict[Key, Any]:
-        return {(name, self._named(kind)): value for (name, kind), value in figures.items()}
 
     def _text(self, step: Step) -> str:
         """Return the line of a scenario that is a step."""
@@ -518,27 +455,30 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # --- history ---
 
-    def _repeat(self) -> None:
-        """Send the last write again."""
-        if self.runner.last is not None:
-            self._run("repeat", expected=lambda: None)
+    # --- in between ---
 
-    def _prune(self) -> None:
-        """Prune old entries: allocations and generations stay the same."""
-        before = self.backend.held_by(_CONSUMERS)
-        cursor = self.backend.cursor()
-        self.backend.prune(now())
-        self.runner.last = None
-        assert self.backend.held_by(_CONSUMERS) == before
-        assert self.backend.changes(cursor, 10) == ()
+    @rule(action=st.sampled_from([*_PROVIDERS, "repeat", "prune"]))
+    def now_and_then(self, action: str) -> None:
+        """Disable or enable a provider, send the last write again, or prune old entries."""
+        if action in self.model.providers:
+            disabled = self.model.disabled
+            text = f"enable {action}" if action in disabled else f"disable {action}: fan"
+            self._run(text, expected=lambda: disabled.symmetric_difference_update({action}))
+        elif action == "repeat" and self.runner.last is not None:
+            self._run("repeat", expected=lambda: None)
+        elif action == "prune":
+            cursor = self.backend.cursor()
+            self.backend.prune(now())
+            self.runner.last = None
+            assert self.backend.changes(cursor, 10) == ()
 
     # --- use over time ---
 
     def _allocations(self) -> Amounts:
-        """Return the allocations of the model by consumer and first name of the class."""
+        """Return the allocations of the model by consumer and class."""
         result: Amounts = defaultdict(int)
         for (consumer, _, kind), amount in self.model.allocations.items():
-            result[consumer, _first_name(kind)] += amount
+            result[consumer, kind] += amount
         return result
 
     def _check_use_over_time(self) -> None:
@@ -546,9 +486,8 @@ class LedgerMachine(RuleBasedStateMachine):
         first, middle = self.timeline.moments()
         for since, until in ((first, middle), (middle, None)):
             report = self.backend.use_between(since, until, UseFilter(), (UseBy.CONSUMER,))
-            reported: Amounts = defaultdict(int)
-            for item in report:
-                reported[item.consumer or "", _first_name(item.resource_class)] += item.microseconds
+            reported = {(row.consumer, row.resource_class): row.microseconds for row in report}
+            assert len(reported) == len(report), "each consumer and class once"
             assert reported == self.timeline.used(max(since, report.complete_since), report.until)
 
     # --- invariants ---
@@ -582,11 +521,6 @@ class LedgerMachine(RuleBasedStateMachine):
         assert fields == self.model.fields
         for name, record in records.items():
             assert self.backend.held(name) == record
-
-
-def _first_name(kind: str) -> str:
-    """Return the first name of a renamed class."""
-    return _CLASSES[-1] if kind == _TWIN else kind
 
 
 def _inventories_text(inventories: Inventories) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from resource_objects.providers import Backend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.listing import By, ConsumerFilter
-from resource_objects.providers.orders import ConsumerOrder, GroupChange, Operation, Use, Write
+from resource_objects.providers.orders import ConsumerOrder, GroupChange, Operation, Write
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.testing.conformance.races import ConcurrentKit, unless_refused
 from resource_objects.testing.conformance.requirements import requires
@@ -20,9 +19,7 @@ from resource_objects.testing.conformance.suite import (
     deltas,
     host,
     law,
-    ledger_state,
     order,
-    release,
     two_hosts,
 )
 from resource_objects.testing.refusals import raises_code
@@ -116,42 +113,6 @@ class ServerGroupRules(ConcurrentKit):
             assert str(refused.value) == text
             assert refused.value.reasons[0].to_dict()["rule"] == "server_group"
 
-    @law(4)
-    @pytest.mark.parametrize("seed", range(4))
-    def test_random_steps_agree_with_a_simple_model(self, backend: Backend, seed: int) -> None:
-        chance = random.Random(seed)
-        names = define(backend, *(host(f"host{n}", "VCPU=100") for n in range(3)))
-        policies = {"near": "affinity", "apart": "anti-affinity", "few": "anti-affinity"}
-        for kind, policy in policies.items():
-            make_group(backend, kind, policy, 2 if kind == "few" else 1)
-        member: dict[str, str | None] = {}
-        places: dict[str, set[str]] = {}
-        refused = 0
-        for _ in range(80):
-            name = f"c{chance.randint(0, 7)}"
-            hosts = set(chance.sample(sorted(names), chance.choice([1, 1, 1, 2])))
-            group: str | None = chance.choice([*policies, None])
-            if name in places and chance.random() < 0.3:
-                release(backend, name)
-                del places[name], member[name]
-                continue
-            into = group or member.get(name)
-            stays = places.get(name, set()) if into == member.get(name) else set()
-            others = [places[other] for other in places if other != name and member[other] == into]
-            uses = tuple(Use(names[item], "VCPU", 1) for item in sorted(hosts))
-            item = ConsumerOrder.replace(name, uses, group=group)
-            record = unless_refused("ServerGroupViolated", order, backend, item)
-            assert (record is not None) == _is_allowed(into, hosts - stays, others)
-            if record is None:
-                refused += 1
-                continue
-            places[name], member[name] = hosts, into
-            for kind in policies:
-                assert _members(backend, kind) == {item for item in member if member[item] == kind}
-        assert refused > 5
-        stored = {(consumer, at) for consumer, at, _ in ledger_state(backend).allocations}
-        assert stored == {(consumer, at) for consumer, hosts in places.items() for at in hosts}
-
     # --- concurrent claims ---
 
     @law(4)
@@ -168,14 +129,3 @@ class ServerGroupRules(ConcurrentKit):
         first, second = at_once(claim_in_turn, *calls)
         assert sorted(first + second) == list(range(_TURNS))
         assert all(len(_members(backend, f"g{turn}")) == 1 for turn in range(_TURNS))
-
-
-def _is_allowed(group: str | None, new: set[str], others: list[set[str]]) -> bool:
-    """Return True if the policy of a group allows a member at new hosts, with others at theirs."""
-    if group is None:
-        return True
-    if group == "near":
-        occupied = {at for hosts in others for at in hosts}
-        return not occupied or new <= occupied
-    maximum = 2 if group == "few" else 1
-    return all(sum(at in hosts for hosts in others) < maximum for at in new)

@@ -115,9 +115,6 @@ class StatisticRules(Kit):
         assert put(backend, here, LOAD(12.6)) == 1
         second = read(backend)["host0"]["cpu.percent"].since
         assert second is not None and second >= later
-
-    def test_the_time_specified_by_the_source_is_stored(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
         zone = datetime.timezone(datetime.timedelta(hours=2))
         put(backend, here, LOAD(1, since=_NOON.astimezone(zone)))
         assert read(backend)["host0"]["cpu.percent"].since == _NOON

@@ -238,15 +238,6 @@ class UseOverTimeRules(Kit):
         assert report.complete_since >= forgotten and not report.is_complete
         assert backend.use_between(report.complete_since, None, UseFilter(), ()).is_complete
 
-    def test_a_class_that_does_not_exist_is_refused(self, backend: Backend, here: str) -> None:
-        since = backend.now()
-        change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_UNUSED"))
-        expected = UseFilter(classes=frozenset(["CUSTOM_UNUSED"]))
-        assert not backend.use_between(since, None, expected, ())
-        change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_UNUSED"))
-        with raises_code("ClassNotFound", match="CUSTOM_UNUSED"):
-            backend.use_between(since, None, expected, ())
-
     # --- invalid requests ---
 
     def test_a_report_on_the_future_is_refused(self, backend: Backend, here: str) -> None:
