@@ -8,10 +8,10 @@ from typing import Any
 import resource_objects as ro
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import PCIAmount
-from resource_objects.testing.conformance import located
+from resource_objects.testing.conformance import suite
 
-DEVICES, TOPOLOGY = located.DEVICES, "NUMA_TOPOLOGY"
-CARD, FUNCTION, card = located.CARD, located.FUNCTION, located.card
+DEVICES, TOPOLOGY = suite.DEVICES, suite.TOPOLOGY
+CARD, FUNCTION, card = suite.CARD, suite.FUNCTION, suite.card
 
 
 def gpu(bus: int, node: int | None = None, **said: Any) -> ro.Device:

@@ -43,7 +43,7 @@ pytest.register_assert_rewrite(*_MODULES)
 # ruff: noqa: E402
 from resource_objects.testing.conformance.claims import ClaimRules
 from resource_objects.testing.conformance.definitions import DefinitionRules, DescriptionRules
-from resource_objects.testing.conformance.disabled import DisabledRules, RemovedUnitRules
+from resource_objects.testing.conformance.disabled import DisabledRules
 from resource_objects.testing.conformance.feed import FeedRules, FreshnessRules
 from resource_objects.testing.conformance.lists import ListRules
 from resource_objects.testing.conformance.located import AgainRules, PlacedRules
@@ -69,7 +69,6 @@ class BackendConformance(
     PlacedRules,
     AgainRules,
     DisabledRules,
-    RemovedUnitRules,
     UseOverTimeRules,
     ListRules,
     FeedRules,

@@ -391,5 +391,3 @@ class DescriptionRules(Kit):
         assert record is not None and record.writes == 3
         release(backend, "job")
         assert claim(backend, "job", {uuid: "VCPU=1"}).writes == 1
-
-    # --- shares ---

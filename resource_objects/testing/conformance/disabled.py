@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from resource_objects.exceptions import CapacityException
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.disabled import (
     TRAIT,
@@ -20,31 +19,16 @@ from resource_objects.providers.disabled import (
     ServiceState,
 )
 from resource_objects.providers.listing import ProviderFilter
-from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
-from resource_objects.reasons import Reason, Rule
-from resource_objects.resources.pci import DeviceUse, PCIInventory
-from resource_objects.testing.conformance.located import (
-    CARD,
-    CARD_AT,
-    DEVICES,
-    FUNCTION,
-    PARTS,
-    WHOLE,
-    card,
-    claim_one,
-)
+from resource_objects.providers.orders import Operation, Write
 from resource_objects.testing.conformance.races import ConcurrentKit, unless_refused
 from resource_objects.testing.conformance.suite import (
-    Kit,
     claim,
     define,
     law,
     ledger_state,
     listed_provider,
-    order,
-    release,
 )
-from resource_objects.testing.refusals import is_one_of, raises_code
+from resource_objects.testing.refusals import raises_code
 
 #: longer than a write, and short enough to wait for
 _SHORT = datetime.timedelta(seconds=2)
@@ -199,117 +183,3 @@ class DisabledRules(ConcurrentKit):
             then = ledger_state(backend)
             assert then.used("host0", "VCPU") == sum(claiming.result())
         assert ledger_state(backend) == then
-
-
-# --- devices that are removed ---
-
-
-def _host_with_card(removed: str | None = None) -> Provider:
-    """Return a host with a card of three functions, one of which can be removed."""
-    usage = [] if removed is None else [DeviceUse(removed, "allocated", gone=True)]
-    host = Provider("host0", "VCPU=8")
-    host.add_parts(DEVICES, PCIInventory(card(1), usage=usage))
-    return host
-
-
-def _functions(uuid: str, *units: str) -> Use:
-    return Use(uuid, FUNCTION, len(units), units)
-
-
-class RemovedUnitRules(Kit):
-    """Devices that are removed, disabled or allocated, and cards that return."""
-
-    @pytest.fixture
-    def card(self, backend: Backend) -> str:
-        """Return the uuid of a card of three functions; the one of job-1 was removed."""
-        uuid = define(backend, _host_with_card())[CARD_AT]
-        claim_one(backend, "job-1", _functions(uuid, PARTS[1]))
-        define(backend, _host_with_card(removed=PARTS[1]))
-        return uuid
-
-    @law(4)
-    def test_a_removed_unit_counts_as_used_until_it_is_released(
-        self, backend: Backend, card: str
-    ) -> None:
-        claim_one(backend, "job-2", _functions(card, PARTS[0], PARTS[2]))
-        order(backend, ConsumerOrder.renew("job-1"))
-        assert ledger_state(backend).used(CARD_AT, FUNCTION) == 3
-        assert ledger_state(backend).units[CARD_AT, PARTS[1]] == (FUNCTION, "job-1")
-
-    @law(4)
-    @pytest.mark.parametrize("overrides", [False, True])
-    def test_a_removed_unit_is_not_allocated_again(
-        self, backend: Backend, card: str, overrides: bool
-    ) -> None:
-        release(backend, "job-1")
-        before = ledger_state(backend)
-        for use in (
-            _functions(card, PARTS[1]),
-            _functions(card, *PARTS),
-            Use(card, CARD, 1, (WHOLE, *PARTS)),
-        ):
-            item = ConsumerOrder.claim("job-2", (use,), overrides_disabled=overrides)
-            text = f"{CARD_AT}: {PARTS[1]} was removed from the host"
-            with raises_code("ProviderDisabled", match=text) as refused:
-                order(backend, item)
-            reason = refused.value.reasons[-1]
-            assert (reason.rule, reason.where, reason.unit) == (Rule.DISABLED, CARD_AT, PARTS[1])
-        for use in (Use(card, FUNCTION, 3), Use(card, CARD, 1)):  # by amount, and through a share
-            short, removed = _refusal(backend, use)
-            assert (short.requested, short.bound, short.used, short.holders) == (3, 2, 0, ())
-            assert removed.unit == PARTS[1]
-        assert ledger_state(backend) == before
-        enable(backend, card)
-        _refusal(backend, Use(card, FUNCTION, 3))
-
-    @law(6)
-    def test_a_refusal_names_the_consumers_next_to_the_removed_unit(
-        self, backend: Backend, card: str
-    ) -> None:
-        release(backend, "job-1")
-        claim_one(backend, "job-1", _functions(card, PARTS[0]))
-        claim_one(backend, "job-2", _functions(card, PARTS[2]))
-        short, removed = _refusal(backend, Use(card, FUNCTION, 1))
-        assert (short.requested, short.bound, short.used) == (1, 2, 2)
-        assert short.holders == (("job-1", 1), ("job-2", 1))
-        assert (removed.where, removed.unit) == (CARD_AT, PARTS[1])
-        with pytest.raises(CapacityException) as named:  # also with allocations of others
-            claim_one(backend, "job-3", _functions(card, *PARTS[:2]))
-        short, taken, removed = named.value.reasons
-        assert (short.rule, short.holders) == (Rule.CAPACITY, (("job-1", 1), ("job-2", 1)))
-        assert (taken.rule, taken.holders) == (Rule.UNIT_TAKEN, (("job-1", 1),))
-        assert (removed.rule, taken.unit, removed.unit) == (Rule.DISABLED, *PARTS[:2])
-        release(backend, "job-1")
-        claim_one(backend, "job-3", Use(card, FUNCTION, 1))
-
-    @law(6)
-    def test_the_tighter_of_a_limit_and_the_capacity_is_reported(
-        self, backend: Backend, card: str
-    ) -> None:
-        release(backend, "job-1")
-        item = ConsumerOrder.claim("job-2", (Use(card, FUNCTION, 3),))
-        for limit, rules in ((1, [Rule.LIMIT]), (3, [Rule.CAPACITY, Rule.DISABLED])):
-            with pytest.raises(CapacityException) as refused:
-                order(backend, item, limits={(card, FUNCTION): limit})
-            assert [reason.rule for reason in refused.value.reasons] == rules
-            assert refused.value.reasons[0].bound == min(limit, 2)
-
-    def test_consumers_may_exchange_a_removed_unit(self, backend: Backend, card: str) -> None:
-        first, removed, last = ((_functions(card, unit),) for unit in PARTS)
-        order(backend, ConsumerOrder.claim("job-2", first))
-        order(
-            backend, ConsumerOrder.replace("job-1", first), ConsumerOrder.replace("job-2", removed)
-        )
-        assert ledger_state(backend).units[CARD_AT, PARTS[1]] == (FUNCTION, "job-2")
-        order(backend, ConsumerOrder.replace("job-2", last))
-        with raises_code("ProviderDisabled"):
-            order(backend, ConsumerOrder.replace("job-2", removed))
-
-
-def _refusal(backend: Backend, use: Use) -> list[Reason]:
-    """Return the two reasons of a refused amount: the missing capacity and the removed unit."""
-    with pytest.raises(CapacityException) as refused:
-        claim_one(backend, "refused", use)
-    assert not is_one_of(refused.value, "ProviderDisabled")
-    assert [reason.rule for reason in refused.value.reasons] == [Rule.CAPACITY, Rule.DISABLED]
-    return list(refused.value.reasons)

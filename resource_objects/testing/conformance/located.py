@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from resource_objects.ledger import Ledger
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView, LocatedViews
-from resource_objects.providers.orders import ConsumerOrder, Operation, Use
+from resource_objects.providers.orders import ConsumerOrder, Operation
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.resources import Amount
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
@@ -22,8 +22,12 @@ from resource_objects.resources.pci import Device, PCIInventory, devices
 from resource_objects.testing.conformance.races import ConcurrentKit
 from resource_objects.testing.conformance.scenarios import run
 from resource_objects.testing.conformance.suite import (
+    CARD,
+    DEVICES,
+    FUNCTION,
     TOPOLOGY,
     Kit,
+    card,
     changes_to,
     define,
     host_of,
@@ -34,12 +38,7 @@ from resource_objects.testing.conformance.suite import (
     stored_tree,
 )
 
-DEVICES = "DEVICES"
-#: The classes of the devices: a whole card, a virtual function of one, a GPU.
-CARD, FUNCTION, GPU = "CUSTOM_CARD", "SRIOV_NET_VF", "PGPU"
-#: The addresses of the first card and its functions, and their provider.
-WHOLE, PARTS = "0000:01:00.0", tuple(f"0000:01:02.{number}" for number in range(3))
-CARD_AT = f"host0/{WHOLE}"
+GPU = "PGPU"
 _GPU_AT = "host0/0000:03:00.0"
 
 
@@ -64,22 +63,6 @@ def _cells(count: int = 2) -> NUMATopologyInventory:
         ],
         cpu_ratio="1.5",
     )
-
-
-def card(bus: int, count: int = 3, node: int | None = None, **fields: Any) -> Iterator[Device]:
-    """Yield a network card with some fields, and its virtual functions."""
-    whole = f"0000:{bus:02x}:00.0"
-    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=node, **fields)
-    for number in range(count):
-        yield Device(
-            f"0000:{bus:02x}:02.{number}",
-            "8086",
-            "154c",
-            "type-VF",
-            resource_class=FUNCTION,
-            parent=whole,
-            numa_node=node,
-        )
 
 
 def _lab() -> PCIInventory:
@@ -122,11 +105,6 @@ def _allocate(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amo
     assigned = located.inventory.fit(amount)
     order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
     return assigned
-
-
-def claim_one(backend: Backend, consumer: str, use: Use) -> None:
-    """Claim one use."""
-    order(backend, ConsumerOrder.claim(consumer, (use,)))
 
 
 # --- storage and views ---

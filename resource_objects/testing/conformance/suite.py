@@ -36,6 +36,7 @@ from resource_objects.providers.orders import (
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Amounts, IntegerInventory
 from resource_objects.resources.numa import NUMATopologyInventory
+from resource_objects.resources.pci import Device
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.testing.conformance.requirements import Requirement, lacking
 
@@ -399,7 +400,11 @@ def _check_sums(result: LedgerState) -> None:
         assert (consumer, place, resource_class) in result.allocations, f"{unit} has no consumer"
 
 
-TOPOLOGY = "NUMA_TOPOLOGY"
+# --- hosts with placed resources ---
+
+TOPOLOGY, DEVICES = "NUMA_TOPOLOGY", "DEVICES"
+#: The classes of a whole card and of a virtual function of one.
+CARD, FUNCTION = "CUSTOM_CARD", "SRIOV_NET_VF"
 
 
 def host_of(name: str, inventory: NUMATopologyInventory, **more: int) -> Provider:
@@ -427,3 +432,19 @@ def host_of(name: str, inventory: NUMATopologyInventory, **more: int) -> Provide
     host = Provider(name, {**inventories, **more})
     host.add_parts(TOPOLOGY, inventory)
     return host
+
+
+def card(bus: int, count: int = 3, node: int | None = None, **fields: Any) -> Iterator[Device]:
+    """Yield a network card with some fields, and its virtual functions."""
+    whole = f"0000:{bus:02x}:00.0"
+    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=node, **fields)
+    for number in range(count):
+        yield Device(
+            f"0000:{bus:02x}:02.{number}",
+            "8086",
+            "154c",
+            "type-VF",
+            resource_class=FUNCTION,
+            parent=whole,
+            numa_node=node,
+        )

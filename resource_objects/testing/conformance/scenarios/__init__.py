@@ -20,7 +20,8 @@ Steps, each of which is one write:
 
 ``define host0: VCPU=8,DISK_GB=9; traits A``
     define a tree: inventories, then ``traits``, ``aggregates``, ``shares A of host0 B times 2``,
-    ``was OLD`` (renamed) or ``new`` (another uuid). Children are indented; several names before the
+    ``was OLD`` (renamed), ``new`` (another uuid) or ``card 0000:01:02.1``, a card of three virtual
+    functions of which some were removed. Children are indented; several names before the
     colon are several trees. ``undefine host0`` removes a tree, and ``move gpu0: host1`` moves a
     provider with its descendants
 ``claim job: host0 VCPU=1; host1 PCPU cpu0 cpu1 [aggregate, project=p, expect=NOTED]``
@@ -110,9 +111,12 @@ from resource_objects.providers.provider import Share
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Inventories
+from resource_objects.resources.pci import DeviceUse, PCIInventory
 from resource_objects.testing.conformance.feed import Follower
 from resource_objects.testing.conformance.suite import (
+    DEVICES,
     Kit,
+    card,
     changes_to,
     law,
     ledger_state,
@@ -456,6 +460,7 @@ class Runner:
     def _provider(self, name: str, content: str, below: list[Statement]) -> Provider:
         inventories, *attributes = (part.strip() for part in content.split(";"))
         fields: dict[str, Any] = {"shares": []}
+        devices = None
         for attribute in attributes:
             word, *values = attribute.split()
             if word == "shares":
@@ -464,10 +469,16 @@ class Runner:
                 fields["uuid"] = self.uuid_of(values[0])
             elif word == "new":
                 fields["uuid"] = str(uuids.uuid4())
+            elif word == "card":
+                removed = [DeviceUse(unit, "allocated", gone=True) for unit in values]
+                devices = PCIInventory(card(1), usage=removed)
             else:
                 fields[word] = values
         children = [self._provider(child.word, child.rest, child.below) for child in below]
-        return Provider(name, Inventories(inventories or {}), children=children, **fields)
+        provider = Provider(name, Inventories(inventories or {}), children=children, **fields)
+        if devices is not None:
+            provider.add_parts(DEVICES, devices)
+        return provider
 
     def _repeat(self, statement: Statement) -> None:
         assert self.last is not None, "nothing to repeat"
@@ -654,9 +665,9 @@ def _reason_text(reason: Reason, full: bool) -> str:
     if reason.rule is Rule.SERVER_GROUP:
         members = " ".join(name for name, _ in reason.holders)
         return f"{rule} {reason.group} at {reason.where}: {members}"
-    if reason.rule is Rule.DISABLED:
-        return f"{rule} at {reason.where}"
     unit = f" unit {reason.unit}" if reason.unit else ""
+    if reason.rule is Rule.DISABLED:
+        return f"{rule} at {reason.where}{unit}"
     figures = f"requested {reason.requested}, bound {reason.bound}, used {reason.used}"
     consumers = "".join(f", {name} {amount}" for name, amount in reason.holders)
     return f"{rule} of {reason.resource} at {reason.where}{unit}: {figures}{consumers}"
