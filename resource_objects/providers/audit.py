@@ -27,8 +27,6 @@ from resource_objects.resources import Amount, Inventory, resource
 from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
 from resource_objects.resources.records import KeptPart, KindRecord
 
-__all__ = ["Audit", "Finding", "FindingKind", "audit", "consumers_of_several_trees"]
-
 _T = TypeVar("_T")
 
 #: (number of the provider, resource class): an inventory.

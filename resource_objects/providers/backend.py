@@ -76,7 +76,6 @@ from resource_objects.providers.orders import (
     NameKind,
     Operation,
     Outcome,
-    Use,
     Write,
 )
 from resource_objects.providers.selection import count_by
@@ -88,16 +87,6 @@ from resource_objects.providers.statistics import (
 )
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
-
-__all__ = [
-    "AlreadyRecorded",
-    "Backend",
-    "ConsumerOrder",
-    "ConsumerRecord",
-    "Operation",
-    "Outcome",
-    "Use",
-]
 
 #: The default retention of operations and changes.
 RETENTION = datetime.timedelta(days=7)

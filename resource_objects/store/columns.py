@@ -186,8 +186,7 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
     rows = Rows()
     rows.has_groups = False
     providers, inventories = columns.providers, columns.inventories
-    numbers = dict(zip(providers.uuid, providers.provider_id, strict=True))
-    uuid_of = dict(zip(providers.provider_id, providers.uuid, strict=True))
+    uuid_of, disabled = columns.index.uuids, columns.disabled
     rows.provider_numbers = itertools.count(max(uuid_of, default=0) + 1)
     direct: dict[Key, int] = defaultdict(int)
     for number, name, consumer, amount in zip(*columns.allocations, strict=True):
@@ -198,10 +197,11 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
         rows.units.put_unjournaled((uuid_of[number], unit), None, UnitRow(consumer, name))
     keys = zip(inventories.provider_id, inventories.resource_class, strict=True)
     used = dict(zip(keys, inventories.used, strict=True))
-    optional = zip(*(getattr(providers, name) for name in TIMES), strict=True)
-    optional_of = dict(zip(providers.uuid, optional, strict=True))
-    for uuid, stored in stored_definitions(columns).items():
-        definition, number = stored.definition, numbers[uuid]
+    definitions = stored_definitions(columns).values()
+    times = providers.reported_at, providers.adopted_at
+    rows_of_providers = zip(providers.provider_id, definitions, *times, strict=True)
+    for number, stored, reported_at, adopted_at in rows_of_providers:
+        definition, uuid = stored.definition, stored.definition.uuid
         provider = ProviderRow(
             number,
             uuid,
@@ -212,8 +212,9 @@ def rows_of(columns: Columns, consumers: Mapping[str, ConsumerRecord] | None = N
             tuple(record.resource_class for record in definition.inventories),
             definition.kinds,
             stored.generation,
-            disabled=columns.disabled.get(number),
-            **dict(zip(TIMES, optional_of[uuid], strict=True)),
+            reported_at,
+            adopted_at,
+            disabled=disabled.get(number),
         )
         rows.providers.put_unjournaled(uuid, None, provider)
         shares: dict[str, list[tuple[Key, int]]] = defaultdict(list)

@@ -407,7 +407,10 @@ def _amounts(
     """
     reasons: dict[tuple[Key, Reason], None] = {}
     decided: set[Key] = set()
-    in_use = _in_use(pending) if len(pending) > 1 else None
+    in_use: Counter[tuple[Key, int]] = Counter()
+    if len(pending) > 1:  # the amounts that the consumers of the write had before it
+        uses_before = (entry.stored.held for entry in pending if entry.stored is not None)
+        in_use = Counter((use.key, use.amount) for uses in uses_before for use in uses)
     for entry in pending:
         for change in entry.changes:
             key, net = change.key, change.after - change.before
@@ -435,12 +438,6 @@ def _amounts(
                 )
                 reasons.update(((key, reason), None) for reason in over)
     return _with_users(reasons, rows) if reasons else []
-
-
-def _in_use(pending: Iterable[_Pending]) -> Counter[tuple[Key, int]]:
-    """Return the amounts that the consumers of a write had before it."""
-    records = (entry.stored for entry in pending if entry.stored is not None)
-    return Counter((use.key, use.amount) for record in records for use in record.held)
 
 
 def _refusals(

@@ -8,7 +8,7 @@ import pytest
 
 from resource_objects.backends.sql import backend, feed, orders
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.providers.backend import ConsumerOrder, Operation
+from resource_objects.providers.orders import ConsumerOrder, Operation
 from resource_objects.testing.conformance.suite import claim, define, deltas, host, ledger_state
 from tests.support.checker import problems
 

@@ -21,7 +21,6 @@ from resource_objects import store
 from resource_objects.backends import memory
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.providers import Backend, Provider
-from resource_objects.providers.backend import Operation, Use
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.listing import ProviderFilter, Pruned
 from resource_objects.providers.orders import (
@@ -29,6 +28,8 @@ from resource_objects.providers.orders import (
     NameAction,
     NameChange,
     NameKind,
+    Operation,
+    Use,
     Write,
 )
 from resource_objects.providers.provider import Share

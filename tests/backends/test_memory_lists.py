@@ -10,7 +10,6 @@ import pytest
 
 from resource_objects.backends.memory import URL, MemoryBackend
 from resource_objects.providers import Provider
-from resource_objects.providers.backend import Operation
 from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
 from resource_objects.providers.listing import (
     By,
@@ -19,7 +18,7 @@ from resource_objects.providers.listing import (
     Total,
     sorted_totals,
 )
-from resource_objects.providers.orders import NameKind, Write
+from resource_objects.providers.orders import NameKind, Operation, Write
 from resource_objects.providers.provider import Share
 from resource_objects.testing.conformance.suite import (
     change_names,

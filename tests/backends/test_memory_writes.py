@@ -13,7 +13,6 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.backends.memory import URL, MemoryBackend
 from resource_objects.providers import Provider
-from resource_objects.providers.backend import Operation, Use
 from resource_objects.providers.definition import (
     DefinitionChanges,
 )
@@ -24,6 +23,8 @@ from resource_objects.providers.orders import (
     NameAction,
     NameChange,
     NameKind,
+    Operation,
+    Use,
     Write,
 )
 from resource_objects.providers.provider import Share

@@ -16,18 +16,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
 from resource_objects.backends.memory import feed, reading
-from resource_objects.providers.backend import (
-    RETENTION,
-    AlreadyRecorded,
-    Backend,
-    Operation,
-    Outcome,
-)
+from resource_objects.providers.backend import RETENTION, AlreadyRecorded, Backend
 from resource_objects.providers.changed import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import Pruned
-from resource_objects.providers.orders import ConsumerRecord, Write
+from resource_objects.providers.orders import ConsumerRecord, Operation, Outcome, Write
 from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsOrder,
