@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.ledger.context import LedgerContext, claim_of
-from resource_objects.ledger.demand import Demand
+from resource_objects.ledger.demand import Demand, Demands
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import (
     LocatedView,
@@ -82,12 +82,12 @@ class Assigner:
 
     def assign(
         self,
-        demands: Mapping[str, Demand],
+        demands: Demands,
         columns: Columns | None,
         leaving: Collection[str] = (),
         limits: UseLimits = UNLIMITED,
         ignores_maintenance: bool = False,
-    ) -> Mapping[str, Demand]:
+    ) -> Demands:
         """Return demands that are completely assigned, so that all fit at once.
 
         A refusal is decided again on columns that have allocations, to name the consumers.
@@ -117,12 +117,12 @@ class Assigner:
 
     def _assign_on(
         self,
-        demands: Mapping[str, Demand],
+        demands: Demands,
         columns: Columns,
         leaving: Collection[str],
         limits: UseLimits,
         ignores_maintenance: bool,
-    ) -> Mapping[str, Demand]:
+    ) -> Demands:
         demands = {
             name: _with_units(demand, columns, name, name in leaving)
             for name, demand in demands.items()
@@ -207,9 +207,7 @@ class _Rows:
     may retain.
     """
 
-    def __init__(
-        self, columns: Columns, demands: Mapping[str, Demand], leaving: Collection[str]
-    ) -> None:
+    def __init__(self, columns: Columns, demands: Demands, leaving: Collection[str]) -> None:
         self.released = {name: tuple(held_in(columns, name)) for name in leaving if name in demands}
         self.removed = free_removed_units(columns)
         for name in leaving:
@@ -261,7 +259,7 @@ class _Assignment:
         self._index = rows.columns.index
         self._disabled = rows.columns.disabled if in_service else {}
 
-    def assign_all(self, demands: Mapping[str, Demand]) -> Mapping[str, Demand]:
+    def assign_all(self, demands: Demands) -> Demands:
         """Return demands assigned, one next to the other."""
         last = [name for name, demand in demands.items() if demand.located][-1]
         return {
@@ -708,7 +706,8 @@ def _assignments(
         positions = view.shape.positions
         here = [use for use in uses if use.provider_uuid in positions and use.key in keys]
         near = cells.get(view.host)
-        for chosen in () if not here else (None,) if near is None else (near, None):
+        attempts = [None] if near is None else [near, None]
+        for chosen in attempts if here else []:
             with contextlib.suppress(exceptions.ForeignAmount):
                 assigned = view.assigned_amount(amount, here, chosen)
                 # a release may be of units that cannot be allocated any more

@@ -25,6 +25,7 @@ from resource_objects.ledger.context import LedgerContext, claim_of, written_cla
 from resource_objects.ledger.demand import (
     Claimable,
     Demand,
+    Demands,
     demand_of,
     demands_of,
     merged_request,
@@ -81,6 +82,9 @@ _Definitions: TypeAlias = tuple[tuple[str, int], ...]
 
 #: Returns the plan of requested candidates, by consumer, and of options by the uuids of providers.
 _MakePlan: TypeAlias = "Callable[[Mapping[str, Any], ClaimOptions], ClaimPlan]"
+
+#: Returns a snapshot, confined to a provider if there is one.
+_NewSnapshot: TypeAlias = "Callable[[str | None], Snapshot]"
 
 #: Commits a write.
 _Commit: TypeAlias = Callable[[Write], tuple[ConsumerRecord, ...]]
@@ -175,11 +179,7 @@ class ClaimPlan:
     adopts: bool = False
 
     def write(
-        self,
-        header: Write,
-        demands: Mapping[str, Demand],
-        options: ClaimOptions,
-        required: _Definitions,
+        self, header: Write, demands: Demands, options: ClaimOptions, required: _Definitions
     ) -> Write:
         """Return the write of demands whose placed amounts are assigned.
 
@@ -201,10 +201,10 @@ class ClaimPlan:
 
     def next_choice(
         self,
-        demands: Mapping[str, Demand],
+        demands: Demands,
         refusal: exceptions.ResourceObjectsError,
         definitions: _Definitions | None,
-    ) -> Mapping[str, Demand] | None:
+    ) -> Demands | None:
         """Return the choice after the refusal of another one, None if there is none.
 
         :param definitions: if the caller required these, no other choice meets them either
@@ -239,7 +239,7 @@ class Claims:
     def _single_claim(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
         ((name, candidates),) = requested.items()
         snapshot = self._snapshots.snapshot
-        choices = self._candidates_in_order(name, candidates, options.limits, snapshot)
+        choices = self._candidates_in_order(name, candidates, options, snapshot)
         return ClaimPlan(choices, new=(name,))
 
     def claim_all(
@@ -359,9 +359,7 @@ class Claims:
     def _replacement(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
         ((name, candidates),) = requested.items()
         snapshot = functools.partial(snapshot_in_place, self._context.backend, name)
-        choices = self._candidates_in_order(
-            name, candidates, options.limits, snapshot, is_in_place=True
-        )
+        choices = self._candidates_in_order(name, candidates, options, snapshot, is_in_place=True)
         order = functools.partial(ConsumerOrder.replace, generation=options.generation)
         return ClaimPlan(choices, order, releasing=(name,))
 
@@ -406,7 +404,7 @@ class Claims:
                     )
 
             return ClaimPlan(
-                self._candidates_in_order(name, latest, options.limits, snapshot),
+                self._candidates_in_order(name, latest, options, snapshot),
                 functools.partial(ConsumerOrder.replace, generation=read_at),
                 leave,
                 releasing=(name,) if source is None else (),
@@ -483,11 +481,7 @@ class Claims:
     # --- the loop ---
 
     def _write_once(
-        self,
-        kind: str,
-        requested: Mapping[str, Any],
-        options: ClaimOptions,
-        make_plan: _MakePlan,
+        self, kind: str, requested: Mapping[str, Any], options: ClaimOptions, make_plan: _MakePlan
     ) -> tuple[Claim, ...]:
         """Return the claims of consumers after a write, or after its operation if it is repeated.
 
@@ -629,10 +623,9 @@ class Claims:
         """
         if not isinstance(refusal, exceptions.CapacityException):
             return None
-        outcome = self._context.backend.outcome(header.operation)
-        if outcome is not None:
-            outcome.require(header.operation.id, header.kind, header.subject)
-            return outcome.claims
+        recorded = self._context.recorded(header.operation.id, header.kind, header.subject)
+        if recorded is not None:
+            return recorded.claims
         stored = self._context.backend.held_by(new)
         for name in new:
             if name in stored:
@@ -645,13 +638,12 @@ class Claims:
         self,
         consumer: str,
         candidates: Claimable,
-        limits: UseLimits,
-        snapshot: Callable[[str | None], Snapshot],
+        options: ClaimOptions,
+        snapshot: _NewSnapshot,
         is_in_place: bool = False,
     ) -> Choices:
         """Yield the demands of candidates in their order, then those of further searches.
 
-        :param limits: the limits of further searches
         :param snapshot: returns the snapshot of a further search, confined to a provider if any
         :param is_in_place: the consumer is changed in place: it retains the devices and CPUs of
             its host that the new request allows
@@ -660,7 +652,7 @@ class Claims:
             for demand in demands_of(candidates, self._context.uuids, "claim"):
                 yield {consumer: demand}
             return
-        further = self._further_searches(candidates, limits, snapshot)
+        further = self._further_searches(candidates, options.limits, snapshot)
         for latest in itertools.chain([candidates], further):
             if not latest:
                 raise exceptions.NoCandidates(f"no candidate for {consumer}", latest.explain())
@@ -670,7 +662,7 @@ class Claims:
                     yield {consumer: demand}
 
     def _further_searches(
-        self, candidates: Candidates, limits: UseLimits, snapshot: Callable[[str | None], Snapshot]
+        self, candidates: Candidates, limits: UseLimits, snapshot: _NewSnapshot
     ) -> Iterator[Candidates]:
         """Yield the candidates of the same search, repeated while other processes write."""
         retries, cursor = self._context.retries, None
@@ -789,7 +781,7 @@ def _in_order(
     return tuple([claim(by_name[name]) for name in consumers])
 
 
-def _only(demands: Mapping[str, Demand]) -> Choices:
+def _only(demands: Demands) -> Choices:
     yield demands
 
 
@@ -803,16 +795,14 @@ def _is_unchanged(columns: Columns | None, before: Columns | None) -> bool:
     )
 
 
-def _depends_on_rows(
-    demands: Mapping[str, Demand], refusal: exceptions.ResourceObjectsError
-) -> bool:
+def _depends_on_rows(demands: Demands, refusal: exceptions.ResourceObjectsError) -> bool:
     """Return whether the same demands may be assigned otherwise on the present rows."""
     return not isinstance(refusal, exceptions.CapacityException) or any(
         demand.is_open for demand in demands.values()
     )
 
 
-def _required(demands: Mapping[str, Demand], definitions: _Definitions | None) -> _Definitions:
+def _required(demands: Demands, definitions: _Definitions | None) -> _Definitions:
     """Return the definitions that a caller requires for demands; see :class:`ClaimOptions`."""
     if definitions is not None:
         return definitions

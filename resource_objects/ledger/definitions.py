@@ -292,21 +292,18 @@ class Definitions:
             return ()
         consumers = sorted({*renamed, *renamed.values()})
         stored = self._context.backend.held_by(consumers)
-        uses_after = {
-            name: list(record.held) for name, record in stored.items() if name not in renamed
-        }
-        for before, after in renamed.items():
-            if before in stored:
-                uses_after.setdefault(after, []).extend(stored[before].held)
+        uses_after: dict[str, list[Use]] = defaultdict(list)
+        for name, record in stored.items():
+            uses_after[renamed.get(name, name)] += record.held
         orders: list[ConsumerOrder] = []
         for name in consumers:
-            uses, record = tuple(uses_after.get(name, ())), stored.get(name)
-            if record is None and uses:
+            uses, before = tuple(uses_after[name]), stored.get(name)
+            if before is None and uses:
                 orders.append(ConsumerOrder.claim(name, uses, aggregate=True, adopts=True))
-            elif record is not None and not uses:
-                orders.append(ConsumerOrder.release(name, record.generation))
-            elif record is not None and uses != record.held:
-                orders.append(_replacement(dataclasses.replace(record, request=None), uses))
+            elif before is not None and not uses:
+                orders.append(ConsumerOrder.release(name, before.generation))
+            elif before is not None and uses != before.held:
+                orders.append(_replacement(dataclasses.replace(before, request=None), uses))
         return tuple(orders)
 
     def renumbered(

@@ -92,6 +92,10 @@ class Demand:
         return any(subject in (uuid, self.names.get(uuid)) for uuid, _ in self.required)
 
 
+#: Demands by consumer.
+Demands: TypeAlias = Mapping[str, Demand]
+
+
 def demands_of(candidates: Any, resolve: Resolve, method: str) -> Iterator[Demand]:
     """Yield the demand of each candidate, in their order; none for an empty search.
 

@@ -194,15 +194,11 @@ class Snapshots:
         self._last = None
 
     def _next(self, backend: Backend, last: Following | None) -> Snapshot:
-        changes = 0
-        if last is not None:
-            following, changes = _followed(backend, last)
-            if following is not None:
-                self._last = following
-                return following.snapshot
-        from resource_objects.search.refresh import Following  # loads NumPy
+        following, changes = (None, 0) if last is None else _followed(backend, last)
+        if following is None:
+            from resource_objects.search.refresh import Following  # loads NumPy
 
-        following = Following.begin(backend.read(), changes)
+            following = Following.begin(backend.read(), changes)
         # without a cursor the changes after it cannot be read
         self._last = None if following.snapshot.cursor is None else following
         return following.snapshot

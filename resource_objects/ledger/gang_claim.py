@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
-from resource_objects.ledger.demand import Demand
+from resource_objects.ledger.demand import Demand, Demands
 from resource_objects.providers import Backend
 from resource_objects.providers.orders import UNLIMITED, Key, UseLimits
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
@@ -25,7 +25,7 @@ from resource_objects.store.decide import Unit
 STEPS = 100_000
 
 #: Yields demands by consumer, and is sent the refusal of each choice before it yields the next.
-Choices: TypeAlias = Generator[Mapping[str, Demand], exceptions.ResourceObjectsError, None]
+Choices: TypeAlias = Generator[Demands, exceptions.ResourceObjectsError, None]
 
 
 def gang_choices(
