@@ -27,7 +27,8 @@ def written(backend: SQLBackend, work: Any) -> Any:
 
 def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: str) -> None:
     made = [(name, None if n % 2 else f"level {n}") for n, name in enumerate(NAMES)]
-    written(ledger, lambda sql: statements.insert(sql, tables.aggregates, ["name", "level"], made))
+    insert = statements.Insert(tables.aggregates, "name", "level")
+    written(ledger, lambda connection: insert.many(connection, made))
     assert kept(ledger_url) == dict(made)
     numbers = dict(ask(ledger_url, "SELECT name, id FROM aggregates"))
     changed = [
@@ -54,7 +55,7 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
 
 def test_no_rows_are_no_statement(ledger: SQLBackend) -> None:
     def work(connection: sqlalchemy.Connection) -> int:
-        statements.insert(connection, tables.aggregates, ["name"], [])
+        statements.Insert(tables.aggregates, "name").many(connection, [])
         deleted = statements.delete(connection, tables.aggregates, ["id"], [])
         return deleted + statements.update(connection, tables.aggregates, ["id"], [])
 

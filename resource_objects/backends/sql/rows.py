@@ -33,7 +33,7 @@ from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import disabled, names, statements, tables
 from resource_objects.backends.sql.feed import REPORT, FeedRows
 from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.statements import SQL, from_moment_or_none, moment
+from resource_objects.backends.sql.statements import SQL, Insert, from_moment_or_none, moment
 from resource_objects.providers.columns import TIMES
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
@@ -75,6 +75,13 @@ _LOCK_INVENTORIES = SQL("""
 _ALLOCATED = SQL("""
     SELECT provider_id, class_id, SUM(used) FROM allocations WHERE provider_id IN :ids*
     GROUP BY provider_id, class_id""")
+_INSERT_PROVIDERS = Insert(
+    tables.resource_providers,
+    *("uuid", "name", "generation", "parent_id", "root_id", "created_at", "updated_at"),
+)
+_INSERT_INVENTORIES = Insert(
+    tables.inventories, *("provider_id", "class_id", "shares", *tables.FIGURES)
+)
 _SET_ROOT = SQL("UPDATE resource_providers SET root_id = id WHERE id IN :ids*")
 _DELETE_INVENTORIES = SQL("DELETE FROM inventories WHERE id IN :ids*")
 #: In this order: a provider refers to its parent and its root.
@@ -459,22 +466,15 @@ class TreeRows:
     def _insert_providers(self, providers: Sequence[ProviderRow]) -> None:
         """Insert providers level by level: a child refers to the number of its parent."""
         numbers, roots = self._numbers, self._roots
-        columns = ("uuid", "name", "generation", "parent_id", "root_id", "created_at", "updated_at")
         at = moment(self._connection, self._transaction.now)
         while providers:
             level = [p for p in providers if p.parent_uuid is None or p.parent_uuid in numbers]
-            rows = [
-                (
-                    *(provider.uuid, provider.name, provider.generation),
-                    *(
-                        numbers.get(provider.parent_uuid or ""),
-                        roots.get(provider.parent_uuid or ""),
-                    ),
-                    *(at, at),
-                )
-                for provider in level
-            ]
-            statements.insert(self._connection, tables.resource_providers, columns, rows)
+            rows = []
+            for provider in level:
+                above = provider.parent_uuid or ""
+                values = provider.uuid, provider.name, provider.generation
+                rows.append((*values, numbers.get(above), roots.get(above), at, at))
+            _INSERT_PROVIDERS.many(self._connection, rows)
             numbers.update(_NUMBERS.rows_for(self._connection, [p.uuid for p in level]))
             new_roots = [numbers[p.uuid] for p in level if p.parent_uuid is None]
             _SET_ROOT.run_for(self._connection, new_roots)
@@ -546,8 +546,7 @@ class TreeRows:
                     updates.append({"id": self._inventories[key], **figures})
                 if len(was.shares) != len(now.shares):  # loaded only if some may change
                     updates.append({"id": self._inventories[key], "shares": len(now.shares)})
-        columns = ("provider_id", "class_id", "shares", *tables.FIGURES)
-        statements.insert(self._connection, tables.inventories, columns, new)
+        _INSERT_INVENTORIES.many(self._connection, new)
         statements.update(self._connection, tables.inventories, ["id"], updates)
 
     def _numbered(self, key: Key) -> tuple[int, int]:

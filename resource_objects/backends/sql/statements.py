@@ -350,18 +350,6 @@ def _statements_of(rows: Sequence[Sequence[Any]], most: int) -> Iterator[Sequenc
     yield rows[start:]
 
 
-def insert(
-    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> None:
-    """Insert rows, each with its values in the order of ``columns``."""
-    _insert_into(table, *columns).many(connection, rows)
-
-
-@functools.cache
-def _insert_into(table: sa.Table, *columns: str) -> Insert:
-    return Insert(table, *columns)
-
-
 #: The statements that change rows: ``{sent}`` is the table of the rows' values.
 _UPDATE: Final = {
     "sqlite": "UPDATE {table} SET {sets} WHERE {where}",
@@ -417,7 +405,7 @@ def replace(
     """
     columns = table.columns.keys()
     delete(connection, table, columns[:keys], [row[:keys] for row in sorted(old - new)])
-    insert(connection, table, columns, sorted(new - old))
+    Insert(table, *columns).many(connection, sorted(new - old))
 
 
 def _for_each(

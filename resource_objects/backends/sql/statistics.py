@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from resource_objects import clock
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.statements import SQL, from_moment, moment
+from resource_objects.backends.sql.statements import SQL, Insert, from_moment, moment
 from resource_objects.providers.statistics import (
     Statistic,
     StatisticFilter,
@@ -40,6 +40,7 @@ _KEYS = _COLUMNS[:2]
 _FIND = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM statistics WHERE provider_id IN :ids*"
 _STORED = SQL(_SELECT)
+_INSERT = Insert(tables.statistics, *_COLUMNS)
 _LOCK_STORED = SQL(f"{_SELECT} ORDER BY provider_id, name {{server: FOR UPDATE}}")
 _REPORT = SQL("UPDATE resource_providers SET reported_at = :at WHERE id IN :ids*")
 
@@ -91,7 +92,7 @@ def write(
                     updates.append(dict(zip(_COLUMNS, values, strict=True)))
                 else:
                     inserts.append(values)
-    statements.insert(connection, tables.statistics, _COLUMNS, sorted(inserts))
+    _INSERT.many(connection, sorted(inserts))
     statements.update(connection, tables.statistics, _KEYS, updates)
     statements.delete(connection, tables.statistics, _KEYS, sorted(deletes))
     reported = [numbers[uuid] for uuid in order.reported]

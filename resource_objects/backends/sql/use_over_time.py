@@ -63,16 +63,12 @@ def between(
     now = now_of(connection)
     until = check_span(since, until, now)
     complete = feed.complete_since(connection, now)
-    sets = {
-        "consumers": criteria.consumers,
-        "users": criteria.users,
-        "projects": criteria.projects,
-    }
+    sets = {"name": criteria.consumers, "user_id": criteria.users, "project_id": criteria.projects}
     refuse_too_many([members for members in (*sets.values(), criteria.classes) if members])
     present_query, changes_query = _queries(tuple(by), _conditions(sets))
     filters = {
-        name: [value for value in members or () if value is not None]
-        for name, members in sets.items()
+        column: [value for value in members or () if value is not None]
+        for column, members in sets.items()
     }
     present: Counter[tuple[Group, str]] = Counter()
     for *group, name, amount in present_query.rows(connection, **filters):
@@ -101,12 +97,12 @@ _LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
 
 
 def _conditions(sets: Mapping[str, Collection[str | None] | None]) -> tuple[str, ...]:
-    """Return the conditions of a filter on a consumer, as text."""
+    """Return the conditions of a filter on a consumer, as text, by sets of values of a column."""
     conditions: list[str] = []
-    for (name, members), column in zip(sets.items(), _COLUMNS.values(), strict=True):
+    for column, members in sets.items():
         if members is None:
             continue
-        parts = [f"k.{column} IN :{name}*"] if {*members} - {None} else []
+        parts = [f"k.{column} IN :{column}*"] if {*members} - {None} else []
         parts += [f"k.{column} IS NULL"] if None in members else []
         conditions.append(f"({' OR '.join(parts) or '1 = 0'})")
     return tuple(conditions)
