@@ -533,10 +533,7 @@ def _effects(
 ) -> Effects:
     """Lock the inventories of the orders and decide."""
     keys = keys_of(write.orders, rows.records)
-    for consumer in rows.consumers.values():
-        for key, allocation in consumer.allocations.items():
-            if key in keys:
-                rows.inventories.setdefault(key, allocation.inventory)
+    rows.inventories = {key: row for key, row in rows.inventories.items() if key in keys}
     orders.read_locked_inventories(connection, rows, keys)
     if rows.now is None:
         rows.now = now_of(connection)

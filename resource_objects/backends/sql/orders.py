@@ -21,7 +21,7 @@ import functools
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -465,36 +465,31 @@ _INVENTORIES = SQL(f"""
 _GENERATIONS = SQL("SELECT name, generation FROM consumers WHERE name IN :names* AND gone = 0")
 
 
-class StoredAllocation(NamedTuple):
-    """A stored allocation, with its position among those of the consumer."""
-
-    inventory: StoredInventory
-    use: Use
-    position: int
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredConsumer:
-    """A stored consumer with its allocations; ``part`` numbers the query that read it."""
+    """A stored consumer.
+
+    ``position`` is that of its last allocation, ``part`` numbers the query that read it.
+    """
 
     number: int
     record: ConsumerRecord
-    allocations: dict[Key, StoredAllocation]
+    position: int
     part: int
 
 
 def read_consumers(connection: Connection, names: Collection[str], rows: StoredRows) -> None:
-    """Add the stored consumers of some names, and the providers of their allocations, to ``rows``.
+    """Add the stored consumers of some names, and the inventories of their allocations.
 
     Cost: three queries.
     """
     # two such lists are in the statement that writes them
     for part, some_names in enumerate(chunks(list(names), MOST // 2)):
         stored = _CONSUMERS.rows(connection, names=some_names)
-        allocations = _read_allocations(connection, [row[0] for row in stored], rows)
+        uses, positions = _read_allocations(connection, [row[0] for row in stored], rows)
         for number, generation, _, *columns in stored:
-            record = _record_of(generation, columns, _uses(allocations[number]))
-            consumer = StoredConsumer(number, record, allocations[number], part)
+            record = _record_of(generation, columns, uses[number])
+            consumer = StoredConsumer(number, record, positions[number], part)
             rows.consumers[record.consumer] = consumer
 
 
@@ -507,15 +502,12 @@ def consumer_records(
     return rows.records
 
 
-def _uses(allocations: Mapping[Key, StoredAllocation]) -> tuple[Use, ...]:
-    return tuple([allocation.use for allocation in allocations.values()])
-
-
 def _read_allocations(
     connection: Connection, numbers: Sequence[int], rows: StoredRows
-) -> dict[int, dict[Key, StoredAllocation]]:
-    """Return the allocations of consumers, by the numbers of these."""
-    allocations: dict[int, dict[Key, StoredAllocation]] = defaultdict(dict)
+) -> tuple[Mapping[int, Sequence[Use]], Mapping[int, int]]:
+    """Return the allocations of consumers, and the position of the last one, by their numbers."""
+    uses: dict[int, list[Use]] = defaultdict(list)
+    positions: dict[int, int] = defaultdict(int)
     units: dict[tuple[int, int, int], list[str]] = {}
     amounts: dict[tuple[int, int, int], tuple[int, int]] = {}
     for consumer, provider, class_, amount, unit, at in _ALLOCATIONS.rows_for(connection, numbers):
@@ -527,24 +519,25 @@ def _read_allocations(
     providers = {provider for _, provider, _ in amounts}
     classes = list({class_ for _, _, class_ in amounts})
     for provider, class_, *columns in _INVENTORIES.rows_for(connection, providers, classes=classes):
-        inventories[provider, class_] = rows.add(columns)
+        inventory = inventories[provider, class_] = rows.add(columns)
+        rows.inventories.setdefault(inventory.key, inventory)
     for (consumer, provider, class_), (amount, position) in amounts.items():
-        inventory = inventories.get((provider, class_))
-        if inventory is None:  # released since, and then removed
+        if (provider, class_) not in inventories:  # released since, and then removed
             raise _busy("inventory", "it was removed in between")
+        inventory = inventories[provider, class_]
         names = tuple(units.get((consumer, provider, class_), ()))
-        use = Use(*inventory.key, amount, names, inventory.provider)
-        allocations[consumer][inventory.key] = StoredAllocation(inventory, use, position)
-    return allocations
+        uses[consumer].append(Use(*inventory.key, amount, names, inventory.provider))
+        positions[consumer] = position
+    return uses, positions
 
 
-def _record_of(generation: int, columns: Sequence[Any], uses: tuple[Use, ...]) -> ConsumerRecord:
+def _record_of(generation: int, columns: Sequence[Any], uses: Iterable[Use]) -> ConsumerRecord:
     uuid, name, created_at, state, request, project, user, kind, expires_at, writes, group = columns
     return ConsumerRecord(
         uuid,
         name,
         from_moment(created_at),
-        uses,
+        tuple(uses),
         state,
         None if request is None else StoredRequest(request),
         generation,
@@ -604,7 +597,7 @@ def write_consumers(
             removed.append(consumer)
         else:
             changed.append((consumer, effect.claim))
-            changes.add(effect, consumer.number, consumer.allocations)
+            changes.add(effect, consumer.number, consumer.position)
     if changed:
         _write_generation(connection, [consumer for consumer, _ in changed], rows.number, _PASS_ON)
     if removed:
@@ -616,7 +609,7 @@ def write_consumers(
     if new:
         numbers |= make_consumers(connection, [effect.claim for effect in new], rows.number)
         for effect in new:
-            changes.add(effect, numbers[effect.claim.consumer], {})
+            changes.add(effect, numbers[effect.claim.consumer], 0)
     changes.allocate(connection)
     return numbers
 
@@ -712,18 +705,15 @@ class AllocationChanges:
         self._released_units: list[tuple[int, str]] = []
         self._allocated_units: list[tuple[int, str, int, int]] = []
 
-    def add(
-        self, effect: ConsumerEffect, consumer: int, stored: Mapping[Key, StoredAllocation]
-    ) -> None:
-        """Add the changes of a consumer, by its number and its stored allocations."""
-        last = max([allocation.position for allocation in stored.values()], default=0)
+    def add(self, effect: ConsumerEffect, consumer: int, position: int) -> None:
+        """Add the changes of a consumer, by its number and the position of its last allocation."""
         for change in effect.changes:
             inventory = self._rows.inventories[change.key]
             provider, class_ = inventory.provider_id, inventory.class_id
             row = (consumer, provider, class_)
-            if change.key not in stored:
-                last += 1
-                self._inserts.append((*row, change.after, last))
+            if not change.before:
+                position += 1
+                self._inserts.append((*row, change.after, position))
             elif not change.after:
                 self._deletes.append(row)
             elif change.after != change.before:
@@ -789,14 +779,14 @@ def _outcomes(connection: Connection, operation: int) -> Iterator[ConsumerRecord
         changes.setdefault(row[2], []).append(row)
     stored = {row[0]: row for row in _CONSUMERS_BY_NUMBER.rows_for(connection, changes)}
     unchanged = [n for n, row in stored.items() if row[1] == operation and not row[2]]
-    allocations = _read_allocations(connection, unchanged, StoredRows(connection))
+    uses_of, _ = _read_allocations(connection, unchanged, StoredRows(connection))
     uuids = {row[3] for rows in changes.values() for row in rows if row[3] is not None}
     names: dict[str, str] = dict(_PROVIDER_NAMES.rows_for(connection, uuids))
     for number, rows in changes.items():
         _, generation, removed_by, *columns = stored[number]
         is_removed = removed_by == operation
         if generation == operation and not removed_by:
-            uses = _uses(allocations[number])
+            uses: Iterable[Use] = uses_of[number]
         else:
             uses = _uses_of_changes(rows, names, is_removed=is_removed)
         record = _record_of(operation, columns, uses)
@@ -805,7 +795,7 @@ def _outcomes(connection: Connection, operation: int) -> Iterator[ConsumerRecord
 
 def _uses_of_changes(
     changes: Iterable[Sequence[Any]], names: Mapping[str, str], *, is_removed: bool
-) -> tuple[Use, ...]:
+) -> list[Use]:
     """Return the allocations after an operation of a consumer that was written since.
 
     They are those that the operation allocated; if it released the consumer, those it released.
@@ -818,4 +808,4 @@ def _uses_of_changes(
         if amount:
             units = tuple(sorted(json.loads(text))) if text else ()
             uses.append(Use(uuid, resource_class, amount, units, names.get(uuid, uuid)))
-    return tuple(uses)
+    return uses
