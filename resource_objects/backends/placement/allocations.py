@@ -403,11 +403,14 @@ class _Sending:
             for record in (*state.records, *(defined.inventories if defined else ())):
                 key = uuid, record.resource_class
                 record = record.using(used.get(record.resource_class, 0))
-                rows.inventories.write(key, InventoryRow(record))
+                rows.inventories.put_unjournaled(
+                    key, rows.inventories.get(key), InventoryRow(record)
+                )
             for consumer, amounts in state.allocations.items():
                 name = self.allocations.consumers.name(consumer)
                 for resource_class, amount in amounts.items():
-                    rows.allocations.write((uuid, resource_class, name), amount)
+                    allocation = uuid, resource_class, name
+                    rows.allocations.put_unjournaled(allocation, None, amount)
         return rows
 
     def _refuse_consumers(self, answer: Answer) -> NoReturn:

@@ -84,7 +84,7 @@ def values(connection: Connection, reason: Disabled) -> tuple[Any, ...]:
     return reason.reason, reason.by, moment(connection, reason.since), until
 
 
-def out_of_service(
+def disabled_at(
     connection: Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> dict[str, Disabled]:
     """Return why providers or their ancestors are disabled, by name. Cost: two statements."""

@@ -212,7 +212,7 @@ class StoredRows(OrderRows):
 
     def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
         """Return why providers or their ancestors are disabled, by name."""
-        return disabled.out_of_service(self._connection, uuids, now)
+        return disabled.disabled_at(self._connection, uuids, now)
 
     def removed_units_of(self, uuids: Collection[str]) -> dict[str, tuple[RemovedUnit, ...]]:
         """Return the units that were removed while allocated, by provider."""
