@@ -180,20 +180,20 @@ class RetryPolicy:
         until = self.clock() + self.seconds
 
         def turns() -> Iterator[int]:
-            for tried in range(self.searches):
-                if tried:
-                    self.pause(tried)
+            for count in range(self.searches):
+                if count:
+                    self.pause(count)
                 if self.clock() >= until:
                     return
-                yield tried + 1
+                yield count + 1
 
         return turns()
 
-    def pause(self, tried: int) -> None:
+    def pause(self, count: int) -> None:
         """Pause for a random time after some tries, so that the same processes do not meet again.
 
         >>> RetryPolicy(sleep=print, uniform=lambda least, most: most).pause(2)
         0.008
         """
-        longest = clock.longest_pause(self.first_sleep, self.longest_sleep, tried)
+        longest = clock.longest_pause(self.first_sleep, self.longest_sleep, count)
         self.sleep(self.uniform(0, longest))

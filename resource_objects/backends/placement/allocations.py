@@ -431,8 +431,8 @@ def _rows_of(consumers: Collection[ConsumerRecord], names: Mapping[str, str]) ->
     """Return rows of consumers and of their providers, and of other providers by uuid."""
     rows = Rows()
     rows.has_groups = False
-    held = {use.provider_uuid: use.provider for record in consumers for use in record.held}
-    for uuid, name in {**held, **names}.items():
+    used = {use.provider_uuid: use.provider for record in consumers for use in record.held}
+    for uuid, name in {**used, **names}.items():
         add_provider(rows, uuid, name)
     for record in consumers:
         rows.consumers.put_unjournaled(record.consumer, None, record)

@@ -337,9 +337,9 @@ class ProviderCache:
                     allocation = uuid, name, self._consumers.name(consumer)
                     rows.allocations.put_unjournaled(allocation, None, amount)
                     uses[consumer].append(Use(uuid, name, amount, (), entry.name))
-        for consumer, held in uses.items():
+        for consumer, allocated in uses.items():
             name = self._consumers.name(consumer)
-            claim = ConsumerRecord(consumer, name, codec.EPOCH, tuple(held))
+            claim = ConsumerRecord(consumer, name, codec.EPOCH, tuple(allocated))
             rows.consumers.put_unjournaled(name, None, claim)
         return rows
 

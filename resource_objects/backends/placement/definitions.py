@@ -293,14 +293,14 @@ class _ProviderRequests:
         ]
         for definition, traits, aggregates in differences:
             if traits:
-                wanted = definition.traits
+                stated = definition.traits
                 if definition.uuid in self.entries:
                     # a provider that is disabled by its trait stays disabled
                     path = f"/resource_providers/{definition.uuid}/traits"
-                    wanted |= {TRAIT}.intersection(
+                    stated |= {TRAIT}.intersection(
                         self.client.get(path, lambda body: body["traits"])
                     )
-                self._replace(definition, "traits", sorted(wanted))
+                self._replace(definition, "traits", sorted(stated))
             if aggregates:
                 names = definition.aggregates or ()
                 uuids = sorted(map(self.definitions.aggregates.uuid, names))
