@@ -495,8 +495,7 @@ class Claims:
             return _in_order(recorded.claims, requested, claim_of)
 
         def attempt(latest: Mapping[str, Any]) -> tuple[Claim, ...]:
-            commit = self._context.backend.commit
-            records = self._plan_and_write(kind, latest, options, make_plan, commit)
+            records = self._plan_and_write(kind, latest, options, make_plan)
             return _in_order(records, latest, written_claim_of)
 
         if options.wait is None:
@@ -540,7 +539,7 @@ class Claims:
         requested: Mapping[str, Any],
         options: ClaimOptions,
         make_plan: _MakePlan,
-        commit: _Commit,
+        commit: _Commit | None = None,
     ) -> tuple[ConsumerRecord, ...]:
         """Assign and write a choice of a plan; after lost races, again or the next choice.
 
@@ -567,7 +566,7 @@ class Claims:
         raise AssertionError("the loop has no other end")
 
     def _write_choice(
-        self, header: Write, options: ClaimOptions, plan: ClaimPlan, commit: _Commit
+        self, header: Write, options: ClaimOptions, plan: ClaimPlan, commit: _Commit | None
     ) -> tuple[ConsumerRecord, ...]:
         retries, overrides = self._context.retries, options.ignore_maintenance or plan.adopts
         demands = next(plan.choices)
@@ -585,7 +584,7 @@ class Claims:
                 )
                 write = plan.write(header, assigned, options, required)
                 is_assigned = True
-                return commit(write)
+                return (commit or self._context.backend.commit)(write)
             except exceptions.ResourceObjectsError as refusal:
                 if not refusal.matches(*_REFUSALS):
                     raise

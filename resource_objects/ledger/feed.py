@@ -24,7 +24,7 @@ from resource_objects.providers.pools import SHARES
 
 if TYPE_CHECKING:
     from resource_objects.search import Snapshot
-    from resource_objects.search.refresh import Following
+    from resource_objects.search.refresh import RefreshableSnapshot
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Snapshots:
     def __init__(self, context: LedgerContext) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._last: Following | None = None
+        self._last: RefreshableSnapshot | None = None
         _all.add(self)
 
     def snapshot(self, at: str | None = None) -> Snapshot:
@@ -193,12 +193,12 @@ class Snapshots:
         """Drop the snapshot."""
         self._last = None
 
-    def _next(self, backend: Backend, last: Following | None) -> Snapshot:
+    def _next(self, backend: Backend, last: RefreshableSnapshot | None) -> Snapshot:
         following, changes = (None, 0) if last is None else _followed(backend, last)
         if following is None:
-            from resource_objects.search.refresh import Following  # loads NumPy
+            from resource_objects.search.refresh import RefreshableSnapshot  # loads NumPy
 
-            following = Following.begin(backend.read(), changes)
+            following = RefreshableSnapshot.of_columns(backend.read(), changes)
         # without a cursor the changes after it cannot be read
         self._last = None if following.snapshot.cursor is None else following
         return following.snapshot
@@ -261,7 +261,9 @@ def _confined(backend: Backend, at: str) -> Columns:
     return backend.read(at, *sorted(others)) if others else columns
 
 
-def _followed(backend: Backend, last: Following) -> tuple[Following | None, int]:
+def _followed(
+    backend: Backend, last: RefreshableSnapshot
+) -> tuple[RefreshableSnapshot | None, int]:
     """Return the next snapshot, None if all must be read, and the number of changes."""
     cursor = last.snapshot.cursor
     assert cursor is not None, "only snapshots with a cursor are stored"
@@ -269,17 +271,17 @@ def _followed(backend: Backend, last: Following) -> tuple[Following | None, int]
 
     def choose(touched: Touched) -> Collection[str] | None:
         seen.append(touched)
-        return last.choose(touched)
+        return last.trees_to_read(touched)
 
     try:
-        changed = backend.read_changed(cursor, last.most_changes, choose)
+        changed = backend.read_changed(cursor, last.max_changes, choose)
     except exceptions.Expired as error:
         if not error.is_about("cursor"):
             raise
         return None, 0
     if changed.columns is None:
         return None, changed.changes
-    return last.after(changed, seen[-1]), changed.changes
+    return last.refreshed(changed, seen[-1]), changed.changes
 
 
 def _includes(snapshot: Snapshot, now: Cursor) -> bool:

@@ -99,12 +99,11 @@ def with_taken(columns: Columns, uses: Iterable[Use], consumer: str = "") -> Col
 def after(columns: Columns, changes: Iterable[Change]) -> Columns:
     """Return columns after changes of allocations of their providers; others are ignored.
 
-    Cost: linear in the rows.
+    The changes of a provider are in the order in which they were made. Cost: linear in the rows.
     """
     numbers = columns.index.numbers
     net: Counter[tuple[int, str]] = Counter()
-    released: set[tuple[int, str]] = set()
-    units: list[tuple[int, str, str, str]] = []
+    units = {row[:2]: row for row in zip(*columns.units, strict=True)}
     amounts = {row[:3]: row[3] for row in zip(*columns.allocations, strict=True)}
     for change in changes:
         (uuid, name), consumer = change.key, change.consumer
@@ -112,13 +111,15 @@ def after(columns: Columns, changes: Iterable[Change]) -> Columns:
         if number is not None:
             net[number, name] += change.after - change.before
             amounts[number, name, consumer] = change.after
-            released.update((number, unit) for unit in change.released_units)
-            units += [(number, unit, name, consumer) for unit in change.allocated_units]
-    retained = [row for row in zip(*columns.units, strict=True) if row[:2] not in released]
+            for unit in change.released_units:
+                units.pop((number, unit), None)
+            units |= {
+                (number, unit): (number, unit, name, consumer) for unit in change.allocated_units
+            }
     allocations = [(*key, amount) for key, amount in amounts.items() if amount]
     return dataclasses.replace(
         _recounted(columns, net),
-        units=UnitColumns(*zip(*[*retained, *units], strict=True)),
+        units=UnitColumns(*zip(*units.values(), strict=True)),
         allocations=AllocationColumns(*zip(*allocations, strict=True)),
     )
 

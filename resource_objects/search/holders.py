@@ -174,11 +174,6 @@ class Rows:
             self._seen(key, found)
         return found
 
-    def changed(self, rows: Mapping[int, tuple[Row, ...]]) -> Self:
-        """Return them with other rows of some providers. Cost: linear in these."""
-        at = self._keys.at
-        return self._like(self._keys, {int(at[p]): _Laid(some) for p, some in rows.items()})
-
     def spliced(self, keys: Keys, gone: Integers, rows: Mapping[int, tuple[Row, ...]]) -> Self:
         """Return them where some providers went and others came.
 

@@ -59,30 +59,20 @@ def replaced(old: Fleet, new: Fleet, gone: Sequence[int]) -> Fleet:
         aggregates=aggregates,
         shares=shares,
         pools=pools_of_members(aggregates, traits.get(SHARING, integers(())), moves.tree, is_root),
-        allocations=old.allocations.spliced(keys, left, rows_of(new.allocations, moves.new)),
-        units=old.units.spliced(keys, left, rows_of(new.units, moves.new)),
+        allocations=old.allocations.spliced(keys, left, _rows_of(new.allocations, moves.new)),
+        units=old.units.spliced(keys, left, _rows_of(new.units, moves.new)),
         views=old.views.spliced(new.views, moves, keys),
         keys=keys,
-        disabled=moved(old.disabled, moves.old, new.disabled, moves.new),
-        removed_units=moved(old.removed_units, moves.old, new.removed_units, moves.new),
+        disabled=_moved(old.disabled, new.disabled, moves),
+        removed_units=_moved(old.removed_units, new.removed_units, moves),
     )
 
 
-def moved(
-    old: Mapping[int, _D], was: Mapping[int, int] | Integers, new: Mapping[int, _D], now: Integers
-) -> Mapping[int, _D]:
-    """Return what is out of service, by place, of the trees that stay and of those that come.
-
-    :param was: where the places of the old fleet are, below 0 if gone; nothing: as they were
-    :param now: where those of the new one are
-    """
-    if not old and not new:
-        return {}
-    come = {int(now[place]): one for place, one in new.items()}
-    replaced_places = set(now.tolist()) if not len(was) else set()
-    stays = {(int(was[place]) if len(was) else place): one for place, one in old.items()}
-    left = {p: one for p, one in stays.items() if p >= 0 and p not in replaced_places}
-    return {**left, **come}
+def _moved(old: Mapping[int, _D], new: Mapping[int, _D], moves: Moves) -> Mapping[int, _D]:
+    """Return values by place, of the trees that stay and of the new ones."""
+    stay = {int(moves.old[place]): value for place, value in old.items()}
+    come = {int(moves.new[place]): value for place, value in new.items()}
+    return {place: value for place, value in stay.items() if place >= 0} | come
 
 
 def _height(parent: Integers) -> int:
@@ -159,7 +149,7 @@ def _shares(old: FleetShares, new: FleetShares, splice: Splice) -> FleetShares:
     return FleetShares(source[stays], target[stays], factor[stays])
 
 
-def rows_of(new: Rows, places: Integers) -> dict[int, tuple[Row, ...]]:
+def _rows_of(new: Rows, places: Integers) -> dict[int, tuple[Row, ...]]:
     """Return the rows of the new trees by the old places, also where there are none."""
     at = places.tolist()
     found: dict[int, tuple[Row, ...]] = dict.fromkeys(at, ())

@@ -283,19 +283,6 @@ class Views:
         assert self._before is None, "what is taken is taken of all there is"
         return self._like(self.parts, self._tree, self._keys, touched)
 
-    def changed(self, new: Views, trees: Sequence[int]) -> Views:
-        """Return them with some trees as others have them, where the definitions are the same.
-
-        :param new: views over these trees only, in the same order
-
-        Cost: linear in these trees.
-        """
-        if new._source is None:
-            return self
-        roots = self._keys.at[self._tree.searchsorted(trees)].tolist()
-        changed = {roots[number]: one for number, one in new._sources().items()}
-        return self._like(self.parts, self._tree, self._keys, changed)
-
     def spliced(self, new: Views, moves: Moves, keys: Keys) -> Views:
         """Return them with other trees in the place of some.
 

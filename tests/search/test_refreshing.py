@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -24,7 +23,8 @@ from resource_objects.providers.columns import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.search import Snapshot, arrays, fleet_build, holders
-from resource_objects.search.refresh import Following, patched, replaced
+from resource_objects.search.refresh import RefreshableSnapshot
+from resource_objects.search.replacing import replaced
 from resource_objects.search.snapshot import Refresh
 from resource_objects.search.views import _of_providers
 from tests.ledger.device_hosts import gpu, host_of
@@ -97,8 +97,7 @@ DIFFERENT: dict[str, tuple[str, str, Callable[[Rows], None]]] = {
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-def test_a_definition_that_differs_is_not_patched(what: str) -> None:
-    """At the same generation too: a provider may have been removed and made again."""
+def test_a_tree_with_another_definition_is_replaced(what: str) -> None:
     before = lab()
     host, table, change = DIFFERENT[what]
     if what == "another class":  # nobody shares what goes
@@ -107,19 +106,15 @@ def test_a_definition_that_differs_is_not_patched(what: str) -> None:
     old = fleet_build.read(before)
     new = fleet_build.read(of_tree(after, "host00" if what == "name" else host))
     tree = old.hosts.index(host)
-    assert patched(old, new, np.array([tree])) is None
     assert shown(replaced(old, new, [tree])) == shown(fleet_build.read(after))
 
 
 @pytest.mark.parametrize("host", ["host0", "host1", "host2"])
-def test_a_tree_that_is_the_same_may_be_patched_or_replaced(host: str) -> None:
+def test_a_tree_with_the_same_definition_may_be_replaced(host: str) -> None:
     columns = lab()
     old, new = fleet_build.read(columns), fleet_build.read(of_tree(columns, host))
     tree = old.hosts.index(host)
-    same = patched(old, new, np.array([tree]))
-    assert same is not None and same.inventories is old.inventories
-    again = replaced(old, new, [tree])
-    assert shown(same) == shown(again) == shown(old)
+    assert shown(replaced(old, new, [tree])) == shown(old)
 
 
 def test_everything_may_go_and_come() -> None:
@@ -172,7 +167,7 @@ def test_a_snapshot_holds_less_than_two_kilobytes_per_provider(hosts: int, size:
     tracemalloc.start()
     try:
         columns = many(hosts, size)
-        kept = Following.begin(columns)
+        kept = RefreshableSnapshot.of_columns(columns)
         del columns
         gc.collect()
         held, _ = tracemalloc.get_traced_memory()
