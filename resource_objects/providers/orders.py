@@ -387,6 +387,14 @@ def _expected(generation: int | None, otherwise: Expect) -> Expect | int:
     return otherwise if generation is None else generation
 
 
+def check_unique(field: str, keys: Iterable[object], expected: str = "each once") -> None:
+    """Raise ``InvalidInput`` if a key occurs twice."""
+    keys = list(keys)
+    if len(set(keys)) != len(keys):
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise exceptions.InvalidInput("repetition", field, repeated, expected)
+
+
 def _check_uses(uses: tuple[Use, ...], least: int) -> None:
     if not uses:
         raise exceptions.InvalidInput("amount", "uses", uses, "at least one")
@@ -425,8 +433,7 @@ def _check_exchange(use: Use, least: int) -> None:
 
 
 def _check_units(units: tuple[str, ...]) -> None:
-    if len({names.label(unit, "unit") for unit in units}) != len(units):
-        raise exceptions.InvalidInput("repetition", "units", units, "each unit once")
+    check_unique("units", [names.label(unit, "unit") for unit in units], "each unit once")
 
 
 def _check_consumer(order: ConsumerOrder) -> None:
@@ -542,15 +549,9 @@ class Write:
         return frozenset(update.definition.uuid for update in updates if update.writes)
 
     def __post_init__(self) -> None:
-        consumers = [order.consumer for order in self.orders]
-        if len(set(consumers)) != len(consumers):
-            raise exceptions.InvalidInput("repetition", "orders", consumers, "each consumer once")
-        if self.disabling:
-            uuids = [order.provider_uuid for order in self.disabling]
-            if len(set(uuids)) != len(uuids):
-                raise exceptions.InvalidInput(
-                    "repetition", "disabling", uuids, "each provider once"
-                )
+        check_unique("orders", [order.consumer for order in self.orders], "each consumer once")
+        uuids = [order.provider_uuid for order in self.disabling]
+        check_unique("disabling", uuids, "each provider once")
         for (_, name), total in self.limits.items() if self.limits else ():
             if type(total) is not int or not 0 <= total <= MAX_AMOUNT:
                 raise exceptions.InvalidInput(

@@ -46,6 +46,7 @@ from resource_objects.providers.orders import (
     StoredRequest,
     Use,
     Write,
+    check_unique,
     subject_of,
 )
 from resource_objects.requests import Request
@@ -109,10 +110,11 @@ class Plan:
             raise exceptions.InvalidInput(
                 "field", "plan.ledger", self.ledger, "the number of a ledger"
             )
-        _once("plan.orders", self.consumers)
-        _once("plan.definitions", self._changed())
-        _once("plan.adopted", self.adopted)
-        _once("plan.disabling", (order.provider_uuid for order in self.disabling))
+        check_unique("plan.orders", self.consumers, "each consumer once")
+        check_unique("plan.definitions", self._changed(), "each provider once")
+        check_unique("plan.adopted", self.adopted, "each provider once")
+        uuids = [order.provider_uuid for order in self.disabling]
+        check_unique("plan.disabling", uuids, "each provider once")
 
     def __bool__(self) -> bool:
         return bool(self.definitions or self.orders or self.disabling or self.adopted)
@@ -254,16 +256,6 @@ class Plan:
         :raises InvalidInput: if the text is not JSON
         """
         return cls.from_dict(serialization.from_json(text, "plan"))
-
-
-def _once(field: str, keys: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for key in keys:
-        if key in seen:
-            raise exceptions.InvalidInput(
-                "repetition", field, key, "each consumer and provider once"
-            )
-        seen.add(key)
 
 
 # --- text -----------------------------------------------------------------------------------------

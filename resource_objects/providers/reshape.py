@@ -41,6 +41,7 @@ from typing import Any, Self
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
 from resource_objects.providers import serialization
+from resource_objects.providers.orders import check_unique
 from resource_objects.providers.provider import Provider, Share
 from resource_objects.resources import Inventories, resource
 
@@ -150,7 +151,7 @@ class Part:
         if self.resource_class is not None:
             _store(self, "resource_class", resource(self.resource_class).name)
         _store(self, "units", tuple(names.label(unit, "unit") for unit in self.units))
-        _check_unique("part.units", self.units)
+        check_unique("part.units", self.units)
         for name, amount in self.consumers.items():
             names.consumer_name(name)
             _check_figure(f"part.consumers[{name!r}]", amount, 1, MAX_AMOUNT)
@@ -160,7 +161,7 @@ class Part:
             for name, units in self.owned.items()
         }
         _store(self, "owned", FrozenDict(owned))
-        _check_unique("part.owned", (unit for units in owned.values() for unit in units))
+        check_unique("part.owned", (unit for units in owned.values() for unit in units))
 
     def __str__(self) -> str:
         how_much = "" if self.total is None else f"{self.total} "
@@ -207,10 +208,10 @@ class Move:
                 raise exceptions.InvalidInput("field", f"move.{name}", value, "true or false")
         if not self.to or not all(isinstance(part, Part) for part in self.to):
             raise exceptions.InvalidInput("field", "move.to", self.to, "parts, at least one")
-        _check_unique(
+        check_unique(
             "move.to", ((p.provider, p.resource_class or self.resource_class) for p in self.to)
         )
-        _check_unique("move.to units", (unit for part in self.to for unit in part.units))
+        check_unique("move.to units", (unit for part in self.to for unit in part.units))
 
     def __str__(self) -> str:
         parts = ", ".join(str(part) for part in self.to)
@@ -240,10 +241,10 @@ class Reshape:
                 raise exceptions.InvalidInput("field", f"reshape.{name}", value, expected)
             _store(self, name, value)
         _store(self, "remove", tuple(map(names.provider_key, self.remove)))
-        _check_unique("reshape.create", (new.name for new in self.create))
-        _check_unique("reshape.create", (new.uuid for new in self.create))
-        _check_unique("reshape.remove", self.remove)
-        _check_unique("reshape.moves", ((move.from_, move.resource_class) for move in self.moves))
+        check_unique("reshape.create", (new.name for new in self.create))
+        check_unique("reshape.create", (new.uuid for new in self.create))
+        check_unique("reshape.remove", self.remove)
+        check_unique("reshape.moves", ((move.from_, move.resource_class) for move in self.moves))
 
     def __str__(self) -> str:
         lines = [*map(str, self.create), *map(str, self.moves)]
@@ -351,14 +352,6 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 
 def _store(item: Any, name: str, value: Any) -> None:
     object.__setattr__(item, name, value)
-
-
-def _check_unique(label: str, keys: Iterable[Any]) -> None:
-    seen: set[Any] = set()
-    for key in keys:
-        if key in seen:
-            raise exceptions.InvalidInput("repetition", label, key, "each once")
-        seen.add(key)
 
 
 def _check_figure(

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.arguments import moment
+from resource_objects.providers.orders import check_unique
 from resource_objects.ratio import decimal_of, millionths_of
 
 #: A value of a statistic. A decimal without places is an integer.
@@ -183,11 +184,7 @@ class StatisticsOrder:
     def __post_init__(self) -> None:
         names.label(self.source, "source of statistics")
         for uuid, statistics in self.values.items():
-            named = [statistic.name for statistic in statistics]
-            if len(set(named)) != len(named):
-                raise exceptions.InvalidInput(
-                    "repetition", f"statistics of {uuid}", named, "each once"
-                )
+            check_unique(f"statistics of {uuid}", [statistic.name for statistic in statistics])
 
     @property
     def providers(self) -> set[str]:

@@ -249,7 +249,7 @@ def _definition(data: dict[str, Any]) -> dict[str, Any]:
         (
             lambda d: d.update(adopted=[HOST, HOST.upper()]),
             "DuplicateKey",
-            "plan.adopted.*each consumer and provider once",
+            "plan.adopted.*each provider once",
         ),
         (lambda d: _definition(d).update(name=" x"), "InvalidField", "name"),
         (lambda d: _definition(d).update(name=HOST), "InvalidName", "no uuid but its own"),
