@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from resource_objects import exceptions
 from resource_objects.ledger.context import LedgerContext, claim_of
-from resource_objects.ledger.demand import Demand, Demands
+from resource_objects.ledger.demand import Demand, Demands, providers_to_read
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import (
     LocatedView,
@@ -65,16 +65,14 @@ class Assigner:
         self._context = context
         self._shapes = ShapeCache()
 
-    def read(self, demands: Iterable[Demand], leaving: Collection[str] = ()) -> Columns | None:
-        """Return the trees on which demands are to be assigned; None if nothing has to be assigned.
+    def read(self, keys: Collection[str], leaving: Collection[str] = ()) -> Columns:
+        """Return the trees on which demands are to be assigned.
 
         The columns have allocations only if these are needed for the assignment.
 
+        :param keys: of :func:`~resource_objects.ledger.demand.providers_to_read`
         :param leaving: the consumers that release their allocations in the same write
         """
-        keys = _keys(demands)
-        if not keys:
-            return None
         before = None if leaving else self._shapes.columns(keys)
         if before is not None:
             return self._context.backend.read_again(before, *keys)
@@ -83,7 +81,7 @@ class Assigner:
     def assign(
         self,
         demands: Demands,
-        columns: Columns | None,
+        columns: Columns,
         leaving: Collection[str] = (),
         limits: UseLimits = UNLIMITED,
         ignores_maintenance: bool = False,
@@ -105,14 +103,12 @@ class Assigner:
             number is not the amount, or an incomplete set of dependent units
         :raises NotFound: for a name that is no unit of the class there; if a host was removed
         """
-        if columns is None:
-            return demands
         try:
             return self._assign_on(demands, columns, leaving, limits, ignores_maintenance)
         except exceptions.CapacityException:
             if columns.cursor is not None:
                 raise
-        columns = self._context.backend.read(*_keys(demands.values()))
+        columns = self._context.backend.read(*providers_to_read(demands.values()))
         return self._assign_on(demands, columns, leaving, limits, ignores_maintenance)
 
     def _assign_on(
@@ -159,7 +155,7 @@ class Assigner:
         The consumer has no allocations. Cost: a read of the trees if the demand names units that no
         search found. Errors are those of :meth:`assign`.
         """
-        providers = dict.fromkeys(use.provider_uuid for use in _named_units(demand))
+        providers = dict.fromkeys(use.provider_uuid for use in demand.named_units())
         if not providers:
             return demand
         return _with_units(demand, self._context.backend.read(*providers), consumer, False)
@@ -185,17 +181,6 @@ class Assigner:
         providers = dict.fromkeys(use.provider_uuid for use in record.held)
         columns = self._context.backend.read(*providers, allocations=False)
         return _assigned_amounts(record, placed, LocatedViews(columns))
-
-
-def _keys(demands: Iterable[Demand]) -> Collection[str]:
-    """Return the uuids of the providers whose trees are needed to assign demands, each once."""
-    keys: dict[str, None] = {}
-    for demand in demands:  # most need none: a plain loop, as every claim comes through here
-        for located in demand.located:
-            keys[located.provider] = None
-        for use in _named_units(demand) if demand.names_units else ():
-            keys[use.provider_uuid] = None
-    return keys
 
 
 class _Rows:
@@ -510,16 +495,6 @@ def _is_allocated(amount: Amount, view: LocatedView) -> bool:
 # --- named units ----------------------------------------------------------------------------------
 
 
-def _named_units(demand: Demand) -> tuple[Use, ...]:
-    """Return the uses that name units of providers whose definition is not known yet."""
-    required = {uuid for uuid, _ in demand.required}
-    return tuple(
-        use
-        for use in demand.uses
-        if use.units and use.amount > 0 and use.provider_uuid not in required
-    )
-
-
 def _with_units(demand: Demand, columns: Columns, consumer: str, is_leaving: bool) -> Demand:
     """Return a demand that requires the definitions of the parts whose units it names.
 
@@ -528,7 +503,7 @@ def _with_units(demand: Demand, columns: Columns, consumer: str, is_leaving: boo
 
     :param is_leaving: whether the consumer releases its allocations
     """
-    named = {use.key for use in _named_units(demand)}
+    named = {use.key for use in demand.named_units()}
     if not named:
         return demand
     units = _PartUnits(columns, consumer, is_leaving)

@@ -30,6 +30,7 @@ from resource_objects.ledger.demand import (
     demands_of,
     merged_request,
     providers_in,
+    providers_to_read,
 )
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
 from resource_objects.ledger.gang_claim import Choices, gang_choices
@@ -200,19 +201,18 @@ class ClaimPlan:
         )
 
     def next_choice(
-        self,
-        demands: Demands,
-        refusal: exceptions.ResourceObjectsError,
-        definitions: _Definitions | None,
+        self, demands: Demands, refusal: exceptions.ResourceObjectsError, options: ClaimOptions
     ) -> Demands | None:
         """Return the choice after the refusal of another one, None if there is none.
 
-        :param definitions: if the caller required these, no other choice meets them either
+        If a definition that the caller requires was changed, no other choice meets it either.
         """
-        if definitions and isinstance(refusal, exceptions.Stale):
-            provider = refusal.name
-            if not any(demand.requires(provider) for demand in demands.values()):
-                return None
+        if (
+            options.definitions
+            and isinstance(refusal, exceptions.Stale)
+            and not any(demand.requires(refusal.name) for demand in demands.values())
+        ):
+            return None
         try:
             return self.choices.send(refusal)
         except StopIteration:
@@ -573,34 +573,35 @@ class Claims:
         attempts, columns_before = 0, None
         lost: exceptions.ResourceObjectsError | None = None
         while True:
-            columns, is_assigned = None, False
+            columns, write = None, None
             try:
                 required = _required(demands, options.definitions)  # raises before anything is read
-                columns = self._assigner.read(demands.values(), plan.releasing)
+                keys = providers_to_read(demands.values())
+                columns = self._assigner.read(keys, plan.releasing) if keys else None
                 if lost is not None and _is_unchanged(columns, columns_before):
                     raise lost  # no other process was faster: the refusal has another cause
-                assigned = self._assigner.assign(
-                    demands, columns, plan.releasing, header.limits, overrides
-                )
+                assigned = demands
+                if columns is not None:
+                    assigned = self._assigner.assign(
+                        demands, columns, plan.releasing, header.limits, overrides
+                    )
                 write = plan.write(header, assigned, options, required)
-                is_assigned = True
                 return (commit or self._context.backend.commit)(write)
             except exceptions.ResourceObjectsError as refusal:
                 if not refusal.matches(*_REFUSALS):
                     raise
-                if not is_assigned and refusal is not lost:
+                if write is None and refusal is not lost:
                     recorded = self._recorded(header, plan.new, refusal)
                     if recorded is not None:
                         return recorded
                 may_assign_again = (
-                    is_assigned
+                    write is not None
                     and columns is not None
                     and attempts < retries.assignments
                     and _depends_on_rows(demands, refusal)
                 )
-                choice = None
-                if plan.learns or not may_assign_again:
-                    choice = plan.next_choice(demands, refusal, options.definitions)
+                tries_next = plan.learns or not may_assign_again
+                choice = plan.next_choice(demands, refusal, options) if tries_next else None
                 if choice is not None:
                     demands, attempts, columns_before, lost = choice, 0, None, None
                 elif may_assign_again:

@@ -87,6 +87,15 @@ class Demand:
                 return True
         return False
 
+    def named_units(self) -> tuple[Use, ...]:
+        """Return the uses that name units of providers whose definition is not known yet."""
+        required = {uuid for uuid, _ in self.required}
+        return tuple(
+            use
+            for use in self.uses
+            if use.units and use.amount > 0 and use.provider_uuid not in required
+        )
+
     def requires(self, subject: str) -> bool:
         """Return whether a required definition is that of a provider, by name or uuid."""
         return any(subject in (uuid, self.names.get(uuid)) for uuid, _ in self.required)
@@ -94,6 +103,17 @@ class Demand:
 
 #: Demands by consumer.
 Demands: TypeAlias = Mapping[str, Demand]
+
+
+def providers_to_read(demands: Iterable[Demand]) -> Collection[str]:
+    """Return the uuids of the providers whose trees are needed to assign demands, each once."""
+    keys: dict[str, None] = {}
+    for demand in demands:  # most need none: a plain loop, as every claim comes through here
+        for located in demand.located:
+            keys[located.provider] = None
+        for use in demand.named_units() if demand.names_units else ():
+            keys[use.provider_uuid] = None
+    return keys
 
 
 def demands_of(candidates: Any, resolve: Resolve, method: str) -> Iterator[Demand]:
