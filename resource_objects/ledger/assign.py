@@ -27,12 +27,14 @@ from resource_objects.providers.composite import (
     LocatedView,
     LocatedViews,
     ShapeCache,
+    chosen_cells,
+    fit_together,
+    in_dependency_order,
     located_amounts,
 )
 from resource_objects.providers.decision import absent, held_by, refusals
 from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
 from resource_objects.providers.holders import holders_of, reasons_without_limits, with_holders
-from resource_objects.providers.joint_fit import chosen_cells, fit_together, in_dependency_order
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Use, UseLimits
 from resource_objects.providers.removed_units import free_removed_units
 from resource_objects.reasons import Reason, Rule

@@ -6,7 +6,7 @@
 ``definition``      definitions of providers as records, and the changes between two definitions
 ``disabled``        Disabled: the reason why a provider is disabled
 ``composite``       inventories of placed resources, assembled from their parts in a tree:
-                    ``tree_shape``, ``joint_fit``, ``consistency``, ``removed_units``
+                    ``tree_shape``, ``consistency``, ``removed_units``
 ``pools``           providers that share their inventories with the members of an aggregate
 ``usage``           usage at one moment; ``use_over_time``: usage between two moments
 ``plan``            a typed list of changes, and the plan that turns rows into others; ``dry_run``:

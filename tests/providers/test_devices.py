@@ -11,10 +11,9 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.composite import LocatedView, LocatedViews
+from resource_objects.providers.composite import LocatedView, LocatedViews, fit_together
 from resource_objects.providers.dry_run import held_in, with_taken, without_consumers
 from resource_objects.providers.holders import Blocked, count_units_by_consumer
-from resource_objects.providers.joint_fit import fit_together
 from resource_objects.providers.orders import Use
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, located

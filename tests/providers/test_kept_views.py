@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.composite import LocatedViews, ShapeCache
-from resource_objects.providers.joint_fit import fit_together
+from resource_objects.providers.composite import LocatedViews, ShapeCache, fit_together
 from resource_objects.providers.tree_shape import Exclusions, TreeShape
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.located import Located

@@ -17,9 +17,8 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Allocation
-from resource_objects.providers.composite import LocatedView
+from resource_objects.providers.composite import LocatedView, fit_together
 from resource_objects.providers.holders import without_removed_units
-from resource_objects.providers.joint_fit import fit_together
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Solution, solutions
