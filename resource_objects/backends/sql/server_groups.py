@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,16 +29,17 @@ from resource_objects.store.write import change_group
 _groups = tables.server_groups.c
 _consumers = tables.consumers.c
 
-_COLUMNS = (_groups.name, _groups.policy, _groups.max_per_host, _groups.uuid, _groups.generation)
+#: The columns of a group, in the order of :func:`_group`; the attributes have the same names.
+_COLUMNS = ("name", "policy", "max_per_host", "uuid", "generation")
 _IS_HERE = _consumers.gone == sa.literal_column("0")
 
 # a provider that is no pool of shared resources
 _IS_NO_POOL = f"""NOT EXISTS (
     SELECT 1 FROM resource_provider_traits pt JOIN traits t ON t.id = pt.trait_id
     WHERE pt.provider_id = p.id AND t.name = '{SHARES}')"""
-_LOCK = SQL("""
-    SELECT id, name, policy, max_per_host, uuid, generation FROM server_groups
-    WHERE name IN :names* ORDER BY name {server: FOR UPDATE}""")
+_LOCK = SQL(f"""
+    SELECT id, {", ".join(_COLUMNS)} FROM server_groups
+    WHERE name IN :names* ORDER BY name {{server: FOR UPDATE}}""")
 _SET_GENERATION = SQL("UPDATE server_groups SET generation = :number WHERE id IN :ids*")
 _MEMBERS = SQL(f"""
     SELECT DISTINCT c.server_group, c.name, root.name FROM consumers c
@@ -53,7 +55,7 @@ _FIRST_MEMBERS = SQL("""
     SELECT server_group, MIN(name) FROM consumers
     WHERE server_group IN :names* AND gone = 0 GROUP BY server_group""")
 _REMOVE = SQL("DELETE FROM server_groups WHERE name IN :names*")
-_CREATE = Insert(tables.server_groups, *("name", "policy", "max_per_host", "uuid", "generation"))
+_CREATE = Insert(tables.server_groups, *_COLUMNS)
 
 
 def members_of(
@@ -103,11 +105,7 @@ def change_groups(
         change_group(transaction, change)
     changed = list(changed_rows(rows.journal))
     removed = [name for _, name, before, _ in changed if before is not None]
-    created = [
-        (group.name, group.policy, group.max_per_host, group.uuid, group.generation)
-        for _, _, _, group in changed
-        if group is not None
-    ]
+    created = [attrgetter(*_COLUMNS)(group) for *_, group in changed if group is not None]
     _REMOVE.run_for(connection, removed)
     _CREATE.many(connection, created)
 
@@ -120,7 +118,7 @@ def list_groups(
     names: Collection[str] | None = None,
 ) -> tuple[ServerGroup, ...]:
     """Return a page of server groups with their members (see the contract). Cost: one query."""
-    page = sa.select(*_COLUMNS).order_by(_groups.name).limit(limit)
+    page = sa.select(*[_groups[name] for name in _COLUMNS]).order_by(_groups.name).limit(limit)
     if after is not None:
         page = page.where(_groups.name > after)
     if names is not None:

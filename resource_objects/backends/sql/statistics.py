@@ -122,7 +122,7 @@ def read(connection: Connection, criteria: StatisticFilter) -> StatisticsByProvi
     :raises InvalidInput: if the filter names more than a statement takes
     """
     query = (
-        sa.select(_providers.name, *map(_statistics.get, _COLUMNS[1:]))
+        sa.select(_providers.name, *[_statistics[name] for name in _COLUMNS[1:]])
         .join_from(tables.statistics, tables.resource_providers)
         .where(*_conditions(criteria))
         .order_by(_providers.id)
