@@ -3,8 +3,8 @@
 ==================  ===============================================================================
 ``memory``          dicts under one lock, deleted when closed
 ``sql``             SQLite files, PostgreSQL, MariaDB, Galera and MySQL
-``placement``       a remote Placement, by its HTTP API; it keeps less, and says what
-``retries``         how often a write is carried out again that says nothing against itself
+``placement``       a remote Placement, by its HTTP API; it refuses what it cannot store
+``retries``         the policy by which transactions and requests are tried again
 ==================  ===============================================================================
 
 They keep the contract of :class:`resource_objects.providers.Backend`; others come from plug-ins of

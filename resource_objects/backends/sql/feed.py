@@ -337,7 +337,7 @@ BATCH = 256
 EVERY = 64
 
 # Operations are found by number, which grows with time, so that nothing younger is read. The number
-# is not below the time that the operation's id says: an operation from a clock that is ahead is
+# is not below the time in the operation's id: an operation from a clock that is ahead is
 # stored until its repetition is refused. The last entry of each shard stays: it identifies the
 # history.
 _OLD = SQL("""

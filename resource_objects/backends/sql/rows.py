@@ -165,7 +165,7 @@ class TreeRows:
         }
 
     def apply(self, inventories: Collection[int] = ()) -> None:
-        """Carry out what comes before the orders (see the contract); without orders, everything.
+        """Carry out the steps before the orders (see the contract); without orders, all steps.
 
         :param inventories: numbers of inventories that the orders of the write are about
         """

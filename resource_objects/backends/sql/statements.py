@@ -233,7 +233,7 @@ def pipeline(connection: Connection) -> Iterator[None]:
 
     Under row locks each round trip costs. A query inside the block waits for its rows, and for all
     that was sent before it. SQLite runs in this process, and MySQL has no pipeline: there each
-    statement is run as it comes.
+    statement is run at once.
     """
     module: Any = connection.dialect.loaded_dbapi
     if connection.dialect.name != "postgresql" or not module.Pipeline.is_supported():  # by libpq 14

@@ -1,4 +1,4 @@
-"""The tables, as Core metadata: what the newest migration leaves behind.
+"""The tables after the newest migration, as metadata of SQLAlchemy Core.
 
 Names follow the field (Placement) where it has the table. Rules that hold on all databases alike:
 
@@ -9,7 +9,7 @@ Names follow the field (Placement) where it has the table. Rules that hold on al
   number is used twice, even if a database was promoted or restored without its last writes. So the
   number of an operation is the generation of all that it wrote.
 
-Each index beyond the primary key and the unique constraints says which query it is for.
+A comment names the query of each index, except for primary keys and unique constraints.
 
 Rejected alternatives, measured on PostgreSQL with 4,000 claims of two classes, with indexes:
 
