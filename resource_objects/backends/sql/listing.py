@@ -21,6 +21,7 @@ from resource_objects.backends.sql.statements import (
     now_of,
     plain,
     refuse_too_many,
+    sql_now,
     uuids_among,
 )
 from resource_objects.fields import MAX_FIGURE
@@ -78,7 +79,7 @@ def list_providers(
         return ()
     query = (
         sa.select(*_LISTED)
-        .where(_providers.id > after, *of_providers(criteria, now_for(connection, criteria)))
+        .where(_providers.id > after, *of_providers(criteria, sql_now(connection)))
         .order_by(_providers.id)
         .limit(_literal(limit))
     )
@@ -163,6 +164,8 @@ def list_consumers(
 
 
 _Condition: TypeAlias = sa.ColumnElement[bool]
+#: The time of the database.
+_Time: TypeAlias = sa.ColumnElement[Any]
 
 #: The largest capacity of an inventory.
 _MOST = int(MAX_FIGURE * MAX_RATIO)
@@ -207,17 +210,8 @@ def _in_tree(trees: Collection[str]) -> sa.Select[int]:
 # --- providers ---
 
 
-def now_for(connection: Connection, criteria: ProviderFilter) -> datetime.datetime | None:
-    """Return the time of the database if a filter is about disabled providers, else None."""
-    traits = criteria.required.union(criteria.forbidden, *criteria.any_of)
-    return now_of(connection) if TRAIT in traits else None
-
-
-def of_providers(criteria: ProviderFilter, now: datetime.datetime | None) -> Iterator[_Condition]:
-    """Yield the conditions of a filter on rows of ``resource_providers``.
-
-    :param now: see :func:`now_for`
-    """
+def of_providers(criteria: ProviderFilter, now: _Time) -> Iterator[_Condition]:
+    """Yield the conditions of a filter on rows of ``resource_providers``."""
     for condition, value in conditions_of(criteria):
         yield _COMPARE[condition.operator](_providers, condition.column, value, now)
     if criteria.trees is not None:
@@ -226,14 +220,12 @@ def of_providers(criteria: ProviderFilter, now: datetime.datetime | None) -> Ite
         yield _has_room(resource_class, amount)
 
 
-def _has_one_of(column: str, any_of: Collection[str], now: datetime.datetime | None) -> _Condition:
+def _has_one_of(column: str, any_of: Collection[str], now: _Time) -> _Condition:
     has = _providers.id.in_(_bearers(column, any_of))
     return sa.or_(has, _is_disabled(now)) if TRAIT in any_of else has
 
 
-def _has_none_of(
-    column: str, forbidden: Collection[str], now: datetime.datetime | None
-) -> _Condition:
+def _has_none_of(column: str, forbidden: Collection[str], now: _Time) -> _Condition:
     bearers = _bearers(column, forbidden)
     bearers = bearers.where(bearers.selected_columns[0] == _providers.id)
     has_none = ~bearers.correlate(tables.resource_providers).exists()
@@ -247,11 +239,10 @@ def _bearers(column: str, any_of: Collection[str]) -> sa.Select[int]:
     return query.where(named.c.name.in_(any_of))
 
 
-def _is_disabled(now: datetime.datetime | None) -> _Condition:
+def _is_disabled(now: _Time) -> _Condition:
     """Return the condition that a provider is disabled itself."""
-    assert now is not None, "now_for reads it for such a filter"
     until = sa.func.coalesce(_providers.disabled_until, plain(FOREVER))
-    return sa.and_(_providers.disabled_reason.is_not(None), until > plain(now))
+    return sa.and_(_providers.disabled_reason.is_not(None), until > now)
 
 
 def _has_room(resource_class: str, amount: int) -> _Condition:
@@ -313,7 +304,7 @@ def of_consumers(criteria: ConsumerFilter) -> Iterator[_Condition]:
     """Yield the conditions of a filter on rows of ``consumers``, without their allocations."""
     yield _consumers.gone == sa.literal_column("0")
     for condition, value in conditions_of(criteria):
-        yield _COMPARE[condition.operator](_consumers, condition.column, value, None)
+        yield _COMPARE[condition.operator](_consumers, condition.column, value, sa.null())
 
 
 def holders(criteria: ConsumerFilter) -> Iterator[_Condition]:
@@ -341,7 +332,7 @@ def _expires_before(moment: datetime.datetime) -> _Condition:
 
 
 #: The SQL of each operator: of the columns of a table, a name, the value of a filter and the time.
-_COMPARE: Mapping[Operator, Callable[[Any, str, Any, datetime.datetime | None], _Condition]] = {
+_COMPARE: Mapping[Operator, Callable[[Any, str, Any, _Time], _Condition]] = {
     Operator.IN: lambda columns, name, values, _: _is_one_of(columns[name], values),
     Operator.BEFORE: lambda columns, name, moment, _: (
         _expires_before(moment) if name == "expires_at" else columns[name] < plain(moment)

@@ -533,6 +533,14 @@ def now_of(connection: Connection) -> datetime.datetime:
     return from_moment(_READ_NOW.rows(connection)[0][0])
 
 
+def sql_now(connection: Connection) -> sa.ColumnElement[datetime.datetime]:
+    """Return the time of the database, as it is stored, as an expression of SQLAlchemy."""
+    dialect = connection.dialect.name
+    if dialect == "sqlite":
+        return sa.literal(plain(clock.now()))
+    return sa.literal_column(NOW[dialect], sa.DateTime)
+
+
 #: Row numbers count milliseconds since the year 2020, followed by 21 random bits.
 _EPOCH_MS = 1_577_836_800_000
 #: The most milliseconds that 63 bits have room for: until the year 2159.

@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects.backends.sql import tables
-from resource_objects.backends.sql.statements import NOW, SQL, chunks, from_moment, now_of, plain
+from resource_objects.backends.sql import statements, tables
+from resource_objects.backends.sql.statements import SQL, chunks, from_moment, now_of, plain
 from resource_objects.providers.arguments import later
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 
@@ -90,10 +90,8 @@ def list_waiters(
 
     Cost: a statement, and one more for the awaited amounts if the page is not empty.
     """
-    dialect = connection.dialect.name
-    is_sqlite = dialect == "sqlite"
-    now = sa.literal(plain(now_of(connection))) if is_sqlite else sa.literal_column(NOW[dialect])
-    query = sa.select(*_COLUMNS).where(_waiters.id > after, _waiters.lease_until >= now)
+    is_waiting = _waiters.lease_until >= statements.sql_now(connection)
+    query = sa.select(*_COLUMNS).where(_waiters.id > after, is_waiting)
     if criteria.upto is not None:
         query = query.where(_waiters.id <= criteria.upto)
     if criteria.awaits is not None:
