@@ -14,10 +14,10 @@ DEVICES, TOPOLOGY = suite.DEVICES, suite.TOPOLOGY
 CARD, FUNCTION, card = suite.CARD, suite.FUNCTION, suite.card
 
 
-def gpu(bus: int, node: int | None = None, **said: Any) -> ro.Device:
+def gpu(bus: int, node: int | None = None, **fields: Any) -> ro.Device:
     """Return a GPU, taken as ``PGPU``."""
-    said = {"resource_class": "PGPU", **said}
-    return ro.Device(f"0000:{bus:02x}:00.0", "10de", "2330", numa_node=node, **said)
+    fields = {"resource_class": "PGPU", **fields}
+    return ro.Device(f"0000:{bus:02x}:00.0", "10de", "2330", numa_node=node, **fields)
 
 
 def functions(bus: int, *numbers: int) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class FeedRules(Kit):
         names = define(backend, host("host0"))
         claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
-        # as if other writes had replaced the last ones
+        # as if other writes had replaced the last writes
         other = Cursor(cursor.heads, tuple(n + 1 if n else 0 for n in cursor.last), cursor.epoch)
         for place in (other, Cursor(cursor.heads, cursor.last, cursor.epoch + 1)):
             check_expired(backend, place)
@@ -177,7 +177,7 @@ class FeedRules(Kit):
         claim(backend, "job-2", {names["host0"]: "VCPU=1"})
         last, moment = backend.cursor(), later_moment()
         pruned = backend.prune(moment)
-        assert pruned.changes == 2  # the last entry of a shard stays: it identifies the history
+        assert pruned.changes == 2  # the last entry of a shard stays and identifies the history
         for cursor in (_ZERO, old, middle):
             check_expired(backend, cursor)
         assert backend.changes(last, 10) == ()

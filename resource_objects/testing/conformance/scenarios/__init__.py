@@ -537,7 +537,7 @@ class Runner:
         assert stored == {**dict.fromkeys(names), "state": HELD, **self._fields(statement)}
 
     def _entry_text(self, entry: FeedEntry) -> str:
-        """Return what an entry of the feed is about, by the names that providers have now."""
+        """Return the text of an entry of the feed, with the current names of providers."""
         names = {uuid: name for name, uuid in self.uuids.items()}
 
         def providers(changed: Iterable[str]) -> str:
