@@ -339,10 +339,15 @@ class ListRules(Kit):
             assert row.parent_uuid == (providers[stored.parent].uuid if stored.parent else None)
             assert {record.resource_class: record for record in row.records} == stored.inventories
 
-    def test_providers_are_found_by_uuid(self, filled: Backend, providers: States) -> None:
+    def test_handles_may_be_uuids(self, filled: Backend, providers: States) -> None:
         requested = frozenset({providers["p0"].uuid, providers["p1/0"].uuid, str(uuids.uuid4())})
         listed = filled.list_providers(ProviderFilter(uuids=requested), 10)
         assert {row.name for row in listed} == {"p0", "p1/0"}
+        for field in ("tree", "provider"):
+            by_name = ConsumerFilter(**{field: "p1"})  # type: ignore[arg-type]
+            by_uuid = ConsumerFilter(**{field: providers["p1"].uuid})  # type: ignore[arg-type]
+            assert filled.list_consumers(by_uuid, 99) == filled.list_consumers(by_name, 99)
+            assert filled.totals(by_uuid, By.USER) == filled.totals(by_name, By.USER) != ()
         trees = frozenset({providers["p1/0/0"].uuid})
         listed = filled.list_providers(ProviderFilter(trees=trees), 10)
         assert {row.name for row in listed} == {"p1", "p1/0", "p1/0/0"}
@@ -356,17 +361,6 @@ class ListRules(Kit):
             assert filled.list_providers(ProviderFilter(**{field: of_empty}), 10) == ()
         for field in ("names", "projects", "users", "types", "states"):
             assert filled.list_consumers(ConsumerFilter(**{field: empty}), 10) == ()
-
-    @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
-    def test_pages_of_providers_cover_each_once(self, filled: Backend, limit: int) -> None:
-        names = frozenset({"p0", "p1", "p1/0", "p1/0/0", "nobody"})
-        for criteria in (
-            ProviderFilter(),
-            ProviderFilter(roots_only=True),
-            ProviderFilter(names=names),
-        ):
-            listed = functools.partial(filled.list_providers, criteria)
-            check_pages(listed, attrgetter("number"), limit, 0)
 
     def test_pages_continue_while_rows_are_added_and_removed(self, backend: Backend) -> None:
         define(backend, *(host(f"host{n}") for n in range(6)))
@@ -415,13 +409,6 @@ class ListRules(Kit):
         assert set(totals) == expected_totals(providers, records, criteria, by)
         assert totals == sorted_totals(totals)
 
-    def test_handles_may_be_uuids(self, filled: Backend, providers: States) -> None:
-        for field in ("tree", "provider"):
-            by_name = ConsumerFilter(**{field: "p1"})  # type: ignore[arg-type]
-            by_uuid = ConsumerFilter(**{field: providers["p1"].uuid})  # type: ignore[arg-type]
-            assert filled.list_consumers(by_uuid, 99) == filled.list_consumers(by_name, 99)
-            assert filled.totals(by_uuid, By.USER) == filled.totals(by_name, By.USER) != ()
-
     def test_consumers_are_listed_by_age(self, backend: Backend) -> None:
         [here] = define(backend, host()).values()
         moments = []
@@ -438,15 +425,17 @@ class ListRules(Kit):
         assert listed(created_after=moments[1]) == ["a"]
         assert listed(created_before=moments[2], created_after=moments[0]) == ["c"]
 
-    @pytest.mark.parametrize("limit", [1, 3, 1000])
-    def test_pages_of_consumers_cover_each_once(self, filled: Backend, limit: int) -> None:
-        for criteria in (
-            ConsumerFilter(),
-            ConsumerFilter(tree="p0"),
-            ConsumerFilter(states=frozenset({HELD})),
-            ConsumerFilter(names=frozenset([*_CONSUMERS, "nobody"])),
-        ):
-            listed = functools.partial(filled.list_consumers, criteria)
+    @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
+    def test_pages_cover_each_row_once(self, filled: Backend, limit: int) -> None:
+        some = frozenset({"p0", "p1", "p1/0", "p1/0/0", "nobody"})
+        of_providers = ProviderFilter(), ProviderFilter(roots_only=True), ProviderFilter(names=some)
+        for by_number in of_providers:
+            listed: Any = functools.partial(filled.list_providers, by_number)
+            check_pages(listed, attrgetter("number"), limit, 0)
+        held = ConsumerFilter(states=frozenset({HELD}))
+        of_names = ConsumerFilter(names=frozenset([*_CONSUMERS, "nobody"]))
+        for by_name in (ConsumerFilter(), ConsumerFilter(tree="p0"), held, of_names):
+            listed = functools.partial(filled.list_consumers, by_name)
             check_pages(listed, attrgetter("consumer"), limit, None)
 
     def test_names_are_ordered_by_their_code_points(self, backend: Backend) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from resource_objects.providers import Backend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Use
-from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
+from resource_objects.providers.use_over_time import UseBy, UseFilter
 from resource_objects.testing.conformance.requirements import requires
 from resource_objects.testing.conformance.suite import (
     CLASS,
@@ -24,7 +23,6 @@ from resource_objects.testing.conformance.suite import (
     host,
     later_moment,
     law,
-    ledger_state,
     order,
     release,
     rename,
@@ -36,50 +34,9 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 EVERY_BY = (UseBy.CONSUMER, UseBy.USER, UseBy.PROJECT)
 
 
-class Whose(NamedTuple):
-    """The consumer, project, user and class of an amount."""
-
-    consumer: str
-    user: str | None
-    project: str | None
-    resource_class: str
-
-
-def reported_use(report: UseReport) -> dict[Whose, int]:
-    """Return the rows of a report in the form of the reference."""
-    result = {
-        Whose(item.consumer or "", item.user, item.project, item.resource_class): item.microseconds
-        for item in report
-    }
-    assert len(result) == len(report), "each group and class once"
-    return result
-
-
-def held_now(backend: Backend) -> dict[Whose, int]:
-    """Return the current allocations by consumer and class."""
-    consumers = {consumer for consumer, _, _ in ledger_state(backend).allocations}
-    result: dict[Whose, int] = defaultdict(int)
-    for record in backend.held_by(consumers).values():
-        for use in record.held:
-            owners = record.consumer, record.user, record.project, use.resource_class
-            result[Whose(*owners)] += use.amount
-    return dict(result)
-
-
 def microseconds(span: datetime.timedelta) -> int:
     """Return the length of a span."""
     return span // _MICROSECOND
-
-
-def check_open(backend: Backend) -> None:
-    """Check the report of an interval without writes against the current allocations."""
-    since = backend.now()
-    uses = held_now(backend)
-    report = backend.use_between(since, None, UseFilter(), EVERY_BY)
-    length = microseconds(report.until - since)
-    assert reported_use(report) == {
-        owners: amount * length for owners, amount in uses.items() if length
-    }
 
 
 def check_use(backend: Backend, since: datetime.datetime, amount: int) -> None:
@@ -111,6 +68,22 @@ class UseOverTimeRules(Kit):
         return define(backend, host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))["host0"]
 
     # --- amounts ---
+
+    @law(1, 7)
+    def test_use_is_the_amount_times_its_duration(self, backend: Backend, here: str) -> None:
+        since, cursor = backend.now(), backend.cursor()
+        claim(backend, "job", {here: "VCPU=3"}, user="ann", project="p")
+        began = time_of_last(backend, cursor)
+        later_moment()
+        order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=5"})))
+        changed = time_of_last(backend, cursor)
+        later_moment()
+        release(backend, "job")
+        ended = time_of_last(backend, cursor)
+        [row] = backend.use_between(since, None, UseFilter(), EVERY_BY)
+        assert (row.consumer, row.user, row.project) == ("job", "ann", "p")
+        amounts = 3 * microseconds(changed - began), 5 * microseconds(ended - changed)
+        assert row.microseconds == sum(amounts)
 
     def test_use_counts_for_the_last_user_and_project(self, backend: Backend, here: str) -> None:
         since = backend.now()
@@ -181,7 +154,6 @@ class UseOverTimeRules(Kit):
             of_class = UseFilter(classes=frozenset([name]))
             assert len(backend.use_between(since, None, of_class, (UseBy.CONSUMER,))) == count
         release(backend, "b")
-        check_open(backend)
 
     def test_use_of_a_removed_class_and_provider_stays_in_the_report(
         self, backend: Backend, here: str
@@ -224,7 +196,7 @@ class UseOverTimeRules(Kit):
         assert row.consumer == "job"
         assert row.microseconds == 2 * microseconds(report.until - pruned)
         assert backend.use_between(pruned, None, UseFilter(), ()).is_complete
-        check_open(backend)
+        check_use(backend, pruned, 2)
 
     def test_a_longer_retention_does_not_restore_pruned_use(
         self, backend: Backend, here: str
