@@ -65,25 +65,6 @@ class ClaimRules(Kit):
     # --- exact figures and names of units ---
 
     @law(7)
-    @pytest.mark.parametrize(
-        ("figures", "capacity"),
-        [
-            ("VCPU=100:allocation_ratio=1.15", 115),
-            ("VCPU=3:allocation_ratio=0.333334", 1),
-            ("VCPU=3:allocation_ratio=0.333333", 0),
-            ("VCPU=1000003:reserved=2:allocation_ratio=0.000001", 1),
-            ("VCPU=7:allocation_ratio=0.142857", 0),
-        ],
-    )
-    def test_ratios_are_exact(self, backend: Backend, figures: str, capacity: int) -> None:
-        [here] = define(backend, host("host0", figures)).values()
-        assert ledger_state(backend).providers["host0"].inventories["VCPU"].capacity == capacity
-        if capacity:
-            claim(backend, "job", {here: f"VCPU={capacity}"})
-        with pytest.raises(exceptions.CapacityException):
-            claim(backend, "other", {here: "VCPU=1"})
-
-    @law(7)
     def test_units_that_look_alike_differ(self, backend: Backend) -> None:
         alike = [*ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 255]
         [here] = define(backend, host("host0", {"PCPU": 2 * len(alike)})).values()

@@ -22,7 +22,6 @@ from resource_objects.testing.conformance.suite import (
     order,
     two_hosts,
 )
-from resource_objects.testing.refusals import raises_code
 
 #: The number of groups for which two claims compete.
 _TURNS = 25
@@ -91,29 +90,6 @@ class ServerGroupRules(ConcurrentKit):
         totals = {(total.group, total.used) for total in backend.totals(ConsumerFilter(), By.GROUP)}
         assert totals == {("db", 1), (None, 3)}
         assert [total.used for total in backend.totals(_MEMBERS, By.RESOURCE_CLASS)] == [1]
-
-    # --- policies ---
-
-    @law(6)
-    def test_the_error_text_names_the_group_and_its_members(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
-        make_group(backend, "db", "anti-affinity", 4)
-        make_group(backend, "web", "affinity")
-        for number in (10, 9, 2, 1):
-            claim(backend, f"db-{number}", {here: "VCPU=1"}, group="db")
-        claim(backend, "web-1", {here: "VCPU=1"}, group="web")
-        texts = {
-            ("db", here): "host0: group db: at most 4 of it on a host, "
-            "db-1, db-2, db-9 and 1 more are there",
-            ("web", destination): "host1: group web: all of it on one host, web-1 is on host0",
-        }
-        for (group, uuid), text in texts.items():
-            with raises_code("ServerGroupViolated") as refused:
-                claim(backend, "new", {uuid: "VCPU=1"}, group=group)
-            assert str(refused.value) == text
-            assert refused.value.reasons[0].to_dict()["rule"] == "server_group"
-
-    # --- concurrent claims ---
 
     @law(4)
     @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
