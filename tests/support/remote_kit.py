@@ -16,6 +16,7 @@ from resource_objects.backends.placement import unsupported
 from resource_objects.backends.placement.backend import PlacementBackend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.testing.conformance import BackendConformance, Requirement
+from resource_objects.testing.conformance.races import in_processes
 from resource_objects.testing.conformance.requirements import lacking
 from tests.support.remote_rules import (
     BY_CHANCE,
@@ -67,6 +68,9 @@ class RemoteConformance(BackendConformance):
         and those that would wait for what is refused. See that what is absent was refused."""
         for one in lacking(request.function, self.lacks):
             pytest.skip(f"{self.backend_name} lacks {one.name.lower()}: {one.value}")
+        parameters = getattr(request.node, "callspec", None)
+        if parameters is not None and parameters.params.get("at_once") == "processes":
+            self.skip_unless_supported(in_processes)
         function = request.function.__name__
         if function in NOT_RUN:
             pytest.skip(f"{self.backend_name} lacks {NOT_RUN[function].value}")
