@@ -9,32 +9,9 @@ import pytest
 
 from resource_objects.backends.memory import URL, MemoryBackend
 from resource_objects.providers import Provider
-<<<<<<< HEAD
-from resource_objects.providers.definition import DefinitionChanges, ProviderRemoval
-from resource_objects.providers.listing import (
-    By,
-    ConsumerFilter,
-    ProviderFilter,
-    Total,
-    sorted_totals,
-)
-from resource_objects.providers.orders import NameKind, Operation, Write
-from resource_objects.providers.provider import Share
-from resource_objects.testing.conformance.suite import (
-    change_names,
-    claim,
-    define,
-    release,
-    rename,
-    stored_tree,
-)
-
-VCPU = "VCPU"
-=======
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.testing.conformance.scenarios import run
 from resource_objects.testing.conformance.suite import define
->>>>>>> 15282a87 (backends: tests of the memory backend that the kit has are removed)
 
 
 @pytest.fixture

@@ -10,31 +10,21 @@ import pytest
 
 from resource_objects.backends.memory import URL, MemoryBackend
 from resource_objects.providers import Provider
-<<<<<<< HEAD
-=======
-from resource_objects.providers.backend import Operation
->>>>>>> 15282a87 (backends: tests of the memory backend that the kit has are removed)
-from resource_objects.providers.definition import (
-    DefinitionChanges,
-)
+from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.orders import (
     NameAction,
     NameChange,
     NameKind,
     Operation,
-    Use,
     Write,
 )
 from resource_objects.providers.provider import Share
 from resource_objects.store.tables import Index, Table, UniqueIndex
-from resource_objects.testing.conformance.suite import (
-    changes_to,
-    define,
-)
+from resource_objects.testing.conformance.suite import changes_to, define
 from resource_objects.testing.refusals import raises_code
 
 CLASS, TRAIT, AGGREGATE = NameKind.RESOURCE_CLASS, NameKind.TRAIT, NameKind.AGGREGATE
-VCPU, DISK, SLOT = "VCPU", "DISK_GB", "CUSTOM_SLOT"
+VCPU, SLOT = "VCPU", "CUSTOM_SLOT"
 
 
 @pytest.fixture
@@ -44,11 +34,11 @@ def backend() -> Iterator[MemoryBackend]:
     backend.close()
 
 
-def sharing(name: str = "host", factor: int = 1, total: int = 8) -> Provider:
+def sharing() -> Provider:
     """Return a host with a cell whose slots are also the host's."""
-    host = Provider(name, f"CUSTOM_SLOT={total}", traits=["CUSTOM_T"], aggregates=["rack"])
-    share = Share(resource_class=SLOT, of=name, of_class=SLOT, factor=factor)
-    host.add(f"{name}/cell", "CUSTOM_SLOT=8", shares=[share])
+    host = Provider("host", "CUSTOM_SLOT=8", traits=["CUSTOM_T"], aggregates=["rack"])
+    share = Share(resource_class=SLOT, of="host", of_class=SLOT)
+    host.add("host/cell", "CUSTOM_SLOT=8", shares=[share])
     return host
 
 
