@@ -301,7 +301,7 @@ class Claims:
         self,
         host: str,
         consumer: str,
-        what: Mapping[str, Any] | Sequence[Allocation] | None,
+        allocations: Mapping[str, Any] | Sequence[Allocation] | None,
         options: ClaimOptions,
     ) -> Claim:
         name, source = names.consumer_name(consumer), unattributed(names.provider_name(host))
@@ -309,8 +309,8 @@ class Claims:
         def plan(*_: object) -> ClaimPlan:
             (record,) = self._context.held_by(source)
             demand, read_at = Demand(record.uses), None
-            if what is not None:
-                demand = demand_of(what, self._context.uuids, "attribute")
+            if allocations is not None:
+                demand = demand_of(allocations, self._context.uuids, "attribute")
                 if demand.request is not None:
                     demand, read_at = self._with_retained(name, demand)
 
@@ -743,8 +743,8 @@ class Claims:
         both = frozenset(use.provider_uuid for use in uses if use.key in before)
         pools: set[str] = set()
         if both and Capability.REQUESTS not in backend.unsupported:
-            wanted = ProviderFilter(uuids=both, required=frozenset({SHARES}))
-            pools = {listed.uuid for listed in backend.list_providers(wanted, len(both))}
+            shared = ProviderFilter(uuids=both, required=frozenset({SHARES}))
+            pools = {listed.uuid for listed in backend.list_providers(shared, len(both))}
         return record.left_by(uses, pools)
 
     def _with_retained(self, consumer: str, demand: Demand) -> tuple[Demand, int | None]:

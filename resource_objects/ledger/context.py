@@ -95,14 +95,14 @@ class LedgerContext:
 
     def consumers(
         self,
-        wanted: ConsumerFilter,
+        criteria: ConsumerFilter,
         limit: int | None = None,
         after: str | None = None,
         page: int | None = None,
     ) -> Iterator[tuple[ConsumerRecord, ...]]:
         """Yield the consumers that match a filter in pages, ordered by name."""
         return pages_of(
-            lambda count, last: self.backend.list_consumers(wanted, count, last),
+            lambda count, last: self.backend.list_consumers(criteria, count, last),
             lambda record: record.consumer,
             page or self.page,
             limit,

@@ -205,12 +205,12 @@ def demand_of(
         ``give_back``; for a count that contradicts the amount that locates it; for two placed
         amounts of a class, or a provider that is named twice
     """
-    known: Mapping[str, str] = {}
+    name_of: Mapping[str, str] = {}
     if isinstance(allocations, Mapping):
         requested = _of_mapping(allocations, method)
     else:
         requested = _of_list(allocations, method)
-        known = {part.provider_uuid: part.provider for part in allocations if part.provider_uuid}
+        name_of = {part.provider_uuid: part.provider for part in allocations if part.provider_uuid}
     parts = [part for part in requested if not part.amount.is_zero]
     for part in parts:
         if part.amount.is_negative and not give_back:
@@ -233,12 +233,12 @@ def demand_of(
             units = record.units or part.units  # a structured amount names its units itself
             uses.append(Use(uuids[part.provider], record.resource_class, record.amount, units))
     if not placed:
-        return Demand(tuple(uses), names=known)
+        return Demand(tuple(uses), names=name_of)
     located = tuple(part._replace(provider=uuids[part.provider]) for part in placed)
     keys = [(part.provider, part.resource_class) for part in located]
     if len(set(keys)) != len(keys):  # by name and by uuid
         raise exceptions.InvalidInput("repetition", method, keys, "each provider once")
-    return Demand(tuple(uses), _request(placed, counted), names=known, located=located)
+    return Demand(tuple(uses), _request(placed, counted), names=name_of, located=located)
 
 
 def _of_list(allocations: Any, method: str) -> list[RequestedAmount]:

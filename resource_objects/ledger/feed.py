@@ -257,8 +257,8 @@ def _confined(backend: Backend, at: str) -> Columns:
         return columns
     criteria = ProviderFilter(aggregates=(linked,), required=frozenset({SHARES}))
     pools = {pool.uuid for pool in backend.list_providers(criteria, MOST_ROWS)}
-    others = pools.difference(columns.providers.uuid)
-    return backend.read(at, *sorted(others)) if others else columns
+    elsewhere = pools.difference(columns.providers.uuid)
+    return backend.read(at, *sorted(elsewhere)) if elsewhere else columns
 
 
 def _followed(

@@ -291,8 +291,8 @@ class _Group:
     def assignment_for(self, portion: Portion) -> list[tuple[int, _Option]]:
         """Return options that make up a portion, with the kind of each."""
         remaining, assignment = list(portion), []
-        whole = next(larger for larger in self.largest if all(map(operator.ge, larger, portion)))
-        for kind, option in self._assignments[whole]:
+        superset = next(larger for larger in self.largest if all(map(operator.ge, larger, portion)))
+        for kind, option in self._assignments[superset]:
             if remaining[kind]:
                 remaining[kind] -= 1
                 assignment.append((kind, option))

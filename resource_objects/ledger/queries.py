@@ -179,8 +179,8 @@ class Reader:
                 return names.resource_class_order(name) <= names.resource_class_order(last)
             return name <= last
 
-        rest = itertools.dropwhile(is_before, self._context.backend.totals(criteria, By(by)))
-        groups = itertools.islice(itertools.groupby(rest, group), most)
+        later = itertools.dropwhile(is_before, self._context.backend.totals(criteria, By(by)))
+        groups = itertools.islice(itertools.groupby(later, group), most)
         return (total for _, totals in groups for total in totals)
 
 

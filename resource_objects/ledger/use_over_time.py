@@ -89,14 +89,14 @@ def summed_by(by: Any) -> tuple[UseBy, ...]:
     >>> summed_by(("user", "class"))
     (<UseBy.USER: 'user'>,)
     """
-    known = [*UseBy, *_CLASS]
-    expected = f"some of {', '.join(known)}"
+    allowed = [*UseBy, *_CLASS]
+    expected = f"some of {', '.join(allowed)}"
     keys = [by] if isinstance(by, str) else by
     if isinstance(keys, bytes) or not isinstance(keys, Iterable):
         raise exceptions.InvalidInput("field", "by", by, expected)
     dimensions: dict[UseBy, None] = {}
     for key in keys:
-        if not isinstance(key, str) or key not in known:
+        if not isinstance(key, str) or key not in allowed:
             raise exceptions.InvalidInput("field", "by", key, expected)
         if key not in _CLASS:
             dimensions[UseBy(key)] = None
