@@ -116,10 +116,10 @@ def largest(holders: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     >>> largest([("job-10", 1), ("b", 5), ("job-2", 1)])
     (('b', 5), ('job-2', 1), ('job-10', 1))
     """
-    ordered: Sequence[tuple[str, int]] = sorted(holders, key=lambda held: (-held[1], held[0]))
+    ordered: Sequence[tuple[str, int]] = sorted(holders, key=lambda holder: (-holder[1], holder[0]))
     return tuple(sorted(ordered[:MOST_HOLDERS], key=by_amount))
 
 
-def by_amount(held: tuple[str, Any]) -> tuple[Any, ...]:
+def by_amount(holder: tuple[str, Any]) -> tuple[Any, ...]:
     """Return a sort key of consumers: the largest first, then by name in natural order."""
-    return -held[1], natural_order(held[0])
+    return -holder[1], natural_order(holder[0])
