@@ -108,20 +108,15 @@ class ProviderUpdate:
     @property
     def changed(self) -> tuple[InventoryRecord, ...]:
         """The inventories to insert or overwrite, without their usage."""
-        before = (self.before or _EMPTY).inventories
-        if before == self.definition.inventories:
-            return ()
-        unchanged = set(before)
+        unchanged = set((self.before or _EMPTY).inventories)
         return tuple(record for record in self.definition.inventories if record not in unchanged)
 
     @property
     def removed(self) -> tuple[str, ...]:
         """The resource classes of the inventories to remove, sorted."""
-        before = (self.before or _EMPTY).inventories
-        if before == self.definition.inventories:
-            return ()
+        before = {record.resource_class for record in (self.before or _EMPTY).inventories}
         remaining = {record.resource_class for record in self.definition.inventories}
-        return tuple(sorted({record.resource_class for record in before} - remaining))
+        return tuple(sorted(before - remaining))
 
     @property
     def traits_added(self) -> frozenset[str]:

@@ -113,15 +113,9 @@ class Member(NamedTuple):
     @classmethod
     def of(cls, definition: ProviderDefinition, generation: int, tree: str) -> Member:
         """Return a provider with its own links."""
-        return cls(
-            definition.uuid,
-            definition.name,
-            generation,
-            tree,
-            _set_of(tuple([record.resource_class for record in definition.inventories])),
-            definition.aggregates or _NOTHING,
-            SHARES in definition.traits,
-        )
+        is_pool, _, aggregates, classes = _links(definition)
+        name = definition.name
+        return cls(definition.uuid, name, generation, tree, classes, aggregates, is_pool)
 
     def counts_more(self, before: Member | None) -> bool:
         """Return True if a class may be counted twice because of this provider, unlike before."""
@@ -213,6 +207,11 @@ def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> Newl
     defined = {definition.uuid: definition for definition in changes.definitions}
     removed = {removal.uuid for removal in changes.removals}
     changed = frozenset({*defined, *removed})
+    if all(
+        uuid in stored and _links(stored[uuid].definition) == _links(definition)
+        for uuid, definition in defined.items()
+    ):
+        return NewlyCounted(frozenset(), {}, changed)
     touched = {*changed, *(definition.parent_uuid for definition in defined.values())}
     trees = {stored[uuid].root_uuid for uuid in touched if uuid is not None and uuid in stored}
     before = {uuid: provider for uuid, provider in stored.items() if provider.root_uuid in trees}
@@ -236,6 +235,15 @@ def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> Newl
     )
     counting = (u for u, member in after.items() if member.counts_more(members_before.get(u)))
     return NewlyCounted(frozenset(counting), after, changed)
+
+
+def _links(
+    definition: ProviderDefinition,
+) -> tuple[bool, str | None, frozenset[str], frozenset[str]]:
+    """Return what decides whether a class is counted twice: is a pool, parent, links, classes."""
+    classes = _set_of(tuple([record.resource_class for record in definition.inventories]))
+    aggregates = definition.aggregates or _NOTHING
+    return SHARES in definition.traits, definition.parent_uuid, aggregates, classes
 
 
 #: Most providers count the same classes as others.

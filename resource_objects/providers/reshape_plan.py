@@ -62,7 +62,7 @@ class ReshapePlanner:
         self._state = _State(reshape, columns, changes)
         self._moves = inventory_moves(reshape, self._state)
         self._sources = {move.source for move in self._moves}
-        if changes is None and not self._state.errors:
+        if changes is None and not self._state.errors.texts:
             self._state.change(_final_inventories(self._moves, self._state))
 
     @property
@@ -84,16 +84,13 @@ class ReshapePlanner:
         self._check_claims(claims)
         state.errors.raise_if_any()
         transfers = _Assignment(state, claims).transfers(self._moves)
-        changes = self._changes
-        if changes is None:
-            changes = self._definition_changes()
+        changes = self._definition_changes() if self._changes is None else self._changes
         orders = tuple(_orders(transfers, claims, state))
         self._check_conserved(orders, claims)
         plan = Plan(self._with_expected_use(changes) or None, orders)
         # consumers can have allocations from trees that were not read, such as a shared pool
         names = {use.provider_uuid: use.provider for claim in claims.values() for use in claim.held}
-        names |= state.names
-        return dataclasses.replace(plan, names={uuid: names[uuid] for uuid in plan.places})
+        return plan.naming({}, names | state.names)
 
     def _check_claims(self, claims: Mapping[str, ConsumerRecord]) -> None:
         for name in self.consumers:
@@ -184,22 +181,17 @@ class _Errors:
     """The faults of a plan: sentences, and the consumers that they are about."""
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
+        self.texts: list[str] = []
         self._consumers: dict[str, None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._texts)
-
-    def add(self, text: str, consumer: str | None = None) -> None:
-        self._texts.append(text)
-        if consumer is not None:
-            self._consumers[consumer] = None
+    def add(self, text: str, *consumers: str) -> None:
+        self.texts.append(text)
+        self._consumers |= dict.fromkeys(consumers)
 
     def raise_if_any(self) -> None:
-        if self._texts:
-            raise exceptions.InvalidPlan(
-                "reshape", "; ".join(self._texts), self._texts, self._consumers
-            )
+        if self.texts:
+            text = "; ".join(self.texts)
+            raise exceptions.InvalidPlan("reshape", text, self.texts, self._consumers)
 
 
 class _State:
