@@ -240,7 +240,7 @@ def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> Newl
 def _links(
     definition: ProviderDefinition,
 ) -> tuple[bool, str | None, frozenset[str], frozenset[str]]:
-    """Return what decides whether a class is counted twice: is a pool, parent, links, classes."""
+    """Return the facts by which classes count twice: is a pool, parent, links, classes."""
     classes = _set_of(tuple([record.resource_class for record in definition.inventories]))
     aggregates = definition.aggregates or _NOTHING
     return SHARES in definition.traits, definition.parent_uuid, aggregates, classes

@@ -496,8 +496,7 @@ class Reconciler:
         """Read the trees of hosts. Cost: one read."""
         keys = {key for look in looks for key in (look.host, look.said.identity) if key}
         columns = self._ledger.backend.read(*keys, allocations=False)
-        given = columns.providers
-        numbers = dict(zip(given.uuid, given.root_id, strict=True))
+        numbers = columns.index.numbers
         return {
             key: (root, provider, numbers[root.uuid or ""] % SHARDS)
             for root in trees(columns)
