@@ -64,10 +64,10 @@ def _provider_conditions(providers: States, name: str, criteria: ProviderFilter)
     if criteria.trees is not None:
         yield any(_is_in_tree(providers, name, tree) for tree in criteria.trees)
     yield all(item not in provider.aggregates for item in criteria.forbidden_aggregates)
-    yield all(any(item in provider.aggregates for item in some) for some in criteria.aggregates)
+    yield all(any(item in provider.aggregates for item in group) for group in criteria.aggregates)
     yield all(trait in provider.traits for trait in criteria.required)
     yield all(trait not in provider.traits for trait in criteria.forbidden)
-    yield all(any(trait in provider.traits for trait in some) for some in criteria.any_of)
+    yield all(any(trait in provider.traits for trait in group) for group in criteria.any_of)
     for resource_class, amount in criteria.room:
         yield _has_room(providers, name, resource_class, amount)
     if criteria.over_capacity:
@@ -427,14 +427,14 @@ class ListRules(Kit):
 
     @pytest.mark.parametrize("limit", [1, 2, 4, 1000])
     def test_pages_cover_each_row_once(self, filled: Backend, limit: int) -> None:
-        some = frozenset({"p0", "p1", "p1/0", "p1/0/0", "nobody"})
-        of_providers = ProviderFilter(), ProviderFilter(roots_only=True), ProviderFilter(names=some)
-        for by_number in of_providers:
+        names = frozenset({"p0", "p1", "p1/0", "p1/0/0", "nobody"})
+        roots = ProviderFilter(roots_only=True)
+        for by_number in (ProviderFilter(), roots, ProviderFilter(names=names)):
             listed: Any = functools.partial(filled.list_providers, by_number)
             check_pages(listed, attrgetter("number"), limit, 0)
-        held = ConsumerFilter(states=frozenset({HELD}))
+        of_states = ConsumerFilter(states=frozenset({HELD}))
         of_names = ConsumerFilter(names=frozenset([*_CONSUMERS, "nobody"]))
-        for by_name in (ConsumerFilter(), ConsumerFilter(tree="p0"), held, of_names):
+        for by_name in (ConsumerFilter(), ConsumerFilter(tree="p0"), of_states, of_names):
             listed = functools.partial(filled.list_consumers, by_name)
             check_pages(listed, attrgetter("consumer"), limit, None)
 

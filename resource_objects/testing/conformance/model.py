@@ -527,15 +527,15 @@ def _inventories_text(inventories: Inventories) -> str:
     """Return inventories as the text of a definition."""
     texts = []
     for kind, figures in inventories.items():
-        others = (f"{name}={value}" for name, value in figures.items() if name != "total")
-        texts.append(":".join([f"{kind}={figures['total']}", *others]))
+        rules = (f"{name}={value}" for name, value in figures.items() if name != "total")
+        texts.append(":".join([f"{kind}={figures['total']}", *rules]))
     return ",".join(texts)
 
 
 def state_machine(fresh: Callable[[], Backend]) -> type[LedgerMachine]:
     """Return a Hypothesis state machine that compares backends with the model.
 
-    Its ``TestCase`` is what a test module collects.
+    A test module collects its ``TestCase``.
 
     :param fresh: opens a backend on an empty ledger, once per example; the machine closes it
     """

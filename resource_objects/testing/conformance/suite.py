@@ -436,8 +436,8 @@ def host_of(name: str, inventory: NUMATopologyInventory, **more: int) -> Provide
 
 def card(bus: int, count: int = 3, node: int | None = None, **fields: Any) -> Iterator[Device]:
     """Yield a network card with some fields, and its virtual functions."""
-    whole = f"0000:{bus:02x}:00.0"
-    yield Device(whole, "8086", "1572", "type-PF", resource_class=CARD, numa_node=node, **fields)
+    address = f"0000:{bus:02x}:00.0"
+    yield Device(address, "8086", "1572", "type-PF", resource_class=CARD, numa_node=node, **fields)
     for number in range(count):
         yield Device(
             f"0000:{bus:02x}:02.{number}",
@@ -445,6 +445,6 @@ def card(bus: int, count: int = 3, node: int | None = None, **fields: Any) -> It
             "154c",
             "type-VF",
             resource_class=FUNCTION,
-            parent=whole,
+            parent=address,
             numa_node=node,
         )
