@@ -88,15 +88,20 @@ def _is_in_tree(providers: States, name: str, tree: str) -> bool:
 
 def _has_room(providers: States, name: str, resource_class: str, amount: int) -> bool:
     record = providers[name].inventories.get(resource_class)
-    if record is None or amount < record.min_unit or amount % record.step_size:
+    if record is None:
         return False
-    if record.max_unit is not None and amount > record.max_unit:
-        return False
-    limits = [(record, amount)]
-    for (shared, of, of_class), factor in providers[name].shares.items():
-        if shared == resource_class:
-            limits.append((providers[of].inventories[of_class], amount * factor))
-    return all(limit.used + added <= limit.capacity for limit, added in limits)
+    targets = [
+        (providers[of].inventories[of_class], factor)
+        for (shared, of, of_class), factor in providers[name].shares.items()
+        if shared == resource_class
+    ]
+    obeys_units = (
+        record.min_unit <= amount <= (record.max_unit or amount) and amount % record.step_size == 0
+    )
+    fits = obeys_units and record.used + amount <= record.capacity
+    return (fits or amount == 0) and all(
+        target.used + amount * factor <= target.capacity for target, factor in targets
+    )
 
 
 def stored_consumers(backend: Backend) -> list[ConsumerRecord]:
@@ -214,7 +219,7 @@ def _several(values: list[Any]) -> st.SearchStrategy[tuple[frozenset[Any], ...]]
 
 
 _listed_handles = [*_PROVIDERS, "nobody"]
-_amounts = st.dictionaries(st.sampled_from([*_CLASSES, "DISK_GB"]), st.integers(1, 6), max_size=2)
+_amounts = st.dictionaries(st.sampled_from([*_CLASSES, "DISK_GB"]), st.integers(0, 6), max_size=2)
 _of_providers: dict[str, st.SearchStrategy[Any]] = {
     "names": _some(_listed_handles),
     "trees": _some(_listed_handles),
