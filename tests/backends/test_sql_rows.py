@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import sqlalchemy
 
@@ -21,14 +19,10 @@ def kept(url: str) -> dict[str, str | None]:
     return dict(ask(url, "SELECT name, level FROM aggregates"))
 
 
-def written(backend: SQLBackend, work: Any) -> Any:
-    return backend._writing(work)
-
-
 def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: str) -> None:
     made = [(name, None if n % 2 else f"level {n}") for n, name in enumerate(NAMES)]
     insert = statements.Insert(tables.aggregates, "name", "level")
-    written(ledger, lambda connection: insert.many(connection, made))
+    ledger._writing(lambda connection: insert.many(connection, made))
     assert kept(ledger_url) == dict(made)
     numbers = dict(ask(ledger_url, "SELECT name, id FROM aggregates"))
     changed = [
@@ -39,17 +33,17 @@ def test_rows_are_inserted_changed_and_deleted(ledger: SQLBackend, ledger_url: s
     def change(connection: sqlalchemy.Connection) -> int:
         return statements.update(connection, tables.aggregates, ["id"], changed)
 
-    assert written(ledger, change) == COUNT - 1
+    assert ledger._writing(change) == COUNT - 1
     wanted = {row["name"]: row["level"] for row in changed}
     assert kept(ledger_url) == {**wanted, NAMES[-1]: made[-1][1]}
-    assert written(ledger, change) == COUNT - 1  # found, though nothing is different
+    assert ledger._writing(change) == COUNT - 1  # found, though nothing is different
 
     def delete(connection: sqlalchemy.Connection) -> int:
         gone = [(row["id"], row["name"]) for row in changed[5:]]
         return statements.delete(connection, tables.aggregates, ["id", "name"], gone)
 
-    assert written(ledger, delete) == COUNT - 6
-    assert written(ledger, delete) == 0
+    assert ledger._writing(delete) == COUNT - 6
+    assert ledger._writing(delete) == 0
     assert len(kept(ledger_url)) == 6
 
 
@@ -59,7 +53,7 @@ def test_no_rows_are_no_statement(ledger: SQLBackend) -> None:
         deleted = statements.delete(connection, tables.aggregates, ["id"], [])
         return deleted + statements.update(connection, tables.aggregates, ["id"], [])
 
-    assert written(ledger, work) == 0
+    assert ledger._writing(work) == 0
 
 
 @pytest.mark.parametrize("figure", [None, 1, 2**31 - 1])
@@ -74,12 +68,6 @@ def test_figures_and_nothing_may_be_mixed(
         for number, one, used in zip(numbers, (None, figure), (2**63 - 1, 0), strict=True)
     ]
     for order in (changed, changed[::-1]):
-        count = written(
-            ledger,
-            lambda connection, given=order: statements.update(
-                connection, tables.inventories, ["id"], given
-            ),
-        )
-        assert count == 2
+        assert ledger._writing(statements.update, tables.inventories, ["id"], order) == 2
         found = ask(ledger_url, "SELECT id, max_unit, used FROM inventories ORDER BY id")
         assert [dict(zip(changed[0], row, strict=True)) for row in found] == changed
