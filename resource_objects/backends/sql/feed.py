@@ -19,7 +19,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
@@ -31,7 +30,6 @@ from resource_objects.backends.sql.statements import (
     from_moment,
     moment,
     now_of,
-    plain,
 )
 from resource_objects.providers.changed import Touched
 from resource_objects.providers.disabled import Disabled, DisabledChange
@@ -40,8 +38,6 @@ from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import Change, Mode
 
 Pairs: TypeAlias = Iterable[tuple[str, str]]
-
-_changes = tables.changes.c
 
 #: The name of a consumer that was pruned before an older write of it.
 _FORGOTTEN = "forgotten"
@@ -54,6 +50,8 @@ _DISABLED, _ENABLED, _NAMES = "disabled", "enabled", "names"
 # at least one row, with the number that identifies the ledger
 _READ_HEADS = SQL("""
     SELECT epoch, shard, head, operation_id FROM ledger_info LEFT JOIN change_heads ON 1 = 1""")
+_LAST_NUMBERS = SQL("SELECT shard, MAX(number) FROM changes GROUP BY shard")
+_ADD_HEADS = Insert(tables.change_heads, "shard", "head", "operation_id")
 # MySQL would read and lock all rows of so small a table
 _LOCK_HEADS = SQL("""
     SELECT shard FROM change_heads {mysql: FORCE INDEX (PRIMARY)}
@@ -162,10 +160,8 @@ def ensure_heads(connection: Connection) -> None:
     missing = missing_heads(connection)
     if not missing:
         return
-    last = sa.select(_changes.shard, sa.func.max(_changes.number)).group_by(_changes.shard)
-    numbers: dict[int, int] = dict(tuple(row) for row in connection.execute(last))
-    rows = [{"shard": shard, "head": numbers.get(shard, 0), "operation_id": 0} for shard in missing]
-    connection.execute(sa.insert(tables.change_heads), rows)
+    numbers: dict[int, int] = dict(_LAST_NUMBERS.rows(connection))
+    _ADD_HEADS.many(connection, [(shard, numbers.get(shard, 0), 0) for shard in missing])
 
 
 # --- reading ---
@@ -351,6 +347,8 @@ _DELETE_CHANGES = SQL("DELETE FROM changes WHERE operation_id IN :ids*")
 _DELETE_CONSUMERS = SQL("DELETE FROM consumers WHERE id IN :ids* AND gone IN :gone*")
 _DELETE_OPERATIONS = SQL("DELETE FROM operations WHERE id IN :ids*")
 _RETENTION = SQL("SELECT retention, complete_since FROM ledger_info")
+_SET_RETENTION = SQL("UPDATE ledger_info SET retention = :seconds")
+_SET_COMPLETE_SINCE = SQL("UPDATE ledger_info SET complete_since = :since")
 
 
 def note_pruning(connection: Connection, before: datetime.datetime) -> None:
@@ -363,8 +361,7 @@ def retain(connection: Connection, age: datetime.timedelta) -> None:
     """Set the retention time of operations and changes."""
     if age > retention(connection):
         set_complete_since(connection, complete_since(connection, now_of(connection)))
-    seconds = int(age.total_seconds())
-    connection.execute(sa.update(tables.ledger_info).values(retention=seconds))
+    _SET_RETENTION.run(connection, seconds=int(age.total_seconds()))
 
 
 def complete_since(connection: Connection, now: datetime.datetime) -> datetime.datetime:
@@ -376,7 +373,7 @@ def complete_since(connection: Connection, now: datetime.datetime) -> datetime.d
 
 def set_complete_since(connection: Connection, since: datetime.datetime) -> None:
     """Record that changes before a moment may have been deleted, regardless of the retention."""
-    connection.execute(sa.update(tables.ledger_info).values(complete_since=plain(since)))
+    _SET_COMPLETE_SINCE.run(connection, since=moment(connection, since))
 
 
 def retention(connection: Connection) -> datetime.timedelta:
