@@ -32,7 +32,7 @@ from resource_objects.ledger.demand import (
     providers_in,
     providers_to_read,
 )
-from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
+from resource_objects.ledger.feed import Snapshots, snapshot_in_place
 from resource_objects.ledger.gang_claim import Choices, gang_choices
 from resource_objects.ledger.queue import Queue
 from resource_objects.providers import Allocation, Claim
@@ -384,7 +384,7 @@ class Claims:
             snapshot, latest = self._snapshots.snapshot, candidates
             if source is not None:  # pools are counted once, so a search ignores these
                 snapshot = functools.partial(
-                    snapshot_without, self._context.backend, consumers=(), moving=name
+                    snapshot_in_place, self._context.backend, name, pools_only=True
                 )
                 if isinstance(candidates, Candidates) and not candidates:
                     within = candidates.options.within(options.limits)

@@ -177,8 +177,7 @@ class Snapshots:
         """
         backend = self._context.backend
         if at is not None:
-            key = names.provider_key(at)
-            return search.Snapshot(_confined(backend, key), at=key)
+            return search.Snapshot(_read(backend, at), at=names.provider_key(at))
         before = self._last
         now = backend.cursor()
         if before is not None and before.snapshot.cursor == now:
@@ -211,54 +210,46 @@ def checked_snapshot(value: object, field: str) -> Snapshot:
     return value
 
 
-def snapshot_without(
-    backend: Backend,
-    at: str | None = None,
-    consumers: Collection[str] | None = None,
-    moving: str | None = None,
+def snapshot_in_place(
+    backend: Backend, consumer: str, at: str | None = None, *, pools_only: bool = False
 ) -> Snapshot:
-    """Return a snapshot without the allocations of some consumers; None: of all consumers.
+    """Return a snapshot in which the use of a consumer does not count, and stays possible.
 
-    Cost: everything is read, unless it is confined to a provider.
+    :func:`in_place` describes it. Cost: everything is read, unless it is confined to a provider.
 
     :param at: as :meth:`Snapshots.snapshot`
-    :param moving: a consumer whose use of pools does not count, and stays possible
+    :param pools_only: whether only its use of pools is meant, as for a move
     """
-    columns = _read(backend, at)
-    excluded = set(columns.allocations.consumer) if consumers is None else consumers
-    columns = without_consumers(columns, *excluded)
-    if moving is not None:
+    columns, pools = _read(backend, at), None
+    if pools_only:
         traits = zip(columns.traits.provider_id, columns.traits.trait, strict=True)
         pools = {number for number, trait in traits if trait == SHARES}
-        columns = in_place(columns, moving, only=pools)
-    return search.Snapshot(columns, at=at)
+    return search.Snapshot(in_place(columns, consumer, only=pools), at=at)
 
 
-def snapshot_in_place(backend: Backend, consumer: str, at: str | None = None) -> Snapshot:
-    """Return a snapshot for a change in place of a consumer; see :func:`in_place`.
-
-    :param at: as :meth:`Snapshots.snapshot`
-    """
-    return search.Snapshot(in_place(_read(backend, at), consumer), at=at)
+def unused_snapshot(backend: Backend, at: str | None = None) -> Snapshot:
+    """Return a snapshot without any allocations. Cost: as :func:`snapshot_in_place`."""
+    columns = _read(backend, at)
+    consumers = set(columns.allocations.consumer)
+    return search.Snapshot(without_consumers(columns, *consumers), at=at)
 
 
 def _read(backend: Backend, at: str | None) -> Columns:
-    return backend.read() if at is None else _confined(backend, names.provider_key(at))
-
-
-def _confined(backend: Backend, at: str) -> Columns:
-    """Read the tree of a provider and those of its pools.
+    """Read everything, or the tree of a provider and those of its pools.
 
     Cost: a read; if the tree is in aggregates a list, and if these have pools one read more.
     """
-    columns = backend.read(at)
+    if at is None:
+        return backend.read()
+    key = names.provider_key(at)
+    columns = backend.read(key)
     linked = frozenset(columns.aggregates.aggregate)
     if not linked:
         return columns
     criteria = ProviderFilter(aggregates=(linked,), required=frozenset({SHARES}))
     pools = {pool.uuid for pool in backend.list_providers(criteria, MOST_ROWS)}
     elsewhere = pools.difference(columns.providers.uuid)
-    return backend.read(at, *sorted(elsewhere)) if elsewhere else columns
+    return backend.read(key, *sorted(elsewhere)) if elsewhere else columns
 
 
 def _followed(

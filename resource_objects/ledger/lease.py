@@ -120,6 +120,6 @@ class Lease:
 
     def _check(self) -> None:
         """Raise if the claim no longer exists."""
-        held = self._ledger.get_claim(self._claim.consumer)
-        if held.id != self._claim.id:
-            raise exceptions.Stale("consumer", held.consumer, f"it has another claim, {held.id}")
+        claim = self._ledger.get_claim(self._claim.consumer)
+        if claim.id != self._claim.id:
+            raise exceptions.Stale("consumer", claim.consumer, f"it has another claim, {claim.id}")

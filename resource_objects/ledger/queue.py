@@ -26,7 +26,7 @@ from resource_objects import clock, exceptions, names
 from resource_objects.ledger.context import LedgerContext, any_limit, pages_of
 from resource_objects.ledger.demand import Claimable, Demand, demands_of
 from resource_objects.ledger.expired import ExpiredClaims
-from resource_objects.ledger.feed import Snapshots, snapshot_in_place, snapshot_without
+from resource_objects.ledger.feed import Snapshots, snapshot_in_place, unused_snapshot
 from resource_objects.providers import Claim
 from resource_objects.providers.arguments import generation
 from resource_objects.providers.capabilities import Capability
@@ -91,7 +91,7 @@ class Queue:
             raise exceptions.InvalidInput(
                 "field", "is_satisfiable", candidates, "Candidates of a search"
             )
-        snapshot = snapshot_without(self._context.backend, candidates.at)
+        snapshot = unused_snapshot(self._context.backend, candidates.at)
         try:
             return bool(snapshot.searched(candidates.request, options or candidates.options))
         except exceptions.SearchLimitReached:  # unknown, so it may be

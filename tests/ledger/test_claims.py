@@ -13,7 +13,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host import partitions
 from resource_objects.ledger import RetryPolicy, new_operation
-from resource_objects.ledger.feed import snapshot_in_place, snapshot_without
+from resource_objects.ledger.feed import snapshot_in_place, unused_snapshot
 from resource_objects.providers import Allocation, Claim, Provider
 from resource_objects.providers.orders import Write
 from resource_objects.testing.refusals import raises_code
@@ -482,7 +482,7 @@ def test_a_change_in_place_keeps_its_devices_and_pools(
 ) -> None:
     _gpus(ledger)
     ledger.replace("job", {"lab": "VCPU=2", **held})
-    snapshot = ledger.snapshot() if is_counted else snapshot_without(ledger.backend, None, ["job"])
+    snapshot = ledger.snapshot() if is_counted else unused_snapshot(ledger.backend)
     candidates = snapshot.candidates(request_)
     scenario = ledger.snapshot().fork()
     moved = scenario.move("job", candidates)

@@ -24,7 +24,7 @@ from resource_objects.host.tracker.asked import (
 )
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import Moves, Records, Revertible
-from resource_objects.ledger.feed import snapshot_in_place, snapshot_without
+from resource_objects.ledger.feed import snapshot_in_place
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
 from resource_objects.providers.arguments import limits as limits_of
@@ -272,12 +272,11 @@ class HostClaims:
         """
 
         def search() -> Candidates:
-            if replaces:
-                snapshot = snapshot_in_place(self._ledger.backend, consumer, host)
-            elif moves:
-                snapshot = snapshot_without(self._ledger.backend, host, (), consumer)
-            else:
-                snapshot = self._ledger.snapshot(at=host)
+            snapshot = (
+                snapshot_in_place(self._ledger.backend, consumer, host, pools_only=not replaces)
+                if replaces or moves
+                else self._ledger.snapshot(at=host)
+            )
             within = None if limits is None else limits[host]
             return self._search(consumer, host, snapshot, asked, overrides, within)
 
