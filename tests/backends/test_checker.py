@@ -1,4 +1,4 @@
-"""Who checks the checkers: broken ledgers and broken backends are found out."""
+"""The checker of tables and the conformance kit find broken ledgers and broken backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refused writes to a ledger in memory leave every row and every index as it was."""
+"""Writes to a ledger in memory: a refusal leaves every row and every index as it was."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.store.tables import Index, Table, UniqueIndex
+from resource_objects.testing.conformance.scenarios import run
 from resource_objects.testing.conformance.suite import changes_to, define
 from resource_objects.testing.refusals import raises_code
 
@@ -127,3 +128,23 @@ def _without_inventories(definition: Any) -> Any:
 
 
 # --- the feed and its end ---
+
+
+# --- orders ---
+
+
+def test_the_uuid_of_a_claim_passes_to_another_consumer_in_one_write(
+    backend: MemoryBackend,
+) -> None:
+    run(
+        backend,
+        """
+define host0: VCPU=8
+claim a: host0 VCPU=1 [uuid=first]
+write
+  claim b: host0 VCPU=1 [uuid=first]
+  release a
+allocations
+  b: host0 VCPU=1
+""",
+    )

@@ -1,4 +1,4 @@
-"""What the conformance kit requires beyond the contract is said by name, and is used."""
+"""Requirements of the conformance kit beyond the contract: each has a name and a test."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def table() -> str:
 
 
 def _summary() -> list[str]:
-    """Return how many rules there are, and what becomes of them."""
+    """Return the number of rules, and the numbers of those with each outcome."""
     rules = {name for name in dir(BackendConformance) if name.startswith("test_")}
     listed = {name.partition("[")[0] for names in CANNOT.values() for name in names}
     lacks = RemoteConformance.lacks

@@ -13,7 +13,7 @@ from resource_objects.providers.capabilities import Capability
 
 
 class Difference(enum.Enum):
-    """What is kept there, and otherwise than a ledger keeps it."""
+    """A difference between a remote Placement and a ledger."""
 
     GENERATIONS = "claims raise generations: a definition that was read before one is stale"
     AGAIN = "a consumer that comes again is the same one, and its generation begins again"

@@ -79,11 +79,8 @@ def _provider_conditions(providers: States, name: str, criteria: ProviderFilter)
 
 
 def _is_in_tree(providers: States, name: str, tree: str) -> bool:
-    return any(
-        tree in (other, state.uuid)
-        for other, state in providers.items()
-        if state.root == providers[name].root
-    )
+    root = providers[name].root
+    return any(tree in (n, item.uuid) for n, item in providers.items() if item.root == root)
 
 
 def _has_room(providers: States, name: str, resource_class: str, amount: int) -> bool:
@@ -95,10 +92,8 @@ def _has_room(providers: States, name: str, resource_class: str, amount: int) ->
         for (shared, of, of_class), factor in providers[name].shares.items()
         if shared == resource_class
     ]
-    obeys_units = (
-        record.min_unit <= amount <= (record.max_unit or amount) and amount % record.step_size == 0
-    )
-    fits = obeys_units and record.used + amount <= record.capacity
+    most = min(record.max_unit or amount, record.capacity - record.used)
+    fits = record.min_unit <= amount <= most and amount % record.step_size == 0
     return (fits or amount == 0) and all(
         target.used + amount * factor <= target.capacity for target, factor in targets
     )
@@ -438,8 +433,7 @@ class ListRules(Kit):
             listed: Any = functools.partial(filled.list_providers, by_number)
             check_pages(listed, attrgetter("number"), limit, 0)
         of_states = ConsumerFilter(states=frozenset({HELD}))
-        of_names = ConsumerFilter(names=frozenset([*_CONSUMERS, "nobody"]))
-        for by_name in (ConsumerFilter(), ConsumerFilter(tree="p0"), of_states, of_names):
+        for by_name in (ConsumerFilter(), ConsumerFilter(tree="p0"), of_states):
             listed = functools.partial(filled.list_consumers, by_name)
             check_pages(listed, attrgetter("consumer"), limit, None)
 
