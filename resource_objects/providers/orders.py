@@ -451,11 +451,11 @@ def _check_consumer(order: ConsumerOrder) -> None:
         raise exceptions.InvalidInput(
             "name", "claim id", order.uuid, "a uuid in lower case with hyphens"
         )
-    check_utc("expires_at", order.expires_at)
-    if order.expires_in is not None and order.expires_at is not None:
-        raise exceptions.InvalidInput(
-            "field", "expires_in", order.expires_in, "either this or expires_at"
-        )
+    if order.expires_at is not None:
+        check_utc("expires_at", order.expires_at)
+        if order.expires_in is not None:
+            expected = "either this or expires_at"
+            raise exceptions.InvalidInput("field", "expires_in", order.expires_in, expected)
     if not isinstance(order.expect, Expect) and type(order.expect) is not int:
         raise exceptions.InvalidInput("field", "generation", order.expect, "an integer")
 
