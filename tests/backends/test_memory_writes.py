@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,23 +106,12 @@ def test_a_share_of_what_is_not_there_is_refused(backend: MemoryBackend) -> None
     changes = changes_to(backend, sharing())
     [host, cell] = changes.creates
     for wrong in (
-        DefinitionChanges("host", (type(host)(host.uuid, "host", None, (), frozenset()), cell)),
-        DefinitionChanges("host", (host, _without_inventories(cell))),
+        DefinitionChanges("host", (dataclasses.replace(host, inventories=()), cell)),
+        DefinitionChanges("host", (host, dataclasses.replace(cell, inventories=()))),
     ):
         with raises_code("StaleDefinition", match="CUSTOM_SLOT does not exist"):
             backend.define(Operation(), wrong)
     assert not backend.read().providers.name
-
-
-def _without_inventories(definition: Any) -> Any:
-    return type(definition)(
-        definition.uuid,
-        definition.name,
-        definition.parent_uuid,
-        (),
-        frozenset(),
-        shares=definition.shares,
-    )
 
 
 # --- orders ---
@@ -133,18 +123,6 @@ def _without_inventories(definition: Any) -> Any:
 # --- orders ---
 
 
-def test_the_uuid_of_a_claim_passes_to_another_consumer_in_one_write(
-    backend: MemoryBackend,
-) -> None:
-    run(
-        backend,
-        """
-define host0: VCPU=8
-claim a: host0 VCPU=1 [uuid=first]
-write
-  claim b: host0 VCPU=1 [uuid=first]
-  release a
-allocations
-  b: host0 VCPU=1
-""",
-    )
+def test_the_uuid_of_a_claim_passes_to_another_consumer(backend: MemoryBackend) -> None:
+    steps = "claim b: host0 VCPU=1 [uuid=first]\n  release a\nallocations\n  b: host0 VCPU=1"
+    run(backend, f"define host0: VCPU=8\nclaim a: host0 VCPU=1 [uuid=first]\nwrite\n  {steps}")

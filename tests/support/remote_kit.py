@@ -1,7 +1,7 @@
-"""The conformance kit on a remote Placement, and which of its rules cannot be kept there.
+"""The conformance kit on a remote Placement, with the tests that have to fail there.
 
-The rules that are listed are run like all others and have to fail: one that passes is to be taken
-out of the list, and one that is listed by what is absent has to meet the refusal of just that.
+The listed tests are run like all others. One that passes is to be removed from the list, and one
+that is listed by an unsupported capability has to be refused because of it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class RemoteConformance(BackendConformance):
     def required(
         self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[None]:
-        """Skip what is not run: processes, which do not find a service in the process of the test;
-        and those that would wait for what is refused. See that what is absent was refused."""
+        """Skip tests of processes, which do not find the service in the process of the test, and
+        tests that would wait for a refused step. Check the refusals of unsupported capabilities."""
         for one in lacking(request.function, self.lacks):
             pytest.skip(f"{self.backend_name} lacks {one.name.lower()}: {one.value}")
         parameters = getattr(request.node, "callspec", None)
