@@ -6,7 +6,7 @@
 ``explain``         Explanation: why the hosts that were left out cannot hold a request
 ``answer``          the same in one line
 ``telling``         the reasons of many hosts at once, and of one
-``outlook``         whether a host could, if nobody held anything; ``unheld`` finds out
+``outlook``         whether a host could, if nobody held anything
 ``order``           Order: which host comes first, and who of a host
 ``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders
 ``holders``         who holds what, put in order when somebody asks
@@ -36,8 +36,10 @@
 ``conditions``      what a request asks of a host, each condition in a file of its own
 ``search``          the search over all hosts, within a limit and a budget
 ``tree_search``     the candidates of one tree, one after the other, each once
-``solver``          the decision on one tree: who gives what of the unnamed group
-``assignment``      who gives which named group on one tree
+``tree_solver``     the search on one tree: named groups, classes and placed amounts
+``group_steps``     its steps for named groups, with their bounds
+``named_groups``    the named groups of a request over a fleet
+``demands``         what a request asks of one tree, as plain data
 ``gangs``           where many fit at once; ``gang_fleet``: what hosts can hold of them
 ``how_many``        how many of a request fit at once, and who takes what
 ``counting``        how many of it hosts may hold, as arrays say
@@ -45,7 +47,6 @@
 ``capacity``        what there is and is free, and what of that a mix of requests cannot use
 ``when``            when a request would fit, if claims end as they say
 ``dealing``         how many members of a gang each host gets, over places within places
-``placements``      which placements of partitions exclude which others
 ``split``           one amount in parts that each keep the unit rules
 ==================  ===============================================================================
 

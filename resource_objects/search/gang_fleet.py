@@ -24,10 +24,11 @@ from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidates import Candidate
-from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, members
+from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand
 from resource_objects.search.conditions.base import LaysFilter, pools_of
 from resource_objects.search.conditions.located import LocatedCondition, most_of_parts
 from resource_objects.search.dealing import Bound, Place, Portion, Room, bounded, largest
+from resource_objects.search.demands import members
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.problem import Problem, counts_alone, lay, possible
 from resource_objects.search.tree_search import ClassShare, candidate, counted_candidate
@@ -188,7 +189,7 @@ class CountSource:
                 return None
             is_own |= any(one.is_own for one, _ in some)
             is_whole &= len(some) == 1
-            parts += [ClassShare(number, -1, one.provider, amount) for one, amount in some]
+            parts += [ClassShare(number, one.provider, amount) for one, amount in some]
             for one, amount in some:
                 more[one.number] = used.get(one.number, 0) + amount
         if self._problem.rules.host_gives and not is_own:

@@ -29,18 +29,18 @@ from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Integers, integers
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.conditions.disabled import disabled_for
-from resource_objects.search.conditions.located import LocatedFleetDemand, may_hold
+from resource_objects.search.conditions.located import may_hold
 from resource_objects.search.dealing import Portion, deal, most_of
+from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.explain import Explanation, Stage
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms, Supply
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.outlook import SearchOutcome
+from resource_objects.search.outlook import SearchOutcome, UnheldFleet
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.tree_search import TreeSearch, Wider
-from resource_objects.search.unheld import UnheldFleet
 
 #: More hosts are looked at first than seem to be needed, by this factor and so many.
 _SPARE = 2, 16

@@ -18,8 +18,8 @@ from resource_objects.requests import Request
 from resource_objects.resources import resource
 from resource_objects.resources.traits import known_traits
 from resource_objects.search.arrays import Booleans, Figures, Integers
-from resource_objects.search.conditions.amounts import TreeDemand, bits
 from resource_objects.search.conditions.base import LaysFilter
+from resource_objects.search.demands import TreeDemand, bits
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.placements import least_exclusive
@@ -219,7 +219,12 @@ class Preference:
         return Ranked(ordered(best)[:count], len(possible), lambda: ordered(slice(None)))
 
     def of_sources(self, demand: TreeDemand, tree: int) -> TreeDemand:
-        """Return the same asked with who is preferred first, of the tree itself before pools."""
+        """Return the same demand with the preferred sources first, own ones before pools.
+
+        Of placements those come first that exclude the fewest others.
+        """
+        if self.is_plain:
+            return self._with_placements_in_order(demand)
         numbers = list(demand.numbers)
         rows = self._fleet.inventories
         capacity, free = rows.capacity[numbers].tolist(), rows.free[numbers].tolist()
@@ -233,7 +238,13 @@ class Preference:
             return place >= demand.own, is_new, -worth[place], self.sign * full, luck[place], place
 
         order = sorted(range(len(numbers)), key=key)
-        return permuted(demand, order)
+        return self._with_placements_in_order(permuted(demand, order))
+
+    def _with_placements_in_order(self, demand: TreeDemand) -> TreeDemand:
+        if not demand.draws or len(demand.numbers) < 2:
+            return demand
+        order = least_exclusive(self._fleet, demand.numbers, demand.amount)
+        return demand if order == sorted(order) else permuted(demand, order)
 
     def of_providers(self, tree: int, providers: Sequence[int]) -> list[int]:
         """Return providers with who is preferred first, of the tree itself before pools."""
@@ -386,14 +397,6 @@ class Ranked(Sequence[int]):
         if len(self._known) < self._count:  # two threads may both do it, alike
             self._known = self._all()
         return self._known
-
-
-def placements_in_order(fleet: Fleet, demand: TreeDemand) -> TreeDemand:
-    """Return the same demand with placements that exclude the fewest others first."""
-    if not demand.draws or len(demand.numbers) < 2:
-        return demand
-    order = least_exclusive(fleet, demand.numbers, demand.amount)
-    return demand if order == sorted(order) else permuted(demand, order)
 
 
 def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:

@@ -8,30 +8,26 @@ flags; what is asked of one tree is then cut out as plain data (:class:`.TreeDem
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.amounts import split
-from resource_objects.resources.budget import Budget
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.located import cell_map_of
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.assignment import Assigning
 from resource_objects.search.conditions import amounts
 from resource_objects.search.conditions.amounts import (
     ClassCondition,
     FleetDemand,
     Sources,
-    TreeDemand,
+    having_free,
 )
 from resource_objects.search.conditions.base import (
     Condition,
@@ -43,7 +39,6 @@ from resource_objects.search.conditions.base import (
     Semantics,
     semantics_of,
 )
-from resource_objects.search.conditions.contention import Contention
 from resource_objects.search.conditions.disabled import (
     Counting,
     HostInService,
@@ -51,23 +46,18 @@ from resource_objects.search.conditions.disabled import (
     disabled_for,
     in_service,
 )
-from resource_objects.search.conditions.groups import Groups, Named, lay_groups
+from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.host import HostCondition, HostGives
-from resource_objects.search.conditions.located import (
-    LocatedCondition,
-    LocatedTreeDemand,
-    Nearness,
-    lay_located,
-)
+from resource_objects.search.conditions.located import LocatedCondition, Nearness
 from resource_objects.search.conditions.near import Near, OnePlace
-from resource_objects.search.conditions.together import Together
+from resource_objects.search.conditions.together import Contention, Together
 from resource_objects.search.conditions.traits import RequiredTraits
-from resource_objects.search.conditions.units import having_free
+from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, lay_located
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.order import Preference, placements_in_order
+from resource_objects.search.named_groups import Named, lay_groups
+from resource_objects.search.order import Preference
 from resource_objects.search.placements import placements
 from resource_objects.search.places import Places, places_of
-from resource_objects.search.solver import can, does_not_fit
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -113,28 +103,11 @@ class Problem:
         :param preference: who is looked at first; None: who has a tree, in its order, then pools
         """
         here = [one.of_tree(tree) for one in self.classes]
-        if preference is None:
-            return here
-        if not preference.is_plain:
-            here = [preference.of_sources(within, tree) for within in here]
-        return [placements_in_order(self.fleet, within) for within in here]
+        return here if preference is None else [preference.of_sources(d, tree) for d in here]
 
     def located_of_tree(self, tree: int) -> list[LocatedTreeDemand]:
         """Return the located amounts, asked of one tree."""
         return [one.of_tree(tree) for one in self.located]
-
-
-#: Steps that explaining may take to find out whether some groups can be given.
-GROUP_PATIENCE = 10_000
-
-
-def _can_groups(named: Named, tree: int, options: Sequence[Sequence[int]] | None = None) -> bool:
-    """Return whether groups can be given, or whether that takes too long to find out."""
-    assigning = Assigning(named, tree, Budget(GROUP_PATIENCE), options=options)
-    try:
-        return not named or next(assigning.ways(is_once=True), None) is not None
-    except SearchLimitReached:
-        return True
 
 
 def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> Problem:
@@ -153,20 +126,13 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     laying = Laying(fleet, rules, () if disabled is None else [in_service(disabled)])
     group = request.unnamed
     laid = laying.of_group(group)
-    overdrawn = functools.partial(does_not_fit, fleet)
     demands = [
         _demand(fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules)
         for one in wanted(request)
     ]
-    classes = tuple(
-        ClassCondition(fleet, rules, one, lambda here: can([here]), lambda here: overdrawn([here]))
-        for one in demands
-    )
+    classes = tuple(ClassCondition(fleet, rules, one) for one in demands)
     trees = len(fleet.hosts)
-    where = tuple(
-        LocatedCondition(one, trees, lambda here: can([], here))
-        for one in lay_located(fleet, amounts_of, laid)
-    )
+    where = tuple(LocatedCondition(one, trees) for one in lay_located(fleet, amounts_of, laid))
     named = lay_groups(fleet, request, laying, rules)
     of_host: list[Condition] = [] if disabled is None else [HostInService(fleet, disabled)]
     of_host += [
@@ -186,18 +152,18 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
         is_host[~condition.mask()] = False
     traits = RequiredTraits(fleet, tuple(one.label for one in laid.some), (*classes, *where))
     nearness = Nearness(where) if len(where) > 1 else None
-    together = Together(fleet, classes, where, traits, can, overdrawn)
+    together = Together(fleet, classes, where, traits)
     of_unnamed: list[Condition] = [*classes, *where]
     of_unnamed += [] if nearness is None else [nearness]
     of_unnamed += [
-        Contention(fleet, classes, where, nearness, can, overdrawn),
+        Contention(fleet, classes, where, nearness),
         traits,
         HostGives(fleet, is_host, classes if rules.host_gives and not where else ()),
         together,
     ]
     beside = {one.resource_class: one.amount for one in demands}
     is_all = not demands and not where
-    groups = Groups(named, is_host, beside, _can_groups, is_all) if named else None
+    groups = Groups(named, is_host, beside, is_all) if named else None
     near = _lay_near(fleet, request, laying, laid, where, named, rules)
     of_groups: list[Condition] = []
     if near is not None and near.is_required:
@@ -240,8 +206,7 @@ def _lay_near(
     """Return the level of a request over a fleet, None if it has none."""
     if request.near is None:
         return None
-    places, overdrawn = places_of(fleet, request.near), functools.partial(does_not_fit, fleet)
-    group = request.unnamed
+    places, group = places_of(fleet, request.near), request.unnamed
     classes = [
         ClassCondition(
             fleet,
@@ -249,8 +214,6 @@ def _lay_near(
             _demand(
                 fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules, places
             ),
-            lambda here: can([here]),
-            lambda here: overdrawn([here]),
         )
         for one in wanted(request)
     ]
@@ -263,20 +226,8 @@ def _one_place(
     """Return the condition that one place gives all of it."""
     labels = tuple(one.label for one in laid.some)
     traits = RequiredTraits(near.fleet, labels, (*near.classes, *near.located))
-
-    def decide(tree: int) -> bool:
-        here = near.of_tree(tree)
-        try:
-            for among in here.sets(1, Budget(GROUP_PATIENCE)):
-                asks, where = here.within(among)
-                if can(asks, where) and _can_groups(near.named, tree, here.options(among)):
-                    return True
-        except SearchLimitReached:
-            return True
-        return False
-
     assert request.near is not None, "it is asked for"
-    return OnePlace(near, request.near, traits, groups, decide)
+    return OnePlace(near, request.near, traits, groups)
 
 
 def _looked_at(

@@ -32,10 +32,9 @@ from resource_objects.search.conditions.near import ANYWHERE
 from resource_objects.search.explain import Explanation
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.outlook import Outlooks, SearchOutcome
+from resource_objects.search.outlook import SearchOutcome, UnheldFleet
 from resource_objects.search.problem import Direct, Problem, direct, lay, possible
 from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
-from resource_objects.search.unheld import UnheldFleet
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -68,7 +67,7 @@ class _Run:
     """One search while it runs."""
 
     def __init__(
-        self, problem: Problem, options: Options, outlooks: Callable[[], Outlooks]
+        self, problem: Problem, options: Options, outlooks: Callable[[], UnheldFleet]
     ) -> None:
         self.problem = problem
         self.outlooks = outlooks

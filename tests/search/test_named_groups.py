@@ -23,10 +23,10 @@ from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.search import Snapshot, tree_search
+from resource_objects.search import named_groups as named
 from resource_objects.search import tree_search as hosting
-from resource_objects.search import tree_search as ways
-from resource_objects.search.conditions import groups as named
 from resource_objects.search.tree_search import FewUnits
+from resource_objects.search.tree_solver import TreeSolver
 from tests.search import device_fleets, numa_fleets, oracle
 from tests.search.compatibility_cases import gpus, pool, tree
 from tests.support import fleets
@@ -231,7 +231,7 @@ def test_who_has_too_few_units_beside_one_way_may_have_them_beside_another(monke
     def few(*given):
         made = built(*given)
         if made.mappings[""] == made.mappings["_1"]:
-            raise FewUnits(0, 0, 1)
+            raise FewUnits
         return made
 
     monkeypatch.setattr(hosting, "candidate", few)
@@ -346,15 +346,15 @@ def test_hosts_that_only_their_pools_serve_are_each_told_of():
 
 def test_who_is_undecided_is_not_told_as_not_looked_at_as_well(monkeypatch):
     """h0 is undecided; h1 and h2 are found, which is all that is asked for; h3 is not looked at."""
-    decide, asked = tree_search.decide, []
+    solutions, asked = TreeSolver.solutions, []
 
-    def decided(*given):
-        asked.append(given)
+    def decided(solver):
+        asked.append(solver)
         if len(asked) == 1:
             raise CutShort(1)
-        return decide(*given)
+        return solutions(solver)
 
-    monkeypatch.setattr(ways, "decide", decided)
+    monkeypatch.setattr(TreeSolver, "solutions", decided)
     roots = [Provider(f"h{number}") for number in range(4)]
     for root in roots:  # two share, which arrays do not decide
         for device in range(2):

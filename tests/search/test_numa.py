@@ -570,7 +570,7 @@ def test_a_host_whose_cells_contradict_each_other_does_not_keep_others_from_bein
 def test_pages_may_be_counted_and_located_in_one_request():
     ledger = kept(host(given=cells(2, pages=4)))
     request = f"{PAGES}=3,NUMA_TOPOLOGY=1:dedicated=1:memory=6:page_size=2MB"
-    assert ask(ledger, request) == [f"{PAGES}=3 of host0/numa1, PCPU=1,{PAGES}=3 of host0/numa0"]
+    assert ask(ledger, request) == [f"{PAGES}=3 of host0/numa0, PCPU=1,{PAGES}=3 of host0/numa1"]
     (found,) = ledger.snapshot().candidates(f"{PAGES}=1,NUMA_TOPOLOGY=2:memory=12:page_size=2MB")
     assert str(found) == f"{PAGES}=4 of host0/numa0, {PAGES}=3 of host0/numa1"
     assert ledger.claim("a", found).amounts == ro.Amounts({PAGES: 7})

@@ -2,25 +2,22 @@
 
 One provider gives all of it, or devices share it; each part keeps the unit rules. Over the fleet
 that is a mask (:func:`enough_of_class`). What is asked of one tree is plain data
-(:class:`TreeDemand`), at which no array is looked any more, and :func:`plan` decides it as if it
-were the only class. :class:`Shortage` tells the figures that leave nobody to give it.
+(:class:`.TreeDemand`). :class:`Shortage` tells the figures that leave nobody to give it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from resource_objects.providers.decision import by_amount
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount
-from resource_objects.resources.backtracking import Solution, solutions
-from resource_objects.resources.budget import Budget
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.base import (
@@ -37,94 +34,11 @@ from resource_objects.search.conditions.base import (
     trees_of,
     unmet,
 )
-from resource_objects.search.conditions.units import reasons_of_units
+from resource_objects.search.conditions.overdrawn import overdrawn
+from resource_objects.search.demands import Draw, Source, TreeDemand, bits, members
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.placements import no_placement, placements
-from resource_objects.search.split import split
-
-
-class Source(NamedTuple):
-    """What one provider can give of a class in one part: a multiple of ``step`` in between."""
-
-    low: int
-    high: int
-    step: int
-    is_device: bool
-
-    def gives(self, amount: int) -> bool:
-        """Return whether it gives all of ``amount`` by itself."""
-        return self.low <= amount <= self.high and amount % self.step == 0
-
-
-class Draw(NamedTuple):
-    """What a source gives is used of another inventory too, of which ``room`` is left."""
-
-    source: int
-    target: int  #: number of an inventory
-    factor: int
-    room: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TreeDemand:
-    """One class asked of one tree. Sets of sources are numbers with a bit for each."""
-
-    amount: int
-    numbers: Sequence[int]  #: the inventories of the sources
-    sources: tuple[Source, ...]
-    allowed: int  #: the sources without a forbidden trait
-    with_trait: tuple[int, ...]  #: by required trait, the sources that have it
-    draws: tuple[Draw, ...] = ()
-    own: int = 0  #: how many of the sources are of the tree itself: the others are pools
-
-    def only(self, sources: int) -> TreeDemand:
-        """Return the same asked of some sources, whatever their traits."""
-        return dataclasses.replace(self, allowed=sources, with_trait=())
-
-    def within(self, count: int) -> TreeDemand:
-        """Return the same asked of the first sources alone."""
-        return dataclasses.replace(self, allowed=self.allowed & ((1 << count) - 1))
-
-    def with_traits(self, count: int) -> TreeDemand:
-        """Return the same with only the first required traits."""
-        return dataclasses.replace(self, with_trait=self.with_trait[:count])
-
-    def at_most(self, source: int, amount: int) -> TreeDemand:
-        """Return the same where a source gives no more than so much."""
-        one = self.sources[source]
-        less = one._replace(high=min(one.high, amount // one.step * one.step))
-        return dataclasses.replace(
-            self, sources=(*self.sources[:source], less, *self.sources[source + 1 :])
-        )
-
-    def drawn(self, source: int, part: int) -> Iterator[tuple[int, int]]:
-        """Yield what a part that a source gives uses of which inventories, its own first."""
-        yield self.numbers[source], part
-        for draw in self.draws:
-            if draw.source == source:
-                yield draw.target, part * draw.factor
-
-
-#: ``((source, amount), ...)`` of one class
-Supply: TypeAlias = tuple[tuple[int, int], ...]
-#: A set of sources of each class.
-Sets: TypeAlias = tuple[int, ...]
-
-
-class Decision(NamedTuple):
-    """Who gives what: counts as parts, and what says where it goes, assigned."""
-
-    plans: tuple[Supply, ...]
-    assigned: tuple[Amount, ...] = ()
-
-
-def bits(flags: Iterable[bool]) -> int:
-    """Return a number with bit i set where flag i is.
-
-    >>> bits([True, False, True])
-    5
-    """
-    return sum(1 << place for place, flag in enumerate(flags) if flag)
+from resource_objects.search.tree_solver import may_provide
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -152,79 +66,6 @@ class FleetDemand:
     barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
     own: Sources  #: all of them, to their own trees; parallel to rows
     pooled: Sources | None  #: those of pools, to other trees; None if there are none
-
-
-# --- plan ---------------------------------------------------------------------------------------
-# Who gives one class, as if it were the only one.
-
-
-#: How many sources are looked through for one step of the budget.
-_SOURCES_PER_STEP = 16
-
-
-def plan(demand: TreeDemand, sources: int, budget: Budget) -> Supply | None:
-    """Return who of a set of sources gives how much of a class, None if they cannot.
-
-    The first that gives all by itself does; else the devices among them share, the ones that give
-    most first. Complete: None means that there is no way. Cost: linear in the sources where their
-    steps agree and no min_unit is above the step.
-    """
-    budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
-    for place in members(demand, sources):
-        if demand.sources[place].gives(demand.amount):
-            return ((place, demand.amount),)
-    return shared(demand, sources, demand.amount, budget)
-
-
-def shared(demand: TreeDemand, sources: int, amount: int, budget: Budget) -> Supply | None:
-    """Return how the devices of a set of sources share an amount, None if they cannot."""
-    devices = [place for place in members(demand, sources) if demand.sources[place].is_device]
-    found = split(amount, [demand.sources[place][:3] for place in devices], budget)
-    if found is None:
-        return None
-    return tuple((devices[number], part) for number, part in found)
-
-
-def members(demand: TreeDemand, sources: int) -> list[int]:
-    """Return the places of a set of sources."""
-    return [place for place in range(len(demand.sources)) if sources >> place & 1]
-
-
-def splits(
-    demand: TreeDemand, devices: Sequence[Sequence[int]], budget: Budget
-) -> Iterator[Supply]:
-    """Yield every way in which several devices give all of a class, what is most first.
-
-    :param devices: those that are equal together, of whom none gives more than one before it
-
-    >>> two = TreeDemand(2, range(3), (Source(1, 1, 1, True),) * 3, 0b111, ())
-    >>> list(splits(two, [[0], [1], [2]], Budget(100)))
-    [((0, 1), (1, 1)), ((0, 1), (2, 1)), ((1, 1), (2, 1))]
-    >>> list(splits(two, [[0, 1, 2]], Budget(100)))
-    [((0, 1), (1, 1))]
-    """
-    every = [place for equal in devices for place in equal]
-    follows = [number > 0 for equal in devices for number in range(len(equal))]
-    reach = [0]
-    for place in reversed(every):
-        reach.append(reach[-1] + max(0, demand.sources[place].high))
-    reach.reverse()
-
-    def expand(given: tuple[int, ...]) -> Iterator[tuple[int, ...] | Solution[Supply]]:
-        at, rest = len(given), demand.amount - sum(given)
-        if not rest:
-            parts = tuple((every[number], part) for number, part in enumerate(given) if part)
-            if len(parts) > 1:
-                yield Solution(parts)
-        elif rest <= reach[at]:
-            most = min(given[-1], rest) if follows[at] else rest
-            low, high, step, _ = demand.sources[every[at]]
-            for part in range(min(high, most) // step * step, low - 1, -step):
-                yield (*given, part)
-            yield (*given, 0)
-
-    start: tuple[int, ...] = ()
-    return solutions(start, expand, budget)
 
 
 class Shortage:
@@ -532,8 +373,6 @@ class ClassCondition:
     fleet: Fleet
     rules: Semantics
     demand: FleetDemand
-    decide: Callable[[TreeDemand], bool]  #: whether it can be given, or takes too long to find out
-    overdrawn: Callable[[TreeDemand], list[Reason]]  #: what its sources draw on too much together
 
     rule = Rule.CAPACITY
 
@@ -684,10 +523,6 @@ class ClassCondition:
         for source, target, factor in found:
             yield Draw(place[source], target, factor, self.fleet.left(target))
 
-    def holds(self, tree: int) -> bool:
-        """Return whether it could be given if nothing else were asked for."""
-        return self.can(tree, self.of_tree(tree).allowed)
-
     def can(self, tree: int, sources: int) -> bool:
         """Return whether some sources can give it, or whether that takes too long to find out."""
         here = self.of_tree(tree).only(sources)
@@ -696,7 +531,7 @@ class ClassCondition:
             if source.high >= source.low:
                 most += source.high if source.is_device else 0
                 most = max(most, source.high)
-        return most >= here.amount and self.decide(here)
+        return most >= here.amount and may_provide(self.fleet, tree, [here])
 
     # --- reasons ---
 
@@ -719,7 +554,7 @@ class ClassCondition:
         if not shortage.is_of_sums:
             if self.can(tree, sources):
                 return []
-            found = self.overdrawn(some)
+            found = overdrawn(self.fleet, tree, [some])
             if found:
                 return found
         return shortage.reasons()
@@ -853,3 +688,37 @@ class ClassCondition:
         """Return which of the sources are not a part of another, which the kind alone gives."""
         able: Booleans = ~self.fleet.inventories.is_part[np.asarray(self.of_tree(tree).numbers)]
         return able
+
+
+# --- units that are asked for by name ---
+
+
+def having_free(fleet: Fleet, rows: ClassRows, units: Sequence[str]) -> Booleans:
+    """Return which inventories of a class are at providers where none of some units is taken."""
+    if not units:
+        return np.ones(len(rows.provider), dtype=np.bool_)
+    return ~np.isin(rows.provider, list(fleet.units.taken(units)))
+
+
+def reasons_of_units(
+    fleet: Fleet, name: str, amount: int, units: Sequence[str], inventories: Sequence[int]
+) -> list[Reason]:
+    """Return which of the units asked for are taken of some inventories, and who has them."""
+    taken = fleet.units.taken(units)
+    found: dict[Reason, None] = {}
+    for number in inventories:
+        place = int(fleet.inventories.provider[number])
+        if place in taken:
+            unit, consumer = taken[place]
+            reason = Reason(
+                Rule.UNIT_TAKEN,
+                amount,
+                bound=0,
+                used=1,
+                resource=name,
+                where=fleet.names[place],
+                holders=((consumer, 1),),
+                unit=unit,
+            )
+            found[reason] = None
+    return list(found)

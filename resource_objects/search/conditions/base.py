@@ -251,9 +251,6 @@ class Condition(Protocol):
     def cuts(self) -> Iterable[Cut]:
         """Return what each part of it leaves of the hosts, in order."""
 
-    def holds(self, tree: int) -> bool:
-        """Return whether a host meets it, everything else aside; True if that takes too long."""
-
     def reasons(self, host: Partial) -> list[Reason]:
         """Return the figures by which a host does not meet it; nothing if it does.
 
@@ -269,6 +266,9 @@ class HostFilter(Condition, Protocol):
 
     def among(self, trees: Integers) -> Booleans:
         """Return which of some hosts meet it: exactly, parallel to these."""
+
+    def holds(self, tree: int) -> bool:
+        """Return whether a host meets it."""
 
 
 #: Lays a condition that others bring over a fleet, for a request: once for each search.

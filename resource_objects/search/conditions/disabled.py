@@ -31,9 +31,9 @@ from resource_objects.search.conditions.base import (
     met,
     pools_of,
 )
-from resource_objects.search.conditions.groups import GroupKind
-from resource_objects.search.conditions.located import LocatedFleetDemand
+from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.named_groups import GroupKind
 
 
 def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
@@ -106,10 +106,6 @@ class PartsInService:
     def cuts(self) -> Iterable[Cut]:
         """Return none."""
         return ()
-
-    def holds(self, tree: int) -> bool:
-        """Return True."""
-        return True
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what is disabled of what was asked for, if something else is told already."""

@@ -86,16 +86,6 @@ class HostGives:
         """Return none: trees that may not be hosts are in no stage."""
         return ()
 
-    def holds(self, tree: int) -> bool:
-        """Return whether some class can be given by the tree itself."""
-        if not self.classes:
-            return True
-        here = [one.of_tree(tree) for one in self.classes]
-        return any(
-            one.can(tree, demand.allowed & ((1 << demand.own) - 1))
-            for one, demand in zip(self.classes, here, strict=True)
-        )
-
     def reasons(self, host: Partial) -> list[Reason]:
         """Return why nobody of the tree itself gives anything, if only pools could."""
         if not self.classes or not self.fleet.pools or any(host.told.values()):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,13 +37,15 @@ from resource_objects.resources.distances import (
 )
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import ClassCondition, TreeDemand, bits
+from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.base import Condition, Cut, Partial
-from resource_objects.search.conditions.groups import GroupKind, Groups, Named
-from resource_objects.search.conditions.located import LocatedCondition, LocatedTreeDemand
+from resource_objects.search.conditions.groups import Groups
+from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.traits import RequiredTraits
+from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.order import Preference, placements_in_order
+from resource_objects.search.named_groups import GroupKind, Named
+from resource_objects.search.order import Preference
 from resource_objects.search.places import Places
 
 #: More places than any tree has: asked without the level.
@@ -211,10 +213,8 @@ class Near:
     def of_tree(self, tree: int, preference: Preference | None = None) -> TreePlaces:
         """Return what is asked of one tree, place by place."""
         asks = [one.of_tree(tree) for one in self.classes]
-        if preference is not None and not preference.is_plain:
-            asks = [preference.of_sources(ask, tree) for ask in asks]
         if preference is not None:
-            asks = [placements_in_order(self.fleet, ask) for ask in asks]
+            asks = [preference.of_sources(ask, tree) for ask in asks]
         sign = 0 if preference is None else preference.sign
         return TreePlaces(self, tree, asks, [one.of_tree(tree) for one in self.located], sign)
 
@@ -440,7 +440,6 @@ class OnePlace:
     level: str
     traits: RequiredTraits  #: over the classes as the places give them
     groups: Groups | None  #: the named ones, which speak for themselves first
-    decide: Callable[[int], bool]  #: whether a tree can, or that takes too long to find out
 
     rule = Rule.NEAR
 
@@ -451,10 +450,6 @@ class OnePlace:
     def cuts(self) -> Iterator[Cut]:
         """Yield one cut."""
         yield Cut(self.mask(), self.rule, label=told(self.level))
-
-    def holds(self, tree: int) -> bool:
-        """Return whether one place of a host can give all of it."""
-        return self.decide(tree)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what the best place lacks, if nothing else stands against the host."""

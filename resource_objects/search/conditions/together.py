@@ -1,19 +1,66 @@
-"""The unnamed group at once: each class can be given, and yet not all of them together."""
+"""Several classes at once: what their sources draw on together, and all of the unnamed group."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from resource_objects.reasons import Reason, Rule
-from resource_objects.search.arrays import Booleans
-from resource_objects.search.conditions.amounts import ClassCondition, TreeDemand
+from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.conditions.amounts import (
+    ClassCondition,
+    FleetDemand,
+    from_pools,
+    left_of,
+)
 from resource_objects.search.conditions.base import Cut, Partial
-from resource_objects.search.conditions.located import LocatedCondition, LocatedTreeDemand
+from resource_objects.search.conditions.located import LocatedCondition, Nearness
+from resource_objects.search.conditions.located import drawing as drawing_of_located
+from resource_objects.search.conditions.overdrawn import overdrawn
 from resource_objects.search.conditions.traits import RequiredTraits
-from resource_objects.search.fleet import Fleet
+from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
+from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.tree_solver import may_provide
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Contention:
+    """Classes that draw on the same inventories fit there together."""
+
+    fleet: Fleet
+    classes: Sequence[ClassCondition]
+    located: Sequence[LocatedCondition]
+    nearness: Nearness | None
+
+    rule = Rule.CAPACITY
+
+    def mask(self) -> Booleans:
+        """Return which hosts have room where classes can only draw on one inventory."""
+        if not self.fleet.shares or not (len(self.classes) > 1 or self.located):
+            return np.ones(len(self.fleet.hosts), dtype=np.bool_)
+        every = [drawing(self.fleet, one.demand) for one in self.classes]
+        every += [each for one in self.located for each in drawing_of_located(one.demand)]
+        return ~contended(self.fleet, every)
+
+    def cuts(self) -> Iterable[Cut]:
+        """Return none: it is one of what is decided together."""
+        return ()
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return what too much is drawn on by those that are not short by themselves."""
+        if self.nearness is not None and host.told[self.nearness]:
+            return []
+        tree = host.tree
+        here = [one.of_tree(tree).with_traits(0) for one in self.classes if not host.told[one]]
+        parts = [one.of_tree(tree).with_traits(0) for one in self.located if not host.told[one]]
+        if not parts and not any(one.draws for one in here):
+            return []
+        if may_provide(self.fleet, tree, here, parts):
+            return []
+        return overdrawn(self.fleet, tree, here, parts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -24,8 +71,6 @@ class Together:
     classes: Sequence[ClassCondition]
     located: Sequence[LocatedCondition]
     traits: RequiredTraits
-    decide: Callable[[Sequence[TreeDemand], Sequence[LocatedTreeDemand]], bool]
-    overdrawn: Callable[[Sequence[TreeDemand], Sequence[LocatedTreeDemand]], list[Reason]]
 
     rule = Rule.TOGETHER
 
@@ -39,11 +84,7 @@ class Together:
 
     def holds(self, tree: int) -> bool:
         """Return whether it can be given, or whether that takes too long to find out."""
-        return self._holds(tree, len(self.traits.required))
-
-    def _holds(self, tree: int, traits: int) -> bool:
-        """Return the same with the first required traits alone."""
-        return self.decide(*self._here(tree, traits))
+        return may_provide(self.fleet, tree, *self._here(tree, len(self.traits.required)))
 
     def _here(self, tree: int, traits: int) -> tuple[list[TreeDemand], list[LocatedTreeDemand]]:
         here = [one.of_tree(tree).with_traits(traits) for one in self.classes]
@@ -55,10 +96,10 @@ class Together:
             return []
         count = len(self.traits.required)
         for trait in range(count):
-            if not self._holds(host.tree, trait + 1):
+            if not may_provide(self.fleet, host.tree, *self._here(host.tree, trait + 1)):
                 return [self.traits.not_beside(host.tree, trait)]
         # it took too long to find out: what the easy way fails by
-        found = self.overdrawn(*self._here(host.tree, 0))
+        found = overdrawn(self.fleet, host.tree, *self._here(host.tree, 0))
         if not found and count:
             return [self.traits.not_beside(host.tree, count - 1)]
         return found or list(self._few_units(host.tree))
@@ -71,3 +112,58 @@ class Together:
             places = {int(fleet.inventories.provider[number]) for number in numbers}
             if any(fleet.views.of_devices(place, name) for place in places):
                 yield Reason(Rule.INVALID, one.demand.amount, 0, 0, name, fleet.hosts[tree])
+
+
+# --- over the fleet ---
+
+#: How much of a class is asked for, and which of its inventories may give it.
+Drawing: TypeAlias = tuple[int, ClassRows, Booleans]
+
+
+def contended(fleet: Fleet, drawing: Iterable[Drawing]) -> Booleans:
+    """Return the trees in which classes that can only draw on one inventory do not fit there."""
+    kept = fleet.inventories
+    targets = fleet.shares.targets
+    left = left_of(fleet, targets).clip(0)
+    needed = np.zeros(len(targets), dtype=np.int64)
+    for amount, rows, able in drawing:
+        number, factor = _all_draw_on(fleet, rows, able, targets)
+        room = left[number]
+        # what does not fit by itself counts as one too much, which cannot overflow
+        needed[number] += np.where(
+            amount <= room // factor, np.minimum(amount, room // factor) * factor, room + 1
+        )
+    found = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    found[kept.tree[targets[needed > left]]] = True
+    return found
+
+
+def drawing(fleet: Fleet, ask: FleetDemand) -> Drawing:
+    """Return how much of a class is asked for, and who may give: which of its inventories."""
+    rows = ask.rows
+    shares = ask.is_device & (rows.low <= rows.high)
+    able = ask.own.allowed & (shares | ask.gives_all)
+    return ask.amount, rows, able & ~from_pools(fleet, ask)[rows.tree]
+
+
+def _all_draw_on(
+    fleet: Fleet, rows: ClassRows, able: Booleans, targets: Integers
+) -> tuple[Integers, Integers]:
+    """Return the targets on which all sources of a class in their tree draw, and least factors."""
+    shares = fleet.shares
+    here = shares.entries(rows.first, rows.first + len(able))
+    drawing = able[shares.source[here] - rows.first]
+    own = targets[slice(*targets.searchsorted((rows.first, rows.first + len(able))))]
+    own = own[able[own - rows.first]]
+    target = np.concatenate((shares.target[here][drawing], own))
+    factor = np.concatenate((shares.factor[here][drawing], np.ones_like(own)))
+    order = np.argsort(target, kind="stable")
+    target, factor = target[order], factor[order]
+    begins = np.flatnonzero(np.diff(target, prepend=-1))
+    if not len(begins):
+        return begins, begins
+    sources = np.bincount(rows.tree[able], minlength=len(fleet.hosts))
+    count = np.diff(begins, append=len(target))
+    every = count == sources[fleet.inventories.tree[target[begins]]]
+    least = np.minimum.reduceat(factor, begins)
+    return targets.searchsorted(target[begins[every]]), least[every]

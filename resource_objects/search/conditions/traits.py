@@ -90,13 +90,6 @@ class RequiredTraits:
             found |= one.enough(trait)
         return found
 
-    def holds(self, tree: int) -> bool:
-        """Return whether each trait could be answered for if it were the only one."""
-        return all(
-            any(self.classes[number].can(tree, sources) for number, sources in self._tries(tree, n))
-            for n in range(len(self.required))
-        )
-
     def sources(self, tree: int) -> dict[Condition, int]:
         """Return, by class, who may give it: with the traits that only it can answer for."""
         return dict(zip(self.classes, self._narrowed(tree)[0], strict=True))

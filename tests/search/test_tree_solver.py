@@ -1,4 +1,4 @@
-"""Who gives the named groups of one tree: held to the product of all choices."""
+"""The search on one tree, held to the product of all choices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.providers import Provider
@@ -15,8 +17,10 @@ from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import backtracking
 from resource_objects.resources.budget import Budget
 from resource_objects.search import Snapshot
-from resource_objects.search.assignment import Assigning
+from resource_objects.search.demands import Source, TreeDemand
+from resource_objects.search.group_steps import GroupSteps
 from resource_objects.search.problem import lay
+from resource_objects.search.tree_solver import TreeSolver
 from tests.support.columns import columns_of
 from tests.support.lengths import examples
 
@@ -24,10 +28,11 @@ TRAITS = ["CUSTOM_A", "CUSTOM_B"]
 PGPU_OF_HOST = Share(resource_class="PGPU", of="h", of_class="VCPU", factor=1)
 
 
-def asked(root: Provider, request: Request, budget: int = 10**9) -> tuple[Assigning, Budget]:
+def asked(root: Provider, request: Request, budget: int = 10**9) -> tuple[TreeSolver, Budget]:
     question = lay(request, Snapshot(columns_of([root]))._fleet)
     purse = Budget(budget)
-    return Assigning(question.named, 0, purse), purse
+    groups = GroupSteps(question.named, 0, purse)
+    return TreeSolver(question.fleet, 0, purse, groups=groups), purse
 
 
 def generated(chance: random.Random) -> tuple[Provider, Request]:
@@ -107,7 +112,7 @@ class Everything:
 
 
 def alike(root: Provider, request: Request, way: tuple[tuple[str, str], ...]) -> object:
-    """Return what ways have in common that differ in equal providers, or in groups alike, alone."""
+    """Return a key of a way that is the same if equal providers or equal groups are exchanged."""
     providers = {one.name: one for one in root.walk()}
     groups = {group.suffix: group for group in request.named}
     in_sets = {s: [s in some for some in request.same_subtree] for s in groups}
@@ -139,9 +144,9 @@ def test_every_way_is_found_and_of_those_alike_at_least_one():
         snapshot = Snapshot(columns_of([root]))
         kinds = lay(request, snapshot._fleet).named.kinds
         found = set()
-        for one in found_by.ways():
+        for one in found_by.solutions():
             suffixes = [iter(kind.suffixes) for kind in kinds]
-            given = {next(suffixes[n]): snapshot._fleet.names[at] for n, at in one.given}
+            given = {next(suffixes[n]): snapshot._fleet.names[at] for n, at in one.groups}
             way = tuple((group.suffix, given[group.suffix]) for group in request.named)
             assert way in expected, (seed, way)
             found.add(alike(root, request, way))
@@ -156,11 +161,11 @@ def test_a_small_budget_ends_it_and_is_never_overdrawn():
     for seed in range(examples(300)):
         root, request = generated(random.Random(seed))
         whole, purse = asked(root, request)
-        every = list(whole.ways())
+        every = list(whole.solutions())
         for budget in {1, purse.spent // 2, purse.spent - 1, purse.spent} - {-1, 0}:
             try:
                 cut, short = asked(root, request, budget)
-                found = list(cut.ways())
+                found = list(cut.solutions())
             except SearchLimitReached:
                 assert budget < purse.spent
             else:
@@ -181,7 +186,7 @@ def tall(groups: int) -> tuple[Provider, Request]:
 
 
 def test_what_a_large_request_looks_at_is_paid_for():
-    """So that a budget bounds the time, whatever is asked: to make ready, and for each step."""
+    """A budget bounds the time of any request: preparation and each step are paid for."""
     root, request = tall(150)
     small = asked(*tall(10))[1]
     assert small.spent < 20
@@ -193,8 +198,8 @@ def test_what_a_large_request_looks_at_is_paid_for():
 
 def test_isolated_groups_without_two_alike_are_matched_step_by_step():
     isolated, purse = asked(*tall(150))
-    one = next(isolated.ways())
-    assert len({provider for _, provider in one.given}) == 150
+    one = next(isolated.solutions())
+    assert len({provider for _, provider in one.groups}) == 150
     assert purse.spent < 3000
 
 
@@ -202,7 +207,66 @@ def test_isolated_groups_without_two_alike_are_matched_step_by_step():
 def test_how_many_dead_ends_are_remembered_changes_no_way(monkeypatch, room):
     for seed in range(60):
         root, request = generated(random.Random(seed))
-        every = list(asked(root, request)[0].ways())
+        every = list(asked(root, request)[0].solutions())
         with monkeypatch.context() as patched:
             patched.setattr(backtracking, "REMEMBERED", room)
-            assert list(asked(root, request)[0].ways()) == every, seed
+            assert list(asked(root, request)[0].solutions()) == every, seed
+
+
+# --- one class ---
+
+
+@st.composite
+def givers(draw):
+    step = draw(st.integers(1, 2))
+    low = step * draw(st.integers(1, 3))
+    return Source(low, step * draw(st.integers(0, 4)), step, draw(st.booleans()))
+
+
+def ways(amount, some, allowed=-1, budget=10**6):
+    """Return every way to provide a class, by devices that all differ."""
+    root = Provider("h", "VCPU=1")
+    for number in range(len(some)):
+        root.add(f"h/{number}", "VCPU=1", traits=[f"CUSTOM_{number}"])
+    demand = TreeDemand(amount, range(1, 1 + len(some)), tuple(some), allowed, ())
+    solver = TreeSolver(Snapshot(columns_of([root]))._fleet, 0, Budget(budget), [demand])
+    return [solution.parts[0] for solution in solver.solutions()]
+
+
+def every_way(amount, some):
+    """Yield every way, trying all parts of all."""
+    for parts in itertools.product(range(amount + 1), repeat=len(some)):
+        taking = [place for place, part in enumerate(parts) if part]
+        fits = all(some[place].gives(parts[place]) for place in taking)
+        shared = len(taking) == 1 or all(some[place].is_device for place in taking)
+        if sum(parts) == amount and fits and shared:
+            yield tuple((place, parts[place]) for place in taking)
+
+
+@settings(max_examples=examples(200))
+@given(st.integers(1, 6), st.lists(givers(), max_size=4))
+def test_every_way_comes_once(amount, some):
+    assert sorted(ways(amount, some)) == sorted(every_way(amount, some))
+
+
+def test_givers_that_are_left_out_give_nothing():
+    some = [Source(1, 4, 1, True)] * 3
+    assert set(ways(2, some, 0b101)) == {((0, 2),), ((2, 2),), ((0, 1), (2, 1))}
+
+
+def test_a_huge_amount_is_cut_short_and_not_written_out():
+    some = [Source(1, 2**40, 1, True)] * 2
+    with pytest.raises(SearchLimitReached):
+        ways(2**40, some, budget=1000)
+
+
+@pytest.mark.parametrize(
+    ("used", "most"), [("CUSTOM_POWER=6", 6), ("VGPU=6", 2), ("CUSTOM_POWER=15", 2)]
+)
+def test_a_group_leaves_less_of_its_inventory_and_of_those_that_share_it(used, most):
+    root = Provider("h", "CUSTOM_POWER=20")
+    share = Share(resource_class="VGPU", of="h", of_class="CUSTOM_POWER", factor=2)
+    root.add("h/0", "VGPU=8:min_unit=2:step_size=2").update(shares=[share])
+    snapshot, group = Snapshot(columns_of([root])), RequestGroup(used, suffix="_1")
+    able = [n for n in range(1, 9) if snapshot.candidates(Request(f"VGPU={n}", groups=[group]))]
+    assert able == list(range(2, most + 1, 2))
