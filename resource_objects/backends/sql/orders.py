@@ -284,9 +284,10 @@ def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> No
     for now, *row in _FIND.rows_for(connection, uuids, classes=classes):
         rows.now = from_moment_or_none(now)
         _, uuid, name, root, resource_class, number, *_ = row
-        rows.add_provider(uuid, name, root)
         if number is not None and (uuid, resource_class) in missing:
             rows.inventories[uuid, resource_class] = rows.add(row)
+        else:
+            rows.add_provider(uuid, name, root)
     _add_shares(connection, rows)
 
 
@@ -297,6 +298,8 @@ def _add_shares(connection: Connection, rows: StoredRows) -> None:
         for inventory in rows.inventories.values()
         if inventory.share_count
     }
+    if not by_numbers:  # nearly always
+        return
     shares: dict[Key, list[tuple[Key, int]]] = defaultdict(list)
     providers = {provider for provider, _ in by_numbers}
     classes = list({class_ for _, class_ in by_numbers})

@@ -227,8 +227,7 @@ _KEY = "resource_objects_checks"
 _Checks = list[tuple[Any, int, Callable[[int], Exception]]]
 
 
-@contextlib.contextmanager
-def pipeline(connection: Connection) -> Iterator[None]:
+def pipeline(connection: Connection) -> contextlib.AbstractContextManager[object]:
     """Send the changes of the block to PostgreSQL without waiting for the answer to each.
 
     Under row locks each round trip costs. A query inside the block waits for its rows, and for all
@@ -237,8 +236,15 @@ def pipeline(connection: Connection) -> Iterator[None]:
     """
     module: Any = connection.dialect.loaded_dbapi
     if connection.dialect.name != "postgresql" or not module.Pipeline.is_supported():  # by libpq 14
-        yield
-        return
+        return _NO_PIPELINE
+    return _pipeline(connection, module)
+
+
+_NO_PIPELINE: Final = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _pipeline(connection: Connection, module: Any) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     checks: _Checks = []
     connection.info[_KEY] = checks
