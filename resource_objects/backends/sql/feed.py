@@ -136,14 +136,13 @@ def append_entries(
     shards = sorted({shard for shard, _, _ in rows})
     if len(shards) > 1 and connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=shards)
-    refused = functools.partial(_no_head, len(shards))
+
+    def refused(counted: int) -> exceptions.DatabaseError:
+        missing = f"{len(shards) - counted} of its shards have no head"
+        return exceptions.DatabaseError("unavailable", "change feed", missing)
+
     _COUNT_UP.must_match(connection, len(shards), refused, operation=operation, shards=shards)
     _PUT.many(connection, [(s, s, part, operation, *row) for s, part, row in rows])
-
-
-def _no_head(expected: int, counted: int) -> exceptions.DatabaseError:
-    missing = f"{expected - counted} of its shards have no head"
-    return exceptions.DatabaseError("unavailable", "change feed", missing)
 
 
 def missing_heads(connection: Connection) -> list[int]:

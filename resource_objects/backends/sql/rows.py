@@ -422,16 +422,14 @@ class TreeRows:
         write(tables.resource_provider_traits, 2, self._trait_rows, remaining)
         write(tables.resource_provider_aggregates, 2, self._aggregate_rows, remaining)
         write(tables.structures, 2, self._kind_rows, remaining)
-        removed_disabled = changed[id(rows.removed_disabled)]
-        write(tables.removed_disabled_providers, 2, self._removed_rows, removed_disabled)
+        removed = changed[id(rows.removed_disabled)]
+        write(tables.removed_disabled_providers, 2, self._removed_rows, removed)
         self._pass_down(providers, inventories)
-        _DELETE_INVENTORIES.run_for(
-            self._connection,
-            [self._inventories[key] for key, (was, now) in inventories.items() if was and not now],
-        )
-        removed = [was.number for was, now in providers.values() if was and not now]
+        ids = [self._inventories[key] for key, (was, now) in inventories.items() if not now]
+        _DELETE_INVENTORIES.run_for(self._connection, ids)
+        numbers = [was.number for was, now in providers.values() if was and not now]
         for statement in _DELETE_PROVIDERS:
-            statement.run_for(self._connection, removed)
+            statement.run_for(self._connection, numbers)
         rows.commit()
 
     def _write_parts(
@@ -565,9 +563,8 @@ class TreeRows:
         for name in provider.aggregates:
             yield self._numbers[uuid], self._rows.names[NameKind.AGGREGATE, name].number
 
-    def _kind_rows(self, uuid: str, provider: ProviderRow) -> Iterator[tuple[Any, ...]]:
-        for kind in provider.kinds:
-            yield names.kind_columns(self._numbers[uuid], kind)
+    def _kind_rows(self, uuid: str, provider: ProviderRow) -> list[tuple[Any, ...]]:
+        return [names.kind_columns(self._numbers[uuid], kind) for kind in provider.kinds]
 
     def _removed_rows(self, key: tuple[str, str], reason: Disabled) -> Iterator[tuple[Any, ...]]:
         yield self._numbers[key[0]], key[1], *disabled.values(self._connection, reason)
@@ -595,9 +592,8 @@ class TreeRows:
             for number, *before in stored:
                 after = [until if uuid in ends else before[0], units.get(uuid, before[1])]
                 if before != after:
-                    changed.append(
-                        {"id": number, "disabled_until": after[0], "removed_units": after[1]}
-                    )
+                    values = {"disabled_until": after[0], "removed_units": after[1]}
+                    changed.append({"id": number, **values})
         if not self._is_sqlite:
             _LOCK_INVENTORIES.rows_for(self._connection, [row["id"] for row in changed])
         statements.update(self._connection, tables.inventories, ["id"], changed)
@@ -605,9 +601,7 @@ class TreeRows:
     def _removed_units(self, uuid: str) -> int:
         provider = self._rows.providers.get(uuid)
         kinds = () if provider is None else provider.kinds
-        return (
-            len(removed_units((kind.resource_class, kind.body) for kind in kinds)) if kinds else 0
-        )
+        return len(removed_units((kind.resource_class, kind.body) for kind in kinds))
 
     def _changed_ends(
         self, changed: _Changed[ProviderRow], new: Collection[str]

@@ -91,7 +91,7 @@ class SQL:
 
         Cost: a query for thousands of keys, none without keys.
         """
-        [name] = self._lists if not values else self._lists_without(values)
+        [name] = [name for name in self._lists if name not in values]
         rows: Result = []
         for part in chunks(sorted(keys)):
             rows += self.rows(connection, **{name: part}, **values)
@@ -99,12 +99,9 @@ class SQL:
 
     def run_for(self, connection: Connection, keys: Collection[Any], /, **values: Any) -> None:
         """Run the statement for keys, as :meth:`rows_for`."""
-        [name] = self._lists_without(values)
+        [name] = [name for name in self._lists if name not in values]
         for part in chunks(sorted(keys)):
             self.run(connection, **{name: part}, **values)
-
-    def _lists_without(self, values: Mapping[str, Any]) -> list[str]:
-        return [name for name in self._lists if name not in values]
 
     def must_match(
         self, connection: Connection, rows: int, error: Callable[[int], Exception], /, **values: Any
