@@ -14,7 +14,7 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
-from resource_objects.providers.columns import Columns
+from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ExpectedUse,
@@ -24,6 +24,7 @@ from resource_objects.providers.definition import (
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, NameKind, Operation, Use, Write
+from resource_objects.resources import IntegerInventory
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.conformance.suite import (
@@ -79,14 +80,15 @@ class DefinitionRules(Kit):
         define(backend, _tree())
         stored = stored_tree(backend, "host0")
         for provider, expected in zip(stored.walk(), _tree().walk(), strict=True):
-            assert provider.name == expected.name
-            assert provider.inventories == expected.inventories
-            assert provider.traits == expected.traits
+            for field in ("name", "inventories", "traits"):
+                assert getattr(provider, field) == getattr(expected, field)
             assert provider.uuid == str(uuids.UUID(provider.uuid))
             assert provider.generation is not None
         assert not changes_to(backend, _tree())
         uuid = str(uuids.uuid4())
         assert define(backend, Provider("host1", uuid=uuid)) == {"host1": uuid}
+        define(backend, Provider("host2", {"VCPU": IntegerInventory(total=16, used=9)}))
+        assert ledger_state(backend).used("host2", "VCPU") == 0  # claims alone use anything
 
     def test_trees_are_read_by_names_or_uuids_of_their_providers(self, backend: Backend) -> None:
         names = define(backend, _tree(), host("host1"), host("host2"))
@@ -106,14 +108,12 @@ class DefinitionRules(Kit):
         use = Use(names["host0/gpu0"], "PGPU", 1, ("gpu0",))
         order(backend, ConsumerOrder.claim("job", (use,)))
         for trees_read in ((), ("host0",)):
-            complete = backend.read(*trees_read)
-            less = backend.read(*trees_read, allocations=False)
-            empty = Columns()
-            assert less == dataclasses.replace(
-                complete, allocations=empty.allocations, units=empty.units
-            )
-            assert less.cursor == complete.cursor
-            assert 1 in less.inventories.used
+            columns = backend.read(*trees_read)
+            partial = backend.read(*trees_read, allocations=False)
+            assert partial.allocations == AllocationColumns() and partial.units == UnitColumns()
+            allocations, units = columns.allocations, columns.units
+            assert dataclasses.replace(partial, allocations=allocations, units=units) == columns
+            assert partial.cursor == columns.cursor and 1 in partial.inventories.used
 
     @law(11)
     def test_reading_changes_nothing(self, backend: Backend) -> None:
