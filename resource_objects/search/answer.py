@@ -17,14 +17,14 @@ from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.base import Cut, sums
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.outlook import SearchOutcome, UnheldFleet
+from resource_objects.search.outlook import Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem
 
 
 def answer(
     problem: Problem,
     outcome: SearchOutcome,
-    outlooks: UnheldFleet | None,
+    outlooks: Outlooks | None,
     line: Callable[[int], str],
 ) -> str:
     """Return the answer in one line. Cost: some passes over the fleet.
@@ -63,7 +63,7 @@ def _some(outcome: SearchOutcome) -> str:
     return "; ".join([f"{outcome.found:,} of {_hosts(outcome.hosts)} can hold it", *more])
 
 
-def _then(outcome: SearchOutcome, outlooks: UnheldFleet) -> str:
+def _then(outcome: SearchOutcome, outlooks: Outlooks) -> str:
     """Return how many could if nobody held anything."""
     sure, perhaps = outlooks.bounds(outcome.refused)
     if not perhaps:

@@ -18,7 +18,7 @@ from resource_objects.reasons import Reason, Rule, sentences
 from resource_objects.search.answer import answer, most_together
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import Cut
-from resource_objects.search.outlook import Outlook, SearchOutcome, UnheldFleet
+from resource_objects.search.outlook import Outlook, Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem
 from resource_objects.search.telling import ManyTold, reasons_of
 
@@ -193,7 +193,7 @@ class Explanation(Shared):
         return self._outlooks.of(trees)
 
     @functools.cached_property
-    def _outlooks(self) -> UnheldFleet | None:
+    def _outlooks(self) -> Outlooks | None:
         return None if self._outcome.outlooks is None else self._outcome.outlooks()
 
     @property

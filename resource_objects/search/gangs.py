@@ -37,9 +37,10 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms, Supply
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.outlook import SearchOutcome, UnheldFleet
+from resource_objects.search.outlook import SearchOutcome
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
+from resource_objects.search.search import UnheldFleet
 from resource_objects.search.tree_search import TreeSearch, Wider
 
 #: More hosts are looked at first than seem to be needed, by this factor and so many.

@@ -187,7 +187,7 @@ class GroupSteps:
         return tuple(zip(self.kinds, places, strict=True))
 
     def key(self, step: int) -> Hashable:
-        """Return what the remaining search depends on before a step."""
+        """Return a key of all that the search depends on before a step."""
         is_alike = self.kinds[step - 1] == self.kinds[step]
         holding = [
             (self._equal[place], tuple(sorted([self._like[kind] for kind in held])))

@@ -64,16 +64,10 @@ class TreeSolution(NamedTuple):
     assigned: Assigned  #: the placed amounts, each assigned
 
 
-class _State(NamedTuple):
-    """A place in the search: a step; in a family, the next source and what is not provided yet."""
-
-    step: int
-    source: int = -1
-    left: tuple[int, ...] = ()
-
-
+#: A place in the search: a step; in a family, the next source (else -1) and what is left by class.
+_State: TypeAlias = tuple[int, int, tuple[int, ...]]
 #: What follows on a state: further states, and solutions; None for one that was found before.
-_Next: TypeAlias = "_State | Solution[TreeSolution | None]"
+_Next: TypeAlias = _State | Solution[TreeSolution | None]
 
 
 class TreeSolver:
@@ -132,7 +126,8 @@ class TreeSolver:
         self._budget.spend()
         self._rest = self._next_to_groups()
         if self._sets(0) is not None and (self._groups is None or self._groups.may_finish()):
-            start = _State(0 if self._end or self.located else -1)  # -1: nothing is requested
+            # step -1: nothing is requested
+            start: _State = 0 if self._end or self.located else -1, -1, ()
             found = solutions(start, self._expand, self._budget, self._key, cost=0)
             for solution in found:
                 if solution is not None:
@@ -153,18 +148,19 @@ class TreeSolver:
     # --- steps ---
 
     def _expand(self, state: _State) -> Iterator[_Next]:
-        if state.step < 0:
+        step, place, _ = state
+        if step < 0:
             return iter(self._after(-1))
-        if state.step < self._first_family:
-            return self._assign_group(state.step)
-        if state.step == self._end:
+        if step < self._first_family:
+            return self._assign_group(step)
+        if step == self._end:
             return self._place()
-        return self._provide(state.step) if state.source < 0 else self._provide_part(state)
+        return self._provide(step) if place < 0 else self._provide_part(state)
 
     def _after(self, step: int) -> Iterable[_Next]:
-        """Return what follows on a step: a state or, after the last, a solution if it is one."""
+        """Return the state after a step or, after the last, the solution if it is one."""
         if step + 1 < self._end or self.located:
-            return (_State(step + 1),)
+            return ((step + 1, -1, ()),)
         if self._open or (self._needs_own and not self._owned):
             return ()
         return (self._solution(()),)
@@ -210,7 +206,7 @@ class TreeSolver:
             shares = _Shares(self, family, sets, self._rest.highs, tried, self._serial)
             if len(shares.sources) > is_one:
                 self._shares.append(shares)
-                yield _State(step, 0, shares.amounts)
+                yield step, 0, shares.amounts
                 self._shares.pop()
 
     def _plans_alone(self, family: _Family, sets: Sequence[int]) -> dict[int, Supply]:
@@ -258,7 +254,7 @@ class TreeSolver:
         for part in shares.parts_of(place, left):
             rest = shares.give(place, part, left)
             if any(rest):
-                yield _State(step, place + 1, rest)
+                yield step, place + 1, rest
             elif shares.is_tried():
                 yield Solution(None)
             else:
@@ -266,7 +262,7 @@ class TreeSolver:
             shares.take_back()
             if self._is_done:
                 return
-        yield _State(step, place + 1, left)
+        yield step, place + 1, left
 
     def _provide_as(self, step: int, parts: dict[int, Supply]) -> Iterator[_Next]:
         """Let sources provide all of a family, and continue."""
@@ -296,13 +292,6 @@ class TreeSolver:
         if self.located:
             for inventory, count in self.classes[number].drawn(source, part):
                 self.used[inventory] = self.used.get(inventory, 0) + sign * count
-
-    def _place(self) -> Iterator[_Next]:
-        """Yield the solutions with the placed amounts next to all else."""
-        for assigned in self._placements():
-            yield self._solution(assigned)
-            if self._is_done:
-                return
 
     def _solution(self, assigned: Assigned) -> Solution[TreeSolution | None]:
         self._found += 1
@@ -334,7 +323,7 @@ class TreeSolver:
         return int(self.fleet.inventories.provider[self.classes[number].numbers[source]])
 
     def state_of(self, provider: int) -> Hashable:
-        """Return what equal providers in the same state have in common."""
+        """Return a key that equal providers in the same state have in common."""
         groups = () if self._groups is None else self._groups.held_by(provider)
         like = equivalence(self.fleet).of(self.fleet, provider)
         return like, groups, tuple(sorted(self._held.get(provider, ())))
@@ -484,18 +473,18 @@ class TreeSolver:
 
     # --- placed amounts ---
 
-    def _placements(self) -> Iterator[Assigned]:
-        """Yield the placed amounts assigned, with one of them for each trait that is open."""
+    def _place(self) -> Iterator[_Next]:
+        """Yield the solutions with the placed amounts, one of which answers for each open trait."""
         traits, first, tried = self._open_traits(), len(self.classes), set[tuple[int, ...]]()
         for choice in itertools.product(range(len(self.located)), repeat=len(traits)):
             parts = list(self._rest.located)
             for having, number in zip(traits, choice, strict=True):
                 parts[number] &= having[first + number]
-            if tuple(parts) not in tried:
+            if tuple(parts) not in tried and not self._is_done:
                 tried.add(tuple(parts))
                 assigned = self._placed(parts)
                 if assigned is not None:
-                    yield assigned
+                    yield self._solution(assigned)
 
     def _placed(self, parts: PartSets) -> Assigned | None:
         """Return the placed amounts assigned, next to what is used and to each other."""
@@ -804,7 +793,7 @@ class _Shares:
         return {number: tuple(sorted(parts)) for number, parts in found.items()}
 
     def key(self, place: int) -> Hashable:
-        """Return what the parts from a place on depend on."""
+        """Return a key of all that the parts from a place on depend on."""
         room = tuple(self._room[: self._still[place]])
         before = self._before(place) if self._follows[place] else -1
         if not self._is_tied:

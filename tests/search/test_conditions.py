@@ -89,7 +89,6 @@ def test_the_conditions_of_a_request_stand_in_the_order_in_which_they_are_told()
         Rule.GROUPS,
     ]
     assert all(condition.mask()[0] for condition in problem.conditions)
-    assert problem.together.holds(0)
 
 
 def test_a_condition_tells_of_itself_alone():
