@@ -77,7 +77,7 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a check found that the claim no longer exists."""
+        """Whether a renewal or a check found that the claim was released or replaced."""
         return self._is_lost
 
     def __enter__(self) -> Self:
@@ -116,7 +116,7 @@ class Lease:
         except exceptions.Stale as error:
             if not error.is_about("consumer"):
                 raise
-            self._check()  # or others only wrote it meanwhile, again and again
+            self._check()  # if it does not raise, others changed the consumer and not its claim
 
     def _check(self) -> None:
         """Raise if the claim no longer exists."""

@@ -211,7 +211,7 @@ class Ledger:
         )
 
     def close(self) -> None:
-        """Return all connections. Closing again has no effect; any other use is refused."""
+        """Close the ledger; one in memory is deleted. Closed, it refuses all but closing again."""
         self._context.close()
         self._snapshots.forget()
 

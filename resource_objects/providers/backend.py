@@ -385,10 +385,10 @@ class Backend(abc.ABC):
         A record describes the consumer after the write. Of a consumer that is deleted, it has the
         state ``released`` and the released allocations (after an adjustment or a replacement that
         leaves none: no allocations). A repeated operation returns its recorded outcome; a class
-        that was renamed since may have either name. The outcome is looked up only after a failure.
+        that was renamed since may have either name. The outcome is looked up after a refusal.
 
-        Faults of the orders are raised first, then providers in use in the order of ``removals``,
-        then inventories in use in the order of ``updates`` and their ``removed``.
+        Faults of names and definitions are raised first, then those of the orders, then providers
+        in use by ``removals``, then inventories in use by ``updates`` and their ``removed``.
 
         :raises Conflict: if the operation's id was used for something else, or another claim has
             the id of a claim to make

@@ -274,9 +274,9 @@ class ConsumerOrder:
     the write, by the ledger's clock.
 
     ``uuid`` is that of a new consumer and its claim (None: a new uuid); in a renewal, that of the
-    claim to renew. A field that is None keeps its stored value, except for the ``request`` of an
-    order with mode SET: the stored one was for the released allocations. An ``aggregate`` stands
-    for many unknown consumers: capacity binds it, but unit rules, which bind one consumer, do not.
+    claim to renew. A field that is None keeps its stored value, except for the expiry in a renewal,
+    and the ``request`` in mode SET, since that was for the released allocations. An ``aggregate``
+    is many unknown consumers: capacity binds it; unit rules, which bind one consumer, do not.
     An amount that does not increase is not checked against unit rules.
 
     An order that ``adopts`` records amounts that are already in use: neither capacity nor unit
@@ -289,7 +289,7 @@ class ConsumerOrder:
     (see ``ListedProvider.allocation_writes``); other releases do not.
 
     :raises InvalidInput: for two uses of one (provider, class); for a use that is 0, or negative
-        where it is not added, or for none; for a state that no claim of something held has
+        where it is not added, or for none; for a state that is not ``held`` or ``confirmed``
     """
 
     consumer: str

@@ -126,7 +126,7 @@ class ReshapePlanner:
         )
 
     def _with_expected_use(self, changes: DefinitionChanges) -> DefinitionChanges:
-        """Return changes that are refused once more is allocated from a source.
+        """Return changes that are refused if the use of a source has changed since.
 
         A source that is removed is refused anyway. From one that remains, a consumer could allocate
         units that are counted at the destination afterwards.

@@ -5,14 +5,14 @@ itself, but a database may lock server groups and set their generation when it r
 (:meth:`OrderRows.group_members`). Every backend, a dry run and a scenario call it, so they cannot
 differ in what they allow. A backend locks the rows before, and writes the :class:`Effects` after.
 
-Rules; the reasons of a refusal are in this order, with those of rule 6 last:
+The rules. A refusal has the reasons of rules 1 to 4 by order, then those of 5, 7 and 6:
 
 1. A consumer releases at most what is allocated to it.
 2. An allocation needs an inventory.
 3. The unit rules of an inventory bind the whole amount that one consumer has there afterwards, if
-   the amount grows. They do not bind an amount that another consumer of the same write had there
-   before: a move leaves it to the migration and a revert restores it, also where the rules of the
-   host are tighter by now.
+   the amount grows. They do not bind an aggregate, nor an amount that another consumer of the same
+   write had there before: a move leaves it to the migration and a revert restores it, also where
+   the rules of the host are tighter by now.
 4. ``used`` of an inventory is the sum of the allocations there and of those that share it, times
    their factors. The net change of all orders together does not raise it above the capacity, so two
    consumers can exchange full inventories; nor above a limit of the write, whatever the capacity.
@@ -102,8 +102,9 @@ class GroupMembers:
 class OrderRows(Protocol):
     """The rows that orders are about.
 
-    The methods with a body are called for few writes, most of them only to explain a refusal. Their
-    answer says that there is nothing of the kind, for rows that have no units, say.
+    ``restrictions`` is called for each inventory, ``unit_consumers`` if units are allocated, the
+    other methods with a body for few writes. The bodies answer for rows without such things.
+    ``consumer`` may return None unread for a single claim: the write finds an existing consumer.
     """
 
     def consumer(self, name: str) -> ConsumerRecord | None:
@@ -149,8 +150,8 @@ class ConsumerEffect:
     """The effect of an order on its consumer.
 
     ``stored`` is the record before (None: the consumer is new), ``claim`` the record after (without
-    allocations and released: the consumer is deleted). ``stated`` are the inventories at which the
-    write is counted although nothing changes: the order repeats the allocation, or is ``counted``.
+    allocations and released: the consumer is deleted). ``stated`` are further inventories at which
+    the write is counted: the order repeats the allocation, or is a ``counted`` release.
     """
 
     stored: ConsumerRecord | None
@@ -228,15 +229,15 @@ def decide(
     generation: int | None = None,
     limits: UseLimits = UNLIMITED,
 ) -> Effects:
-    """Return the effects of orders, or raise. It changes at most locked server groups (see above).
+    """Return the effects of orders, or raise. Writes nothing but server groups (see above).
 
     :param now: by the clock of the ledger
-    :param generation: of the consumers that are written; None: the present one
+    :param generation: of the consumers that are written; None: it stays, 0 for a new consumer
     :param limits: the maximum total usage of inventories, in addition to their capacity
     :raises AlreadyExists: if a claim is ordered for a consumer that exists
     :raises NotFound: if a release or renewal is ordered for one that does not exist; if a provider
         does not exist; if a consumer joins a server group that does not exist
-    :raises Stale: if a consumer is not at the expected generation
+    :raises Stale: if a consumer is not at the expected generation, or has another claim to renew
     :raises Conflict: if a unit is released that is not allocated to the consumer
     :raises InvalidInput: if a part of an allocation with units is released without naming units
     :raises CapacityException: with every reason, and the consumers that use what is missing
@@ -244,7 +245,6 @@ def decide(
     pending = [_pending(order, rows.consumer(order.consumer)) for order in orders]
     nets = _nets(pending, rows)
     maintenance = _maintenance(pending, nets, rows, now)
-    # every reason is collected before any is raised: a caller need not try again for the next one
     reasons = _amounts(pending, nets, rows, limits, maintenance.free)
     reasons += _allocated_units(pending, rows)
     groups = tuple(sorted({entry.group for entry in pending if entry.group and entry.adds_host}))
@@ -418,7 +418,7 @@ def _amounts(
             if in_use and net > 0 and in_use[key, change.after]:
                 in_use[key, change.after] -= 1
                 has_rules = False
-            # an inventory that only this change is about is decided once, unit rules and capacity
+            # an inventory whose whole net this change is is decided once, unit rules and capacity
             # together; of others the capacity is compared with the net change, below
             capacity = None
             if nets[key] == net:

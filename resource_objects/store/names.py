@@ -85,7 +85,7 @@ def _users(rows: Rows, kind: NameKind, name: str) -> set[str]:
 
 
 def _describing(rows: Rows, name: str) -> set[str]:
-    """Return the providers with a structured inventory or a share that names a class."""
+    """Return the providers with a structured inventory or a share of a class."""
     structured = {
         provider.uuid
         for provider in rows.providers.rows.values()

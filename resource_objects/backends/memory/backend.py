@@ -90,7 +90,7 @@ class RowsBackend(Backend):
 
     @abc.abstractmethod
     def reading(self) -> AbstractContextManager[Rows]:
-        """Return a context with the rows of one moment, which are only read."""
+        """Return a context with the rows of one moment; changes of them are not stored."""
 
     @abc.abstractmethod
     def writing(self) -> AbstractContextManager[Rows]:
@@ -270,7 +270,7 @@ class MemoryBackend(RowsBackend):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Rows]:
-        """Lock the rows, after finishing what an interrupt stopped."""
+        """Lock the rows, and finish or undo what an interrupt stopped."""
         with self._lock:
             yield self._open()
 
@@ -358,7 +358,7 @@ class MemoryBackend(RowsBackend):
         return tuple(itertools.islice(waiters, limit))
 
     def leave(self, entry: str) -> None:
-        """Remove the consumer from the queue that entered last by an entry."""
+        """Remove an entry from the queue, unless its consumer has entered again."""
         with self.reading():
             queue = {name: pair for name, pair in self._waiters.items() if pair[0] != entry}
             self._waiters = queue

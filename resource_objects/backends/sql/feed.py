@@ -1,4 +1,4 @@
-"""The change feed as rows: written by every write as its last step (D9), read and pruned.
+"""The change feed as rows: written by every write as its last step, read and pruned.
 
 A writing transaction increments the heads of the shards that it changes, which locks them until it
 ends, and inserts its rows with these numbers. So the rows of a shard become visible in the order of

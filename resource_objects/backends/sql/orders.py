@@ -233,7 +233,7 @@ def read_locked_inventories(
 
     :raises Transient: if inventories or shares were changed between two statements
 
-    Cost: a statement to find and, on MariaDB, one to lock; one or two more where there are shares.
+    Cost: a statement to find and, on MySQL, one to lock; one or two more where there are shares.
     """
     if connection.dialect.name == "postgresql":
         _find_and_lock(connection, rows, keys)
@@ -349,7 +349,7 @@ def change_used(
 
     The guard of the statement repeats the rules that no defect elsewhere may break: the usage is
     never below zero, and never rises above the capacity or the limit of the write. A write that
-    ``adopts`` may exceed the capacity.
+    ``adopts`` may exceed both, at each of its inventories.
 
     :param counted: the inventories at which the write is counted
     :param bounds: limits by number, of some of the inventories
