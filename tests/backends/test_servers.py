@@ -194,7 +194,7 @@ _PARTS = [
     (orders, "make_consumers"),
     (orders, "_write_generation"),
     (orders, "write_consumers"),
-    (feed, "tell"),
+    (feed, "append_entries"),
 ]
 
 
