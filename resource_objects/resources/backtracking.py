@@ -70,26 +70,26 @@ def solutions(
     budget.spend(cost)
     waiting = [expand(start)]
     keys: list[Hashable] = [None]
-    result = [False]
+    fruitful = 0  # how many of those that wait, from the first one on, led to a solution
     while waiting:
         state = next(waiting[-1], None)
         if state is None:
             waiting.pop()
-            known, has_found = keys.pop(), result.pop()
-            if has_found and result:
-                result[-1] = True
+            known = keys.pop()
             # only what led nowhere is dead: below what led somewhere there may be more
-            elif not has_found and key is not None and len(waiting) < room:
+            if fruitful > len(waiting):
+                fruitful = len(waiting)
+            elif key is not None and len(waiting) < room:
                 room -= 1 + len(waiting)
                 dead.add(known)
         elif isinstance(state, Solution):
-            result[-1] = True
+            fruitful = len(waiting)
             yield state.value
         else:
             known = None if key is None else key(state)
             if known is not None and known in dead:
                 continue
-            budget.spend(cost)
+            if cost:
+                budget.spend(cost)
             waiting.append(expand(state))
             keys.append(known)
-            result.append(False)

@@ -47,10 +47,11 @@ class Budget:
 
         :raises SearchLimitReached: naming all that were allowed
         """
-        if steps > self.left:
+        spent = self.spent + steps
+        if spent > self._allowed:
             self.spent = self._allowed
             raise SearchLimitReached(self._allowed)
-        self.spent += steps
+        self.spent = spent
 
     @contextmanager
     def lend(self, purse: Budget, most: int) -> Iterator[None]:

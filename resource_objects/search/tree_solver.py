@@ -100,10 +100,11 @@ class TreeSolver:
         self._families = _families(self.classes)
         self._first_family = len(groups.kinds) if groups is not None else 0
         self._end = self._first_family + len(self._families)
-        with_trait = [demand.with_trait for demand in self.classes]
-        with_trait += [demand.with_trait for demand in self.located]
+        with_trait = [demand.with_trait for demand in (*self.classes, *self.located)]
         #: by required trait, the sources of each class and the parts of each placed amount with it
-        self.traits = list(dict.fromkeys(zip(*with_trait, strict=True)))
+        self.traits = tuple(dict.fromkeys(zip(*with_trait, strict=True)))
+        #: by class and source, the traits that it has, as bits
+        self.has = _bits_of_traits(self.classes, self.traits) if self.traits else ()
         self._open = (1 << len(self.traits)) - 1  # the traits that nothing answers for yet
         #: by inventory, the amount that the solution uses so far
         self.used: dict[int, int] = {} if groups is None else groups.used
@@ -129,9 +130,7 @@ class TreeSolver:
             # step -1: nothing is requested
             start: _State = 0 if self._end or self.located else -1, -1, ()
             found = solutions(start, self._expand, self._budget, self._key, cost=0)
-            for solution in found:
-                if solution is not None:
-                    yield solution
+            yield from filter(None, found)  # a solution that was handed out is not needed any more
         if not self._found and self._is_cut_short:
             raise CutShort(self._budget.allowed)
 
@@ -149,21 +148,21 @@ class TreeSolver:
 
     def _expand(self, state: _State) -> Iterator[_Next]:
         step, place, _ = state
+        if place >= 0:
+            return self._provide_part(state)
         if step < 0:
-            return iter(self._after(-1))
+            return filter(None, (self._after(-1),))
         if step < self._first_family:
             return self._assign_group(step)
-        if step == self._end:
-            return self._place()
-        return self._provide(step) if place < 0 else self._provide_part(state)
+        return self._place() if step == self._end else self._provide(step)
 
-    def _after(self, step: int) -> Iterable[_Next]:
+    def _after(self, step: int) -> _Next | None:
         """Return the state after a step or, after the last, the solution if it is one."""
         if step + 1 < self._end or self.located:
-            return ((step + 1, -1, ()),)
+            return step + 1, -1, ()
         if self._open or (self._needs_own and not self._owned):
-            return ()
-        return (self._solution(()),)
+            return None
+        return self._solution(())
 
     def _assign_group(self, step: int) -> Iterator[_Next]:
         """Assign the next group to each provider that can have it."""
@@ -177,24 +176,33 @@ class TreeSolver:
             if groups.may_finish():
                 if not self._reach.isdisjoint(groups.uses(step)):
                     self._rest = self._next_to_groups()
-                if self._sets(0) is not None:
+                if self._sets(0) is not None and (following := self._after(step)) is not None:
                     self._is_done = False
-                    yield from self._after(step)
+                    yield following
             groups.unassign(step)
             self._owned -= own
             self._rest = rest
 
     def _provide(self, step: int) -> Iterator[_Next]:
-        """Let sources provide a family: all of its classes as if alone, one by one, or in parts."""
+        """Let sources provide a family."""
         self._budget.spend(int(step > 0))  # the search pays for the first step
-        family, found = self._families[step - self._first_family], self._found
         sets = self._sets(step - self._first_family)
         assert sets is not None, "the step before asked"
+        plan = self._plan_of_single(step, sets)
+        return self._provide_family(step, sets) if plan is None else self._provide_as(step, plan)
+
+    def _plan_of_single(self, step: int, sets: Sequence[int]) -> dict[int, Supply] | None:
+        """Return how a family of one class with a single source is provided; None for another."""
+        number, *others = self._families[step - self._first_family].classes
+        if others or sets[number] & (sets[number] - 1):
+            return None
+        return {number: self._plan(number, sets[number])}
+
+    def _provide_family(self, step: int, sets: Sequence[int]) -> Iterator[_Next]:
+        """Let sources provide all classes of a family as if alone, one by one, or in parts."""
+        family, found = self._families[step - self._first_family], self._found
         plans, number = self._plans_alone(family, sets), family.classes[0]
         is_one = len(family.classes) == 1
-        if is_one and not sets[number] & (sets[number] - 1):  # a single source
-            yield from self._provide_as(step, plans)
-            return
         # one source that provides all of the only class comes below, with those like it
         if not (is_one and len(plans[number]) == 1) and self._fit_together(family, plans):
             yield from self._provide_as(step, plans)
@@ -234,12 +242,14 @@ class TreeSolver:
         able = [place for place in members(demand, preferred) if demand.provides(place, highs)]
         others = members(demand, sources & ~preferred) if preferred != sources else ()
         able += [place for place in others if demand.provides(place, highs)]
-        for place in able:
-            if len(able) > 1:
+        for at, place in enumerate(able):
+            if at == 1:
+                tried.add(self.state_of(self.provider(number, able[0])))
+            if at:
                 state = self.state_of(self.provider(number, place))
                 if state in tried:
                     continue
-                self._budget.spend(int(bool(tried)))  # the plan pays for the first
+                self._budget.spend()  # the plan pays for the first
                 tried.add(state)
             yield from self._provide_as(step, {number: ((place, demand.amount),)})
             if self._is_done:
@@ -265,23 +275,36 @@ class TreeSolver:
         yield step, place + 1, left
 
     def _provide_as(self, step: int, parts: dict[int, Supply]) -> Iterator[_Next]:
-        """Let sources provide all of a family, and continue."""
+        """Let sources provide all of a family and the next ones with a single source; continue."""
         before = self._open
-        for number, some in parts.items():
-            self._parts[number] = some
-            answered = -1
-            for source, part in some:
-                self._book(number, source, part, 1)
-                if before:
-                    answered &= self.has[number][source]
-            if before:
-                self._open &= ~answered
-        if not self.traits or self._sets(step + 1 - self._first_family) is not None:
-            yield from self._after(step)
+        self._take(parts)
+        sets = self._sets(step + 1 - self._first_family)
+        while sets is not None and step + 1 < self._end:
+            plan = self._plan_of_single(step + 1, sets)
+            if plan is None:
+                break
+            self._budget.spend()
+            self._take(plan)
+            parts = parts | plan
+            step += 1
+            sets = self._sets(step + 1 - self._first_family)
+        if sets is not None and (following := self._after(step)) is not None:
+            yield following
         self._open = before
         for number, some in reversed(parts.items()):
             for source, part in reversed(some):
                 self._book(number, source, part, -1)
+
+    def _take(self, parts: Mapping[int, Supply]) -> None:
+        """Note what sources provide, and the traits that they answer for."""
+        for number, some in parts.items():
+            self._parts[number] = some
+            answered = self._open
+            for source, part in some:
+                self._book(number, source, part, 1)
+                if answered:
+                    answered &= self.has[number][source]
+            self._open &= ~answered
 
     def _book(self, number: int, source: int, part: int, sign: int) -> None:
         """Note what a source provides, or (sign -1) remove the note."""
@@ -302,11 +325,10 @@ class TreeSolver:
 
     def _key(self, state: _State) -> Hashable:
         step, place, left = state
+        if place >= 0:
+            return self._shares[-1].key(place, left)
         if step < self._first_family:
             return step, self._groups.key(step) if self._groups is not None else None
-        if place >= 0:
-            shares = self._shares[-1]
-            return shares.serial, place, left, shares.key(place)
         used: Hashable = None
         if self.located:
             every = [(number, count) for number, count in self.used.items() if count]
@@ -331,17 +353,6 @@ class TreeSolver:
     def is_own(self, provider: int) -> bool:
         """Return whether a provider is of the tree itself, if one of these has to be."""
         return self._needs_own and int(self.fleet.tree[provider]) == self._tree
-
-    @functools.cached_property
-    def has(self) -> list[list[int]]:
-        """By class and source, the traits that it has, as bits."""
-        return [
-            [
-                sum((having[number] >> source & 1) << t for t, having in enumerate(self.traits))
-                for source in range(len(demand.sources))
-            ]
-            for number, demand in enumerate(self.classes)
-        ]
 
     @functools.cached_property
     def _reach(self) -> frozenset[int]:
@@ -369,28 +380,28 @@ class TreeSolver:
     def _next_to(self, used: Mapping[int, tuple[int, int]]) -> _Rest:
         """Return the unnamed group next to some use, with shares and without, by inventory."""
         return _Rest(
-            highs=[self._highs(demand, used) for demand in self.classes],
-            located=[_parts_without(self.fleet, one, used) for one in self.located],
+            highs=tuple([self._highs(demand, used) for demand in self.classes]),
+            located=tuple([_parts_without(self.fleet, one, used) for one in self.located]),
             used={number: count for number, (count, _) in used.items()},
             key=_canonical(self.fleet, used) if used else None,
         )
 
-    def _highs(self, demand: TreeDemand, used: Mapping[int, tuple[int, int]]) -> list[int]:
+    def _highs(self, demand: TreeDemand, used: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
         """Return the largest part of each source next to what named groups use."""
-        highs = [source.high for source in demand.sources]
-        for place, number in enumerate(demand.numbers if used else ()):
+        highs = [high for _, high, _, _ in demand.sources]
+        if not used:
+            return tuple(highs)
+        for place, number in enumerate(demand.numbers):
             count, own = used.get(number, (0, 0))
             if count:
                 most = int(self.fleet.inventories.max_unit[number]) - own
                 highs[place] = min(highs[place], self.fleet.left(number) - count, most)
-        for draw in demand.draws if used else ():
+        for draw in demand.draws:
             count, _ = used.get(draw.target, (0, 0))
             if count:
                 highs[draw.source] = min(highs[draw.source], (draw.room - count) // draw.factor)
-        return [
-            high // source.step * source.step
-            for high, source in zip(highs, demand.sources, strict=True)
-        ]
+        steps = [step for _, _, step, _ in demand.sources]
+        return tuple([high // step * step for high, step in zip(highs, steps, strict=True)])
 
     def _plan(self, number: int, sources: int) -> Supply:
         """Return how some sources provide a class as if it were the only one; empty if they cannot.
@@ -404,22 +415,24 @@ class TreeSolver:
 
     def _planned(self, demand: TreeDemand, highs: Sequence[int], sources: int) -> Supply:
         self._budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
-        devices = []
-        for place in members(demand, sources):
-            low, _, unit, is_device = demand.sources[place]
-            if demand.provides(place, highs):
-                return ((place, demand.amount),)
-            if is_device:
-                devices.append((place, (low, highs[place], unit)))
-        parts = split(demand.amount, [device for _, device in devices], self._budget)
-        return tuple((devices[at][0], part) for at, part in parts or ())
+        amount, devices, places = demand.amount, [], []
+        for place, (low, _, unit, is_device) in enumerate(demand.sources):
+            if sources >> place & 1:
+                if low <= amount <= highs[place] and not amount % unit:
+                    return ((place, amount),)
+                if is_device:
+                    places.append(place)
+                    devices.append((low, highs[place], unit))
+        parts = split(amount, devices, self._budget)
+        return tuple([(places[at], part) for at, part in parts or ()])
 
     def _sets(self, family: int) -> tuple[int, ...] | None:
         """Return the sources that may provide each class; None if the rest cannot be provided.
 
         :param family: the first family that is not provided
         """
-        sets, key = self._rest.sets, (family, self._open)
+        # without traits, what the first family was asked answers for the later ones
+        sets, key = self._rest.sets, (family if self.traits else 0, self._open)
         if key not in sets:
             sets[key] = self._narrowed(family)
         return sets[key]
@@ -428,16 +441,19 @@ class TreeSolver:
         count = len(self.classes)
         classes = [number for some in self._families[family:] for number in some.classes]
         sets = [*(demand.allowed for demand in self.classes), *self._rest.located]
+        every = [*classes, *range(count, len(sets))]
         for having in self._open_traits():
-            able = itertools.chain(
-                (n for n in classes if self._plan(n, sets[n] & having[n])),
-                (n for n in range(count, len(sets)) if sets[n] & having[n]),
-            )
-            number = next(able, None)
-            if number is None:
-                return None
-            if next(able, None) is None:  # no other can answer for it
-                sets[number] &= having[number]
+            able = -1
+            for number in every:
+                some = sets[number] & having[number]
+                if some and (number >= count or self._plan(number, some)):
+                    if able >= 0:
+                        break
+                    able = number
+            else:
+                if able < 0:
+                    return None
+                sets[able] &= having[able]  # no other can answer for it
         if not all(self._plan(number, sets[number]) for number in classes):
             return None
         if self._placing is not None:
@@ -452,17 +468,17 @@ class TreeSolver:
         """Return whether the classes may answer for all traits: each for those of one source."""
         most = 0
         for number in classes:
-            sources = members(self.classes[number], sets[number])
-            most += max(
-                ((self.has[number][s] & self._open).bit_count() for s in sources), default=0
-            )
+            some, open_ = sets[number], self._open
+            having = [has & open_ for place, has in enumerate(self.has[number]) if some >> place & 1]
+            most += max([has.bit_count() for has in having], default=0)
         return most >= self._open.bit_count()
 
     def _preferred(self, number: int, sources: int) -> int:
         """Return the sources that answer for as many traits as the class can, one by one."""
         for having in self._open_traits():
-            if self._plan(number, sources & having[number]):
-                sources &= having[number]
+            some = sources & having[number]
+            if some and self._plan(number, some):
+                sources = some
         return sources
 
     def _open_traits(self) -> list[tuple[int, ...]]:
@@ -521,12 +537,25 @@ class TreeSolver:
 class _Rest:
     """The unnamed group next to what named groups use."""
 
-    highs: list[list[int]]  #: by class and source, the largest part that it can provide
-    located: list[int]  #: by placed amount, the parts that it may be on
+    highs: tuple[tuple[int, ...], ...]  #: by class and source, the largest part that it can provide
+    located: tuple[int, ...]  #: by placed amount, the parts that it may be on
     used: dict[int, int]  #: by inventory that the unnamed group may use, the amount
     key: Hashable  #: what the rest depends on
     plans: dict[tuple[int, int], Supply] = dataclasses.field(default_factory=dict)
     sets: dict[tuple[int, int], tuple[int, ...] | None] = dataclasses.field(default_factory=dict)
+
+
+def _bits_of_traits(
+    classes: Sequence[TreeDemand], traits: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """Return, by class and source, the traits that it has, as bits."""
+    found = [[0] * len(demand.sources) for demand in classes]
+    for trait, having in enumerate(traits):
+        for has, sources in zip(found, having, strict=False):
+            while sources:
+                has[sources.bit_length() - 1] |= 1 << trait
+                sources ^= 1 << sources.bit_length() - 1
+    return found
 
 
 def _parts_without(
@@ -629,9 +658,12 @@ class _Shares:
         self.amounts = tuple([solver.classes[number].amount for number in family.classes])
         #: ``(place of its class in the family, class, source)``
         self.sources: list[tuple[int, int, int]] = []
+        self._figures: list[tuple[int, int, int, bool, int]] = []  # low and high of a part, ...
         self._labels: list[int] = []  # what equal sources have in common
         for _, label, *key in sorted(self._able(sets)):
             self.sources.append((key[0], key[1], key[2]))
+            low, _, unit, is_device = solver.classes[key[1]].sources[key[2]]
+            self._figures.append((key[0], low, unit, is_device, highs[key[1]][key[2]]))
             self._labels.append(label)
         pairs = itertools.pairwise([-1, *self._labels, -1])
         self._follows = [before == label for before, label in pairs]
@@ -706,18 +738,17 @@ class _Shares:
 
     def parts_of(self, place: int, left: Sequence[int]) -> range:
         """Return the parts that a source can provide, the largest first; nothing is no part."""
-        at, number, source = self.sources[place]
+        at, low, unit, is_device, most = self._figures[place]
         amount, rest = self.amounts[at], left[at]
-        low, _, unit, is_device = self._solver.classes[number].sources[source]
-        most = self._highs[number][source]
         for shared, factor in self._uses[place]:
-            most = min(most, self._room[shared] // factor)
+            room = self._room[shared] // factor
+            if room < most:
+                most = room
         if not is_device:
             is_whole = rest == amount and low <= amount <= most and amount % unit == 0
             return range(amount, amount + is_whole)
-        most = min(most, rest)
-        if len(self.amounts) == 1:
-            most = min(most, amount - 1)  # one source alone is no division
+        # one source alone is no division
+        most = min(most, rest, amount - 1 if len(self.amounts) == 1 else rest)
         if self._follows[place]:
             most = min(most, self._before(place))
         least = max(1, low, rest - self._reach[place + 1][0][at])
@@ -792,15 +823,15 @@ class _Shares:
             found[number].append((source, part))
         return {number: tuple(sorted(parts)) for number, parts in found.items()}
 
-    def key(self, place: int) -> Hashable:
+    def key(self, place: int, left: tuple[int, ...]) -> Hashable:
         """Return a key of all that the parts from a place on depend on."""
         room = tuple(self._room[: self._still[place]])
         before = self._before(place) if self._follows[place] else -1
         if not self._is_tied:
-            return room, self._masks, before
+            return self.serial, place, left, room, self._masks, before
         has_own = any(self._is_own[at] for at, _ in self._given)
         near = tuple([given for given in self._given if self._is_near[given[0]]])
-        return room, self._masks, before, has_own, near
+        return self.serial, place, left, room, self._masks, before, has_own, near
 
 
 # --- questions of explanations ------------------------------------------------------------------
