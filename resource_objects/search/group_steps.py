@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.matching import Matching
@@ -174,7 +174,7 @@ class GroupSteps:
 
     def uses(self, step: int) -> Iterator[int]:
         """Yield the inventories that the group of a step uses where it is assigned."""
-        return (use.inventory for use in self._slots.takes[self.kinds[step]][self.chosen[step]])
+        return (use[0] for use in self._slots.takes[self.kinds[step]][self.chosen[step]])
 
     def held_by(self, provider: int) -> tuple[int, ...]:
         """Return the kinds of the groups that are assigned to a provider."""
@@ -286,12 +286,9 @@ class GroupSteps:
 # the slots of its provider, and of those that draw on the same inventories, are counted again.
 
 
-class _Use(NamedTuple):
-    """The amount of one inventory that one group uses."""
-
-    inventory: int
-    amount: int  #: with what is used through shares
-    own: int  #: without; the unit rules bind it
+#: What one group uses of an inventory: the number of the inventory, the amount with what is used
+#: through shares, and the amount without; the unit rules bind the latter.
+_Use: TypeAlias = tuple[int, int, int]
 
 
 class _Slots:
@@ -312,7 +309,7 @@ class _Slots:
             for kind, places in zip(named.kinds, options, strict=True)
         ]
         uses = [use for of_kind in self.takes for some in of_kind.values() for use in some]
-        numbers = list({use.inventory for use in uses})
+        numbers = list({inventory for inventory, _, _ in uses})
         rows = fleet.inventories
         left = (rows.capacity[numbers] - rows.used[numbers]).tolist() if numbers else []
         self._left = dict(zip(numbers, left, strict=True))
@@ -320,13 +317,13 @@ class _Slots:
         self._most = dict(zip(numbers, most, strict=True))
         #: by inventory that is used through shares, the slots that depend on it
         self._sharing: dict[int, list[tuple[int, Local]]] = {
-            use.inventory: [] for use in uses if use.own < use.amount
+            inventory: [] for inventory, amount, own in uses if own < amount
         }
         for kind, of_kind in enumerate(self.takes if self._sharing else ()):
             for place, some in of_kind.items():
-                for use in some:
-                    if use.inventory in self._sharing:
-                        self._sharing[use.inventory].append((kind, place))
+                for inventory, _, _ in some:
+                    if inventory in self._sharing:
+                        self._sharing[inventory].append((kind, place))
         #: by inventory, the amount in use; and the same without what is used through shares
         self.used = dict.fromkeys(numbers, 0)
         self.own = dict.fromkeys(numbers, 0)
@@ -339,10 +336,6 @@ class _Slots:
         ]
         self.total = [sum(slots.values()) for slots in self.of_kind]
         self.open = [bits_of(at for at, count in slots.items() if count) for slots in self.of_kind]
-        self._kinds_of: list[list[int]] = [[] for _ in providers]
-        for kind, places in enumerate(options):
-            for place in places:
-                self._kinds_of[place].append(kind)
 
     def move(self, kind: int, place: Local, sign: int) -> None:
         """Add a group to a provider, or (sign -1) remove it."""
@@ -356,10 +349,11 @@ class _Slots:
             held.remove(kind)
         if held:
             self.holds[place] = tuple(sorted(held))
-        for other in self._kinds_of[place]:
-            self._count_again(other, place)
-        for use in self.takes[kind][place] if self._sharing else ():
-            for other, at in self._sharing.get(use.inventory, ()):
+        for other, slots in enumerate(self.of_kind):
+            if place in slots:
+                self._count_again(other, place)
+        for inventory, _, _ in self.takes[kind][place] if self._sharing else ():
+            for other, at in self._sharing.get(inventory, ()):
                 self._count_again(other, at)
 
     def _count(self, kind: int, place: Local) -> int:
@@ -399,9 +393,9 @@ def _uses(fleet: Fleet, kind: GroupKind, providers: Sequence[int]) -> Iterator[t
         (rows.provider.searchsorted(providers) + rows.first).tolist() for rows, _ in kind.classes
     ]
     for own in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
-        found = {n: _Use(n, amount, amount) for n, amount in zip(own, amounts, strict=True)}
-        for use in tuple(found.values()) if fleet.shares else ():
-            for target, factor in fleet.shares.of(use.inventory):
-                before = found.get(target, _Use(target, 0, 0))
-                found[target] = before._replace(amount=before.amount + use.amount * factor)
+        found = {n: (n, amount, amount) for n, amount in zip(own, amounts, strict=True)}
+        for inventory, amount, _ in tuple(found.values()) if fleet.shares else ():
+            for target, factor in fleet.shares.of(inventory):
+                _, before, itself = found.get(target, (target, 0, 0))
+                found[target] = target, before + amount * factor, itself
         yield tuple(found.values())

@@ -103,8 +103,12 @@ class TreeSolver:
         with_trait = [demand.with_trait for demand in (*self.classes, *self.located)]
         #: by required trait, the sources of each class and the parts of each placed amount with it
         self.traits = tuple(dict.fromkeys(zip(*with_trait, strict=True)))
-        #: by class and source, the traits that it has, as bits
-        self.has = _bits_of_traits(self.classes, self.traits) if self.traits else ()
+        #: by class and source, the traits that it has, as bits; empty where no trait is required
+        self.has = [[0] * len(demand.sources) for demand in self.classes if self.traits]
+        for trait, having in enumerate(self.traits):
+            for demand, has, sources in zip(self.classes, self.has, having, strict=False):
+                for source in members(demand, sources) if sources else ():
+                    has[source] |= 1 << trait
         self._open = (1 << len(self.traits)) - 1  # the traits that nothing answers for yet
         #: by inventory, the amount that the solution uses so far
         self.used: dict[int, int] = {} if groups is None else groups.used
@@ -130,7 +134,7 @@ class TreeSolver:
             # step -1: nothing is requested
             start: _State = 0 if self._end or self.located else -1, -1, ()
             found = solutions(start, self._expand, self._budget, self._key, cost=0)
-            yield from filter(None, found)  # a solution that was handed out is not needed any more
+            yield from filter(None, found)
         if not self._found and self._is_cut_short:
             raise CutShort(self._budget.allowed)
 
@@ -193,22 +197,24 @@ class TreeSolver:
 
     def _plan_of_single(self, step: int, sets: Sequence[int]) -> dict[int, Supply] | None:
         """Return how a family of one class with a single source is provided; None for another."""
-        number, *others = self._families[step - self._first_family].classes
-        if others or sets[number] & (sets[number] - 1):
+        classes = self._families[step - self._first_family].classes
+        sources = sets[classes[0]]
+        if len(classes) > 1 or sources & (sources - 1):
             return None
-        return {number: self._plan(number, sets[number])}
+        return {classes[0]: self._plan(classes[0], sources)}
 
     def _provide_family(self, step: int, sets: Sequence[int]) -> Iterator[_Next]:
         """Let sources provide all classes of a family as if alone, one by one, or in parts."""
-        family, found = self._families[step - self._first_family], self._found
-        plans, number = self._plans_alone(family, sets), family.classes[0]
-        is_one = len(family.classes) == 1
+        family, count = self._families[step - self._first_family], self._found
+        number, is_one = family.classes[0], len(family.classes) == 1
+        preferred = {number: self._preferred(number, sets[number]) for number in family.classes}
+        plans = {number: self._plan(number, sources) for number, sources in preferred.items()}
         # one source that provides all of the only class comes below, with those like it
         if not (is_one and len(plans[number]) == 1) and self._fit_together(family, plans):
             yield from self._provide_as(step, plans)
-        tried = plans if self._found > found else {}
+        tried = plans if self._found > count else {}
         if is_one and not self._is_done:
-            yield from self._provide_whole(step, number, sets[number])
+            yield from self._provide_whole(step, number, sets[number], preferred[number])
         if not self._is_done and not (is_one and not self.classes[number].is_divisible):
             self._serial += 1
             shares = _Shares(self, family, sets, self._rest.highs, tried, self._serial)
@@ -216,12 +222,6 @@ class TreeSolver:
                 self._shares.append(shares)
                 yield step, 0, shares.amounts
                 self._shares.pop()
-
-    def _plans_alone(self, family: _Family, sets: Sequence[int]) -> dict[int, Supply]:
-        """Return how each class of a family is provided as if it were the only one."""
-        if not self._open:
-            return {number: self._plan(number, sets[number]) for number in family.classes}
-        return {n: self._plan(n, self._preferred(n, sets[n])) for n in family.classes}
 
     def _fit_together(self, family: _Family, plans: Mapping[int, Supply]) -> bool:
         """Return whether classes that are provided as if alone fit wherever they meet."""
@@ -234,14 +234,15 @@ class TreeSolver:
         left, used = self.fleet.left, self.used
         return all(count + used.get(number, 0) <= left(number) for number, count in total.items())
 
-    def _provide_whole(self, step: int, number: int, sources: int) -> Iterator[_Next]:
-        """Let each source provide all of a class that can."""
+    def _provide_whole(
+        self, step: int, number: int, sources: int, preferred: int
+    ) -> Iterator[_Next]:
+        """Let each source provide all of a class that can, those that are preferred first."""
         demand, highs = self.classes[number], self._rest.highs[number]
-        preferred = self._preferred(number, sources) if self._open else sources
         tried: set[Hashable] = set()
-        able = [place for place in members(demand, preferred) if demand.provides(place, highs)]
-        others = members(demand, sources & ~preferred) if preferred != sources else ()
-        able += [place for place in others if demand.provides(place, highs)]
+        places = members(demand, preferred)
+        places += members(demand, sources & ~preferred) if preferred != sources else ()
+        able = [place for place in places if demand.provides(place, highs)]
         for at, place in enumerate(able):
             if at == 1:
                 tried.add(self.state_of(self.provider(number, able[0])))
@@ -441,12 +442,12 @@ class TreeSolver:
         count = len(self.classes)
         classes = [number for some in self._families[family:] for number in some.classes]
         sets = [*(demand.allowed for demand in self.classes), *self._rest.located]
-        every = [*classes, *range(count, len(sets))]
+        candidates = [*classes, *range(count, len(sets))]
         for having in self._open_traits():
             able = -1
-            for number in every:
-                some = sets[number] & having[number]
-                if some and (number >= count or self._plan(number, some)):
+            for number in candidates:
+                sources = sets[number] & having[number]
+                if sources and (number >= count or self._plan(number, sources)):
                     if able >= 0:
                         break
                     able = number
@@ -467,18 +468,19 @@ class TreeSolver:
     def _covers(self, classes: Iterable[int], sets: Sequence[int]) -> bool:
         """Return whether the classes may answer for all traits: each for those of one source."""
         most = 0
+        wanted = self._open
         for number in classes:
-            some, open_ = sets[number], self._open
-            having = [has & open_ for place, has in enumerate(self.has[number]) if some >> place & 1]
-            most += max([has.bit_count() for has in having], default=0)
-        return most >= self._open.bit_count()
+            sources = sets[number]
+            answers = [h & wanted for s, h in enumerate(self.has[number]) if sources >> s & 1]
+            most += max(map(int.bit_count, answers), default=0)
+        return most >= wanted.bit_count()
 
     def _preferred(self, number: int, sources: int) -> int:
         """Return the sources that answer for as many traits as the class can, one by one."""
         for having in self._open_traits():
-            some = sources & having[number]
-            if some and self._plan(number, some):
-                sources = some
+            fewer = sources & having[number]
+            if fewer and self._plan(number, fewer):
+                sources = fewer
         return sources
 
     def _open_traits(self) -> list[tuple[int, ...]]:
@@ -543,19 +545,6 @@ class _Rest:
     key: Hashable  #: what the rest depends on
     plans: dict[tuple[int, int], Supply] = dataclasses.field(default_factory=dict)
     sets: dict[tuple[int, int], tuple[int, ...] | None] = dataclasses.field(default_factory=dict)
-
-
-def _bits_of_traits(
-    classes: Sequence[TreeDemand], traits: Sequence[Sequence[int]]
-) -> list[list[int]]:
-    """Return, by class and source, the traits that it has, as bits."""
-    found = [[0] * len(demand.sources) for demand in classes]
-    for trait, having in enumerate(traits):
-        for has, sources in zip(found, having, strict=False):
-            while sources:
-                has[sources.bit_length() - 1] |= 1 << trait
-                sources ^= 1 << sources.bit_length() - 1
-    return found
 
 
 def _parts_without(
@@ -658,12 +647,12 @@ class _Shares:
         self.amounts = tuple([solver.classes[number].amount for number in family.classes])
         #: ``(place of its class in the family, class, source)``
         self.sources: list[tuple[int, int, int]] = []
-        self._figures: list[tuple[int, int, int, bool, int]] = []  # low and high of a part, ...
+        self._bounds: list[tuple[int, int, int, bool]] = []  # of the parts of each
         self._labels: list[int] = []  # what equal sources have in common
         for _, label, *key in sorted(self._able(sets)):
             self.sources.append((key[0], key[1], key[2]))
             low, _, unit, is_device = solver.classes[key[1]].sources[key[2]]
-            self._figures.append((key[0], low, unit, is_device, highs[key[1]][key[2]]))
+            self._bounds.append((low, highs[key[1]][key[2]], unit, is_device))
             self._labels.append(label)
         pairs = itertools.pairwise([-1, *self._labels, -1])
         self._follows = [before == label for before, label in pairs]
@@ -738,12 +727,11 @@ class _Shares:
 
     def parts_of(self, place: int, left: Sequence[int]) -> range:
         """Return the parts that a source can provide, the largest first; nothing is no part."""
-        at, low, unit, is_device, most = self._figures[place]
+        at, (low, most, unit, is_device) = self.sources[place][0], self._bounds[place]
         amount, rest = self.amounts[at], left[at]
         for shared, factor in self._uses[place]:
-            room = self._room[shared] // factor
-            if room < most:
-                most = room
+            if most > self._room[shared] // factor:
+                most = self._room[shared] // factor
         if not is_device:
             is_whole = rest == amount and low <= amount <= most and amount % unit == 0
             return range(amount, amount + is_whole)

@@ -8,6 +8,7 @@ that is a mask (:func:`enough_of_class`). What is asked of one tree is plain dat
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -39,6 +40,9 @@ from resource_objects.search.demands import Draw, Source, TreeDemand, bits, memb
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.placements import no_placement, placements
 from resource_objects.search.tree_solver import may_provide
+
+#: Equal sources are one object: a search that is suspended has those of its tree.
+_source = functools.lru_cache(1024)(Source)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -511,7 +515,7 @@ class ClassCondition:
     def _figures(self, rows: Any, is_device: list[bool]) -> list[Source]:
         kept = self.fleet.inventories
         columns = [column[rows].tolist() for column in (kept.low, kept.high, kept.step_size)]
-        return list(map(Source, *columns, is_device))
+        return list(map(_source, *columns, is_device))
 
     def _draws(self, numbers: Sequence[int]) -> Iterable[Draw]:
         shares = self.fleet.shares
