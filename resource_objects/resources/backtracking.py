@@ -70,7 +70,7 @@ def solutions(
     budget.spend(cost)
     waiting = [expand(start)]
     keys: list[Hashable] = [None]
-    fruitful = 0  # how many of those that wait, from the first one on, led to a solution
+    fruitful = 0  # the number of waiting states, from the first, that led to a solution
     while waiting:
         state = next(waiting[-1], None)
         if state is None:

@@ -47,11 +47,10 @@ class Budget:
 
         :raises SearchLimitReached: naming all that were allowed
         """
-        spent = self.spent + steps
-        if spent > self._allowed:
+        if steps > self._allowed - self.spent:
             self.spent = self._allowed
             raise SearchLimitReached(self._allowed)
-        self.spent = spent
+        self.spent += steps
 
     @contextmanager
     def lend(self, purse: Budget, most: int) -> Iterator[None]:

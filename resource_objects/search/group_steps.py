@@ -69,8 +69,7 @@ class GroupSteps:
         budget.spend(sum(map(len, options)) * _PER_OPTION // PER_STEP)
         #: the providers by local place, and a number for each that equal ones have in common
         self.providers, self._equal = self._in_order(options, tree, preference)
-        local = {provider: place for place, provider in enumerate(self.providers)}
-        self._local = local
+        self._local = local = {provider: place for place, provider in enumerate(self.providers)}
         self._options = [sorted(local[p] for p in of_kind) for of_kind in options]
         #: the kind that each step assigns a group of
         self.kinds = self._kinds_in_order(named.subtrees)
@@ -143,9 +142,7 @@ class GroupSteps:
     def choices(self, step: int) -> Iterator[Local]:
         """Yield the providers that the group of a step may be assigned to."""
         kind = self.kinds[step]
-        is_alike = step > 0 and self.kinds[step - 1] == kind
-        first = self.chosen[step - 1] if is_alike else 0
-        allowed = self._inside(kind)
+        first, allowed = self._first(kind), self._inside(kind)
         tried: set[Hashable] = set()
         for place in self._options[kind]:
             if place >= first and self._slots.of_kind[kind][place] and allowed >> place & 1:
@@ -188,7 +185,6 @@ class GroupSteps:
 
     def key(self, step: int) -> Hashable:
         """Return a key of all that the search depends on before a step."""
-        is_alike = self.kinds[step - 1] == self.kinds[step]
         holding = [
             (self._equal[place], tuple(sorted([self._like[kind] for kind in held])))
             for place, held in self._slots.holds.items()
@@ -198,7 +194,7 @@ class GroupSteps:
             for subtree, kinds in enumerate(self._sets)
             if any(self._remaining[kind] for kind in kinds)
         ]
-        return self.chosen[-1] if is_alike else -1, tuple(sorted(holding)), tuple(open_sets)
+        return self._first(self.kinds[step]), tuple(sorted(holding)), tuple(open_sets)
 
     # --- bounds ---
 
@@ -396,6 +392,6 @@ def _uses(fleet: Fleet, kind: GroupKind, providers: Sequence[int]) -> Iterator[t
         found = {n: (n, amount, amount) for n, amount in zip(own, amounts, strict=True)}
         for inventory, amount, _ in tuple(found.values()) if fleet.shares else ():
             for target, factor in fleet.shares.of(inventory):
-                _, before, itself = found.get(target, (target, 0, 0))
-                found[target] = target, before + amount * factor, itself
+                _, total, itself = found.get(target, (target, 0, 0))
+                found[target] = target, total + amount * factor, itself
         yield tuple(found.values())

@@ -61,7 +61,6 @@ class TreeSearch:
         self._tree = tree
         self._preference = preference
         self._purse = Budget(0)
-        self._has_found = False
         self._seen: set[Hashable] = set()
         self._least = 1 if places is None else places
         self._parts = parts
@@ -131,7 +130,6 @@ class TreeSearch:
                 solver.leave_assignment()
             if found.key not in self._seen:
                 self._seen.add(found.key)
-                self._has_found = True
                 yield found
 
     def _candidate(self, solver: TreeSolver, solution: TreeSolution) -> TreeCandidate | None:
@@ -142,7 +140,7 @@ class TreeSearch:
             for number, supply in enumerate(solution.parts)
             for source, amount in supply
         ]
-        if self._has_found:  # the first of each host is as much as there are hosts: never too much
+        if self._seen:  # the first of each host is as much as there are hosts: never too much
             self._purse.spend(len(parts) + len(groups))
         try:
             made = candidate(problem, self._tree, parts, located, solution.assigned, groups)

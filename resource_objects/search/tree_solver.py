@@ -231,8 +231,8 @@ class TreeSolver:
         for number, plan in plans.items():
             for source, part in plan:
                 total.update(dict(self.classes[number].drawn(source, part)))
-        left, used = self.fleet.left, self.used
-        return all(count + used.get(number, 0) <= left(number) for number, count in total.items())
+        total.update({number: self.used.get(number, 0) for number in total})
+        return all(count <= self.fleet.left(number) for number, count in total.items())
 
     def _provide_whole(
         self, step: int, number: int, sources: int, preferred: int
@@ -240,8 +240,7 @@ class TreeSolver:
         """Let each source provide all of a class that can, those that are preferred first."""
         demand, highs = self.classes[number], self._rest.highs[number]
         tried: set[Hashable] = set()
-        places = members(demand, preferred)
-        places += members(demand, sources & ~preferred) if preferred != sources else ()
+        places = [*members(demand, preferred), *members(demand, sources & ~preferred)]
         able = [place for place in places if demand.provides(place, highs)]
         for at, place in enumerate(able):
             if at == 1:
@@ -298,10 +297,10 @@ class TreeSolver:
 
     def _take(self, parts: Mapping[int, Supply]) -> None:
         """Note what sources provide, and the traits that they answer for."""
-        for number, some in parts.items():
-            self._parts[number] = some
+        for number, supply in parts.items():
+            self._parts[number] = supply
             answered = self._open
-            for source, part in some:
+            for source, part in supply:
                 self._book(number, source, part, 1)
                 if answered:
                     answered &= self.has[number][source]
@@ -330,10 +329,8 @@ class TreeSolver:
             return self._shares[-1].key(place, left)
         if step < self._first_family:
             return step, self._groups.key(step) if self._groups is not None else None
-        used: Hashable = None
-        if self.located:
-            every = [(number, count) for number, count in self.used.items() if count]
-            used = frozenset(pair for pair in every if pair[0] in self.reach_of_located)
+        near, uses = self.reach_of_located, self.used.items() if self.located else ()
+        used = frozenset([(number, count) for number, count in uses if count and number in near])
         return step, self._open, self._owned > 0, self._rest.key, used
 
     @property
@@ -367,25 +364,21 @@ class TreeSolver:
 
     def _next_to_groups(self) -> _Rest:
         """Return the unnamed group next to the named groups as they are assigned."""
-        if self._groups is None:
-            return self._next_to({})
-        own, every = self._groups.own, self.used.items()
-        used = {n: (count, own[n]) for n, count in every if count and n in self._reach}
+        used: dict[int, tuple[int, int]] = {}  # by inventory, with shares and without
+        if self._groups is not None and self._groups.chosen:
+            own, every = self._groups.own, self.used.items()
+            used = {n: (count, own[n]) for n, count in every if count and n in self._reach}
         key = frozenset(used.items())
         if key not in self._rests:
             if len(self._rests) == _REMEMBERED:
                 self._rests.clear()
-            self._rests[key] = self._next_to(used)
+            self._rests[key] = _Rest(
+                highs=tuple([self._highs(demand, used) for demand in self.classes]),
+                located=tuple([_parts_without(self.fleet, one, used) for one in self.located]),
+                used={number: count for number, (count, _) in used.items()},
+                key=_canonical(self.fleet, used) if used else None,
+            )
         return self._rests[key]
-
-    def _next_to(self, used: Mapping[int, tuple[int, int]]) -> _Rest:
-        """Return the unnamed group next to some use, with shares and without, by inventory."""
-        return _Rest(
-            highs=tuple([self._highs(demand, used) for demand in self.classes]),
-            located=tuple([_parts_without(self.fleet, one, used) for one in self.located]),
-            used={number: count for number, (count, _) in used.items()},
-            key=_canonical(self.fleet, used) if used else None,
-        )
 
     def _highs(self, demand: TreeDemand, used: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
         """Return the largest part of each source next to what named groups use."""
@@ -467,13 +460,12 @@ class TreeSolver:
 
     def _covers(self, classes: Iterable[int], sets: Sequence[int]) -> bool:
         """Return whether the classes may answer for all traits: each for those of one source."""
-        most = 0
-        wanted = self._open
+        most, required = 0, self._open
         for number in classes:
             sources = sets[number]
-            answers = [h & wanted for s, h in enumerate(self.has[number]) if sources >> s & 1]
+            answers = [h & required for s, h in enumerate(self.has[number]) if sources >> s & 1]
             most += max(map(int.bit_count, answers), default=0)
-        return most >= wanted.bit_count()
+        return most >= required.bit_count()
 
     def _preferred(self, number: int, sources: int) -> int:
         """Return the sources that answer for as many traits as the class can, one by one."""
@@ -647,12 +639,15 @@ class _Shares:
         self.amounts = tuple([solver.classes[number].amount for number in family.classes])
         #: ``(place of its class in the family, class, source)``
         self.sources: list[tuple[int, int, int]] = []
-        self._bounds: list[tuple[int, int, int, bool]] = []  # of the parts of each
+        #: by source, the least and the most of a part, the unit, and whether it may be divided
+        self._bounds: list[tuple[int, int, int, bool]] = []
+        is_one = len(family.classes) == 1  # one source alone is no division
         self._labels: list[int] = []  # what equal sources have in common
         for _, label, *key in sorted(self._able(sets)):
             self.sources.append((key[0], key[1], key[2]))
             low, _, unit, is_device = solver.classes[key[1]].sources[key[2]]
-            self._bounds.append((low, highs[key[1]][key[2]], unit, is_device))
+            most = min(highs[key[1]][key[2]], self.amounts[key[0]] - is_one)
+            self._bounds.append((max(1, low), most, unit, is_device))
             self._labels.append(label)
         pairs = itertools.pairwise([-1, *self._labels, -1])
         self._follows = [before == label for before, label in pairs]
@@ -674,26 +669,20 @@ class _Shares:
         at_of = {number: at for at, number in enumerate(shared)}
         #: by source, where it uses them, and how much for each unit
         self._uses = [[(at_of[number], factor) for number, factor in some] for some in links]
-        left, used = solver.fleet.left, solver.used
-        self._room = [left(number) - used.get(number, 0) for number in shared]
+        self._room = [solver.fleet.left(n) - solver.used.get(n, 0) for n in shared]
         lasts = sorted(last.values())
-        self._still = [
-            len(lasts) - bisect.bisect_left(lasts, place) for place in range(len(self.sources) + 1)
-        ]
+        self._still = [len(lasts) - bisect.bisect_left(lasts, at) for at in range(len(links) + 1)]
         #: by place, how much the devices from there on could provide of each class, and whether
         #: another source could provide all of it
         self._reach = self._reaches()
         self._limits = self._common_uses()
         #: by place, whether placed amounts may use what the source uses
-        self._is_near = [self._may_meet_located(number, place) for _, number, place in self.sources]
+        drawn = [solver.classes[number].drawn(place, 1) for _, number, place in self.sources]
+        near = solver.reach_of_located
+        self._is_near = [not near.isdisjoint(number for number, _ in uses) for uses in drawn]
         #: by place, whether the provider is of the tree itself, if one of these has to be
         self._is_own = [solver.is_own(solver.provider(*key)) for _, *key in self.sources]
         self._is_tied = any(self._is_near) or any(self._is_own)
-
-    def _may_meet_located(self, number: int, place: int) -> bool:
-        solver = self._solver
-        drawn = solver.classes[number].drawn(place, 1) if solver.located else ()
-        return any(inventory in solver.reach_of_located for inventory, _ in drawn)
 
     def _able(self, sets: Sequence[int]) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield the sources that may provide a part, with numbers that sort them.
@@ -735,11 +724,9 @@ class _Shares:
         if not is_device:
             is_whole = rest == amount and low <= amount <= most and amount % unit == 0
             return range(amount, amount + is_whole)
-        # one source alone is no division
-        most = min(most, rest, amount - 1 if len(self.amounts) == 1 else rest)
         if self._follows[place]:
             most = min(most, self._before(place))
-        least = max(1, low, rest - self._reach[place + 1][0][at])
+        most, least = min(most, rest), max(low, rest - self._reach[place + 1][0][at])
         return range(most // unit * unit, least - 1, -unit)
 
     def give(self, place: int, part: int, left: Sequence[int]) -> tuple[int, ...]:
@@ -779,9 +766,9 @@ class _Shares:
     def _reaches(self) -> list[tuple[tuple[int, ...], tuple[bool, ...]]]:
         sums, alone = [0] * len(self.amounts), [False] * len(self.amounts)
         found = [(tuple(sums), tuple(alone))]
-        for at, number, place in reversed(self.sources):
-            if self._solver.classes[number].sources[place].is_device:
-                sums[at] += self._highs[number][place]
+        for (at, _, _), bounds in zip(self.sources[::-1], self._bounds[::-1], strict=True):
+            if bounds[3]:
+                sums[at] += bounds[1]
             else:
                 alone[at] = True
             found.append((tuple(sums), tuple(alone)))

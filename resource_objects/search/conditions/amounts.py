@@ -357,7 +357,8 @@ def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) ->
         shares = sources & ask.is_device & (rows.low <= rows.high)
         # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
         parts = np.where(shares, np.minimum(rows.high, ask.amount), 0)
-        starts = np.flatnonzero(np.diff(rows.tree, prepend=-1))
+        # np.diff would take longer than all else here
+        starts = np.concatenate(([True], rows.tree[1:] != rows.tree[:-1])).nonzero()[0]
         together = np.add.reduceat(parts, starts)
         if fleet.shares:
             together -= excess(fleet, ask, parts)[rows.tree[starts]]
