@@ -100,7 +100,8 @@ class TreeSolver:
         self._families = _families(self.classes)
         self._first_family = len(groups.kinds) if groups is not None else 0
         self._end = self._first_family + len(self._families)
-        with_trait = [demand.with_trait for demand in (*self.classes, *self.located)]
+        with_trait = [demand.with_trait for demand in self.classes]
+        with_trait += [demand.with_trait for demand in self.located]
         #: by required trait, the sources of each class and the parts of each placed amount with it
         self.traits = tuple(dict.fromkeys(zip(*with_trait, strict=True)))
         #: by class and source, the traits that it has, as bits; empty where no trait is required
