@@ -90,17 +90,10 @@ class DefinitionWork:
         _check_shares(rows, {rows.root(uuid).uuid for uuid in stored})
 
     def check(self) -> None:
-        """Raise unless providers are at their generations, and names and uuids are free.
+        """Raise unless providers are at their generations, then unless uuids and names are free.
 
         Two providers may exchange their names.
         """
-        names: set[str] = set()
-        updated = (update.definition for update in self.changes.updates)
-        for definition in (*updated, *self.changes.creates):
-            owner = self.rows.provider_named.key.get(definition.name)
-            if definition.name in names or (owner is not None and owner not in self._before):
-                raise exceptions.AlreadyExists("provider", definition.name)
-            names.add(definition.name)
         for update in self.changes.updates:
             self._check_generation(update.definition, update.generation)
         for removal in self.changes.removals:
@@ -110,6 +103,13 @@ class DefinitionWork:
             if definition.uuid in self.rows.providers or definition.uuid in created:
                 raise exceptions.AlreadyExists("provider", definition.uuid)
             created.add(definition.uuid)
+        names: set[str] = set()
+        updated = (update.definition for update in self.changes.updates)
+        for definition in (*updated, *self.changes.creates):
+            owner = self.rows.provider_named.key.get(definition.name)
+            if definition.name in names or (owner is not None and owner not in self._before):
+                raise exceptions.AlreadyExists("provider", definition.name)
+            names.add(definition.name)
 
     def _check_generation(self, stated: ProviderRemoval | ProviderDefinition, read: int) -> None:
         before = self._before[stated.uuid]

@@ -51,8 +51,8 @@ def test_a_diff_is_applied_from_a_file(ledger: ro.Ledger) -> None:
 
 def test_a_plan_is_refused_if_the_ledger_moved_on(ledger: ro.Ledger) -> None:
     ledger.sync(tree())
-    plan = ledger.diff(tree(inventories="VCPU=16"))
-    ledger.change("host0", traits=["CUSTOM_A"])
+    plan = ledger.diff(tree(inventories="VCPU=16", gpus=3))
+    ledger.sync(tree(inventories="VCPU=16", gpus=3))  # names to create exist by now, too
     for dry_run in (True, False):
         with raises_code("StaleDefinition", match="host0"):
             ledger.apply(plan, dry_run=dry_run)
