@@ -83,8 +83,8 @@ class TreeSearch:
         if near is not None:
             yield from self._by_places(near)
         if near is None or not near.is_required:
-            asks = problem.of_tree(self._tree, self._preference)
-            located = problem.located_of_tree(self._tree)
+            asks = tuple(problem.of_tree(self._tree, self._preference))
+            located: Sequence[LocatedTreeDemand] = tuple(problem.located_of_tree(self._tree))
             if self._parts is not None:
                 located = [one.among(p) for one, p in zip(located, self._parts, strict=True)]
             yield from self._within(asks, located)

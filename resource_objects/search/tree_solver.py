@@ -105,7 +105,7 @@ class TreeSolver:
         #: by required trait, the sources of each class and the parts of each placed amount with it
         self.traits = tuple(dict.fromkeys(zip(*with_trait, strict=True)))
         #: by class and source, the traits that it has, as bits; empty where no trait is required
-        self.has = [[0] * len(demand.sources) for demand in self.classes if self.traits]
+        self.has = tuple([[0] * len(demand.sources) for demand in self.classes if self.traits])
         for trait, having in enumerate(self.traits):
             for demand, has, sources in zip(self.classes, self.has, having, strict=False):
                 for source in members(demand, sources) if sources else ():
@@ -207,15 +207,16 @@ class TreeSolver:
     def _provide_family(self, step: int, sets: Sequence[int]) -> Iterator[_Next]:
         """Let sources provide all classes of a family as if alone, one by one, or in parts."""
         family, count = self._families[step - self._first_family], self._found
+        plans: dict[int, Supply] = {}
+        for number in family.classes:
+            plans[number] = self._plan(number, self._preferred(number, sets[number]))
         number, is_one = family.classes[0], len(family.classes) == 1
-        preferred = {number: self._preferred(number, sets[number]) for number in family.classes}
-        plans = {number: self._plan(number, sources) for number, sources in preferred.items()}
         # one source that provides all of the only class comes below, with those like it
         if not (is_one and len(plans[number]) == 1) and self._fit_together(family, plans):
             yield from self._provide_as(step, plans)
         tried = plans if self._found > count else {}
         if is_one and not self._is_done:
-            yield from self._provide_whole(step, number, sets[number], preferred[number])
+            yield from self._provide_whole(step, number, sets[number])
         if not self._is_done and not (is_one and not self.classes[number].is_divisible):
             self._serial += 1
             shares = _Shares(self, family, sets, self._rest.highs, tried, self._serial)
@@ -235,11 +236,10 @@ class TreeSolver:
         total.update({number: self.used.get(number, 0) for number in total})
         return all(count <= self.fleet.left(number) for number, count in total.items())
 
-    def _provide_whole(
-        self, step: int, number: int, sources: int, preferred: int
-    ) -> Iterator[_Next]:
+    def _provide_whole(self, step: int, number: int, sources: int) -> Iterator[_Next]:
         """Let each source provide all of a class that can, those that are preferred first."""
         demand, highs = self.classes[number], self._rest.highs[number]
+        preferred = self._preferred(number, sources)
         tried: set[Hashable] = set()
         places = [*members(demand, preferred), *members(demand, sources & ~preferred)]
         able = [place for place in places if demand.provides(place, highs)]
@@ -331,7 +331,7 @@ class TreeSolver:
         if step < self._first_family:
             return step, self._groups.key(step) if self._groups is not None else None
         near, uses = self.reach_of_located, self.used.items() if self.located else ()
-        used = frozenset([(number, count) for number, count in uses if count and number in near])
+        used = tuple(sorted([(n, count) for n, count in uses if count and n in near]))
         return step, self._open, self._owned > 0, self._rest.key, used
 
     @property
@@ -369,7 +369,7 @@ class TreeSolver:
         if self._groups is not None and self._groups.chosen:
             own, every = self._groups.own, self.used.items()
             used = {n: (count, own[n]) for n, count in every if count and n in self._reach}
-        key = frozenset(used.items())
+        key = tuple(used.items())  # the inventories of groups are always in one order
         if key not in self._rests:
             if len(self._rests) == _REMEMBERED:
                 self._rests.clear()
