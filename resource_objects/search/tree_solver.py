@@ -113,7 +113,6 @@ class TreeSolver:
         self._open = (1 << len(self.traits)) - 1  # the traits that nothing answers for yet
         #: by inventory, the amount that the solution uses so far
         self.used: dict[int, int] = {} if groups is None else groups.used
-        self._held: dict[int, tuple[tuple[int, int], ...]] = {}  # by provider, (class, part)
         self._parts: list[Supply] = [()] * len(self.classes)
         self._shares: list[_Shares] = []
         self._owned = 0  # how often a provider of the tree itself provides something
@@ -292,8 +291,9 @@ class TreeSolver:
         if sets is not None and (following := self._after(step)) is not None:
             yield following
         self._open = before
-        for number, some in reversed(parts.items()):
-            for source, part in reversed(some):
+        for number, supply in parts.items():
+            self._parts[number] = ()
+            for source, part in supply:
                 self._book(number, source, part, -1)
 
     def _take(self, parts: Mapping[int, Supply]) -> None:
@@ -309,10 +309,8 @@ class TreeSolver:
 
     def _book(self, number: int, source: int, part: int, sign: int) -> None:
         """Note what a source provides, or (sign -1) remove the note."""
-        provider = self.provider(number, source)
-        held = self._held.get(provider, ())
-        self._held[provider] = (*held, (number, part)) if sign > 0 else held[:-1]
-        self._owned += sign * self.is_own(provider)
+        if self._needs_own:
+            self._owned += sign * self.is_own(self.provider(number, source))
         if self.located:
             for inventory, count in self.classes[number].drawn(source, part):
                 self.used[inventory] = self.used.get(inventory, 0) + sign * count
@@ -347,7 +345,9 @@ class TreeSolver:
         """Return a key that equal providers in the same state have in common."""
         groups = () if self._groups is None else self._groups.held_by(provider)
         like = equivalence(self.fleet).of(self.fleet, provider)
-        return like, groups, tuple(sorted(self._held.get(provider, ())))
+        parts = [(n, at, part) for n, supply in enumerate(self._parts) for at, part in supply]
+        provided = [(n, part) for n, at, part in parts if self.provider(n, at) == provider]
+        return like, groups, tuple(provided)
 
     def is_own(self, provider: int) -> bool:
         """Return whether a provider is of the tree itself, if one of these has to be."""
