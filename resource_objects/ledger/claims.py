@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
-from resource_objects.fields import FrozenDict
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.context import LedgerContext, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
@@ -104,12 +103,16 @@ _IF_GENERATION = "True for candidates of a snapshot, or {provider: generation}"
 class ClaimOptions:
     """The options of a method that allocates, as :func:`claim_options` checks them.
 
-    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each. ``consumer`` are
-    those that orders have too: the labels of the consumer, and the expiry. ``definitions`` are
+    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each. ``definitions`` are
     those that ``if_generation`` requires; None: those at which the demands were found.
     """
 
-    consumer: Mapping[str, Any] = FrozenDict()
+    project: str | None = None
+    user: str | None = None
+    consumer_type: str | None = None
+    group: str | None = None
+    expires_at: datetime.datetime | None = None
+    expires_in: datetime.timedelta | None = None
     if_generation: IfGeneration = False
     generation: int | None = None
     limits: UseLimits = UNLIMITED  #: by name or uuid of the provider
@@ -121,8 +124,13 @@ class ClaimOptions:
     def order_fields(self, demand: Demand) -> dict[str, Any]:
         """Return the fields of an order that a demand and the options determine."""
         return {
-            **self.consumer,
             "uses": demand.uses,
+            "project": self.project,
+            "user": self.user,
+            "consumer_type": self.consumer_type,
+            "group": self.group,
+            "expires_at": self.expires_at,
+            "expires_in": self.expires_in,
             "request": _stored(demand.request, self.ignore_maintenance),
             "overrides_disabled": self.ignore_maintenance,
         }
@@ -144,18 +152,16 @@ def claim_options(
 
     :raises InvalidInput: for an option that is invalid independently of the ledger
     """
-    consumer: dict[str, Any] = {}
     for field, description in _LABELS.items():
-        label = options.pop(field, None)
-        if label is not None:
-            consumer[field] = names.label(label, description)
+        if options.get(field) is not None:
+            names.label(options[field], description)
     if options.get("generation") is not None:
         generation(options["generation"])
     if limits is not None:
         options["limits"] = checked_limits(limits)
     if expires_in is not None or expires_at is not None:
-        consumer |= expiry(expires_in, expires_at)
-    return ClaimOptions(consumer, **options)
+        options |= expiry(expires_in, expires_at)
+    return ClaimOptions(**options)
 
 
 @set_directly

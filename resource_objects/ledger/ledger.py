@@ -6,6 +6,7 @@ the constructor composes.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from resource_objects import exceptions, names, plugins
 from resource_objects.backends.retries import RetryPolicy
+from resource_objects.ledger import queries
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.claims import Claims, IfGeneration, claim_options
 from resource_objects.ledger.context import LedgerContext, claim_of
@@ -24,16 +26,7 @@ from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
-from resource_objects.ledger.queries import (
-    NamesGiven,
-    Reader,
-    any_label,
-    any_name,
-    counts_by_class,
-    each_checked,
-    list_of,
-    stored_state,
-)
+from resource_objects.ledger.queries import NamesGiven, Reader
 from resource_objects.ledger.queue import Queue
 from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.statistics import Statistics
@@ -43,13 +36,7 @@ from resource_objects.providers.arguments import Limited, ago, expiry, moment
 from resource_objects.providers.audit import Audit
 from resource_objects.providers.definition import changed_fields
 from resource_objects.providers.disabled import FOREVER
-from resource_objects.providers.listing import (
-    By,
-    ConsumerFilter,
-    ListedProvider,
-    ProviderFilter,
-    Total,
-)
+from resource_objects.providers.listing import By, ListedProvider, ProviderFilter, Total
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.usage import Usage
@@ -364,13 +351,11 @@ class Ledger:
         not by the end of claims
         host0: VCPU requested 9, free 8 of 8
         """
-        if snapshot is None:
-            snapshot = self.snapshot()
-        expiring = ConsumerFilter(expires_before=FOREVER)
+        snapshot = self.snapshot() if snapshot is None else snapshot
         ends = {
-            consumer.name: consumer.expires_at
-            for consumer in self._reader.consumers(expiring)
-            if consumer.expires_at is not None
+            claim.consumer: claim.expires_at
+            for claim in self._expired.expired(FOREVER, None, None)
+            if claim.expires_at is not None
         }
         options = {} if budget is None else {"budget": budget}
         searched = checked_snapshot(snapshot, "earliest_start")
@@ -888,19 +873,21 @@ class Ledger:
         """
         member_of = [
             [name_or_set] if isinstance(name_or_set, str) else name_or_set
-            for name_or_set in list_of("aggregates", aggregates)
+            for name_or_set in queries.list_of("aggregates", aggregates)
         ]
         reported = None if reported_before is None else moment("reported_before", reported_before)
         criteria = ProviderFilter(
-            names=any_name(name, names.provider_name),
-            uuids=any_name(uuid, names.uuid_text),
-            trees=any_name(tree, names.provider_key),
-            aggregates=tuple(each_checked(members, names.aggregate_name) for members in member_of),
-            forbidden_aggregates=each_checked(forbidden_aggregates, names.aggregate_name),
+            names=queries.any_name(name, names.provider_name),
+            uuids=queries.any_name(uuid, names.uuid_text),
+            trees=queries.any_name(tree, names.provider_key),
+            aggregates=tuple(
+                queries.each_checked(members, names.aggregate_name) for members in member_of
+            ),
+            forbidden_aggregates=queries.each_checked(forbidden_aggregates, names.aggregate_name),
             required=known_traits(required),
             forbidden=known_traits(forbidden),
-            any_of=tuple(known_traits(traits) for traits in list_of("any_of", any_of)),
-            room=counts_by_class(room),
+            any_of=tuple(known_traits(traits) for traits in queries.list_of("any_of", any_of)),
+            room=queries.counts_by_class(room),
             over_capacity=over_capacity,
             reported_before=reported,
         )
@@ -989,17 +976,12 @@ class Ledger:
         """
         older = None if older_than is None else ago("older_than", older_than, self.now())
         younger = None if younger_than is None else ago("younger_than", younger_than, self.now())
-        criteria = ConsumerFilter(
-            names=any_name(name, names.consumer_name),
-            states=any_name(state, stored_state),
+        criteria = dataclasses.replace(
+            queries.consumers_with(project, user, consumer_type, group, tree, provider),
+            names=queries.any_name(name, names.consumer_name),
+            states=queries.any_name(state, queries.stored_state),
             created_before=older,
             created_after=younger,
-            projects=any_label("project", project),
-            users=any_label("user", user),
-            types=any_label("consumer type", consumer_type),
-            groups=any_label("server group", group),
-            tree=None if tree is None else names.provider_key(tree),
-            provider=None if provider is None else names.provider_key(provider),
         )
         return self._reader.consumers(criteria, limit, after)
 
@@ -1041,14 +1023,7 @@ class Ledger:
         :param limit: the maximum number of groups
         :param after: only groups after this one
         """
-        criteria = ConsumerFilter(
-            projects=any_label("project", project),
-            users=any_label("user", user),
-            types=any_label("consumer type", consumer_type),
-            groups=any_label("server group", group),
-            tree=None if tree is None else names.provider_key(tree),
-            provider=None if provider is None else names.provider_key(provider),
-        )
+        criteria = queries.consumers_with(project, user, consumer_type, group, tree, provider)
         return self._reader.totals(by, criteria, limit, after)
 
     def now(self) -> datetime.datetime:
@@ -1060,8 +1035,8 @@ class Ledger:
 
         It contains everything that was committed before the call, by any thread, process or
         machine. The first one reads everything. A later one is made from the previous one: the same
-        again if nothing was written, at the cost of one small statement; else the changed trees are
-        read, in one transaction, and replaced. ``snapshot.refreshed`` describes how it was made.
+        again if nothing was written, at the cost of one small statement; else claims are applied, and
+        trees with other changes read, in one transaction. ``snapshot.refreshed`` describes how.
         Previous snapshots do not change. Threads may call this concurrently.
 
         Everything is read again after a change that names no provider (a class, trait or aggregate

@@ -207,6 +207,25 @@ def any_name(values: NamesGiven, check: Callable[[object], str]) -> frozenset[st
     return each_checked([values] if isinstance(values, str) else values, check)
 
 
+def consumers_with(
+    project: NamesGiven,
+    user: NamesGiven,
+    consumer_type: NamesGiven,
+    group: NamesGiven,
+    tree: str | None,
+    provider: str | None,
+) -> ConsumerFilter:
+    """Return the filter of consumers by their labels and by where they have allocations."""
+    return ConsumerFilter(
+        projects=any_label("project", project),
+        users=any_label("user", user),
+        types=any_label("consumer type", consumer_type),
+        groups=any_label("server group", group),
+        tree=None if tree is None else names.provider_key(tree),
+        provider=None if provider is None else names.provider_key(provider),
+    )
+
+
 def any_label(field: str, values: NamesGiven) -> frozenset[str | None] | None:
     """Return one or several labels of consumers, each checked; None: all consumers match."""
     if values is None:
