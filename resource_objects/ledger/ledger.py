@@ -1035,8 +1035,8 @@ class Ledger:
 
         It contains everything that was committed before the call, by any thread, process or
         machine. The first one reads everything. A later one is made from the previous one: the same
-        again if nothing was written, at the cost of one small statement; else claims are applied, and
-        trees with other changes read, in one transaction. ``snapshot.refreshed`` describes how.
+        again if nothing was written, at the cost of one small statement; else claims are applied,
+        and trees with other changes read, in one transaction. ``snapshot.refreshed`` describes how.
         Previous snapshots do not change. Threads may call this concurrently.
 
         Everything is read again after a change that names no provider (a class, trait or aggregate

@@ -418,8 +418,8 @@ def _amounts(
             if in_use and net > 0 and in_use[key, change.after]:
                 in_use[key, change.after] -= 1
                 has_rules = False
-            # an inventory whose whole net this change is is decided once, unit rules and capacity
-            # together; of others the capacity is compared with the net change, below
+            # if nothing else changes the inventory, unit rules and capacity are decided together;
+            # else the capacity is compared with the net change, below
             capacity = None
             if nets[key] == net:
                 capacity = limits.get(key), len(removed[key]) if key in removed else 0
@@ -573,7 +573,7 @@ class _Maintenance(NamedTuple):
             yield decision.unit_removed(unit, rows.provider_name(uuid) or "")
 
 
-_NONE = _Maintenance()
+_NO_MAINTENANCE = _Maintenance()
 
 
 def _maintenance(
@@ -586,7 +586,7 @@ def _maintenance(
         if restrictions is not None:
             restricted[uuid] = restrictions
     if not restricted:
-        return _NONE
+        return _NO_MAINTENANCE
     until = {uuid: entry.disabled_until for uuid, entry in restricted.items()}
     disabled = {uuid for uuid, end in until.items() if end is not None and end > now}
     marked = {uuid for uuid, entry in restricted.items() if entry.removed_units}
