@@ -20,8 +20,8 @@ from resource_objects.resources import Inventories, Inventory, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.resources.traits import known_traits
 
-#: An inventory: the uuid of a provider, and the resource class.
-Inventoried: TypeAlias = tuple[str, str]
+#: An inventory: (provider's uuid, resource class).
+Key: TypeAlias = tuple[str, str]
 #: The uuid or the number of a provider.
 _Id = TypeVar("_Id", str, int)
 
@@ -600,10 +600,10 @@ def check_trees(definitions: Collection[ProviderDefinition]) -> dict[str, str]:
 
 
 def broken_share(
-    shares: Iterable[tuple[Inventoried, Inventoried]],
+    shares: Iterable[tuple[Key, Key]],
     root_of: Mapping[str, object],
-    counted: Container[Inventoried] | None = None,
-) -> tuple[Inventoried, Inventoried, str] | None:
+    counted: Container[Key] | None = None,
+) -> tuple[Key, Key, str] | None:
     """Return the first share that breaks a rule, and the rule; None if all shares keep the rules.
 
     A share leads from an inventory to another one of the same tree, is stated once, and does not
@@ -618,7 +618,7 @@ def broken_share(
     >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1})[2]
     'include the shares of each inventory that it shares'
     """
-    targets_of: dict[Inventoried, dict[Inventoried, None]] = {}
+    targets_of: dict[Key, dict[Key, None]] = {}
     for sharer, target in shares:
         for end in (sharer, target):
             if counted is not None and end not in counted:

@@ -23,12 +23,11 @@ from resource_objects._fast import set_directly
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
+from resource_objects.providers.definition import Key as Key
 from resource_objects.providers.disabled import DisableOrder, check_utc
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.requests import Request
 
-#: (provider's uuid, resource class): the inventory that an amount is counted in.
-Key: TypeAlias = tuple[str, str]
 #: The maximum total usage of inventories. An absent inventory has no maximum.
 UseLimits: TypeAlias = Mapping[Key, int]
 

@@ -418,8 +418,8 @@ def _amounts(
             if in_use and net > 0 and in_use[key, change.after]:
                 in_use[key, change.after] -= 1
                 has_rules = False
-            # if nothing else changes the inventory, unit rules and capacity are decided together;
-            # else the capacity is compared with the net change, below
+            # unit rules and capacity are decided together for the only change of an inventory;
+            # of several changes, the net change is compared with the capacity below
             capacity = None
             if nets[key] == net:
                 capacity = limits.get(key), len(removed[key]) if key in removed else 0
