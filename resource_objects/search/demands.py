@@ -1,7 +1,7 @@
-"""What a request asks of one tree, as plain data; no array is read any more.
+"""The demand of a request on one tree, as plain data without arrays.
 
-:class:`TreeDemand` is one class as a count, :class:`LocatedTreeDemand` an amount that says where it
-goes, and :class:`Placing` decides about the latter.
+:class:`TreeDemand` is a count of one class, :class:`LocatedTreeDemand` a placed amount (a topology,
+or devices), and :class:`Placing` assigns the placed amounts of a tree.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from resource_objects.search.views import Parts, View
 
 
 class Source(NamedTuple):
-    """What one provider can give of a class in one part: a multiple of ``step`` in between."""
+    """The parts of a class that a provider can provide: multiples of ``step`` within bounds."""
 
     low: int
     high: int
     step: int
     is_device: bool
 
-    def gives(self, amount: int) -> bool:
-        """Return whether it gives all of ``amount`` by itself."""
+    def provides(self, amount: int) -> bool:
+        """Return whether ``amount`` can be one part."""
         return self.low <= amount <= self.high and amount % self.step == 0
 
 
 class Draw(NamedTuple):
-    """What a source gives is used of another inventory too, of which ``room`` is left."""
+    """A source whose parts are counted in another inventory too, of which ``room`` is free."""
 
     source: int
     target: int  #: number of an inventory
@@ -50,7 +50,7 @@ class Draw(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TreeDemand:
-    """One class asked of one tree. Sets of sources are numbers with a bit for each."""
+    """A count of one class on one tree. Sets of sources are numbers with a bit for each."""
 
     amount: int
     numbers: Sequence[int]  #: the inventories of the sources
@@ -58,14 +58,14 @@ class TreeDemand:
     allowed: int  #: the sources without a forbidden trait
     with_trait: tuple[int, ...]  #: by required trait, the sources that have it
     draws: tuple[Draw, ...] = ()
-    own: int = 0  #: how many of the sources are of the tree itself: the others are pools
+    own: int = 0  #: the number of sources in the tree itself; the others are pools
 
     def only(self, sources: int) -> TreeDemand:
-        """Return the same asked of some sources, whatever their traits."""
+        """Return the same demand on some sources, whatever their traits."""
         return dataclasses.replace(self, allowed=sources, with_trait=())
 
     def with_traits(self, count: int) -> TreeDemand:
-        """Return the same with only the first required traits."""
+        """Return the same demand with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
     @property
@@ -79,7 +79,7 @@ class TreeDemand:
         return low <= self.amount <= highs[source] and self.amount % step == 0
 
     def drawn(self, source: int, part: int) -> Iterator[tuple[int, int]]:
-        """Yield what a part that a source gives uses of which inventories, its own first."""
+        """Yield the inventories that a part of a source uses, with the amounts; its own first."""
         yield self.numbers[source], part
         for draw in self.draws:
             if draw.source == source:
@@ -109,25 +109,25 @@ def members(demand: TreeDemand, sources: int) -> list[int]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class LocatedFleetDemand:
-    """An amount that says where it goes, over the fleet. Flags are parallel to the parts."""
+    """A placed amount over the fleet. Flags are parallel to the parts."""
 
     fleet: Fleet
     resource_class: str
     amount: Amount
     parts: Parts
-    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
-    is_barred: tuple[Booleans, ...]  #: by such a condition: does not meet it
-    has_required: tuple[Booleans, ...]  #: by condition on all who give some class: meets it
-    allowed: Booleans  #: meets all conditions on everybody who gives
-    classes: frozenset[str]  #: those that it may use anywhere, through shares too
+    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
+    is_barred: tuple[Booleans, ...]  #: by such a condition, the parts that do not meet it
+    has_required: tuple[Booleans, ...]  #: by required trait, the parts that have it
+    allowed: Booleans  #: the parts that meet all conditions on each provider
+    classes: frozenset[str]  #: the classes that it may use, also through shares
 
     @property
     def count(self) -> int:
-        """Of how many pieces it is, as far as its kind tells beforehand: at least one."""
+        """The number of pieces that it has at least."""
         return self.amount.pieces
 
     def of_tree(self, tree: int) -> LocatedTreeDemand:
-        """Return the same asked of one tree; no view is looked at yet."""
+        """Return the demand on one tree. Its view is read later."""
         here = self.parts.of_tree(tree)
         return LocatedTreeDemand(
             self,
@@ -141,7 +141,7 @@ class LocatedFleetDemand:
 def lay_located(
     fleet: Fleet, amounts: Mapping[str, Amount], laid: Qualifications
 ) -> tuple[LocatedFleetDemand, ...]:
-    """Return located amounts laid over a fleet."""
+    """Return the demands of placed amounts over a fleet."""
     barriers = tuple((one.rule, one.label) for one in laid.each)
     found = []
     for name, amount in amounts.items():
@@ -158,7 +158,7 @@ def lay_located(
 
 
 def _reached(fleet: Fleet, classes: set[str]) -> frozenset[str]:
-    """Return some classes, and those of all that they use through shares."""
+    """Return classes, and those that they use through shares."""
     found = set(classes)
     for name in classes:
         rows = fleet.rows(name)
@@ -169,7 +169,7 @@ def _reached(fleet: Fleet, classes: set[str]) -> frozenset[str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocatedTreeDemand:
-    """A located amount asked of one tree. Sets of parts are numbers with a bit for each."""
+    """A placed amount on one tree. Sets of parts are numbers with a bit for each."""
 
     ask: LocatedFleetDemand
     tree: int
@@ -178,15 +178,15 @@ class LocatedTreeDemand:
     with_trait: tuple[int, ...]  #: by required trait, the parts that have it
 
     def with_traits(self, count: int) -> LocatedTreeDemand:
-        """Return the same with only the first required traits."""
+        """Return the same demand with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
     def among(self, parts: int) -> LocatedTreeDemand:
-        """Return the same asked of those of its parts that are among some."""
+        """Return the same demand on those of its allowed parts that are in a set."""
         return dataclasses.replace(self, allowed=self.allowed & parts)
 
     def only(self, parts: int) -> LocatedTreeDemand:
-        """Return the same asked of some parts, whatever their traits."""
+        """Return the same demand on some parts, whatever their traits."""
         return dataclasses.replace(self, allowed=parts, with_trait=())
 
     @property
@@ -195,7 +195,7 @@ class LocatedTreeDemand:
         return [place for bit, place in enumerate(self.places) if self.allowed >> bit & 1]
 
     def spots(self, parts: int) -> list[int] | None:
-        """Return which spots of the view some parts are, None for all of them."""
+        """Return the positions of parts in the view, None for all of them."""
         wanted = set(self.only(parts).providers)
         found = [spot for spot, place in enumerate(self.view.places) if place in wanted]
         return None if len(found) == len(self.view.places) else found
@@ -204,11 +204,11 @@ class LocatedTreeDemand:
     def view(self) -> View:
         """The view over the tree, which has at least one part."""
         found = self.ask.fleet.views.of_tree(self.ask.resource_class, self.tree)
-        assert found is not None, "it is only asked where there are parts"
+        assert found is not None, "the tree has parts"
         return found
 
     def allocations(self, assigned: Amount) -> Iterator[tuple[int, Allocation]]:
-        """Yield what an assigned amount takes, each with the place of the provider."""
+        """Yield the allocations of an assigned amount, each with the place of the provider."""
         view = self.view
         places = {spot.name: at for spot, at in zip(view.located.parts, view.places, strict=True)}
         for taken in view.located.allocations(assigned):
@@ -218,7 +218,7 @@ class LocatedTreeDemand:
 
     @functools.cached_property
     def reach(self) -> frozenset[int]:
-        """The inventories that it may use somewhere, whichever parts it is on."""
+        """The inventories that it may use on any of its parts."""
         fleet, parts = self.ask.fleet, self.ask.parts
         here = parts.of_tree(self.tree)
         numbers = [
@@ -231,13 +231,13 @@ class LocatedTreeDemand:
         return frozenset([*own, *drawn])
 
     def uses(self, assigned: Amount) -> dict[int, int]:
-        """Return what an assigned amount uses of inventories, through shares too."""
+        """Return the use of inventories by an assigned amount, also through shares."""
         view, fleet = self.view, self.ask.fleet
         places = dict(zip(view.located.parts, view.places, strict=True))
         used: dict[int, int] = {}
         for spot, record in view.located.records(assigned):
             number = fleet.number(places[spot], record.resource_class)
-            assert number is not None, "what is taken is there"
+            assert number is not None, "an allocation has an inventory"
             links = [(number, 1), *((t, k) for _, t, k in fleet.shares.between(number, number + 1))]
             for target, factor in links:
                 used[target] = used.get(target, 0) + record.amount * factor
@@ -245,48 +245,46 @@ class LocatedTreeDemand:
 
 
 # --- placing ------------------------------------------------------------------------------------
-# Where the located amounts of a request go on one tree: decided together (D13).
-#
-# What is near something and what it is near to are one decision, that of the inventories
-# (:mod:`resource_objects.providers.composite`), which a claim asks too (law 5).
+# The placed amounts of a request are assigned together on one tree: devices may have to be near
+# cells. The inventories decide (:mod:`resource_objects.providers.composite`), as for a claim.
 
 
-#: What says that an amount is nowhere on a tree, be it that what is kept of that is no inventory.
+#: Refusals of a tree for a placed amount; the last one is of a stored inventory that is invalid.
 _REFUSALS = (exceptions.CapacityException, exceptions.ForeignAmount, exceptions.InvalidInventory)
 
-#: How much is used of inventories, by their numbers.
+#: Used amounts of inventories, by their numbers.
 Used = Mapping[int, int]
-#: An amount for each of those that are asked for, in their order.
+#: The assigned amounts, in the order of the demands.
 Assigned = tuple[Amount, ...]
-#: A set of parts for each.
+#: A set of parts for each demand.
 PartSets = Sequence[int]
 
 
 class Placing:
-    """Located amounts asked of one tree; each way to ask for them is decided once."""
+    """The placed amounts of one tree. The assignment to each choice of parts is decided once."""
 
     def __init__(self, located: Sequence[LocatedTreeDemand]) -> None:
         self.located = tuple(located)
-        #: whether a decision came to its own bound: then no way found is not a no
+        #: whether a decision reached its own bound: then there may be an assignment
         self.cut_short = False
         self._known: dict[tuple[PartSets, frozenset[tuple[int, int]]], Assigned | None] = {}
 
     @functools.cached_property
     def alone(self) -> tuple[Placing, ...]:
-        """Each of them by itself, as if the others were not asked for."""
+        """Each placed amount as if it were the only one."""
         if len(self.located) == 1:
             return (self,)
         return tuple(Placing([one]) for one in self.located)
 
     @functools.cached_property
     def reach(self) -> frozenset[int]:
-        """The inventories that they may use somewhere, whichever parts they are on."""
+        """The inventories that they may use on any of their parts."""
         return frozenset[int]().union(*(one.reach for one in self.located))
 
     def fit(self, within: PartSets, budget: Budget, used: Used | None = None) -> Assigned | None:
-        """Return the assigned amounts, each on some of its parts; None if there is no way.
+        """Return the assigned amounts, each within its parts; None if there are none.
 
-        :param used: what is used beside what is kept
+        :param used: the use by the same request, in addition to the stored one
         :raises SearchLimitReached: if the budget runs out first
         """
         more = frozenset((n, count) for n, count in (used or {}).items() if n in self.reach)
@@ -310,13 +308,13 @@ class Placing:
     def try_fit(
         self, within: PartSets, used: Used | None = None, amounts: Assigned | None = None
     ) -> Assigned:
-        """Return the assigned amounts, each on some of its parts, of which there is at least one.
+        """Return the assigned amounts, each within its parts, which are not empty.
 
-        :param amounts: instead of those that are asked for
+        :param amounts: in place of the requested ones
         :raises CapacityException: with reasons
-        :raises ForeignAmount: if one is assigned to what is not here
-        :raises InvalidInventory: if what is kept contradicts itself
-        :raises SearchLimitReached: if the decision came to its own bound
+        :raises ForeignAmount: if an amount is assigned to parts that do not exist here
+        :raises InvalidInventory: if stored parts contradict each other
+        :raises SearchLimitReached: if the decision reached its own bound
         """
         given = amounts or tuple(one.ask.amount for one in self.located)
         names = [one.ask.resource_class for one in self.located]
@@ -334,14 +332,14 @@ class Placing:
         return tuple(found[name] for name in names)
 
     def checked(self, within: PartSets, assigned: Assigned) -> Assigned | None:
-        """Return assigned amounts if they go together, whatever room they leave each other."""
+        """Return assigned amounts if they are possible together, apart from their capacity."""
         try:
             return self.try_fit(within, None, assigned)
         except (*_REFUSALS, exceptions.SearchLimitReached):
             return None
 
     def _beside(self, one: LocatedTreeDemand, used: Used) -> View:
-        """Return the view over the tree with more in use."""
+        """Return the view of the tree with further use."""
         fleet = one.ask.fleet
         more = {
             (int(fleet.inventories.provider[n]), fleet.class_of(n)): count

@@ -766,7 +766,7 @@ class Members(Mapping[str, Integers]):
 
 
 # --- shares -------------------------------------------------------------------------------------
-# What is taken in one place and used in another too, as arrays (D2).
+# What is taken in one place and used in another too, as arrays.
 #
 # Inventories are known by their numbers in :class:`~resource_objects.search.fleet.Fleet`. Shares do
 # not chain, so one pass tells what is left.

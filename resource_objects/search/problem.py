@@ -392,7 +392,7 @@ def _check_affinity(amounts_of: Mapping[str, Amount], near: str | None) -> None:
 def wanted(request: Request) -> tuple[Wanted, ...]:
     """Return each class that the unnamed group asks for as a count, once, in the order it comes in.
 
-    Not those that a located amount stands for (D1), nor that amount. A count of a class and an
+    Not those that a located amount stands for, nor that amount. A count of a class and an
     amount that is kept in the same class in one place ask for the same thing, which the latter
     locates; they have to agree.
 

@@ -156,9 +156,9 @@ class Snapshot(Shared):
         who gives, nor above; so for aggregates.
 
         An amount that says where it goes (a topology, devices) is one class, given by all parts
-        it is put on: the cells, the devices. What it stands for is not asked for once more (D1),
+        it is put on: the cells, the devices. What it stands for is not asked for once more,
         its candidate carries it assigned (``Candidate.located``), and one that is assigned already
-        is found where it can be just so. Cells and the devices near them are one decision (D13).
+        is found where it can be just so. Cells and the devices near them are one decision.
         A count is given by the host as a whole, not by a part of it; a count of devices by the
         providers that keep them, and the candidate says which (``Allocation.units``).
 

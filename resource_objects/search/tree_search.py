@@ -31,18 +31,18 @@ class TreeCandidate(NamedTuple):
     """A candidate of a tree."""
 
     candidate: Candidate
-    key: Hashable  #: what it has in common with those that are the same but for equal providers
-    is_of_pools: bool  #: whether pools give all of it, so that other trees may find it too
+    key: Hashable  #: the same for candidates that differ in which of equal providers is used
+    is_of_pools: bool  #: whether pools provide all of it, so that other trees may have it too
 
 
 class Wider(NamedTuple):
-    """There is no further candidate of so few places: the next ones have more."""
+    """The next candidates need more places of a level than those before, namely ``places``."""
 
     places: int
 
 
 class TreeSearch:
-    """The search on one tree; it may be left and taken up again."""
+    """The search on one tree. It may be left and continued."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class TreeSearch:
         places: int | None = None,
         parts: Sequence[int] | None = None,
     ) -> None:
-        """:param places: of how few places candidates may be, if few are asked for
+        """:param places: the number of places to begin with, if few places are requested
 
-        :param parts: for each located amount, the parts it may be on; None: any. Not for what has
-            to be near
+        :param parts: for each placed amount, the parts that it may be on; None: any. Not for
+            requests of few places
         """
         self._problem = problem
         self._tree = tree
@@ -69,11 +69,11 @@ class TreeSearch:
     def next(self, budget: Budget, most: int) -> TreeCandidate | Wider | None:
         """Return the next candidate, None if there is none.
 
-        Where few places of a level are to give it, those of the fewest come first; before those of
-        more comes how many these have.
+        If few places of a level are requested, candidates of the fewest come first; a ``Wider``
+        precedes those of more places.
 
-        :param most: steps that it may take of the budget
-        :raises SearchLimitReached: if that is not enough; then no more is to be had of this one
+        :param most: the steps of the budget that it may take
+        :raises SearchLimitReached: if these are not enough; the search cannot be continued then
         """
         with budget.lend(self._purse, most):
             return next(self._ways, None)
@@ -90,7 +90,7 @@ class TreeSearch:
             yield from self._within(asks, located)
 
     def _by_places(self, near: Near) -> Iterator[TreeCandidate | Wider]:
-        """Yield what few places give, the fewest first."""
+        """Yield the candidates of few places, those of the fewest first."""
         here = near.of_tree(self._tree, self._preference)
         for count in range(self._least, 2 if near.is_required else here.most + 1):
             if count > self._least:
@@ -110,10 +110,10 @@ class TreeSearch:
         *,
         only_first: bool = False,
     ) -> Iterator[TreeCandidate]:
-        """Yield what is found of a demand on this tree.
+        """Yield the candidates of a demand on this tree.
 
-        :param options: by kind of named group, who may give one; None: whoever does by itself
-        :param only_first: whether one way to give the unnamed group is enough
+        :param options: by kind of named group, its providers; None: all that have capacity for one
+        :param only_first: whether one solution for each assignment of the named groups is enough
         """
         problem, groups = self._problem, None
         if problem.named:
@@ -140,7 +140,7 @@ class TreeSearch:
             for number, supply in enumerate(solution.parts)
             for source, amount in supply
         ]
-        if self._seen:  # the first of each host is as much as there are hosts: never too much
+        if self._seen:  # the first candidate of each host is free
             self._purse.spend(len(parts) + len(groups))
         try:
             made = candidate(problem, self._tree, parts, located, solution.assigned, groups)
@@ -165,14 +165,12 @@ class TreeSearch:
 
 
 # --- candidates ---------------------------------------------------------------------------------
-# The candidate of a decision: allocations of one tree, with the units that they take.
-#
-# A count is decided as a count. Where a provider keeps devices by name, those that are free are
-# then chosen, in the order of the kind, beside what the rest of the candidate takes there: a
-# candidate says which devices (D3, D4).
+# A solution becomes allocations with units. The solver decides amounts; of a provider whose devices
+# have names, free units are chosen here, in the order of the kind, next to those of the rest of the
+# candidate.
 
 
-#: What a candidate locates where nothing says where it goes.
+#: The placed amounts of a candidate without any.
 _NO_AMOUNTS = Amounts()
 
 
@@ -181,13 +179,13 @@ class FewUnits(Exception):
 
 
 class _Count(NamedTuple):
-    """What one provider gives of a class."""
+    """The amount that one provider provides of a class."""
 
     provider: int  #: its place in the fleet
     resource_class: str
     amount: int
-    whole: Amount | None  #: as it was asked, where this is all of it
-    units: tuple[str, ...]  #: asked for by name
+    whole: Amount | None  #: the requested amount, if this is all of it
+    units: tuple[str, ...]  #: the units that are requested by name
 
 
 def candidate(
@@ -198,11 +196,11 @@ def candidate(
     assigned: Sequence[Amount] = (),
     given: Sequence[tuple[int, int]] = (),
 ) -> Candidate:
-    """Return the candidate of a decision on a tree.
+    """Return the candidate of a solution on a tree.
 
-    :param parts: who gives how much of the unnamed group
-    :param assigned: the located amounts, assigned
-    :param given: which provider gives a group of which kind, of the named groups
+    :param parts: the parts of the unnamed group
+    :param assigned: the assigned amounts of ``located``
+    :param given: the ``(kind, provider)`` of each named group
     :raises FewUnits: if a provider has fewer free units than it counts
     """
     fleet = problem.fleet
@@ -231,13 +229,13 @@ def candidate(
 
 
 def counted_candidate(problem: Problem, tree: int, givers: Sequence[int]) -> Candidate:
-    """Return the candidate of a tree where one provider gives all of each class, none by unit.
+    """Return the candidate of a tree where one provider provides all of each class, without units.
 
-    It is what :func:`candidate` returns, where nothing is to be summed, placed or chosen.
+    It equals that of :func:`candidate`, where no amount is summed or placed and no unit chosen.
 
     Cost: some 6 microseconds for three classes.
 
-    :param givers: for each class, the place of the provider that gives it
+    :param givers: for each class, the place of its provider
     """
     fleet = problem.fleet
     return Candidate._as_kept(
@@ -257,7 +255,7 @@ def counted_candidate(problem: Problem, tree: int, givers: Sequence[int]) -> Can
 def _mappings(
     problem: Problem, of_unnamed: Iterable[int], given: Sequence[tuple[int, int]]
 ) -> FrozenDict:
-    """Return who gives each group, by its suffix."""
+    """Return the providers of each group, by its suffix."""
     names = problem.fleet.names
     every = tuple([names[place] for place in dict.fromkeys(of_unnamed)])
     found = {"": every} if every else {}
@@ -270,7 +268,7 @@ def _mappings(
 
 
 class ClassShare(NamedTuple):
-    """What a provider gives of a class of the unnamed group."""
+    """The amount that a provider provides of a class of the unnamed group."""
 
     ask: int  #: number of the class
     provider: int  #: its place in the fleet
@@ -294,7 +292,7 @@ def _of_named(problem: Problem, given: Iterable[tuple[int, int]]) -> Iterator[_C
 def _counted(
     fleet: Fleet, counts: Iterable[_Count], placed: Iterable[tuple[int, Allocation]]
 ) -> Iterator[Allocation]:
-    """Yield the allocations of counts, with units beside those that are taken already."""
+    """Yield the allocations of counts, with units that nothing before them has."""
     gone: dict[int, set[str]] = {}
     for provider, one in placed if fleet.views else ():
         gone.setdefault(provider, set()).update(one.units)
@@ -342,7 +340,7 @@ def _allocation(
 
 
 def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
-    """Return allocations with one of each provider and class: several groups may ask for it."""
+    """Return one allocation of each provider and class: several groups may request the class."""
     found: dict[tuple[str, str], Allocation] = {}
     for one in allocations:
         key = one.provider, one.resource_class

@@ -237,7 +237,7 @@ def every_way(amount, some):
     """Yield every way, trying all parts of all."""
     for parts in itertools.product(range(amount + 1), repeat=len(some)):
         taking = [place for place, part in enumerate(parts) if part]
-        fits = all(some[place].gives(parts[place]) for place in taking)
+        fits = all(some[place].provides(parts[place]) for place in taking)
         shared = len(taking) == 1 or all(some[place].is_device for place in taking)
         if sum(parts) == amount and fits and shared:
             yield tuple((place, parts[place]) for place in taking)

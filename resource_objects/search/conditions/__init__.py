@@ -2,7 +2,7 @@
 
 A condition (``base.Condition``) rules hosts out over the whole fleet at once by a mask, and tells
 the figures by which one host does not meet it. Both stand together, so that filter and explanation
-cannot differ (D13a); :mod:`~resource_objects.search.tree_solver` decides.
+cannot differ; :mod:`~resource_objects.search.tree_solver` decides.
 ``problem.Problem.conditions`` is the list of them that the prefilter, the stages and the
 explanation walk.
 

@@ -1,4 +1,4 @@
-"""By whose rules a request is read: the compatibility table (D14), one field per row.
+"""By whose rules a request is read: the compatibility table, one field per row.
 
 Nothing in the search asks *whose* rules apply, only what a row says; so each row can be seen, and
 tested, by itself. Rows in which both columns agree, because the rule of Placement is right or is a

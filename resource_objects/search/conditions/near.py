@@ -283,7 +283,7 @@ class TreePlaces:
                 for place, (number, source) in zip(of, enumerate(ask.sources), strict=True):
                     if allowed[number_of_ask] >> number & 1 and source.high >= max(1, source.low):
                         part = source.high if source.is_device else 0
-                        part = ask.amount if source.gives(ask.amount) else part
+                        part = ask.amount if source.provides(ask.amount) else part
                         gains[place] = gains.get(place, 0) + part
                 yield _Need(ask.amount, gains, self._near.capacities[number_of_ask])
         for one, of in zip(self._located, self._of_parts, strict=True):
