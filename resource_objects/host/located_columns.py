@@ -48,13 +48,7 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
 )
 from resource_objects.resources.numa.host import KIB
-from resource_objects.resources.pci import (
-    DEVICES,
-    Device,
-    DevicePool,
-    DeviceUse,
-    PCIInventory,
-)
+from resource_objects.resources.pci import DEVICES, Device, DevicePool, DeviceUse, PCIInventory
 from resource_objects.resources.pci.device import CLAIMED, SPENT
 
 _TEXT = carried_field()

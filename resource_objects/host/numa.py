@@ -24,12 +24,7 @@ from typing import Any, TypeAlias
 from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.host.facts import Machine, NUMACell, Pages
 from resource_objects.resources import text
-from resource_objects.resources.numa import (
-    NUMA_TOPOLOGY,
-    HostCell,
-    NUMATopologyInventory,
-    PagePool,
-)
+from resource_objects.resources.numa import NUMA_TOPOLOGY, HostCell, NUMATopologyInventory, PagePool
 from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
 from resource_objects.resources.numa.host import parse_page_size, show_kib
 

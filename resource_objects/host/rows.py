@@ -18,13 +18,7 @@ from oslo_utils import timeutils
 
 from resource_objects import exceptions
 from resource_objects.exceptions import InvalidInput
-from resource_objects.host.columns import (
-    CARRIED,
-    DERIVED,
-    DISK_REPORT,
-    CarriedValue,
-    columns,
-)
+from resource_objects.host.columns import CARRIED, DERIVED, DISK_REPORT, CarriedValue, columns
 from resource_objects.host.located_columns import pools_for_nova
 from resource_objects.interop.nova import primitive
 

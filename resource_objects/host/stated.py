@@ -28,13 +28,7 @@ from resource_objects.host.columns import (
     stated_ratio,
     units,
 )
-from resource_objects.resources import (
-    Amounts,
-    IntegerInventory,
-    Inventories,
-    Inventory,
-    resource,
-)
+from resource_objects.resources import Amounts, IntegerInventory, Inventories, Inventory, resource
 from resource_objects.resources.integer import follow_total
 
 

@@ -42,12 +42,7 @@ from resource_objects.providers.listing import (
     ListedProvider,
     ProviderFilter,
 )
-from resource_objects.providers.orders import (
-    ConsumerOrder,
-    ConsumerRecord,
-    Use,
-    Write,
-)
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Use, Write
 from resource_objects.providers.pools import SHARES, newly_counted
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
 from resource_objects.providers.reshape_plan import ReshapePlanner

@@ -35,7 +35,7 @@ The invariants hold for any number of threads and processes, and a kill at any i
   of all providers whose definition contains the name. No generation is used twice, also not for a
   provider that is created again with its uuid.
 * Shares stay within their tree, have a target other than their source, and are flat
-  (:func:`~resource_objects.providers.definition.broken_share`).
+  (:func:`~resource_objects.providers.provider.broken_share`).
 * The change feed reports every write, in the order of its shard, as soon as it can be read.
 * In the queue an earlier arrival has a smaller number. An entry that is not renewed ends by the
   ledger's clock.

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import uuid as uuids
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.disabled import refuse_trait
-from resource_objects.providers.provider import MAX_DEPTH, Provider
+from resource_objects.providers.provider import MAX_DEPTH, Provider, check_share_rules
 from resource_objects.resources import Inventories, Inventory, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.resources.traits import known_traits
 
-#: An inventory: (provider's uuid, resource class).
-Key: TypeAlias = tuple[str, str]
 #: The uuid or the number of a provider.
 _Id = TypeVar("_Id", str, int)
 
@@ -482,9 +480,7 @@ def tree_of(stored: StoredDefinitions, uuid: str) -> dict[str, StoredDefinition]
 
 
 def edited(
-    stored: StoredDefinitions,
-    edits: Mapping[str, Mapping[str, Any]],
-    removed: str | None = None,
+    stored: StoredDefinitions, edits: Mapping[str, Mapping[str, Any]], removed: str | None = None
 ) -> tuple[DefinitionChanges, tuple[tuple[str, int], ...]]:
     """Return the changes that edit some providers, or remove one and all providers below it.
 
@@ -593,94 +589,24 @@ def check_trees(definitions: Collection[ProviderDefinition]) -> dict[str, str]:
     return roots
 
 
-# --- the rules of shares --------------------------------------------------------------------------
-#
-# A sync checks the whole tree. Two writers may change different parts of a tree at once, and a plan
-# states parts only, so a backend checks all shares of a tree again as a write leaves them.
-
-
-def broken_share(
-    shares: Iterable[tuple[Key, Key]],
-    root_of: Mapping[str, object],
-    counted: Container[Key] | None = None,
-) -> tuple[Key, Key, str] | None:
-    """Return the first share that breaks a rule, and the rule; None if all shares keep the rules.
-
-    A share leads from an inventory to another one of the same tree, is stated once, and does not
-    chain: the sharer states the shares of its target too. So no inventory uses itself. Cost: linear
-    in the shares.
-
-    :param shares: ``(sharer, target)``, providers by name or uuid: all shares of some trees
-    :param root_of: the root of each provider of these trees
-    :param counted: the inventories of these trees; None if they are known to exist
-
-    >>> shares = [(("cell0", "VCPU"), ("host0", "VCPU")), (("part", "VCPU"), ("cell0", "VCPU"))]
-    >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1})[2]
-    'include the shares of each inventory that it shares'
-    """
-    targets_of: dict[Key, dict[Key, None]] = {}
-    for sharer, target in shares:
-        for end in (sharer, target):
-            if counted is not None and end not in counted:
-                rule = f"connect inventories of the same tree: {end[1]} is not counted there"
-                return sharer, target, rule
-        if root_of.get(sharer[0]) != root_of.get(target[0]):
-            return sharer, target, "connect inventories of the same tree"
-        targets = targets_of.setdefault(sharer, {})
-        if sharer == target or target in targets:
-            return sharer, target, "lead to other inventories, each once"
-        targets[target] = None
-    for sharer, targets in targets_of.items():
-        for further in (further for target in targets for further in targets_of.get(target, ())):
-            if further not in targets:
-                return sharer, further, "include the shares of each inventory that it shares"
-    return None
-
-
-def check_shares(root: Provider) -> None:
-    """Raise ``InvalidTree`` unless the shares of a tree keep the rules of :func:`broken_share`."""
-    uuid_of = {provider.name: provider.name for provider in root.walk()}
-    check_definition_shares(
-        [to_definition(provider, provider.name, None, uuid_of) for provider in root.walk()]
-    )
-
-
 def check_definition_shares(
     definitions: Collection[ProviderDefinition], root_of: Mapping[str, str] | None = None
 ) -> None:
-    """Raise unless shares keep the rules of :func:`broken_share`. Cost: linear.
+    """Raise ``InvalidTree`` for a :func:`~.provider.broken_share`. Cost: linear.
 
     :param root_of: the root of each provider by uuid; None if all are of one tree
-    :raises InvalidTree: naming the provider and the share
     """
+    by_uuid = {definition.uuid: definition for definition in definitions}
     shares = [
         ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
         for definition in definitions
         for share in definition.shares
     ]
-    if not shares:
-        return
-    by_uuid = {definition.uuid: definition for definition in definitions}
-    counted = {
-        (definition.uuid, record.resource_class)
-        for definition in definitions
-        for record in definition.inventories
-    }
-    broken = broken_share(shares, root_of or dict.fromkeys(by_uuid), counted)
-    if broken is None:
-        return
-    (sharer, resource_class), (uuid, of_class), rule = broken
-    target = by_uuid.get(uuid)
-    if target is not None and (uuid, of_class) not in counted:
-        missing = {end[1]: user[0] for user, end in shares if end[0] == uuid and end not in counted}
-        raise exceptions.InvalidTree(
-            f"inventories of {target.name}",
-            str(inventories_of(target.inventories, target.kinds)),
-            f"{', '.join(missing)} as well, since parts such as "
-            f"{by_uuid[next(iter(missing.values()))].name} are counted in it",
+    if shares:
+        check_share_rules(
+            shares,
+            root_of or dict.fromkeys(by_uuid),
+            {(d.uuid, record.resource_class) for d in definitions for record in d.inventories},
+            {uuid: definition.name for uuid, definition in by_uuid.items()},
+            lambda uuid: inventories_of(by_uuid[uuid].inventories, by_uuid[uuid].kinds),
         )
-    raise exceptions.InvalidTree(
-        f"shares of {by_uuid[sharer].name}",
-        f"{resource_class} uses {of_class} of {uuid if target is None else target.name}",
-        f"shares that {rule}",
-    )

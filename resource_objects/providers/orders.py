@@ -23,8 +23,8 @@ from resource_objects._fast import set_directly
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
-from resource_objects.providers.definition import Key as Key
 from resource_objects.providers.disabled import DisableOrder, check_utc
+from resource_objects.providers.provider import Key as Key
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.requests import Request
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeAlias, TypeVar
 
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
-from resource_objects.resources import (
-    Inventories,
-    InventoriesLike,
-    Inventory,
-    Resource,
-    resource,
-)
+from resource_objects.resources import Inventories, InventoriesLike, Inventory, Resource, resource
 from resource_objects.resources.located import parts_of
 from resource_objects.resources.records import InventoryPart
 from resource_objects.resources.traits import known_traits
 
 _T = TypeVar("_T")
 
+#: An inventory: (provider's uuid, or its name in a tree without uuids; resource class).
+Key: TypeAlias = tuple[str, str]
 #: Levels of a tree below its root: far more than any machine has.
 MAX_DEPTH = 100
 
@@ -32,7 +28,7 @@ class Share(base.ResourceObject, frozen=True):
     With ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU allocated from the
     provider is also allocated from host0; with a ``factor`` of k, k of them. Shares do not chain: a
     provider that shares an inventory which itself shares a third one states both shares
-    (:func:`~resource_objects.providers.definition.broken_share`).
+    (:meth:`Provider.check_shares`).
 
     >>> print(Share(resource_class="VCPU", of="host0", of_class="VCPU"))
     VCPU uses 1 VCPU of host0
@@ -281,6 +277,21 @@ class Provider(base.ResourceObject):
             self._refuse_duplicates(keys & seen)
             seen |= keys
 
+    def check_shares(self) -> None:
+        """Raise ``InvalidTree`` unless the shares of this tree keep their rules."""
+        providers = {provider.name: provider for provider in self.walk()}
+        check_share_rules(
+            [
+                ((name, share.resource_class), (share.of, share.of_class))
+                for name, provider in providers.items()
+                for share in provider.shares
+            ],
+            dict.fromkeys(providers),
+            {(name, key) for name, p in providers.items() for key in stored_classes(p.inventories)},
+            {name: name for name in providers},
+            lambda name: providers[name].inventories,
+        )
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):
             return NotImplemented
@@ -317,3 +328,71 @@ def stored_classes(inventories: Inventories) -> Iterator[str]:
     for _, inventory in inventories.by_name():
         if not inventory.is_empty:
             yield from (record.resource_class for record in inventory.to_records())
+
+
+# --- the rules of shares --------------------------------------------------------------------------
+# A sync checks the whole tree. Two writers may change different parts of a tree at once, and a plan
+# states parts only, so a backend checks all shares of a tree again as a write leaves them.
+
+
+def broken_share(
+    shares: Iterable[tuple[Key, Key]],
+    root_of: Mapping[str, object],
+    counted: Container[Key] | None = None,
+) -> tuple[Key, Key, str] | None:
+    """Return the first share that breaks a rule, and the rule; None if all shares keep the rules.
+
+    A share leads from an inventory to another one of the same tree, is stated once, and does not
+    chain: the sharer states the shares of its target too. So no inventory uses itself. Cost: linear
+    in the shares.
+
+    :param shares: ``(sharer, target)``, providers by name or uuid: all shares of some trees
+    :param root_of: the root of each provider of these trees
+    :param counted: the inventories of these trees; None if they are known to exist
+
+    >>> shares = [(("cell0", "VCPU"), ("host0", "VCPU")), (("part", "VCPU"), ("cell0", "VCPU"))]
+    >>> broken_share(shares, {"host0": 1, "cell0": 1, "part": 1})[2]
+    'include the shares of each inventory that it shares'
+    """
+    targets_of: dict[Key, dict[Key, None]] = {}
+    for sharer, target in shares:
+        for end in (sharer, target):
+            if counted is not None and end not in counted:
+                rule = f"connect inventories of the same tree: {end[1]} is not counted there"
+                return sharer, target, rule
+        if root_of.get(sharer[0]) != root_of.get(target[0]):
+            return sharer, target, "connect inventories of the same tree"
+        targets = targets_of.setdefault(sharer, {})
+        if sharer == target or target in targets:
+            return sharer, target, "lead to other inventories, each once"
+        targets[target] = None
+    for sharer, targets in targets_of.items():
+        for further in (further for target in targets for further in targets_of.get(target, ())):
+            if further not in targets:
+                return sharer, further, "include the shares of each inventory that it shares"
+    return None
+
+
+def check_share_rules(
+    shares: Sequence[tuple[Key, Key]],
+    root_of: Mapping[str, object],
+    counted: Container[Key],
+    name_of: Mapping[str, str],
+    inventories_of: Callable[[str], object],
+) -> None:
+    """Raise ``InvalidTree``, naming the provider and the share, for a :func:`broken_share`.
+
+    :param name_of: the names of the providers of the trees
+    :param inventories_of: returns the inventories of a provider as errors show them
+    """
+    broken = broken_share(shares, root_of, counted)
+    if broken is None:
+        return
+    (sharer, resource_class), target, rule = broken
+    name = name_of.get(target[0], target[0])
+    if target[0] in name_of and target not in counted:
+        expected = f"{target[1]} as well, since parts such as {name_of[sharer]} are counted in it"
+        text = str(inventories_of(target[0]))
+        raise exceptions.InvalidTree(f"inventories of {name}", text, expected)
+    use = f"{resource_class} uses {target[1]} of {name}"
+    raise exceptions.InvalidTree(f"shares of {name_of[sharer]}", use, f"shares that {rule}")

@@ -89,9 +89,7 @@ DESCRIPTIONS: Mapping[By, Condition] = {
 }
 
 
-def conditions_of(
-    criteria: ProviderFilter | ConsumerFilter,
-) -> Iterator[tuple[Condition, Any]]:
+def conditions_of(criteria: ProviderFilter | ConsumerFilter) -> Iterator[tuple[Condition, Any]]:
     """Yield the conditions of a filter on one row each, with their values."""
     is_about_providers = isinstance(criteria, ProviderFilter)
     conditions = PROVIDER_CONDITIONS if is_about_providers else CONSUMER_CONDITIONS

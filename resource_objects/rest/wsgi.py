@@ -33,12 +33,8 @@ from resource_objects.rest import (
     traits,
     usages,
 )
-from resource_objects.rest import (
-    auth as authentication,
-)
-from resource_objects.rest import (
-    metrics as metering,
-)
+from resource_objects.rest import auth as authentication
+from resource_objects.rest import metrics as metering
 from resource_objects.rest.asked import Asked, accepts_json
 from resource_objects.rest.policy import Policy
 from resource_objects.rest.versions import Versioned

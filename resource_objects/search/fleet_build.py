@@ -9,12 +9,7 @@ import numpy as np
 
 from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT
-from resource_objects.providers.columns import (
-    TIMES,
-    Columns,
-    InventoryColumns,
-    ProviderColumns,
-)
+from resource_objects.providers.columns import TIMES, Columns, InventoryColumns, ProviderColumns
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.removed_units import removed_by_provider
 from resource_objects.resources import resource

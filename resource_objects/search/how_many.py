@@ -34,11 +34,7 @@ from resource_objects.search.alike_hosts import AlikeHosts
 from resource_objects.search.arrays import Integers, integers
 from resource_objects.search.candidates import Candidate
 from resource_objects.search.counting import CountedKind, CountedMix
-from resource_objects.search.gang_fleet import (
-    Supply,
-    kinds_of,
-    most_of_each,
-)
+from resource_objects.search.gang_fleet import Supply, kinds_of, most_of_each
 from resource_objects.search.gangs import Fitting
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options

@@ -17,10 +17,10 @@ from resource_objects.providers.definition import (
     ProviderDefinition,
     ProviderRemoval,
     ProviderUpdate,
-    broken_share,
 )
 from resource_objects.providers.disabled import DisabledChange, DisableOrder
 from resource_objects.providers.orders import Key, Write
+from resource_objects.providers.provider import broken_share
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.names import AGGREGATE, CLASS, TRAIT, ensure_names
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction

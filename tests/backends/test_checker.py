@@ -23,9 +23,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import SQL
 from resource_objects.providers import Backend, decision
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.definition import (
-    DefinitionChanges,
-)
+from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned

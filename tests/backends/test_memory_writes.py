@@ -12,13 +12,7 @@ import pytest
 from resource_objects.backends.memory import URL, MemoryBackend
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import DefinitionChanges
-from resource_objects.providers.orders import (
-    NameAction,
-    NameChange,
-    NameKind,
-    Operation,
-    Write,
-)
+from resource_objects.providers.orders import NameAction, NameChange, NameKind, Operation, Write
 from resource_objects.providers.provider import Share
 from resource_objects.store.tables import Index, Table, UniqueIndex
 from resource_objects.testing.conformance.scenarios import run

@@ -21,12 +21,7 @@ from resource_objects import exceptions
 from resource_objects.backends.retries import RetryPolicy
 from resource_objects.backends.sql import feed, migrations, orders
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.providers.orders import (
-    ConsumerOrder,
-    Operation,
-    Use,
-    Write,
-)
+from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.resources import Inventories
 from resource_objects.testing.conformance import state_machine
 from resource_objects.testing.conformance.suite import (

@@ -22,16 +22,9 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
     ShareRecord,
-    check_shares,
     diff,
 )
-from resource_objects.providers.orders import (
-    ConsumerOrder,
-    NameAction,
-    NameKind,
-    Operation,
-    Write,
-)
+from resource_objects.providers.orders import ConsumerOrder, NameAction, NameKind, Operation, Write
 from resource_objects.resources import Inventories
 from resource_objects.resources.records import KindRecord
 from resource_objects.testing.conformance import races
@@ -144,7 +137,7 @@ def changed(before: dict[str, int], after: dict[str, int]) -> set[str]:
 def check_sums(backend: Backend) -> None:
     """Check that every tree can be read, and is what a sync would accept."""
     for tree in trees(backend.read()):
-        check_shares(tree)
+        tree.check_shares()
     ledger_state(backend)  # which checks that ``used`` is what the allocations say
 
 

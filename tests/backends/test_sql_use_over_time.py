@@ -8,12 +8,7 @@ import pytest
 
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.use_over_time import UseFilter
-from resource_objects.testing.conformance.suite import (
-    claim,
-    define,
-    host,
-    later_moment,
-)
+from resource_objects.testing.conformance.suite import claim, define, host, later_moment
 from resource_objects.testing.refusals import raises_code
 
 

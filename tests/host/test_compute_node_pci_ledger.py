@@ -17,13 +17,7 @@ from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop.nova.pci_pools import dump_pci_pools, load_pci_pools
 from resource_objects.resources.numa import NUMATopologyInventory, numa
-from resource_objects.resources.pci import (
-    DevicePool,
-    DeviceUse,
-    PCIAmount,
-    PCIInventory,
-    devices,
-)
+from resource_objects.resources.pci import DevicePool, DeviceUse, PCIAmount, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.host.takers import taken_by
 from tests.host.test_compute_node_pci import (

@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host import partitions
-from resource_objects.host.site import (
-    Site,
-    apply_site,
-    count_pruned,
-    export_site,
-    plan_site,
-)
+from resource_objects.host.site import Site, apply_site, count_pruned, export_site, plan_site
 from resource_objects.host.site.patterns import Patterns
 from resource_objects.providers import Provider, Share
-from resource_objects.providers.definition import check_shares
 from resource_objects.resources.pci import DEVICES, PCIInventory
 from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import examples
@@ -236,7 +229,7 @@ def sites(draw):
     for root in roots:
         for one in root.walk():
             try:
-                check_shares(root)
+                root.check_shares()
             except exceptions.InvalidTree:
                 one.update(shares=())
     return roots

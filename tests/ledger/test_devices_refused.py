@@ -10,16 +10,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
-from tests.ledger.device_hosts import (
-    CARD,
-    DEVICES,
-    FUNCTION,
-    card,
-    functions,
-    gpu,
-    host_of,
-    raw,
-)
+from tests.ledger.device_hosts import CARD, DEVICES, FUNCTION, card, functions, gpu, host_of, raw
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import new_operation
 from resource_objects.reasons import Rule
-from resource_objects.resources.numa import (
-    numa,
-)
+from resource_objects.resources.numa import numa
 from resource_objects.testing.conformance.suite import host_of
 from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import by_consumer

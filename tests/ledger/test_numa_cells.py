@@ -11,10 +11,7 @@ from resource_objects import exceptions
 from resource_objects.host.sync import sync_host
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, NewProvider, NewShare, Part, Reshape
-from resource_objects.resources.numa import (
-    HostCell,
-    NUMATopologyInventory,
-)
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.testing.conformance.suite import host_of
 from resource_objects.testing.refusals import raises_code
 from tests.ledger.numa_hosts import TOPOLOGY, cells, held, small, topology, used

@@ -13,12 +13,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
-from resource_objects.resources.numa import (
-    HostCell,
-    NUMATopologyAmount,
-    PlacedCell,
-    numa,
-)
+from resource_objects.resources.numa import HostCell, NUMATopologyAmount, PlacedCell, numa
 from resource_objects.testing.conformance.suite import host_of
 from resource_objects.testing.refusals import raises_code
 from tests.ledger.conftest import around_reads, by_consumer

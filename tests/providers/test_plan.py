@@ -16,12 +16,7 @@ from resource_objects import exceptions
 from resource_objects.providers import DefinitionChanges, Provider, Share, diff
 from resource_objects.providers.definition import ProviderDefinition, StoredDefinition
 from resource_objects.providers.disabled import DisableOrder
-from resource_objects.providers.orders import (
-    ConsumerOrder,
-    Operation,
-    StoredRequest,
-    Use,
-)
+from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Use
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.serialization import from_plain
 from resource_objects.testing.refusals import raises_code

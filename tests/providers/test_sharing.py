@@ -9,15 +9,10 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.providers import Provider, Share
-from resource_objects.providers.definition import (
-    DefinitionChanges,
-    ShareRecord,
-    broken_share,
-    check_shares,
-    diff,
-)
+from resource_objects.providers.definition import DefinitionChanges, ShareRecord, diff
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.plan import Plan
+from resource_objects.providers.provider import broken_share
 from resource_objects.store.dry_run import rehearse
 
 ROOTS = {"a": 1, "b": 1, "c": 1, "d": 2}
@@ -90,7 +85,7 @@ def test_a_share_of_several_inventories_states_what_each_of_them_uses_in_turn() 
     ]
     part = root.add("host0/part", "VGPU=1", shares=several)
     with pytest.raises(exceptions.InvalidTree, match="got 'VGPU uses CUSTOM_0 of host0'"):
-        check_shares(root)
+        root.check_shares()
     stated = Share(resource_class="VGPU", of="host0", of_class="CUSTOM_0")
     part.update(shares=(*several, stated))
-    check_shares(root)
+    root.check_shares()

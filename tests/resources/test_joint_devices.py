@@ -23,13 +23,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import located
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-from resource_objects.resources.pci import (
-    Device,
-    DeviceUse,
-    PCIAmount,
-    PCIInventory,
-    devices,
-)
+from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import gpu, nic
 from tests.support.numa_reference import has_placement

@@ -21,12 +21,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, IntegerInventory, Inventory, located
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
 from resource_objects.resources.located import cell_map_of
-from resource_objects.resources.numa import (
-    CellUsage,
-    HostCell,
-    NUMATopologyLimit,
-    numa,
-)
+from resource_objects.resources.numa import CellUsage, HostCell, NUMATopologyLimit, numa
 from tests.resources.lamps import (
     LAMP,
     NUMA,

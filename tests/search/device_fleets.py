@@ -10,7 +10,6 @@ import random
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.providers.definition import check_shares
 from resource_objects.requests import Request
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 
@@ -65,7 +64,7 @@ def _host(chance, name, traits):
         for part in host.add_parts(DEVICES, ro.PCIInventory(devices)):
             if traits:
                 part.update(traits=[*part.traits, *_traits(chance, 4, traits)])
-    check_shares(host)
+    host.check_shares()
     return host
 
 

@@ -11,7 +11,6 @@ import random
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.composite import LocatedViews
-from resource_objects.providers.definition import check_shares
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory
@@ -60,7 +59,7 @@ def _host(chance, name):
         host.update(aggregates=["rack"])
     for number in range(chance.choice([0, 0, 1, 2])):
         _device(chance, host, parts, number)
-    check_shares(host)
+    host.check_shares()
     return host
 
 

@@ -52,7 +52,7 @@ from resource_objects.fields import MAX_FIGURE
 from resource_objects.names import resource_class_order
 from resource_objects.providers import Provider, diff
 from resource_objects.providers.columns import Columns, trees
-from resource_objects.providers.definition import check_shares, merge_changes
+from resource_objects.providers.definition import merge_changes
 from resource_objects.providers.orders import Operation, Write
 from resource_objects.providers.provider import MAX_DEPTH, Share
 from resource_objects.resources import IntegerInventory, Inventories, Inventory, resource
@@ -349,7 +349,7 @@ def read(text: str, source: str, first_line: int) -> tuple[tuple[Provider, ...],
     roots = tuple(root for node in tops for root in making.all_of(node, None))
     try:
         for root in roots:
-            check_shares(root)
+            root.check_shares()
     except exceptions.InvalidTree as error:
         raise exceptions.InvalidInput("text", source, error.value, error.expected) from error
     return roots, tuple(making.held)

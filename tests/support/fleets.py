@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from resource_objects.providers import Provider
-from resource_objects.providers.definition import check_shares
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import IntegerInventory
@@ -334,4 +333,4 @@ def _tie(chance: random.Random, root: Provider) -> None:
                 for (name, of, of_class), factor in found.items()
             ]
         )
-    check_shares(root)
+    root.check_shares()

@@ -18,14 +18,7 @@ from resource_objects.providers.capabilities import Capability
 from resource_objects.testing.conformance import BackendConformance, Requirement
 from resource_objects.testing.conformance.races import in_processes
 from resource_objects.testing.conformance.requirements import lacking
-from tests.support.remote_rules import (
-    BY_CHANCE,
-    CANNOT,
-    NOT_RUN,
-    REAL_CANNOT,
-    Difference,
-    why_of,
-)
+from tests.support.remote_rules import BY_CHANCE, CANNOT, NOT_RUN, REAL_CANNOT, Difference, why_of
 
 #: The adapters of keystoneauth1 by which the services of these URLs are asked.
 ADAPTERS: dict[str, Any] = {}

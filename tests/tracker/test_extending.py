@@ -13,11 +13,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.tracker import Driver, FindingKind, ResourceTracker
-from resource_objects.host.tracker.extending import (
-    ExtendedDriver,
-    HostResource,
-    PooledResource,
-)
+from resource_objects.host.tracker.extending import ExtendedDriver, HostResource, PooledResource
 from resource_objects.providers import Provider
 from resource_objects.testing.refusals import raises_code
 from tests.plugin_site import Run

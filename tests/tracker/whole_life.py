@@ -21,18 +21,7 @@ from resource_objects.host.tracker.moves import migration_of
 from resource_objects.providers import Provider
 from resource_objects.providers.holders import unattributed
 from resource_objects.providers.reshape import Move, Part
-from tests.tracker.life import (
-    HOSTS,
-    Kept,
-    Life,
-    Scripted,
-    Seen,
-    Word,
-    consumers,
-    few,
-    hosts,
-    words,
-)
+from tests.tracker.life import HOSTS, Kept, Life, Scripted, Seen, Word, consumers, few, hosts, words
 
 FPGA = "CUSTOM_FPGA"
 _LEAVING = migration_of("vm").removeprefix("vm")

@@ -22,19 +22,12 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import ConsumerRecord, Operation, Outcome, Write
-from resource_objects.providers.statistics import (
-    StatisticFilter,
-    StatisticsOrder,
-)
+from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store.columns import columns_of, roots_of_all, with_present_use
 from resource_objects.store.rows import Rows
-from resource_objects.store.statistics import (
-    delete_statistics,
-    read_statistics,
-    write_statistics,
-)
+from resource_objects.store.statistics import delete_statistics, read_statistics, write_statistics
 from resource_objects.store.tables import Table
 from resource_objects.store.write import carry_out
 

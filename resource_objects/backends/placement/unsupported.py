@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 from resource_objects import exceptions
 from resource_objects.providers.capabilities import Capability
-from resource_objects.providers.orders import (
-    Mode,
-    NameAction,
-    NameKind,
-    Write,
-)
+from resource_objects.providers.orders import Mode, NameAction, NameKind, Write
 
 #: The reason for each unsupported capability, in one line for users.
 REASONS: dict[Capability, str] = {

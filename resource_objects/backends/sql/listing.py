@@ -25,10 +25,7 @@ from resource_objects.backends.sql.statements import (
     uuids_among,
 )
 from resource_objects.fields import MAX_FIGURE
-from resource_objects.providers.columns import (
-    TIMES,
-    Columns,
-)
+from resource_objects.providers.columns import TIMES, Columns
 from resource_objects.providers.disabled import FOREVER, TRAIT
 from resource_objects.providers.listing import (
     By,

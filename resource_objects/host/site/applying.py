@@ -30,7 +30,6 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     StoredDefinition,
     StoredDefinitions,
-    check_shares,
     merge_changes,
 )
 from resource_objects.providers.disabled import DisableOrder
@@ -320,7 +319,7 @@ class _Comparer:
         except exceptions.InvalidTree:
             for (entry, _), root in zip(some, roots, strict=True):
                 with self._naming(entry):
-                    check_shares(root)
+                    root.check_shares()
             raise
 
     def _check_uuids(self, some: Iterable[Entry]) -> None:

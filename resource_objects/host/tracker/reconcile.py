@@ -32,10 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 from resource_objects import clock, exceptions, names
 from resource_objects.host.status import HostDevices, read_devices
 from resource_objects.host.sync import StayingDevice, beside_held
-from resource_objects.host.tracker.configuration import (
-    AppliedConfiguration,
-    ProviderConfiguration,
-)
+from resource_objects.host.tracker.configuration import AppliedConfiguration, ProviderConfiguration
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport
 from resource_objects.host.tracker.settings import HostSettings

@@ -22,15 +22,7 @@ from resource_objects.resources.numa.amount import (
     NUMATopologyAmount,
 )
 from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.host import (
-    ANY,
-    KIB,
-    LARGE,
-    SMALL,
-    Cell,
-    page_class,
-    show_kib,
-)
+from resource_objects.resources.numa.host import ANY, KIB, LARGE, SMALL, Cell, page_class, show_kib
 from resource_objects.resources.records import AmountRecord
 
 

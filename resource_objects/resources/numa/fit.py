@@ -26,11 +26,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import matching
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import AffinityConstraint, Context
-from resource_objects.resources.distances import (
-    distance_table,
-    sets_by_distance,
-    total_distance,
-)
+from resource_objects.resources.distances import distance_table, sets_by_distance, total_distance
 from resource_objects.resources.numa.amount import NUMATopologyAmount, PlacedCell
 from resource_objects.resources.numa.cell_fit import (
     CellChoice,

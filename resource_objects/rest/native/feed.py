@@ -8,14 +8,7 @@ from typing import Any
 from resource_objects.exceptions import Expired
 from resource_objects.ledger.feed import Changes
 from resource_objects.rest.native import schemas
-from resource_objects.rest.native.api import (
-    PREFIX,
-    RETRY_AFTER,
-    Call,
-    Given,
-    Parameter,
-    refusal,
-)
+from resource_objects.rest.native.api import PREFIX, RETRY_AFTER, Call, Given, Parameter, refusal
 
 #: So many changes are told at most, unless another limit is said.
 _LIMIT = 1000

@@ -25,12 +25,7 @@ import numpy as np
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.scheduler.simulation.trace import PARTS, Trace, TraceJob
-from resource_objects.scheduler.weighers.fragments import (
-    Task,
-    Usual,
-    fragmentation,
-    growth,
-)
+from resource_objects.scheduler.weighers.fragments import Task, Usual, fragmentation, growth
 from resource_objects.search.arrays import Figures, Integers
 
 #: Tasks are usual that make up so much of a trace, the most frequent first.

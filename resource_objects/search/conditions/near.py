@@ -30,11 +30,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests.request import CELLS
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
-from resource_objects.resources.distances import (
-    DistanceTable,
-    distance_table,
-    sets_by_distance,
-)
+from resource_objects.resources.distances import DistanceTable, distance_table, sets_by_distance
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition

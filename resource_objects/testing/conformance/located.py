@@ -353,7 +353,10 @@ class AgainRules(Kit):
         ledger.release("job")
         ledger.claim("first", {"host0": {TOPOLOGY: numa(dedicated=1), "DISK_GB": 1}})
         work = _CHANGES[change]
-        run(backend, work) if isinstance(work, str) else work(backend)
+        if isinstance(work, str):
+            run(backend, work)
+        else:
+            work(backend)
         again, complete = backend.read_again(before, uuid), backend.read(uuid)
         assert _comparable(again, again) == _comparable(complete, again)
         if again.cursor is not None:

@@ -25,10 +25,7 @@ from resource_objects.providers.use_over_time import UseBy, UseFilter
 from resource_objects.reasons import Rule
 from resource_objects.testing.conformance.feed import Follower
 from resource_objects.testing.conformance.scenarios import Runner, statements_of
-from resource_objects.testing.conformance.suite import (
-    ledger_state,
-    now,
-)
+from resource_objects.testing.conformance.suite import ledger_state, now
 from resource_objects.testing.conformance.use_over_time import microseconds, time_of_last
 
 #: (provider, resource class), by name.
@@ -246,16 +243,16 @@ class Model:
 # --- use over time ---
 
 #: ``{(consumer, resource class): amount}``, summed over providers.
-Amounts: TypeAlias = dict[tuple[str, str], int]
+UsedAmounts: TypeAlias = dict[tuple[str, str], int]
 
 
 class Timeline:
     """A list of times, each with the allocations from then on."""
 
     def __init__(self, at: datetime.datetime) -> None:
-        self._notes: list[tuple[datetime.datetime, Amounts]] = [(at, {})]
+        self._notes: list[tuple[datetime.datetime, UsedAmounts]] = [(at, {})]
 
-    def note(self, at: datetime.datetime, amounts: Amounts) -> None:
+    def note(self, at: datetime.datetime, amounts: UsedAmounts) -> None:
         """Add the allocations from a moment on."""
         self._notes.append((at, amounts))
 
@@ -263,9 +260,9 @@ class Timeline:
         """Return the first moment and one in the middle."""
         return [self._notes[0][0], self._notes[len(self._notes) // 2][0]]
 
-    def used(self, since: datetime.datetime, until: datetime.datetime) -> Amounts:
+    def used(self, since: datetime.datetime, until: datetime.datetime) -> UsedAmounts:
         """Return the amounts times the microseconds between two moments."""
-        result: Amounts = defaultdict(int)
+        result: UsedAmounts = defaultdict(int)
         ends = [*(at for at, _ in self._notes[1:]), until]
         for (at, amounts), end in zip(self._notes, ends, strict=True):
             length = max(0, microseconds(min(end, until) - max(at, since)))
@@ -474,9 +471,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # --- use over time ---
 
-    def _allocations(self) -> Amounts:
+    def _allocations(self) -> UsedAmounts:
         """Return the allocations of the model by consumer and class."""
-        result: Amounts = defaultdict(int)
+        result: UsedAmounts = defaultdict(int)
         for (consumer, _, kind), amount in self.model.allocations.items():
             result[consumer, kind] += amount
         return result

@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.interop.nova import (
-    CPUSets,
-    configured_cells,
-    cpu_sets,
-    reserved_pages,
-)
+from resource_objects.interop.nova import CPUSets, configured_cells, cpu_sets, reserved_pages
 from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
 from tests.interop.nova.said import breaks

@@ -22,13 +22,7 @@ from resource_objects.exceptions import CapacityException
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop.nova import load_pci_pools
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
-from resource_objects.resources.pci import (
-    Device,
-    DeviceRequest,
-    PCIAmount,
-    PCIInventory,
-    devices,
-)
+from resource_objects.resources.pci import Device, DeviceRequest, PCIAmount, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.host.views import pending_devices
 from tests.peers.nova.pci_chances import case as case_of

@@ -23,16 +23,7 @@ from hypothesis import strategies as st
 from resource_objects.exceptions import CapacityException
 from resource_objects.reasons import Rule
 from resource_objects.resources.context import Context
-from tests.peers.nova.numa_sides import (
-    CONF,
-    Case,
-    Guest,
-    Host,
-    Pool,
-    cores,
-    exception,
-    hardware,
-)
+from tests.peers.nova.numa_sides import CONF, Case, Guest, Host, Pool, cores, exception, hardware
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -23,16 +23,7 @@ from resource_objects.resources.numa import (
     PlacedCell,
     numa,
 )
-from tests.resources.numa.hosts import (
-    KIB_1G,
-    KIB_2M,
-    host,
-    paged,
-    plain,
-    pools,
-    refused,
-    rules,
-)
+from tests.resources.numa.hosts import KIB_1G, KIB_2M, host, paged, plain, pools, refused, rules
 
 
 def pages_of(cell: HostCell, amount: NUMATopologyAmount, **used: object) -> int | None:

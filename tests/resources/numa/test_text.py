@@ -17,9 +17,7 @@ from resource_objects.resources.numa import (
 )
 from resource_objects.testing.refusals import raises_code
 from tests.resources.numa.hosts import host, plain
-from tests.support.numa_strategies import (
-    numa_amounts,
-)
+from tests.support.numa_strategies import numa_amounts
 
 
 @pytest.mark.parametrize(
