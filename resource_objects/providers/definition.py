@@ -599,7 +599,7 @@ def check_definition_shares(
     by_uuid = {definition.uuid: definition for definition in definitions}
     shares = [
         ((definition.uuid, share.resource_class), (share.of_uuid, share.of_class))
-        for definition in definitions
+        for definition in sorted((d for d in definitions if d.shares), key=lambda d: d.name)
         for share in definition.shares
     ]
     if shares:

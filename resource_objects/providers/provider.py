@@ -391,7 +391,9 @@ def check_share_rules(
     (sharer, resource_class), target, rule = broken
     name = name_of.get(target[0], target[0])
     if target[0] in name_of and target not in counted:
-        expected = f"{target[1]} as well, since parts such as {name_of[sharer]} are counted in it"
+        uncounted = {end[1] for _, end in shares if end[0] == target[0] and end not in counted}
+        missing, part = ", ".join(sorted(uncounted)), name_of[sharer]
+        expected = f"{missing} as well, since parts such as {part} are counted in it"
         text = str(inventories_of(target[0]))
         raise exceptions.InvalidTree(f"inventories of {name}", text, expected)
     use = f"{resource_class} uses {target[1]} of {name}"

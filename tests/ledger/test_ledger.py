@@ -474,7 +474,7 @@ def test_inventories_without_a_class_that_parts_are_counted_in_are_refused_by_it
             ledger.change("host0", inventories=wanted)
         assert str(refused.value) == (
             f"inventories of host0: got '{wanted}', expected {missing} as well, "
-            "since parts such as host0/numa1 are counted in it"
+            "since parts such as host0/numa0 are counted in it"
         )
     assert ledger.change("host0", inventories="VCPU=4,MEMORY_MB=1024")
 
