@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # read by type checkers, and by _homes(): a public name is st
     from resource_objects.resources.pci import PCIInventory as PCIInventory
     from resource_objects.resources.pci import PCIResource as PCIResource
     from resource_objects.resources.pci import devices as devices
-    from resource_objects.search.candidates import Candidate as Candidate
+    from resource_objects.search.candidate import Candidate as Candidate
     from resource_objects.search.order import Order as Order
 
     NUMA_TOPOLOGY: Resource

@@ -675,7 +675,7 @@ def register_all() -> None:
         "resources.numa",
         "requests",
         "providers",
-        "search.candidates",
+        "search.candidate",
         "host.compute_node",
     ):
         importlib.import_module(f"{NAMESPACE}.{module}")

@@ -64,7 +64,8 @@ from resource_objects.providers.orders import (
 from resource_objects.providers.pools import SHARES
 from resource_objects.requests import Request
 from resource_objects.resources import Amount
-from resource_objects.search.candidates import Candidates, Chosen
+from resource_objects.search.candidate import Chosen
+from resource_objects.search.candidates import Candidates
 from resource_objects.search.in_place import kept_in_place
 
 if TYPE_CHECKING:

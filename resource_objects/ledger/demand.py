@@ -18,7 +18,8 @@ from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.orders import Use
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts, amounts, resource
-from resource_objects.search.candidates import Candidate, Candidates, Chosen
+from resource_objects.search.candidate import Candidate, Chosen
+from resource_objects.search.candidates import Candidates
 
 #: What a method that allocates accepts: candidates of a search; one candidate, also with its
 #: request; several candidates, of which the first free one is meant; allocations with their units,

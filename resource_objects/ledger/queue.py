@@ -36,7 +36,8 @@ from resource_objects.providers.orders import UNLIMITED, UseLimits
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.reasons import Rule
 from resource_objects.resources import Amount, Amounts
-from resource_objects.search.candidates import Candidate, Candidates
+from resource_objects.search.candidate import Candidate
+from resource_objects.search.candidates import Candidates
 
 if TYPE_CHECKING:
     from resource_objects.search.order import Options

@@ -19,7 +19,7 @@ from resource_objects.rest.asked import Asked
 from resource_objects.rest.exchanged import Way, exchanged, way_of
 from resource_objects.rest.native import api as native
 from resource_objects.search import Snapshot
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.explain import Explanation
 from resource_objects.search.fleet import Fleet
 

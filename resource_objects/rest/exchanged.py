@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from resource_objects.requests import Request
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
 

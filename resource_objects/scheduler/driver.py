@@ -26,7 +26,7 @@ from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.weighers.base import finite
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
-from resource_objects.search.candidates import Chosen
+from resource_objects.search.candidate import Chosen
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
 from resource_objects.search.snapshot import DEFAULT_BUDGET

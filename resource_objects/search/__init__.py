@@ -2,11 +2,12 @@
 
 ==================  ===============================================================================
 ``snapshot``        Snapshot: an immutable picture of the ledger; ``candidates`` is asked of it
-``candidates``      Candidate and Candidates, the answer
+``candidate``       Candidate: one complete way to satisfy a request
+``candidates``      Candidates: the answer, a lazy sequence
 ``explain``         Explanation: why the hosts that were left out cannot hold a request
 ``answer``          the same in one line
 ``telling``         the reasons of many hosts at once, and of one
-``outlook``         whether a host could, if nobody held anything
+``feasibility``     whether a host could, if nobody held anything
 ``order``           Order: which host comes first, and who of a host
 ``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders
 ``holders``         who holds what, put in order when somebody asks
@@ -37,8 +38,7 @@
 ``search``          the search over all hosts, within a limit and a budget
 ``tree_search``     the candidates of one tree, one after the other, each once
 ``tree_solver``     the search on one tree: named groups, classes and placed amounts
-``group_steps``     its steps for named groups, with their bounds
-``named_groups``    the named groups of a request over a fleet
+``named_groups``    the named groups of a request over a fleet, and as steps on one tree
 ``demands``         what a request asks of one tree, as plain data
 ``gangs``           where many fit at once; ``gang_fleet``: what hosts can hold of them
 ``how_many``        how many of a request fit at once, and who takes what
@@ -61,7 +61,7 @@ from typing import TYPE_CHECKING
 from resource_objects._lazy import lazily
 
 if TYPE_CHECKING:
-    from resource_objects.search.candidates import Candidate as Candidate
+    from resource_objects.search.candidate import Candidate as Candidate
     from resource_objects.search.candidates import Candidates as Candidates
     from resource_objects.search.explain import Explanation
     from resource_objects.search.host_usage import HostUsage as HostUsage
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from resource_objects.search.snapshot import Snapshot as Snapshot
 
 _HOME = {
-    "Candidate": "candidates",
+    "Candidate": "candidate",
     "Candidates": "candidates",
     "Explanation": "explain",
     "HostUsage": "host_usage",

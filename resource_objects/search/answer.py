@@ -16,8 +16,8 @@ from resource_objects.reasons import Rule
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.base import Cut, sums
 from resource_objects.search.conditions.disabled import disabled_for
+from resource_objects.search.feasibility import Outlooks, SearchOutcome
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.outlook import Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem
 
 

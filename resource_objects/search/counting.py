@@ -15,7 +15,7 @@ import numpy as np
 
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import FleetDemand
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_fleet import (

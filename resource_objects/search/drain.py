@@ -19,7 +19,7 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.names import provider_key
 from resource_objects.providers.plan import Plan
 from resource_objects.requests import Gang, Member, Request
-from resource_objects.search.candidates import Candidate, Chosen
+from resource_objects.search.candidate import Candidate, Chosen
 from resource_objects.search.explain import Explanation
 from resource_objects.search.scenario import Scenario, fleet_of
 from resource_objects.search.script import Requests, counts_held, made_for, without

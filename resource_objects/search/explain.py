@@ -18,7 +18,7 @@ from resource_objects.reasons import Reason, Rule, sentences
 from resource_objects.search.answer import answer, most_together
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import Cut
-from resource_objects.search.outlook import Outlook, Outlooks, SearchOutcome
+from resource_objects.search.feasibility import Outlook, Outlooks, SearchOutcome
 from resource_objects.search.problem import Problem
 from resource_objects.search.telling import ManyTold, reasons_of
 

@@ -23,7 +23,7 @@ from resource_objects.resources import Amount, IntegerAmount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand
 from resource_objects.search.conditions.base import LaysFilter, pools_of
 from resource_objects.search.conditions.located import LocatedCondition, most_of_parts

@@ -27,20 +27,19 @@ from resource_objects.requests.gang import HOST, Gang
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Integers, integers
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.conditions.located import may_hold
 from resource_objects.search.dealing import Portion, deal, most_of
 from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.explain import Explanation, Stage
+from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms, Supply
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.outlook import SearchOutcome
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
-from resource_objects.search.search import UnheldFleet
 from resource_objects.search.tree_search import TreeSearch, Wider
 
 #: More hosts are looked at first than seem to be needed, by this factor and so many.

@@ -32,7 +32,7 @@ from resource_objects.requests import Gang, Member, Request, RequestLike
 from resource_objects.resources.budget import Budget
 from resource_objects.search.alike_hosts import AlikeHosts
 from resource_objects.search.arrays import Integers, integers
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.counting import CountedKind, CountedMix
 from resource_objects.search.gang_fleet import Supply, kinds_of, most_of_each
 from resource_objects.search.gangs import Fitting

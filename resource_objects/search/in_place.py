@@ -14,7 +14,8 @@ from resource_objects import exceptions
 from resource_objects.providers.orders import Key, Use
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, Amounts
-from resource_objects.search.candidates import Candidate, Candidates, Chosen
+from resource_objects.search.candidate import Candidate, Chosen
+from resource_objects.search.candidates import Candidates
 
 if TYPE_CHECKING:
     from resource_objects.search.scenario import Scenario

@@ -37,7 +37,7 @@ from resource_objects.resources import Amounts, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.search import fleet_build
 from resource_objects.search.arrays import Booleans, frozen
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet, with_figures
 from resource_objects.search.fleet_columns import columns_of
 from resource_objects.search.leaving import if_unheld, leavers

@@ -14,7 +14,7 @@ from resource_objects import exceptions
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.resources.weakening import Step, Weakening
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 
 #: Amounts in so small a range are tried one by one, whatever the unit rules.
 FEW_AMOUNTS = 64

@@ -50,7 +50,8 @@ from resource_objects.providers.orders import (
 from resource_objects.providers.plan import Plan
 from resource_objects.requests import Request, RequestLike
 from resource_objects.resources import InventoriesLike, resource
-from resource_objects.search.candidates import Candidate, Candidates, Chosen
+from resource_objects.search.candidate import Candidate, Chosen
+from resource_objects.search.candidates import Candidates
 from resource_objects.search.difference import difference
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.limits import uuids_in

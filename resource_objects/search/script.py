@@ -40,7 +40,7 @@ from resource_objects.providers.provider import Share
 from resource_objects.reasons import sentences
 from resource_objects.requests import Request, query
 from resource_objects.resources import Amounts
-from resource_objects.search.candidates import Chosen
+from resource_objects.search.candidate import Chosen
 from resource_objects.search.conditions.host import OnlyHost
 from resource_objects.search.scenario import Scenario
 

@@ -27,15 +27,14 @@ from resource_objects.requests import Request
 from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.budget import Budget
 from resource_objects.search import limits
-from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.candidates import Candidate, Candidates, Hit
+from resource_objects.search.candidate import Candidate
+from resource_objects.search.candidates import Candidates, Hit
 from resource_objects.search.conditions.near import ANYWHERE
 from resource_objects.search.explain import Explanation
-from resource_objects.search.fleet import Fleet, unheld
-from resource_objects.search.order import Options, Order, Preference
-from resource_objects.search.outlook import Outlook, Outlooks, SearchOutcome
+from resource_objects.search.feasibility import Outlooks, SearchOutcome, UnheldFleet
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Direct, Problem, direct, lay, possible
-from resource_objects.search.telling import entangled
 from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
 
 #: Steps that one host may take before the others had their turn.
@@ -320,119 +319,3 @@ class _Run:
         if tree not in self.found and not is_of_others:
             self.refused.append(tree)
         return None
-
-
-# --- the outlook of hosts -----------------------------------------------------------------------
-# What is out of service stays so, and so do limits, traits and places. Arrays decide most hosts; of
-# those that are alike in all that the request asks about, one is decided.
-
-#: So many hosts are decided for a count of them.
-FEW_OPEN = 50
-
-#: How an outlook is kept of each tree.
-_NEVER, _NOT_NOW, _UNKNOWN, _OPEN = range(4)
-_OF_CODE = {_NEVER: Outlook.NEVER, _NOT_NOW: Outlook.NOT_NOW, _UNKNOWN: Outlook.UNKNOWN}
-
-
-class UnheldFleet:
-    """The outlook of each host. Nothing is worked out before it is looked at.
-
-    Cost: once some passes over the fleet; then some 200 microseconds for each host that arrays do
-    not decide, and is like none that was looked at before.
-    """
-
-    def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
-        """:param fleet: as it is kept, with all units"""
-        then = limits.under(unheld(fleet).in_force(), options.limits)
-        self._problem = lay(request, then, options.filters)
-        self._code = np.full(len(then.hosts), _NEVER, dtype=np.int8)
-        self._code[possible(self._problem)] = _OPEN
-        decided = direct(self._problem, True, of_each=False)
-        if decided is not None:
-            self._code[decided.decides & (self._code == _OPEN)] = _NOT_NOW
-        self._budget = Budget(options.budget)
-        self._preference = Preference(then, request, Order(), None)
-        self._known: dict[bytes, int] = {}
-        self._alone: Booleans | None = None
-
-    def bounds(self, trees: Integers) -> tuple[int, int]:
-        """Return how many of some hosts could for sure, and how many perhaps.
-
-        Where arrays leave few open they are decided, else nothing is that takes long.
-        """
-        open_ = trees[self._code[trees] == _OPEN]
-        if len(open_) <= FEW_OPEN:
-            self.of(open_.tolist())
-        codes = self._code[trees]
-        sure = int(np.count_nonzero(codes == _NOT_NOW))
-        return sure, sure + int(np.count_nonzero(codes >= _UNKNOWN))
-
-    @property
-    def never(self) -> Booleans:
-        """Which hosts could not for sure, as far as it is known, by tree."""
-        found: Booleans = self._code == _NEVER
-        return found
-
-    def of(self, trees: Iterable[int]) -> list[Outlook]:
-        """Return the outlook of some hosts."""
-        found = []
-        for tree in trees:
-            if self._code[tree] == _OPEN:
-                self._code[tree] = self._decided(tree)
-            found.append(_OF_CODE[int(self._code[tree])])
-        return found
-
-    def _decided(self, tree: int) -> int:
-        key = self._look(tree)
-        if key is None:
-            return self._searched(tree)
-        if key not in self._known:
-            self._known[key] = self._searched(tree)
-        return self._known[key]
-
-    def _searched(self, tree: int) -> int:
-        hosting = TreeSearch(self._problem, tree, self._preference)
-        try:
-            found = hosting.next(self._budget, self._budget.left)
-            while isinstance(found, Wider):
-                found = hosting.next(self._budget, self._budget.left)
-        except SearchLimitReached:
-            return _UNKNOWN
-        return _NEVER if found is None else _NOT_NOW
-
-    def _look(self, tree: int) -> bytes | None:
-        """Return all of a host that the decision depends on; None if that is not to be told."""
-        if self._alone is None:
-            self._alone = entangled(self._problem)
-            self._tables = _tables(self._problem)
-        if self._alone[tree]:
-            return None
-        looks = []
-        for of, table in self._tables:
-            start, end = of.searchsorted((tree, tree + 1)).tolist()
-            looks += [str(end - start).encode(), table[start:end].tobytes()]
-        return b"|".join(looks)
-
-
-def _tables(problem: Problem) -> list[tuple[Integers, Integers]]:
-    """Return what decides, as tables whose lines are of a tree each, with these trees.
-
-    Providers are told by their places within the tree.
-    """
-    fleet, tables = problem.fleet, []
-    for ask in problem.demands:
-        rows = ask.rows
-        place = rows.provider - fleet.roots[rows.tree]
-        figures = (place, rows.low, rows.high, rows.step_size, rows.free, rows.max_unit)
-        flags = (ask.is_device, ask.own.allowed, *ask.own.has_required)
-        tables.append((rows.tree, np.column_stack([*figures, *flags])))
-    if problem.named:
-        parent = fleet.parent - fleet.roots[fleet.tree]
-        own = [kind.own for kind in problem.named.kinds]
-        tables.append((fleet.tree, np.column_stack([parent, *own])))
-        every = {id(rows): rows for kind in problem.named.kinds for rows, _ in kind.classes}
-        for rows in every.values():
-            place = rows.provider - fleet.roots[rows.tree]
-            figures = (place, rows.low, rows.high, rows.step_size, rows.free, rows.max_unit)
-            tables.append((rows.tree, np.column_stack([*figures, rows.is_part])))
-    return [(tree, np.ascontiguousarray(table, dtype=np.int64)) for tree, table in tables]

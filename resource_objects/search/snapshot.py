@@ -25,7 +25,8 @@ from resource_objects.requests import Gang, Request, RequestLike
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.candidates import Candidates, Chosen
+from resource_objects.search.candidate import Chosen
+from resource_objects.search.candidates import Candidates
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_columns import columns_of

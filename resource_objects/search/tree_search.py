@@ -16,12 +16,12 @@ from resource_objects.providers import Allocation
 from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.near import ANYWHERE, Near
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.group_steps import GroupSteps
+from resource_objects.search.named_groups import GroupSteps
 from resource_objects.search.order import Preference
 from resource_objects.search.problem import Problem
 from resource_objects.search.tree_solver import TreeSolution, TreeSolver

@@ -2,7 +2,7 @@
 
 Its steps are, in this order:
 
-1. each named group, assigned to one provider (:mod:`.group_steps`);
+1. each named group, assigned to one provider (:mod:`.named_groups`);
 2. each *family* of classes of the unnamed group: one class, or several that draw on the same
    inventories. One source provides all of a class, or devices provide parts of it;
 3. the placed amounts, in one step: their inventories decide together (:class:`.demands.Placing`).
@@ -44,8 +44,7 @@ from resource_objects.search.demands import (
 )
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.group_steps import GroupSteps
-from resource_objects.search.named_groups import Named
+from resource_objects.search.named_groups import GroupSteps, Named
 from resource_objects.search.split import split
 
 #: The number of sources that are examined for one step of the budget.

@@ -25,7 +25,8 @@ from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.names import consumer_name
 from resource_objects.requests import Request
-from resource_objects.search.candidates import Candidate, Candidates
+from resource_objects.search.candidate import Candidate
+from resource_objects.search.candidates import Candidates
 from resource_objects.search.scenario import Scenario
 
 #: Who takes what was found, while it is looked who stands in its way.

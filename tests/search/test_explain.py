@@ -16,8 +16,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.scheduler import Scheduler
 from resource_objects.search import Snapshot, explain
-from resource_objects.search.outlook import Outlook
-from resource_objects.search.search import UnheldFleet
+from resource_objects.search.feasibility import Outlook, UnheldFleet
 from resource_objects.search.telling import ManyTold
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of

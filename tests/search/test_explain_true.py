@@ -14,7 +14,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
-from resource_objects.search.outlook import Outlook
+from resource_objects.search.feasibility import Outlook
 from tests.search import worlds
 from tests.search.worlds import World
 from tests.support.columns import columns_of
@@ -139,7 +139,7 @@ def test_the_checker_knows_only_the_rows() -> None:
                 if node.module.startswith("resource_objects.search"):
                     of_search |= {(node.module, one.name) for one in node.names}
     rules = "resource_objects.search.conditions.base"
-    given = ("resource_objects.search.candidates", "Candidate")  # in the enumerator: a value
+    given = ("resource_objects.search.candidate", "Candidate")  # in the enumerator: a value
     assert of_search <= {(rules, "Reach"), (rules, "Semantics"), (rules, "semantics_of"), given}
 
 

@@ -291,7 +291,7 @@ def test_empty_columns_are_an_empty_ledger():
 
 def test_numpy_is_loaded_when_a_snapshot_is_made_and_not_for_candidates():
     script = (
-        "import sys, resource_objects.search, resource_objects.search.candidates\n"
+        "import sys, resource_objects.ledger.claims, resource_objects.search.candidates\n"
         "assert 'numpy' not in sys.modules\n"
         "resource_objects.search.Snapshot\n"
         "assert 'numpy' in sys.modules\n"

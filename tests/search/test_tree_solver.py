@@ -18,7 +18,7 @@ from resource_objects.resources import backtracking
 from resource_objects.resources.budget import Budget
 from resource_objects.search import Snapshot
 from resource_objects.search.demands import Source, TreeDemand
-from resource_objects.search.group_steps import GroupSteps
+from resource_objects.search.named_groups import GroupSteps
 from resource_objects.search.problem import lay
 from resource_objects.search.tree_solver import TreeSolver
 from tests.support.columns import columns_of

@@ -59,7 +59,7 @@ from resource_objects.ledger import Ledger, connect
 from resource_objects.requests import Request, RequestGroup, query
 from resource_objects.resources import Amounts
 from resource_objects.search import order
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from tests.support.drawing import Drawing
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple, TypeAlias
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.base import Reach, Semantics, semantics_of
 from tests.support.columns import Kept, Place, Row
 

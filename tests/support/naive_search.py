@@ -19,7 +19,7 @@ from resource_objects.requests import Request
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyAmount, NUMATopologyInventory
 from resource_objects.resources.records import InventoryRecord, KeptPart
-from resource_objects.search.candidates import Candidate
+from resource_objects.search.candidate import Candidate
 from tests.support.numa_reference import faults, has_placement
 
 __all__ = [

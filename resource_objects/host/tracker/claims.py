@@ -34,7 +34,8 @@ from resource_objects.providers.orders import UNLIMITED
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
-from resource_objects.search.candidates import Candidate, Candidates
+from resource_objects.search.candidate import Candidate
+from resource_objects.search.candidates import Candidates
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger

@@ -18,7 +18,7 @@ from resource_objects.rest.native import schemas
 from resource_objects.rest.native.api import PREFIX, RETRY_AFTER, Call, Given, Parameter
 from resource_objects.rest.native.search import searched
 from resource_objects.search import Candidate
-from resource_objects.search.candidates import Chosen
+from resource_objects.search.candidate import Chosen
 
 _ROOT = f"{PREFIX}/consumers"
 _ONE = f"{_ROOT}/{{consumer:path}}"

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from resource_objects.providers.allocation import STATES
 from resource_objects.requests.request import NEAR_POLICIES, POLICIES
+from resource_objects.search.feasibility import Outlook
 from resource_objects.search.order import ORDERS
-from resource_objects.search.outlook import Outlook
 
 Schema: TypeAlias = dict[str, Any]
 

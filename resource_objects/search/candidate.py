@@ -1,0 +1,162 @@
+"""A candidate: one complete way to satisfy a request. Pure: a value that crosses a wire."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+
+from resource_objects import base, exceptions, fields, names
+from resource_objects._ovo import fields as ovo_fields
+from resource_objects.fields import MAX_AMOUNT, FrozenDict
+from resource_objects.providers import Allocation
+from resource_objects.providers.allocation import by_provider, to_dicts, total
+from resource_objects.requests import Request
+from resource_objects.resources import Amounts
+
+
+class Generation(ovo_fields.FieldType[tuple[str, int]]):
+    """A provider's uuid with the generation of its definition."""
+
+    _number = fields.StrictInteger(0, MAX_AMOUNT)
+
+    def coerce(self, obj: typing.Any, attr: str, value: typing.Any) -> tuple[str, int]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise ValueError(attr)
+        return names.uuid_text(value[0]), self._number.coerce(obj, attr, value[1])
+
+    def to_primitive(self, obj: typing.Any, attr: str, value: tuple[str, int]) -> list[typing.Any]:
+        return list(value)
+
+    def describe(self) -> str:
+        return "a uuid and a generation"
+
+    def get_schema(self) -> dict[str, typing.Any]:
+        return {"type": ["array"], "minItems": 2, "maxItems": 2}
+
+
+def _suffix(value: object) -> str:
+    return "" if value == "" else names.label(value)
+
+
+class Mappings(fields.FrozenDictOf):
+    """Who gives each group: provider names by suffix."""
+
+    def __init__(self) -> None:
+        name = fields.Checked(names.provider_name, "a provider name", "^.{1,200}$")
+        super().__init__(_suffix, fields.TupleOf(name))
+
+
+@base.register
+class Candidate(base.ResourceObject, frozen=True):
+    """One complete way to hold a request: what to take of whom.
+
+    ``host`` is the name of the root of the tree that gives it; what that tree does not have may be
+    of a pool linked to it. There is one allocation per provider and resource class.
+
+    ``located`` are the amounts that say where they go, assigned: which host cells, CPUs and pages.
+    They add nothing to the allocations, which carry the units.
+
+    ``mappings`` tells, by the suffix of each group, the names of the providers that it is given by;
+    ``""`` is the group without a name.
+
+    ``generations`` are ``(uuid, generation)`` of the definitions it was decided on: of those who
+    give, and of the providers above them, whose traits count too.
+
+    >>> from resource_objects.resources import IntegerAmount
+    >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
+    >>> print(Candidate(host="host0", allocations=(cpus,)))
+    VCPU=2 of host0
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    host: str = fields.provider_name()
+    allocations: fields.TupleFrom[Allocation] = fields.tuple_of("Allocation")
+    generations: fields.TupleFrom[tuple[str, int]] = fields.tuple_of(Generation(), default=())
+    located: Amounts = fields.nested("Amounts", default=Amounts())
+    mappings: Mapping[str, tuple[str, ...]] = fields.field(Mappings(), default=FrozenDict())
+
+    def _validate(self) -> None:
+        if not self.allocations:
+            raise exceptions.InvalidInput(
+                "field", "Candidate.allocations", (), "at least one allocation"
+            )
+        seen: set[tuple[str, str]] = set()
+        for taken in self.allocations:
+            if taken.amount.is_negative or taken.amount.is_zero:
+                raise exceptions.InvalidInput(
+                    "field", "Candidate.allocations", str(taken), "amounts above 0"
+                )
+            key = taken.provider, taken.resource_class
+            if key in seen:
+                raise exceptions.InvalidInput(
+                    "repetition", "Candidate.allocations", key, "each only once"
+                )
+            seen.add(key)
+
+    @property
+    def amounts(self) -> Amounts:
+        """All that is taken, summed over providers."""
+        return total(self.allocations)
+
+    def by_provider(self) -> dict[str, Amounts]:
+        """Return ``{provider name: amounts}``, in the order of the allocations."""
+        return by_provider(self.allocations)
+
+    @classmethod
+    def from_dict(cls, given: typing.Any) -> typing.Self:
+        """Return a candidate of plain data, as :meth:`to_dict` gives it.
+
+        :raises InvalidInput: for what is no such thing
+        """
+        if not isinstance(given, Mapping):
+            raise exceptions.InvalidInput("field", "candidate", given, "a mapping")
+        said = dict(given)
+        allocations = said.pop("allocations", None)
+        if not isinstance(allocations, list | tuple):
+            raise exceptions.InvalidInput("field", "candidate.allocations", allocations, "a list")
+        text, assigned = said.pop("located", {}), said.pop("assigned", None)
+        if text and assigned is None:
+            raise exceptions.InvalidInput(
+                "field", "candidate.assigned", None, f"what says that it is {text}"
+            )
+        if assigned is not None:
+            said["located"] = Amounts.obj_from_primitive(assigned)
+        return cls(allocations=[Allocation.from_dict(one) for one in allocations], **said)
+
+    def to_dict(self) -> dict[str, typing.Any]:
+        """Return plain data for JSON.
+
+        ``located`` is text for people, ``assigned`` the same as a versioned object.
+
+        >>> from resource_objects.resources import IntegerAmount
+        >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
+        >>> found = Candidate(host="host0", allocations=(cpus,))
+        >>> found.to_dict()["allocations"][0]["amount"]
+        2
+        >>> Candidate.from_dict(found.to_dict()) == found
+        True
+        """
+        return {
+            "host": self.host,
+            "allocations": to_dicts(self.allocations),
+            "mappings": {suffix: list(given) for suffix, given in self.mappings.items()},
+            "located": {
+                kind.name: kind.format_amount(amount) for kind, amount in self.located.items()
+            },
+            "generations": [list(one) for one in self.generations],
+            **({"assigned": self.located.obj_to_primitive()} if self.located else {}),
+        }
+
+    def __str__(self) -> str:
+        return ", ".join(f"{amounts} of {name}" for name, amounts in self.by_provider().items())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chosen:
+    """A candidate with the request that it is for: what is claimed is just that, and kept so."""
+
+    candidate: Candidate
+    request: Request
